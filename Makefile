@@ -1,0 +1,58 @@
+# Everything runs in a virtual environment made here; nothing else on the machine is touched.
+PYTHON ?= python3
+VENV ?= .venv
+DATA ?=
+ARGS ?=
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check lint types docs bench format clean
+
+help:  ## print what there is
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  DATA=path    make demo: a directory in MovieLens' CSV layout instead of the built-in data"
+	@echo "  ARGS='...'   make demo, test, bench: further arguments for the program that is run"
+	@echo "  PYTHON=...   the interpreter to make the environment with; VENV=... the place of the environment"
+
+# The stamp is newer than both files exactly when what is installed is what they ask for.
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+install: $(READY)  ## make the virtual environment and install the package with everything the targets below need
+
+demo: $(READY)  ## train on MovieLens-like data in two processes and report (DATA=path: on your own)
+	$(BIN)/python -m examples.movielens.demo $(if $(DATA),--data $(DATA)) $(ARGS)
+
+test: $(READY)  ## run all tests, doctests and examples
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types docs  ## lint, format, types, direction of imports, docs
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -q tests/core/test_import_direction.py
+
+types: $(READY)
+	$(BIN)/mypy
+
+docs: $(READY)  ## build the documentation; a warning is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
+
+bench: $(READY)  ## time the package beside the other libraries that are installed
+	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/competitors.txt || \
+		echo "not every library to compare with could be installed: those that are missing are skipped"
+	$(BIN)/python -m benchmarks.ranking $(ARGS)
+
+format: $(READY)  ## bring all files into the one format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and everything that was built or cached
+	rm -rf $(VENV) build dist docs/_build docs/metrics .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
