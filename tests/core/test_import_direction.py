@@ -1,0 +1,192 @@
+"""The rooms of the package import one way only, and no file does what a library must not do.
+
+Read from the source, so that an import inside a function counts too.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "torch_recmetrics"
+NAME = PACKAGE.name
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# room -> (rooms of the package that it may read, other distributions beside the standard library)
+ROOMS: dict[str, tuple[set[str], set[str]]] = {
+    "core": (set(), {"torch"}),
+    "metrics": ({"core"}, {"torch", "torchmetrics", "matplotlib"}),
+    "functional": ({"core", "metrics"}, {"torch"}),
+    "collection": ({"core", "metrics"}, {"torch", "torchmetrics"}),
+    "compare": ({"core"}, {"torch", "scipy", "statsmodels", "matplotlib"}),
+    "lightning": (
+        {"core", "metrics", "collection"},
+        {"torch", "torchmetrics", "lightning", "pytorch_lightning", "rich"},
+    ),
+    "offline": (
+        {"core", "metrics", "functional", "collection", "compare"},
+        {"torch", "duckdb", "pyarrow", "numpy", "matplotlib"},
+    ),
+    "__init__": ({"core", "metrics", "functional", "collection", "compare"}, set()),
+}
+
+
+def room_of(file: Path) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST, *, typing_only: bool = True) -> Iterator[tuple[str, int]]:
+    """(module, line) of every import, `from a import b` as "a.b" too, since b may be a module."""
+    for node in ast.iter_child_nodes(tree):
+        if not typing_only and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                module = f"<relative>.{module}"
+            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+        else:
+            yield from imports(node, typing_only=typing_only)
+
+
+def parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), str(file))
+
+
+def wrong_imports(room: str, tree: ast.AST) -> list[str]:
+    own_rooms, others = ROOMS[room]
+    wrong = []
+    for module, line in imports(tree):
+        top, *rest = module.split(".")
+        if top == NAME:
+            if not rest or rest[0] not in own_rooms | {room}:
+                wrong.append(f"line {line}: {room} must not import {module}")
+        elif top not in sys.stdlib_module_names and top not in others:
+            wrong.append(f"line {line}: {room} must not import {module}")
+    return wrong
+
+
+def forbidden(tree: ast.AST) -> list[str]:
+    """Statements that vanish under -O, write to a user's terminal, or run what a file says."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            found.append(f"line {node.lineno}: assert")
+        elif isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            unsafe_load = name == "torch.load" and not any(
+                k.arg == "weights_only" and isinstance(k.value, ast.Constant) and k.value.value is True
+                for k in node.keywords
+            )
+            if name in {"print", "eval", "exec", "pickle.load", "pickle.loads"} or unsafe_load:
+                found.append(f"line {node.lineno}: {name}")
+    return found
+
+
+def test_the_package_is_found() -> None:
+    assert len(FILES) > 5
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
+def test_imports_go_one_way(file: Path) -> None:
+    assert room_of(file) in ROOMS, "a new room: say in ROOMS what it may import"
+    assert wrong_imports(room_of(file), parse(file)) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
+def test_no_forbidden_call(file: Path) -> None:
+    assert forbidden(parse(file)) == []
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    names = {".".join((NAME, *file.relative_to(PACKAGE).with_suffix("").parts)): file for file in FILES}
+    names = {name.removesuffix(".__init__"): file for name, file in names.items()}
+
+    def modules_read(file: Path) -> set[str]:
+        found = set()
+        for module, _ in imports(parse(file), typing_only=False):
+            for candidate in (module, module.rpartition(".")[0]):
+                if candidate in names and names[candidate] != file:
+                    found.add(candidate)
+                    break
+        return found
+
+    reads = {name: modules_read(file) for name, file in names.items()}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for other in sorted(reads[name]):
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in sorted(reads):
+        visit(name, ())
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("core", "import torchmetrics"),
+        ("core", "def f():\n    from torch_recmetrics.metrics import ranking"),
+        ("core", "from torch_recmetrics import functional"),
+        ("core", "from . import topk"),
+        ("metrics", "from torch_recmetrics.collection import RecMetricCollection"),
+        ("metrics", "import pytorch_lightning"),
+        ("collection", "import torch_recmetrics.lightning"),
+        ("compare", "from torch_recmetrics.metrics.ranking import NDCG"),
+        ("__init__", "from torch_recmetrics import lightning"),
+    ],
+)
+def test_the_direction_check_sees(room: str, source: str) -> None:
+    assert len(wrong_imports(room, ast.parse(source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "number"),
+    [
+        ("assert x", 1),
+        ("print(x)", 1),
+        ("eval('x')", 1),
+        ("torch.load(f)", 1),
+        ("torch.load(f, weights_only=False)", 1),
+        ("torch.load(f, weights_only=True)", 0),
+        ("model.eval()", 0),
+    ],
+)
+def test_the_call_check_sees(source: str, number: int) -> None:
+    assert len(forbidden(ast.parse(source))) == number
+
+
+def test_importing_the_package_imports_no_extra() -> None:
+    """torchmetrics itself imports matplotlib and scipy where they are installed: what counts is what we add."""
+    program = (
+        "import sys, torchmetrics\n"
+        "before = set(sys.modules)\n"
+        f"import {NAME}, {NAME}.functional\n"
+        "print('\\n'.join(sorted({name.partition('.')[0] for name in set(sys.modules) - before})))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
+    assert result.returncode == 0, result.stderr
+    added = set(result.stdout.split())
+    assert NAME in added
+    extras = {
+        "lightning",
+        "pytorch_lightning",
+        "jsonargparse",
+        "matplotlib",
+        "scipy",
+        "statsmodels",
+        "duckdb",
+        "pyarrow",
+    }
+    assert added & extras == set()
+    assert {name for name in added if name not in sys.stdlib_module_names} == {NAME}
