@@ -1,0 +1,21 @@
+"""Recommendation metrics for PyTorch and Lightning: exact, ranked once, the same on one process and on many."""
+
+from torch_recmetrics import functional
+from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.metrics.ranking import DCG, F1, MAP, MRR, NDCG, HitRate, Precision, Recall, rank
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DCG",
+    "F1",
+    "MAP",
+    "MRR",
+    "NDCG",
+    "HitRate",
+    "Precision",
+    "Ranking",
+    "Recall",
+    "functional",
+    "rank",
+]

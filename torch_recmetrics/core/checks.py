@@ -1,0 +1,193 @@
+"""The one place that refuses input.
+
+Shapes and dtypes are refused at once. Checks that must read values are collected and read together, so that an update
+costs one device synchronisation however many rules it has; which row broke the rule is looked for only afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+# 2^1024 is infinite in float64, and inf / inf would be reported as nan.
+LARGEST_EXPONENTIAL_RELEVANCE = 1023
+
+
+def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    """Refuse an option that is not one of the allowed words."""
+    allowed = tuple(allowed)
+    if not any(type(value) is type(a) and value == a for a in allowed):
+        words = ", ".join(repr(a) for a in allowed)
+        raise ValueError(f"`{name}` must be one of {words}, got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse an option that is not a bool."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False, got {value!r}")
+
+
+def check_top_k(top_k: Any) -> None:
+    """Refuse a cut-off that is neither a positive integer nor None."""
+    if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
+        raise ValueError(f"`top_k` must be an integer >= 1, or None for the whole list, got {top_k!r}")
+
+
+def check_tensor(name: str, value: Any, *, ndim: int | None = None) -> None:
+    """Refuse what is not a tensor of so many dimensions."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}")
+    if value.layout != torch.strided:
+        raise TypeError(f"`{name}` must be a dense (strided) tensor, got layout {value.layout}")
+    if ndim is not None and value.ndim != ndim:
+        raise ValueError(f"`{name}` must have {ndim} dimension{'s' * (ndim != 1)}, got shape {tuple(value.shape)}")
+
+
+def check_shape(name: str, value: Tensor, shape: tuple[int, ...], like: str) -> None:
+    """Refuse a tensor whose shape is not that of the argument that it belongs to."""
+    if tuple(value.shape) != shape:
+        raise ValueError(f"`{name}` must have the shape {shape} of {like}, got {tuple(value.shape)}")
+
+
+def check_rows(name: str, value: Tensor, n_rows: int, like: str) -> None:
+    """Refuse a tensor that has not one row for each user."""
+    if value.shape[0] != n_rows:
+        raise ValueError(
+            f"`{name}` must have one row for each of the {n_rows} rows of {like}, got shape {tuple(value.shape)}"
+        )
+
+
+def check_float(name: str, value: Tensor) -> None:
+    """Refuse scores and features that are not floating point."""
+    if value.dtype not in FLOAT_DTYPES:
+        raise TypeError(f"`{name}` must be floating point (float16, bfloat16, float32 or float64), got {value.dtype}")
+
+
+def check_ids(name: str, value: Tensor) -> None:
+    """Refuse ids that are not integers."""
+    if value.dtype not in ID_DTYPES:
+        raise TypeError(f"`{name}` must hold integers (int64 or narrower), got {value.dtype}")
+
+
+def check_relevance(name: str, value: Tensor) -> None:
+    """Refuse relevance of a dtype that has no order."""
+    if value.dtype != torch.bool and value.dtype not in ID_DTYPES and value.dtype not in FLOAT_DTYPES:
+        raise TypeError(f"`{name}` must be bool, integer or floating point, got {value.dtype}")
+
+
+def check_device(device: torch.device, tensors: dict[str, Tensor | None]) -> None:
+    """Refuse arguments that live on different devices."""
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.device != device:
+            raise ValueError(f"all arguments must be on one device: `{name}` is on {tensor.device}, others on {device}")
+
+
+class ValueChecks:
+    """Rules about values: collected while a ranking is made, read once by :meth:`settle`.
+
+    Args:
+        active: False leaves every optional rule out, so nothing is read from the device.
+    """
+
+    def __init__(self, active: bool = True) -> None:
+        self.active = active
+        self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
+
+    def refuse(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
+        """Remember a rule: `broken` is True in the rows (first dimension) that break it, `message` words it for one row."""
+        if (self.active or always) and broken.numel():
+            self._rules.append((broken, message))
+
+    def settle(self) -> None:
+        """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
+        rules, self._rules = self._rules, []
+        if not rules:
+            return
+        # One read for all the rules. On a CPU a read costs nothing, so there each is read when its turn comes.
+        if rules[0][0].device.type != "cpu" and not bool(torch.stack([broken.any() for broken, _ in rules]).any()):
+            return
+        for broken, message in rules:
+            if bool(broken.any()):
+                rows = broken if broken.ndim < 2 else broken.flatten(1).any(1)
+                raise ValueError(message(int(rows.reshape(-1).to(torch.uint8).argmax())))
+
+
+def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor]) -> Any:
+    """The first value of a row that breaks a rule, for a message."""
+    values = tensor[row].reshape(-1)
+    return values[rule(values)][0].item()
+
+
+def refuse_nan(checks: ValueChecks, name: str, is_nan: Tensor) -> None:
+    """Scores that are not numbers have no order."""
+    checks.refuse(is_nan, lambda row: f"`{name}` must not be NaN, got NaN in row {row}")
+
+
+def refuse_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
+    """Relevance below zero, infinite or not a number."""
+    if not checks.active or relevance.dtype == torch.bool or relevance.numel() == 0:
+        return
+    low, high = relevance.reshape(relevance.shape[0], -1).aminmax(dim=1)  # carries NaN along: one pass sees all three
+    checks.refuse(
+        ~(low >= 0),
+        lambda row: f"`{name}` must be >= 0, got {first_value_with(relevance, row, lambda v: ~(v >= 0))} in row {row}",
+    )
+    if relevance.is_floating_point():
+        checks.refuse(high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}")
+
+
+def refuse_exponential(checks: ValueChecks, largest: Tensor) -> None:
+    """Relevance whose exponential gain no float64 holds; `largest` is that of each user."""
+    checks.refuse(
+        largest > LARGEST_EXPONENTIAL_RELEVANCE,
+        lambda row: (
+            f'relevance must be at most {LARGEST_EXPONENTIAL_RELEVANCE} with gain="exponential" (2^1024 is infinite), '
+            f'got {largest[row].max().item():g} in row {row}; use gain="linear"'
+        ),
+    )
+
+
+def refuse_weights(checks: ValueChecks, weights: Tensor) -> None:
+    """Weights below zero, infinite or not a number."""
+    if weights.dtype != torch.bool:
+        checks.refuse(
+            ~((weights >= 0) & (weights < float("inf"))),
+            lambda row: f"`weights` must be >= 0 and finite, got {weights[row].item()} in row {row}",
+        )
+
+
+def refuse_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None, lowest: int = -1) -> None:
+    """Ids below `lowest` (-1 is padding), or outside a catalogue of `below` items."""
+    if not checks.active or ids.numel() == 0:
+        return
+    low, high = ids.reshape(ids.shape[0], -1).aminmax(dim=1)
+    rule = f"must be {lowest} or more" if lowest >= 0 else "must be 0 or more, or -1 for padding"
+    checks.refuse(
+        low < lowest,
+        lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}",
+    )
+    if below is not None:
+        checks.refuse(
+            high >= below,
+            lambda row: (
+                f"`{name}` must be below the number of items, {below}, "
+                f"got {first_value_with(ids, row, lambda v: v >= below)} in row {row}"
+            ),
+        )
+
+
+def refuse_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
+    """An id twice in one row of ids that are sorted along the row; -1 may repeat."""
+    if checks.active and ordered_ids.shape[1] > 1:
+        again = (ordered_ids[:, 1:] == ordered_ids[:, :-1]) & (ordered_ids[:, 1:] >= 0)
+
+        def message(row: int) -> str:
+            twice = int(ordered_ids[row, 1:][again[row]][0])
+            return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}"
+
+        checks.refuse(again, message)

@@ -1,0 +1,61 @@
+"""Sorted groups of rows: where each starts, the place of a row in its group, and tables made from ragged rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def order_by(major: Tensor, minor: Tensor, *, descending: bool = False) -> Tensor:
+    """The permutation that sorts by `major`, then by `minor` (`descending` concerns `minor`), then by position."""
+    by_minor = torch.sort(minor, stable=True, descending=descending).indices
+    return by_minor[torch.sort(major[by_minor], stable=True).indices]
+
+
+def run_starts(*keys: Tensor) -> Tensor:
+    """True where a run of equal keys begins; the keys are sorted, 1-D, and of one length."""
+    first = torch.ones(keys[0].shape[0], dtype=torch.bool, device=keys[0].device)
+    if first.shape[0] > 1:
+        first[1:] = keys[0][1:] != keys[0][:-1]
+        for key in keys[1:]:
+            first[1:] |= key[1:] != key[:-1]
+    return first
+
+
+def run_first(starts: Tensor) -> Tensor:
+    """The position at which the run of each row begins."""
+    position = torch.arange(starts.shape[0], device=starts.device)
+    return torch.where(starts, position, 0).cummax(0).values if starts.shape[0] else position
+
+
+def place_in_run(starts: Tensor) -> Tensor:
+    """How many rows of the same run stand before each row."""
+    return torch.arange(starts.shape[0], device=starts.device) - run_first(starts)
+
+
+def run_sizes(starts: Tensor) -> Tensor:
+    """For each row, how many rows its run has."""
+    run = starts.cumsum(0) - 1
+    n_runs = int(run[-1]) + 1 if run.shape[0] else 0
+    return torch.bincount(run, minlength=n_runs)[run]
+
+
+def sum_by(group: Tensor, values: Tensor, n_groups: int) -> Tensor:
+    """The sum of the values of each group; (n_groups,)."""
+    return torch.zeros(n_groups, dtype=values.dtype, device=values.device).index_add_(0, group, values)
+
+
+def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], fill: float = 0.0) -> Tensor:
+    """(groups, width): each value at its place in the row of its group, `fill` elsewhere; places beyond are left out."""
+    out = values.new_full(shape, fill)
+    inside = place < shape[1]
+    out[group[inside], place[inside]] = values[inside]
+    return out
+
+
+def largest_first(group: Tensor, values: Tensor, n_groups: int, width: int, *, descending: bool = True) -> Tensor:
+    """(n_groups, width): the values of each group in order; beyond its end 0 (descending) or inf (ascending)."""
+    order = order_by(group, values, descending=descending)
+    group, values = group[order], values[order]
+    fill = 0.0 if descending else float("inf")
+    return table(group, place_in_run(run_starts(group)), values, (n_groups, width), fill)
