@@ -1,6 +1,7 @@
 """Recommendation metrics for PyTorch and Lightning: exact, ranked once, the same on one process and on many."""
 
 from torch_recmetrics import functional
+from torch_recmetrics.collection import RecMetricCollection, ranking_metrics
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.metrics.ranking import DCG, F1, MAP, MRR, NDCG, HitRate, Precision, Recall, rank
 
@@ -15,7 +16,9 @@ __all__ = [
     "HitRate",
     "Precision",
     "Ranking",
+    "RecMetricCollection",
     "Recall",
     "functional",
     "rank",
+    "ranking_metrics",
 ]

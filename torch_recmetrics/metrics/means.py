@@ -8,6 +8,7 @@ summed and exchanged together; a single metric is the case of one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -114,7 +115,8 @@ class MeanOverUsers(RecMetric):
         given = Inputs(
             preds, target, indexes, item_ids, target_ids, target_relevance, seen_ids, mask, weights, sample_ids
         )
-        Panel([self]).update(given)
+        panel = Panel([self])
+        panel.count(panel.prepare(given))
 
     def compute(self) -> Tensor:
         """The weighted mean over the users, 0-dim float64; nan where there is nothing to count."""
@@ -164,35 +166,47 @@ class Panel:
     def _weighing(self, position: int) -> tuple[str, bool]:
         return self.metrics[position].empty_target_action, self.metrics[position].pooled
 
-    def update(self, given: Inputs) -> None:
-        """Rank, check and evaluate first; then count, which cannot fail."""
+    def prepare(self, given: Inputs) -> Prepared:
+        """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
         first = self.metrics[0]
         first.check_device(**given.tensors())
         if isinstance(given.preds, Ranking):
             first.check_device(preds=given.preds.relevance)
-        checks = check.ValueChecks(first.validate_args)
+        checks = check.ValueChecks(any(metric.validate_args for metric in self.metrics))
         if given.is_flat:
             rows = given.flat_rows(checks)
             refuse_split_weights(rows.indexes, rows.weights, checks)
             checks.settle()
-            packed = pack(rows)
-            for metric in self.metrics:
-                metric.set_state("rows", [*metric.state("rows"), packed])
-            return
+            return Prepared(packed=pack(rows))
         ranking = given.rank(self.plan, checks)
         values = self.evaluate(ranking, checks)
         checks.settle()
-        self.count(values, ranking.sample_ids)
+        return Prepared(values=values, sample_ids=ranking.sample_ids)
 
-    def count(self, values: Values, sample_ids: Tensor | None) -> None:
-        """Add evaluated users to the states."""
-        if sample_ids is None:
+    def totals(self, prepared: Prepared) -> Tensor:
+        """(metrics, 2): the sums of this batch alone."""
+        if prepared.packed is not None:
+            return flat_sums(self.metrics, prepared.packed)
+        if prepared.sample_ids is None:
+            return prepared.evaluated.sums()
+        counted = first_of_each(prepared.sample_ids)
+        pairs = zip(prepared.evaluated.numerators(), prepared.evaluated.denominators(), strict=True)
+        return torch.stack([torch.stack([n[counted].sum(), d[counted].sum()]) for n, d in pairs])
+
+    def count(self, prepared: Prepared) -> None:
+        """Add what was prepared to the states; this cannot be refused."""
+        if prepared.packed is not None:
+            for metric in self.metrics:
+                metric.set_state("rows", [*metric.state("rows"), prepared.packed])
+            return
+        values = prepared.evaluated
+        if prepared.sample_ids is None:
             for metric, sums in zip(self.metrics, values.sums().unbind(0), strict=True):
                 metric.set_state("sums", metric.state("sums") + sums)
             return
         columns = zip(self.metrics, values.numerators(), values.denominators(), strict=True)
         for metric, numerator, denominator in columns:
-            metric.set_state("sample_ids", [*metric.state("sample_ids"), sample_ids])
+            metric.set_state("sample_ids", [*metric.state("sample_ids"), prepared.sample_ids])
             metric.set_state("numerators", [*metric.state("numerators"), numerator])
             metric.set_state("denominators", [*metric.state("denominators"), denominator])
 
@@ -227,6 +241,26 @@ class Panel:
             denominator = weights * ranking.n_relevant if metric.pooled else weight
             blocks.append((values, weight, denominator))
         return Values(blocks, self._back)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An update that was checked but not yet counted: evaluated users, or flat rows that wait."""
+
+    values: Values | None = None
+    sample_ids: Tensor | None = None
+    packed: Tensor | None = None
+
+    @property
+    def evaluated(self) -> Values:
+        if self.values is None:
+            raise ValueError("flat rows have no values before all of them are known")
+        return self.values
+
+    @property
+    def is_sums(self) -> bool:
+        """Whether only sums are remembered of it."""
+        return self.packed is None and self.sample_ids is None
 
 
 class Values:

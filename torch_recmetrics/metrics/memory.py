@@ -56,6 +56,10 @@ class RecMetric(Metric):
         options = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
         return f"{type(self).__name__}({options})"
 
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Of the arguments of a collection's update, those that this metric takes."""
+        return self._filter_kwargs(**given)
+
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value or several, as torchmetrics does; needs matplotlib."""
         return self._plot(val, ax)
@@ -134,11 +138,22 @@ class RecMetric(Metric):
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
+                self._drop_ticket()
             except BaseException:
                 self._update_count, self._computed = before
                 raise
 
         return guarded
+
+    def note_update(self) -> None:
+        """An update was counted from outside: a collection evaluates its members together."""
+        self.__dict__["_update_count"] += 1
+        self.__dict__["_computed"] = None
+        self._drop_ticket()
+
+    def _drop_ticket(self) -> None:
+        if self.group is not None:
+            self.group.drop(self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
@@ -180,6 +195,7 @@ class RecMetric(Metric):
     def reset(self) -> None:
         """Forget all updates."""
         super().reset()
+        self._drop_ticket()
         for name, default in self._defaults.items():
             if isinstance(default, list):
                 setattr(self, name, [])  # the old list may be held by a copy
@@ -207,8 +223,7 @@ class RecMetric(Metric):
                 setattr(self, name, here + there.to(here.device, here.dtype))
             else:
                 setattr(self, name, here + [row.to(self.device) for row in there])
-        self._update_count += 1
-        self._computed = None
+        self.note_update()
 
     def _load_from_state_dict(
         self,
@@ -237,8 +252,7 @@ class RecMetric(Metric):
             value = getattr(self, name)
             setattr(self, name, [r.to(self.device) for r in value] if isinstance(value, list) else value.to(self.device))
         if found:
-            self._update_count = max(self._update_count, 1)
-            self._computed = None
+            self.note_update()
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy stands alone: it leaves the collection, and its memory of an exchange, behind."""

@@ -1,0 +1,327 @@
+"""Many metrics from one ranking, and from one exchange between processes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+
+from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.inputs import Inputs
+from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.metrics.means import MeanOverUsers, Panel, stores, totals_everywhere, totals_here
+from torch_recmetrics.metrics.memory import RecMetric
+from torch_recmetrics.metrics.ranking import RANKING_METRICS
+
+LAYOUT_ARGUMENTS = tuple(Inputs.__dataclass_fields__)
+
+
+class RecMetricCollection(MetricCollection):
+    """Metrics that are updated, synchronised and logged together.
+
+    Scores are ranked once per update for all members that need a ranking, at the deepest of their cut-offs, and the sums
+    of all of them travel in one collective, also when Lightning computes the members one by one. A member gets only the
+    arguments that it takes. An update is all or nothing: where one member refuses it, none has changed.
+
+    Args:
+        metrics: metrics, which are named by their ``name`` (torchmetrics' own by their class), in the order given; or a
+            dict from names to metrics.
+        additional_metrics: more metrics.
+        prefix: put in front of every name, such as ``"val_"``.
+        postfix: put behind every name.
+
+    Raises:
+        ValueError: for two metrics of one name (pass a dict then), or for an update that a member refuses.
+
+    >>> from torch_recmetrics import MRR, NDCG
+    >>> metrics = RecMetricCollection([NDCG(2), MRR()], prefix="val_")
+    >>> metrics.update(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[2]]))
+    >>> metrics.compute()
+    {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
+    """
+
+    _shared: SharedSums | None = None
+
+    def __init__(
+        self,
+        metrics: Metric | MetricCollection | Sequence[Metric | MetricCollection] | Mapping[str, Metric],
+        *additional_metrics: Metric,
+        prefix: str | None = None,
+        postfix: str | None = None,
+    ) -> None:
+        super().__init__(
+            metrics,  # type: ignore[arg-type]
+            *additional_metrics,
+            prefix=prefix,
+            postfix=postfix,
+            compute_groups=False,
+        )
+
+    def add_metrics(self, metrics: Any, *additional_metrics: Metric) -> None:
+        """Add metrics, named as in the constructor."""
+        if isinstance(metrics, Mapping):
+            if additional_metrics:
+                raise ValueError("with a dict of metrics no further metrics can be given: put them into the dict")
+            named = list(metrics.items())
+        else:
+            given = [metrics] if isinstance(metrics, Metric | MetricCollection) else list(metrics)
+            named = [(self._name(metric), metric) for metric in [*given, *additional_metrics]]
+        flat: list[tuple[str, Metric]] = []
+        for name, metric in named:
+            if isinstance(metric, MetricCollection):
+                start = f"{name}_" if isinstance(metrics, Mapping) else ""
+                flat += [(start + inner, member) for inner, member in metric.items(keep_base=False)]
+            elif isinstance(metric, Metric):
+                flat.append((name, metric))
+            else:
+                raise ValueError(f"`metrics` must be torchmetrics metrics, got {type(metric).__name__} for {name!r}")
+        taken = set(self._modules)
+        for name, _ in flat:
+            if name in taken:
+                raise ValueError(
+                    f"two metrics are named {name!r}: pass a dict, such as {{{name + '_a'!r}: ..., {name + '_b'!r}: ...}}"
+                )
+            taken.add(name)
+        for name, metric in flat:
+            self[name] = metric
+        self._groups = {}
+        self._share()
+
+    @staticmethod
+    def _name(metric: Any) -> str:
+        return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
+
+    def _share(self) -> SharedSums:
+        """What the members share, made anew when they have changed."""
+        members = [member for member in self._modules.values() if isinstance(member, MeanOverUsers)]
+        if self._shared is None or [id(m) for m in self._shared.metrics] != [id(m) for m in members]:
+            self._shared = SharedSums(members)
+        return self._shared
+
+    def _others(self) -> list[Metric]:
+        return [member for member in self._modules.values() if not isinstance(member, MeanOverUsers)]
+
+    def update(
+        self,
+        preds: Tensor | Ranking | None = None,
+        target: Tensor | None = None,
+        indexes: Tensor | None = None,
+        **named: Any,
+    ) -> None:
+        """Update all members; the arguments are those of the members' own ``update``."""
+        self._advance({"preds": preds, "target": target, "indexes": indexes, **named}, "update")
+
+    def forward(
+        self,
+        preds: Tensor | Ranking | None = None,
+        target: Tensor | None = None,
+        indexes: Tensor | None = None,
+        **named: Any,
+    ) -> dict[str, Any]:
+        """Update all members, and return their values for this batch alone."""
+        given = {"preds": preds, "target": target, "indexes": indexes, **named}
+        return {self._set_name(name): value for name, value in self._advance(given, "forward").items()}
+
+    def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
+        shared, others = self._share(), self._others()
+        given = {name: value for name, value in arguments.items() if value is not None}
+        arguments_of = [(member, taken_by(member, given)) for member in others]
+        taken = set(LAYOUT_ARGUMENTS) if shared.metrics else set()
+        unknown = set(given) - taken.union(*(set(some) for _, some in arguments_of))
+        if unknown:
+            raise TypeError(f"no member of the collection takes `{sorted(unknown)[0]}`")
+        before = [(member, remembered(member)) for member in others]
+        values: dict[int, Any] = {}
+        try:
+            with torch.no_grad():
+                # Everything that can be refused comes first; what has advanced by then is taken back.
+                layout = {name: value for name, value in given.items() if name in LAYOUT_ARGUMENTS}
+                prepared = shared.prepare(Inputs(**layout)) if shared.metrics else None
+            for member, some in arguments_of:
+                values[id(member)] = getattr(member, method)(**some)
+            if prepared is not None:
+                with torch.no_grad():
+                    values |= shared.count(prepared, with_values=method == "forward")
+        except BaseException:
+            for member, state in before:
+                member.__dict__.update(state)
+            raise
+        return {name: values.get(id(member)) for name, member in self._modules.items()}
+
+    def compute(self) -> dict[str, Any]:
+        """The value of each member, by its name with prefix and postfix."""
+        self._share().tickets.clear()
+        values: dict[str, Any] = super().compute()
+        return values
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._share()
+
+
+def taken_by(member: Metric, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a member takes; refuses where one that it needs is absent."""
+    if isinstance(member, RecMetric):
+        return member.arguments(given)
+    parameters = member._update_signature.parameters
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and name not in given
+    ]
+    if missing:
+        raise ValueError(f"`{missing[0]}` is missing: {type(member).__name__} needs it")
+    return member._filter_kwargs(**given)
+
+
+def remembered(member: Metric) -> dict[str, Any]:
+    """What an update may change in a metric."""
+    return member._copy_state_dict() | {name: getattr(member, name) for name in ("_update_count", "_computed")}
+
+
+class SharedSums:
+    """What the ranking metrics of one collection share: one evaluation, one row store, one exchange.
+
+    The members stay complete metrics at every moment: each holds its own sums, as a view of one tensor for all. Whoever
+    replaces a member's state (reset, a checkpoint, a merge) is noticed by identity at the next update.
+    """
+
+    def __init__(self, metrics: list[MeanOverUsers]) -> None:
+        self.metrics = metrics
+        self.panel = Panel(metrics) if metrics else None
+        self.tickets: dict[int, Tensor] = {}
+        self._sums: Tensor | None = None
+        self._views: tuple[Tensor, ...] = ()
+        self._names = [metric.state_name("sums") for metric in metrics]
+        self._here: tuple[list[Tensor], dict[int, Tensor]] = [], {}
+        for metric in metrics:
+            metric.group = self
+
+    # -- updates ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, given: Inputs) -> Any:
+        """Rank, check and evaluate; nothing is counted yet."""
+        return self._panel.prepare(given)
+
+    @property
+    def _panel(self) -> Panel:
+        if self.panel is None:
+            raise ValueError("the collection has no ranking metrics")
+        return self.panel
+
+    def count(self, prepared: Any, *, with_values: bool) -> dict[int, Tensor]:
+        """Count what was prepared; the values of this batch by the id of the metric, where they are asked for."""
+        batch = self._panel.totals(prepared) if with_values or prepared.is_sums else None
+        if prepared.is_sums and batch is not None:
+            self._add(batch)
+        else:
+            self._panel.count(prepared)
+        for metric in self.metrics:
+            metric.note_update()
+        if batch is None or not with_values:
+            return {}
+        values = batch[:, 0] / batch[:, 1]
+        return {id(metric): value for metric, value in zip(self.metrics, values.unbind(0), strict=True)}
+
+    def _add(self, batch: Tensor) -> None:
+        held = zip(self.metrics, self._names, self._views, strict=False)
+        if self._sums is None or not all(metric.__dict__[name] is view for metric, name, view in held):
+            self._sums = torch.stack([metric.__dict__[name] for metric, name in zip(self.metrics, self._names, strict=True)])
+        self._sums = self._sums + batch
+        self._views = self._sums.unbind(0)
+        for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
+            metric.__dict__[name] = view
+
+    # -- totals -------------------------------------------------------------------------------------------------------
+
+    def drop(self, metric: MeanOverUsers) -> None:
+        """A member has changed: what was exchanged for it is not its value any more."""
+        self.tickets.pop(id(metric), None)
+
+    def total_here(self, metric: MeanOverUsers) -> Tensor:
+        """(2,): the totals of one member in this process; its rows are evaluated once for all that hold the same."""
+        sharing = self._same_rows(metric)
+        key = [row for stem in ("rows", "sample_ids") for row in metric.state(stem)]
+        held, totals = self._here
+        if len(held) != len(key) or any(a is not b for a, b in zip(held, key, strict=True)) or id(metric) not in totals:
+            found = totals_here(sharing)
+            totals = {id(member): total - member.state("sums") for member, total in zip(sharing, found, strict=True)}
+            self._here = key, totals
+        total: Tensor = metric.state("sums") + totals[id(metric)]
+        return total
+
+    def _same_rows(self, metric: MeanOverUsers) -> list[MeanOverUsers]:
+        for stem in ("rows", "sample_ids"):
+            if metric.state(stem):
+                return next(
+                    some
+                    for positions in stores(self.metrics, stem)
+                    if any((some := [self.metrics[p] for p in positions])[i] is metric for i in range(len(positions)))
+                )
+        return [metric]
+
+    def total_everywhere(self, metric: MeanOverUsers, process_group: Any) -> Tensor:
+        """(2,): the totals of one member over all processes; the first that asks exchanges those of all members."""
+        if id(metric) not in self.tickets:
+            members = [m for m in self.metrics if m.process_group is metric.process_group and m.dist_sync_fn is None]
+            if not any(member is metric for member in members):
+                members = [metric]
+            totals = totals_everywhere(members, process_group)
+            self.tickets.update({id(member): total for member, total in zip(members, totals, strict=True)})
+        return self.tickets.pop(id(metric))
+
+
+def ranking_metrics(
+    metrics: str | Iterable[str],
+    top_k: int | None | Sequence[int | None] = 10,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    prefix: str | None = None,
+    postfix: str | None = None,
+    at: str = "@",
+    **common: Any,
+) -> RecMetricCollection:
+    """A collection of ranking metrics by their names, each at every cut-off.
+
+    Args:
+        metrics: names out of ``hit_rate precision recall f1 ndcg dcg map mrr``.
+        top_k: one cut-off or several; None is the whole list, and gives a name without a suffix.
+        options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}``.
+        prefix: put in front of every name, such as ``"val_"``.
+        postfix: put behind every name.
+        at: what stands between name and cut-off; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
+        common: options of all of them, such as ``ties="stable"`` or ``empty_target_action="neg"``.
+
+    Raises:
+        ValueError: for a name that is not one of those.
+
+    >>> list(ranking_metrics(("ndcg", "mrr"), top_k=(5, None), prefix="val_"))
+    ['val_ndcg@5', 'val_ndcg', 'val_mrr@5', 'val_mrr']
+    """
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    cuts = list(top_k) if isinstance(top_k, Sequence) else [top_k]
+    options = dict(options or {})
+    for name in names:
+        check.check_choice("metrics", name, RANKING_METRICS)
+    for name in options:
+        check.check_choice("options", name, names)
+    if not names or not cuts:
+        raise ValueError(f"`metrics` and `top_k` must name at least one each, got {names!r} and {cuts!r}")
+    members: dict[str, Metric] = {}
+    for name in names:
+        for cut in cuts:
+            member = RANKING_METRICS[name](top_k=cut, **{**common, **options.get(name, {})})  # type: ignore[call-arg]
+            key = member.name.replace("@", at)
+            if key in members:
+                raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
+            members[key] = member
+    return RecMetricCollection(members, prefix=prefix, postfix=postfix)
