@@ -23,9 +23,9 @@ LAYOUT_ARGUMENTS = tuple(Inputs.__dataclass_fields__)
 class RecMetricCollection(MetricCollection):
     """Metrics that are updated, synchronised and logged together.
 
-    Scores are ranked once per update for all members that need a ranking, at the deepest of their cut-offs, and the sums
-    of all of them travel in one collective, also when Lightning computes the members one by one. A member gets only the
-    arguments that it takes. An update is all or nothing: where one member refuses it, none has changed.
+    Scores are ranked once per update for all members that need a ranking, at the deepest of their cut-offs, and the
+    sums of all of them travel in one collective, also when Lightning computes the members one by one. A member gets
+    only the arguments that it takes. An update is all or nothing: where one member refuses it, none has changed.
 
     Args:
         metrics: metrics, which are named by their ``name`` (torchmetrics' own by their class), in the order given; or a
@@ -83,7 +83,7 @@ class RecMetricCollection(MetricCollection):
         for name, _ in flat:
             if name in taken:
                 raise ValueError(
-                    f"two metrics are named {name!r}: pass a dict, such as {{{name + '_a'!r}: ..., {name + '_b'!r}: ...}}"
+                    f"two metrics are named {name!r}: name them yourself with a dict, {{name: metric, ...}}"
                 )
             taken.add(name)
         for name, metric in flat:
@@ -105,7 +105,7 @@ class RecMetricCollection(MetricCollection):
     def _others(self) -> list[Metric]:
         return [member for member in self._modules.values() if not isinstance(member, MeanOverUsers)]
 
-    def update(
+    def update(  # type: ignore[override]
         self,
         preds: Tensor | Ranking | None = None,
         target: Tensor | None = None,
@@ -162,7 +162,7 @@ class RecMetricCollection(MetricCollection):
         return {name: value for name, value in self.__dict__.items() if name != "_shared"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
         self._share()
 
 
@@ -235,7 +235,9 @@ class SharedSums:
     def _add(self, batch: Tensor) -> None:
         held = zip(self.metrics, self._names, self._views, strict=False)
         if self._sums is None or not all(metric.__dict__[name] is view for metric, name, view in held):
-            self._sums = torch.stack([metric.__dict__[name] for metric, name in zip(self.metrics, self._names, strict=True)])
+            self._sums = torch.stack(
+                [metric.__dict__[name] for metric, name in zip(self.metrics, self._names, strict=True)]
+            )
         self._sums = self._sums + batch
         self._views = self._sums.unbind(0)
         for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
@@ -282,7 +284,7 @@ class SharedSums:
 
 def ranking_metrics(
     metrics: str | Iterable[str],
-    top_k: int | None | Sequence[int | None] = 10,
+    top_k: int | Sequence[int | None] | None = 10,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     prefix: str | None = None,
@@ -319,7 +321,7 @@ def ranking_metrics(
     members: dict[str, Metric] = {}
     for name in names:
         for cut in cuts:
-            member = RANKING_METRICS[name](top_k=cut, **{**common, **options.get(name, {})})  # type: ignore[call-arg]
+            member = RANKING_METRICS[name](top_k=cut, **{**common, **options.get(name, {})})
             key = member.name.replace("@", at)
             if key in members:
                 raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")

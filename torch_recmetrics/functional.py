@@ -1,7 +1,7 @@
 """The value of every user, as functions: the same layouts and options as the metrics, no state.
 
-Each takes what the ``update`` of its metric takes, and the metric's options by keyword. Each returns (B,) float64 in the
-order of the rows (flat rows: in ascending order of ``indexes``), nan for a user whose value is undefined.
+Each takes what the ``update`` of its metric takes, and the metric's options by keyword. Each returns (B,) float64 in
+the order of the rows (flat rows: in ascending order of ``indexes``), nan for a user whose value is undefined.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _per_user(
     named: dict[str, Any],
 ) -> Tensor:
     options = {name: named.pop(name) for name in OPTIONS if name in named}
-    return metrics.value_per_user(metric(top_k=top_k, **options), preds, target, indexes, **named)  # type: ignore[call-arg]
+    return metrics.value_per_user(metric(top_k=top_k, **options), preds, target, indexes, **named)
 
 
 def hit_rate(

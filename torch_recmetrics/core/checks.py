@@ -6,7 +6,7 @@ costs one device synchronisation however many rules it has; which row broke the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -80,11 +80,22 @@ def check_relevance(name: str, value: Tensor) -> None:
         raise TypeError(f"`{name}` must be bool, integer or floating point, got {value.dtype}")
 
 
-def check_device(device: torch.device, tensors: dict[str, Tensor | None]) -> None:
+def check_mask(mask: Tensor) -> None:
+    """Refuse a mask that is not one."""
+    if mask.dtype != torch.bool:
+        raise TypeError(f"`mask` must be bool (True = may be recommended), got {mask.dtype}")
+
+
+def check_device(device: torch.device, tensors: Mapping[str, object]) -> None:
     """Refuse arguments that live on different devices."""
     for name, tensor in tensors.items():
-        if tensor is not None and tensor.device != device:
+        if isinstance(tensor, Tensor) and tensor.device != device:
             raise ValueError(f"all arguments must be on one device: `{name}` is on {tensor.device}, others on {device}")
+
+
+def waits_to_look(device: torch.device) -> bool:
+    """Whether reading a value means waiting for the device."""
+    return device.type != "cpu"
 
 
 class ValueChecks:
@@ -99,7 +110,7 @@ class ValueChecks:
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
 
     def refuse(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
-        """Remember a rule: `broken` is True in the rows (first dimension) that break it, `message` words it for one row."""
+        """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them."""
         if (self.active or always) and broken.numel():
             self._rules.append((broken, message))
 
@@ -109,7 +120,7 @@ class ValueChecks:
         if not rules:
             return
         # One read for all the rules. On a CPU a read costs nothing, so there each is read when its turn comes.
-        if rules[0][0].device.type != "cpu" and not bool(torch.stack([broken.any() for broken, _ in rules]).any()):
+        if waits_to_look(rules[0][0].device) and not bool(torch.stack([broken.any() for broken, _ in rules]).any()):
             return
         for broken, message in rules:
             if bool(broken.any()):

@@ -57,7 +57,7 @@ def may_branch(device: torch.device) -> bool:
 
 def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChecks) -> Ranking:
     """(B, N) scores, in which -inf hides an item, against what is relevant."""
-    n_users, n_items = preds.shape
+    n_items = preds.shape[1]
     branch = may_branch(preds.device)
     if plan.whole and (not branch or "stable" in plan.rules):
         plan = Plan(None, rules=plan.rules, ordered=plan.ordered)

@@ -18,7 +18,7 @@ def exact(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def float_bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Floats as int64 that :func:`bits_float` turns back without loss, so that rows of mixed columns share one tensor."""
+    """Floats as int64 that :func:`bits_float` turns back without loss, so that mixed columns share one tensor."""
     wide = exact(tensor).contiguous()
     return wide.view(torch.int64) if wide.dtype == torch.float64 else wide.view(torch.int32).to(torch.int64)
 

@@ -1,8 +1,8 @@
 """The one thing that every top-k metric reads.
 
 A :class:`Ranking` says how relevant the item at each rank is, how many relevant items there are and what the best list
-would have been. Layouts make it, measures read it through a :class:`Reading`: the running sums under one tie rule, at any
-number of cut-offs. Reading deeper than the ranking was cut is an error.
+would have been. Layouts make it, measures read it through a :class:`Reading`: the running sums under one tie rule, at
+any number of cut-offs. Reading deeper than the ranking was cut is an error.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Cuts = tuple["int | None", ...]
 class Ranking:
     """Ranked lists of B users, cut at D ranks.
 
-    Made by :func:`torch_recmetrics.rank`, or by the update of a metric; take it to the ``update`` of any ranking metric.
-    All fields live on the device of the scores; floats are float64 (float32 on a device without float64).
+    Made by :func:`torch_recmetrics.rank`, or by the update of a metric; take it to the ``update`` of any ranking
+    metric. All fields live on the device of the scores; floats are float64 (float32 on a device without float64).
     """
 
     relevance: Tensor  # (B, D) by rank; 0 beyond the end of the list

@@ -46,7 +46,7 @@ def sum_by(group: Tensor, values: Tensor, n_groups: int) -> Tensor:
 
 
 def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], fill: float = 0.0) -> Tensor:
-    """(groups, width): each value at its place in the row of its group, `fill` elsewhere; places beyond are left out."""
+    """(groups, width): each value at its place in the row of its group, `fill` elsewhere; what is beyond is left."""
     out = values.new_full(shape, fill)
     inside = place < shape[1]
     out[group[inside], place[inside]] = values[inside]
@@ -59,3 +59,11 @@ def largest_first(group: Tensor, values: Tensor, n_groups: int, width: int, *, d
     group, values = group[order], values[order]
     fill = 0.0 if descending else float("inf")
     return table(group, place_in_run(run_starts(group)), values, (n_groups, width), fill)
+
+
+def first_of_each(ids: Tensor) -> Tensor:
+    """True at the first arrival of each id."""
+    order = torch.sort(ids, stable=True).indices
+    first = torch.zeros_like(ids, dtype=torch.bool)
+    first[order] = run_starts(ids[order])
+    return first

@@ -1,11 +1,12 @@
 """What a block of equal scores counts, under each rule.
 
-``average`` is the exact expectation over all orders of every block, in closed form (F. McSherry and M. Najork, Computing
-information retrieval performance measures efficiently in the presence of tied scores, ECIR 2008; the rest follows from
-the hypergeometric distribution). ``optimistic`` and ``pessimistic`` put the most and the least relevant members first.
+``average`` is the exact expectation over all orders of every block, in closed form (F. McSherry and M. Najork,
+Computing information retrieval performance measures efficiently in the presence of tied scores, ECIR 2008; the rest
+follows from the hypergeometric distribution). ``optimistic`` and ``pessimistic`` put the most and the least relevant
+members first.
 
-Symbols, for the rank r of one user: its block has m members, b of them relevant, and starts after s items; j = r - s - 1
-is the place in the block, H the number of relevant items in all earlier blocks.
+Symbols, for the rank r of one user: its block has m members, b of them relevant, and starts after s items; the place in
+the block is j = r - s - 1, and H is the number of relevant items in all earlier blocks.
 """
 
 from __future__ import annotations
@@ -163,7 +164,8 @@ class Columns:
     def gain_sum(self, gain: str) -> Tensor:
         """Discounted cumulative gain."""
         if gain not in self._gain_sums:
-            self._gain_sums[gain] = (self._gains(gain) * discounts(self.relevance.shape[1], self.ranks.device)).cumsum(1)
+            discount = discounts(self.relevance.shape[1], self.relevance.device)
+            self._gain_sums[gain] = (self._gains(gain) * discount).cumsum(1)
         return self._gain_sums[gain]
 
     def _gains(self, gain: str) -> Tensor:
@@ -227,14 +229,15 @@ class AverageColumns(Columns):
     def mean_precision(self, column: int) -> Tensor:
         """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.
 
-        Of that block n = K - s places lie inside. Given h, all places of the h hits in them are equally likely, and what
-        stands before the block does not depend on h.
+        Of that block n = K - s places lie inside. Given h, all places of the h hits in them are equally likely, and
+        what stands before the block does not depend on h.
         """
         start = self.blocks.start[:, column]
         s, m = start.to(self.size.dtype), self.size[:, column]
         b, earlier = self.relevant[:, column], self.earlier[:, column]
         n = column + 1 - s
-        before = torch.where(start > 0, self.precision_sum.gather(1, (start - 1).clamp(min=0).unsqueeze(1)).squeeze(1), 0)
+        last_before = (start - 1).clamp(min=0).unsqueeze(1)
+        before = torch.where(start > 0, self.precision_sum.gather(1, last_before).squeeze(1), 0)
         inverse = self.ranks.reciprocal()
         inside = self.ranks.unsqueeze(0) > s.unsqueeze(1)
         inside[:, column + 1 :] = False

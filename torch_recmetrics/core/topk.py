@@ -1,4 +1,4 @@
-"""Exact top-k of score matrices, with what a ranking needs beside it: the tie at the cut and the order of equal scores."""
+"""Exact top-k of score matrices, and what a ranking needs beside it: ties at the cut, the order of equal scores."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def steps(n_rows: int, n_columns: int, elements: int = STEP_ELEMENTS) -> Iterato
         yield slice(first, min(first + step, n_rows))
 
 
-def count_where(
-    compare: Callable[..., Tensor], scores: Tensor, against: Tensor, rows: Tensor | None = None
-) -> Tensor:
+def count_where(compare: Callable[..., Tensor], scores: Tensor, against: Tensor, rows: Tensor | None = None) -> Tensor:
     """(R,) int64: how many scores of each row compare so (`torch.eq`, `torch.gt`) with the row's number.
 
     Args:
@@ -81,7 +79,8 @@ def in_input_order(scores: Tensor, values: Tensor, ids: Tensor, kth: Tensor, row
 
 
 def hide(scores: Tensor, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:
-    """A copy of the scores with -inf where an item must not be recommended; the scores themselves where nothing is hidden.
+    """A copy of the scores with -inf where an item must not be recommended; the scores themselves where nothing is
+    hidden.
 
     Args:
         scores: (B, N).

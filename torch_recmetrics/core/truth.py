@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -36,22 +36,27 @@ class Truth:
         """T."""
         return self.like.shape[1]
 
-    def n_relevant(self) -> Tensor:
-        """(B,) int64: how many relevant items each user has."""
-        if self.relevance is None:
-            return (self._ids >= 0).sum(1)
-        return (self.relevance > 0).sum(1)
-
     @property
-    def _ids(self) -> Tensor:
+    def sorted_ids(self) -> Tensor:
+        """(B, T) item ids, ascending, padding in front."""
         if self.ids is None:
             return torch.arange(self.like.shape[1], device=self.device).expand(self.like.shape)
         return self.ids
 
+    def clamped(self, n_items: int) -> Truth:
+        """The same with ids that no row of so many items can go beyond."""
+        return replace(self, ids=self.sorted_ids.clamp(max=n_items - 1))
+
+    def n_relevant(self) -> Tensor:
+        """(B,) int64: how many relevant items each user has."""
+        if self.relevance is None:
+            return (self.sorted_ids >= 0).sum(1)
+        return (self.relevance > 0).sum(1)
+
     @property
     def values(self) -> Tensor:
         """(B, T) relevance, 0 for padding."""
-        return (self._ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
+        return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
 
     def of(self, item_ids: Tensor) -> Tensor:
         """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""

@@ -1,7 +1,7 @@
 """The memory of every metric that is a weighted mean of one number per user: two sums.
 
-Rows are kept only where a row cannot be counted before all are known: rows with a sample id (another process may hold the
-same row) and flat rows (a user may be spread over batches and processes). Metrics of one collection are evaluated,
+Rows are kept only where a row cannot be counted before all are known: rows with a sample id (another process may hold
+the same row) and flat rows (a user may be spread over batches and processes). Metrics of one collection are evaluated,
 summed and exchanged together; a single metric is the case of one.
 """
 
@@ -21,7 +21,7 @@ from torch_recmetrics.core.layouts import FlatRows, Plan, rank_flat, refuse_spli
 from torch_recmetrics.core.precision import bits_float, exact_dtype, float_bits
 from torch_recmetrics.core.processes import gather_rows, owner_of, send_rows, sum_over_processes
 from torch_recmetrics.core.ranking import Cuts, Ranking, Reading, constants, deepest
-from torch_recmetrics.core.segments import run_starts
+from torch_recmetrics.core.segments import first_of_each
 from torch_recmetrics.core.ties import TIES
 from torch_recmetrics.metrics.memory import RecMetric
 
@@ -97,12 +97,13 @@ class MeanOverUsers(RecMetric):
         """Add users.
 
         Args:
-            preds: (B, N) float scores, higher is better, ``-inf`` = must not be recommended; (M,) with ``indexes``; or a
-                :class:`~torch_recmetrics.Ranking`, and then nothing else.
+            preds: (B, N) float scores, higher is better, ``-inf`` = must not be recommended; (M,) with ``indexes``; or
+                a :class:`~torch_recmetrics.Ranking`, and then nothing else.
             target: relevance >= 0 of every score, bool, integer or float, in the shape of ``preds``.
             indexes: (M,) integer, the user of each row.
             item_ids: (B, L) integer, recommended ids, best first, padded with -1; in place of ``preds``.
-            target_ids: (B, T) integer, relevant item ids (columns of ``preds``), padded with -1; in place of ``target``.
+            target_ids: (B, T) integer, relevant item ids (columns of ``preds``), padded with -1; in place of
+                ``target``.
             target_relevance: (B, T) relevance of ``target_ids``; 1 where it is not given.
             seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat.
             mask: in the shape of ``preds``, bool, True = may be recommended.
@@ -221,7 +222,9 @@ class Panel:
         if any(metric.empty_target_action == "error" for metric in self.metrics):
             checks.refuse(
                 empty & (weights > 0),
-                lambda row: f'every user must have a relevant item with empty_target_action="error", row {row} has none',
+                lambda row: (
+                    f'every user must have a relevant item with empty_target_action="error", row {row} has none'
+                ),
                 always=True,
             )
         filled = weights * ~empty
@@ -308,7 +311,7 @@ def largest_relevance(ranking: Ranking) -> Tensor:
     return largest
 
 
-# -- rows that wait -----------------------------------------------------------------------------------------------------
+# -- rows that wait -------------------------------------------------------------------------------------------------
 
 
 def pack(rows: FlatRows) -> Tensor:
@@ -347,14 +350,6 @@ def sample_sums(metrics: Sequence[MeanOverUsers], counted: Tensor) -> Tensor:
         columns = [joined(metric, stem)[counted].sum() for stem in ("numerators", "denominators")]
         sums.append(torch.stack(columns))
     return torch.stack(sums)
-
-
-def first_of_each(ids: Tensor) -> Tensor:
-    """True at the first arrival of each id."""
-    order = torch.sort(ids, stable=True).indices
-    first = torch.zeros_like(ids, dtype=torch.bool)
-    first[order] = run_starts(ids[order])
-    return first
 
 
 def stores(metrics: Sequence[MeanOverUsers], stem: str) -> list[list[int]]:

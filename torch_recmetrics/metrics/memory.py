@@ -1,7 +1,7 @@
 """What a metric remembers between updates, and how that survives devices, dtypes, checkpoints, errors and processes.
 
-:class:`RecMetric` is the ground all our metrics stand on; :class:`MeanOverUsers` is the memory of every metric that is a
-mean of one number per user: two sums, and rows only where a row cannot be counted before all of them are known.
+:class:`RecMetric` is the ground all our metrics stand on; :class:`MeanOverUsers` is the memory of every metric that is
+a mean of one number per user: two sums, and rows only where a row cannot be counted before all of them are known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
-from typing_extensions import Self
 
 from torch_recmetrics.core.checks import check_flag
 from torch_recmetrics.core.precision import exact_dtype
@@ -25,8 +24,8 @@ from torch_recmetrics.core.processes import check_ready
 class RecMetric(Metric):
     """Base of all metrics of this package.
 
-    States are added with :meth:`add`, out-of-place arithmetic only. They keep their dtype whatever is done to the module
-    around them, and their names carry the options, so that no other metric's state can be taken for theirs.
+    States are added with :meth:`add`, out-of-place arithmetic only. They keep their dtype whatever is done to the
+    module around them, and their names carry the options, so that no other metric's state can be taken for theirs.
     """
 
     is_differentiable = False
@@ -88,15 +87,15 @@ class RecMetric(Metric):
         """Replace a state."""
         setattr(self, self.state_name(stem), value)
 
-    def empty_row(self, stem: str) -> Tensor:
+    def empty_row(self, stem: str) -> Tensor:  # noqa: ARG002 (a subclass looks at it)
         """What an empty list state joins to: no rows, but of the right dtype and shape."""
         return torch.zeros(0, dtype=torch.int64, device=self.device)
 
     # -- devices and dtypes -------------------------------------------------------------------------------------------
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> RecMetric:  # noqa: ARG002
         """Follow the module to another device, never to another dtype: a sum in bfloat16 is no sum."""
-        torch.nn.Module._apply(self, fn)
+        torch.nn.Module._apply(self, fn)  # type: ignore[no-untyped-call]
         probe = fn(torch.zeros(1, device=self.device))
         self._device, self._dtype = probe.device, probe.dtype
 
@@ -157,8 +156,10 @@ class RecMetric(Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
-        attributes = ("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu")
-        attributes += ("_is_synced", "_cache", "_forward_cache")
+        attributes = (
+            *("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu"),
+            *("_is_synced", "_cache", "_forward_cache"),
+        )
         before = {name: getattr(self, name) for name in attributes} | self._copy_state_dict()
         try:
             return super().forward(*args, **kwargs)
@@ -250,7 +251,9 @@ class RecMetric(Metric):
         )
         for name in found:
             value = getattr(self, name)
-            setattr(self, name, [r.to(self.device) for r in value] if isinstance(value, list) else value.to(self.device))
+            setattr(
+                self, name, [r.to(self.device) for r in value] if isinstance(value, list) else value.to(self.device)
+            )
         if found:
             self.note_update()
 

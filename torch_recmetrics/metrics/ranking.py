@@ -1,7 +1,7 @@
 r"""Metrics of ranked lists: one class for each, and one function that gives the value of every user.
 
-Notation of the formulas, for one user: the item at rank r has relevance :math:`g_r`, :math:`rel_r = [g_r > 0]`; R is the
-number of relevant items, retrieved or not; K is ``top_k``; H is the number of hits in the top K.
+Notation of the formulas, for one user: the item at rank r has relevance :math:`g_r`, :math:`rel_r = [g_r > 0]`; R is
+the number of relevant items, retrieved or not; K is ``top_k``; H is the number of hits in the top K.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class HitRate(MeanOverUsers):
 
     .. math:: \text{HitRate@K} = [H > 0]
 
-    It does not reward a second hit, nor a better place of the first. With ``pooled=True`` it is the share of all relevant
-    items that were found, :math:`\sum_u w_u H_u / \sum_u w_u R_u`, in which users with many relevant items weigh more.
+    It does not reward a second hit, nor a better place of the first. With ``pooled=True`` it is the share of all
+    relevant items that were found, :math:`\sum_u w_u H_u / \sum_u w_u R_u`, in which users with many relevant items
+    weigh more.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
@@ -82,8 +83,8 @@ class Precision(MeanOverUsers):
 
     .. math:: \text{Precision@K} = H / K
 
-    A list shorter than K still divides by K; without a cut-off by the length of the user's own list (0 for an empty one).
-    It ignores the order within the K.
+    A list shorter than K still divides by K; without a cut-off by the length of the user's own list (0 for an empty
+    one). It ignores the order within the K.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
@@ -223,9 +224,9 @@ class NDCG(MeanOverUsers):
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
-    Source: K. Järvelin and J. Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002. Same convention as
-    scikit-learn's ``ndcg_score`` (ties included), torchmetrics' ``RetrievalNormalizedDCG`` and trec_eval's ``ndcg_cut``
-    with ``gain="linear"``.
+    Source: K. Järvelin and J. Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002. Same convention
+    as scikit-learn's ``ndcg_score`` (ties included), torchmetrics' ``RetrievalNormalizedDCG`` and trec_eval's
+    ``ndcg_cut`` with ``gain="linear"``.
 
     Args:
         gain: ``"exponential"``: :math:`G(g) = 2^g - 1`; ``"linear"``: :math:`G(g) = g`. Equal for relevance of 0 and 1.
@@ -272,8 +273,8 @@ class MAP(MeanOverUsers):
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
-    Source: C. Buckley and E. M. Voorhees, Evaluating evaluation measure stability, SIGIR 2000. ``"min"`` is RecBole's and
-    RePlay's, ``"relevant"`` trec_eval's and RecTools', ``"hits"`` torchmetrics' (for scores above 0).
+    Source: C. Buckley and E. M. Voorhees, Evaluating evaluation measure stability, SIGIR 2000. ``"min"`` is RecBole's
+    and RePlay's, ``"relevant"`` trec_eval's and RecTools', ``"hits"`` torchmetrics' (for scores above 0).
 
     Args:
         denominator: ``"min"``: D = min(K, R); ``"relevant"``: D = R; ``"hits"``: D = H, and 0 where H = 0.
