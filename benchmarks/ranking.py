@@ -16,6 +16,7 @@ from benchmarks.harness import Contestant, Result, machine, race, table
 
 CUTS = (5, 10, 20)
 METRICS = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
+REPLAY = ("recall", "precision", "ndcg", "map", "mrr")
 Values = dict[str, float]
 
 
@@ -26,11 +27,11 @@ class Data:
     target: Tensor  # (B, N) bool, the same as target_ids
 
 
-def draw(users: int, items: int, device: torch.device, seed: int = 0) -> Data:
-    """Random scores, and 1 to 20 relevant items for each user."""
+def draw(users: int, items: int, relevant: int, device: torch.device, seed: int = 0) -> Data:
+    """Random scores, and 1 to `relevant` relevant items for each user."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.rand(users, items, generator=generator).argsort(1).add(1).float()
-    width = min(20, items)
+    width = min(relevant, items)
     target_ids = torch.rand(users, items, generator=generator).topk(width, dim=1).indices
     number = torch.randint(1, width + 1, (users, 1), generator=generator)
     target_ids[torch.arange(width) >= number] = -1
@@ -42,10 +43,10 @@ def draw(users: int, items: int, device: torch.device, seed: int = 0) -> Data:
     return Data(scores.to(device), target_ids.to(device), target[:, :items].to(device).contiguous())
 
 
-def recmetrics(data: Data, *, dense: bool) -> Callable[[], Values]:
+def recmetrics(data: Data, names: tuple[str, ...] = METRICS, *, dense: bool = False) -> Callable[[], Values]:
     from torch_recmetrics import ranking_metrics
 
-    metrics = ranking_metrics(METRICS, top_k=CUTS).to(data.scores.device)
+    metrics = ranking_metrics(names, top_k=CUTS).to(data.scores.device)
 
     def run() -> Values:
         metrics.reset()
@@ -86,7 +87,7 @@ def topk_then_sums(data: Data) -> Callable[[], Values]:
 def replay(data: Data) -> Callable[[], Values]:
     from replay.metrics.torch_metrics_builder import TorchMetricsBuilder
 
-    builder = TorchMetricsBuilder(["recall", "precision", "ndcg", "map", "mrr"], list(CUTS), data.scores.shape[1])
+    builder = TorchMetricsBuilder(list(REPLAY), list(CUTS), data.scores.shape[1])
 
     def run() -> Values:
         builder.reset()
@@ -167,14 +168,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=2000)
     parser.add_argument("--items", type=int, default=3706)
+    parser.add_argument("--relevant", type=int, default=20, help="the most relevant items that a user has")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--slow-rounds", type=int, default=3, help="rounds of what takes seconds; 0 leaves it out")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, help="of torch; as many as it takes by itself when not given")
     options = parser.parse_args()
-    data = draw(options.users, options.items, torch.device(options.device))
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    data = draw(options.users, options.items, options.relevant, torch.device(options.device))
 
     makers: dict[str, Callable[[], Callable[[], Values]]] = {
-        "torch_recmetrics": lambda: recmetrics(data, dense=False),
+        "torch_recmetrics": lambda: recmetrics(data),
+        "torch_recmetrics, RePlay's 15": lambda: recmetrics(data, REPLAY),
         "torch_recmetrics, dense target": lambda: recmetrics(data, dense=True),
         "top-k, then sums": lambda: topk_then_sums(data),
         "RePlay": lambda: replay(data),
@@ -184,7 +190,10 @@ def main() -> None:
         for name in ("ndcg@10", "recall@10", "hit_rate@10"):
             makers[f"torchmetrics {name}"] = lambda name=name: torchmetrics_retrieval(data, name)
 
-    print(f"{options.users:,} users x {options.items:,} items, float32, top {max(CUTS)}; {machine()}")
+    print(
+        f"{options.users:,} users x {options.items:,} items, float32, 1 to {options.relevant} relevant, top {max(CUTS)}"
+    )
+    print(machine())
     deepest = max(CUTS)
     contestants = [Contestant("torch.topk alone", lambda: data.scores.topk(deepest, dim=1))]
     ours: Values = {}

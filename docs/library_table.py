@@ -1,0 +1,177 @@
+"""Which argument gives which library's number: the table of the documentation and of the tests.
+
+`K` stands for the cut-off. Each row is computed on both sides by tests/outside/test_library_table.py where its library
+can be imported; the others were read in the source of the version that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of another library and what gives it here."""
+
+    library: str
+    theirs: str
+    metric: str
+    options: dict[str, Any] = field(default_factory=dict)
+    cut: bool = True  # False: over the whole list
+    note: str = ""
+
+    @property
+    def ours(self) -> str:
+        cut = "top_k=K" if self.cut else "top_k=None"
+        return f"{self.metric}({', '.join([cut, *(f'{name}={value!r}' for name, value in self.options.items())])})"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library, the version that the rows were compared with, and what holds for all its rows."""
+
+    name: str
+    version: str
+    tested: bool = True  # False: read in its source
+    note: str = ""
+
+
+LIBRARIES = [
+    Library(
+        "torchmetrics",
+        "1.9.0",
+        note='A user without relevant items counts 0 unless `empty_target_action="skip"`. Items with scores of 0 or '
+        "less count as not relevant in MAP, MRR, precision and recall: compare on positive scores.",
+    ),
+    Library(
+        "scikit-learn",
+        "1.9.1",
+        note='A user without relevant items counts 0 in `ndcg_score` (`"neg"`), and 1 in '
+        '`label_ranking_average_precision_score` (`"pos"`). Equal scores are averaged in `ndcg_score`, as here.',
+    ),
+    Library("ranx", "0.3.21", note="Users without relevant items are not in the qrels."),
+    Library(
+        "trec_eval",
+        "pytrec_eval-terrier 0.5.11",
+        note="Equal scores are ordered by the name of the document. Users without relevant items are not in the qrels.",
+    ),
+    Library("ir_measures", "0.4.3", note="Here with its default providers; see trec_eval."),
+    Library("PyG", "torch-geometric 2.8.1", note='Users without relevant items are left out (`"skip"`).'),
+    Library(
+        "ignite", "pytorch-ignite 0.5.5", note='`ignore_zero_hits=True`, its default, is our `"skip"`, False `"neg"`.'
+    ),
+    Library("Keras-RS", "0.4.0", note='A user without relevant items counts 0 (`"neg"`).'),
+    Library(
+        "RePlay",
+        "replay-rec 0.22.0",
+        note="Users without relevant items are not in its ground truth. Its torch builder gives the same numbers, and "
+        'there such a user counts 0 (`"neg"`).',
+    ),
+    Library(
+        "RecTools",
+        "0.19.0",
+        note="Users without relevant items are not in its interactions. NDCG divides by the ideal DCG of K relevant "
+        "items unless `divide_by_achievable=True`; MAP with `divide_by_k=True` divides by K.",
+    ),
+    Library("RecBole", "1.2.1", tested=False, note="Only users with relevant items are evaluated."),
+    Library(
+        "TF-Ranking",
+        "0.5.5",
+        tested=False,
+        note='A list without relevant items counts 0 (`"neg"`). DCG is divided by the weight of the list.',
+    ),
+]
+
+LINEAR = {"gain": "linear"}
+RELEVANT = {"denominator": "relevant"}
+
+ROWS = [
+    Row("torchmetrics", "RetrievalHitRate(top_k=K)", "HitRate"),
+    Row("torchmetrics", "RetrievalPrecision(top_k=K)", "Precision"),
+    Row("torchmetrics", "RetrievalRecall(top_k=K)", "Recall"),
+    Row("torchmetrics", "RetrievalMAP(top_k=K)", "MAP", {"denominator": "hits"}),
+    Row("torchmetrics", "RetrievalMRR(top_k=K)", "MRR"),
+    Row("torchmetrics", "RetrievalNormalizedDCG(top_k=K)", "NDCG", LINEAR),
+    Row("scikit-learn", "ndcg_score(k=K)", "NDCG", LINEAR),
+    Row("scikit-learn", "dcg_score(k=K)", "DCG", LINEAR),
+    Row("scikit-learn", "label_ranking_average_precision_score()", "MAP", RELEVANT, cut=False),
+    Row("ranx", "hit_rate@K", "HitRate"),
+    Row("ranx", "precision@K", "Precision"),
+    Row("ranx", "recall@K", "Recall"),
+    Row("ranx", "f1@K", "F1"),
+    Row("ranx", "map@K", "MAP", RELEVANT),
+    Row("ranx", "mrr@K", "MRR"),
+    Row("ranx", "dcg@K", "DCG", LINEAR),
+    Row("ranx", "ndcg@K", "NDCG", LINEAR),
+    Row("ranx", "ndcg_burges@K", "NDCG"),
+    Row("trec_eval", "success_K", "HitRate"),
+    Row("trec_eval", "P_K", "Precision"),
+    Row("trec_eval", "recall_K", "Recall"),
+    Row("trec_eval", "map_cut_K", "MAP", RELEVANT),
+    Row("trec_eval", "map", "MAP", RELEVANT, cut=False),
+    Row("trec_eval", "recip_rank", "MRR", cut=False),
+    Row("trec_eval", "ndcg_cut_K", "NDCG", LINEAR),
+    Row("ir_measures", "Success@K", "HitRate"),
+    Row("ir_measures", "P@K", "Precision"),
+    Row("ir_measures", "R@K", "Recall"),
+    Row("ir_measures", "AP@K", "MAP", RELEVANT),
+    Row("ir_measures", "RR@K", "MRR"),
+    Row("ir_measures", "nDCG@K", "NDCG", LINEAR),
+    Row("PyG", "LinkPredHitRatio(k=K)", "HitRate"),
+    Row("PyG", "LinkPredPrecision(k=K)", "Precision"),
+    Row("PyG", "LinkPredRecall(k=K)", "Recall"),
+    Row("PyG", "LinkPredF1(k=K)", "F1"),
+    Row("PyG", "LinkPredMAP(k=K)", "MAP"),
+    Row("PyG", "LinkPredMRR(k=K)", "MRR"),
+    Row("PyG", "LinkPredNDCG(k=K)", "NDCG", note="for relevance of 0 and 1"),
+    Row("PyG", "LinkPredNDCG(k=K, weighted=True)", "NDCG", LINEAR),
+    Row("ignite", "HitRate(top_k=[K])", "HitRate"),
+    Row("ignite", "NDCG(top_k=[K])", "NDCG"),
+    Row("ignite", "NDCG(top_k=[K], gain_function='linear_rank')", "NDCG", LINEAR),
+    Row("Keras-RS", "PrecisionAtK(k=K)", "Precision"),
+    Row("Keras-RS", "RecallAtK(k=K)", "Recall"),
+    Row("Keras-RS", "MeanAveragePrecision(k=K)", "MAP", RELEVANT),
+    Row("Keras-RS", "MeanReciprocalRank(k=K)", "MRR"),
+    Row("Keras-RS", "DCG(k=K)", "DCG"),
+    Row("Keras-RS", "NDCG(k=K)", "NDCG"),
+    Row("RePlay", "HitRate(K)", "HitRate"),
+    Row("RePlay", "Precision(K)", "Precision"),
+    Row("RePlay", "Recall(K)", "Recall"),
+    Row("RePlay", "MAP(K)", "MAP"),
+    Row("RePlay", "MRR(K)", "MRR"),
+    Row("RePlay", "NDCG(K)", "NDCG", note="for relevance of 0 and 1"),
+    Row("RecTools", "HitRate(k=K)", "HitRate"),
+    Row("RecTools", "Precision(k=K)", "Precision"),
+    Row("RecTools", "Recall(k=K)", "Recall"),
+    Row("RecTools", "F1Beta(k=K)", "F1"),
+    Row("RecTools", "MAP(k=K)", "MAP", RELEVANT),
+    Row("RecTools", "MRR(k=K)", "MRR"),
+    Row("RecTools", "NDCG(k=K, divide_by_achievable=True)", "NDCG", note="for relevance of 0 and 1"),
+    Row("RecBole", "Hit@K", "HitRate"),
+    Row("RecBole", "Precision@K", "Precision"),
+    Row("RecBole", "Recall@K", "Recall"),
+    Row("RecBole", "MAP@K", "MAP"),
+    Row("RecBole", "MRR@K", "MRR"),
+    Row("RecBole", "NDCG@K", "NDCG", note="for relevance of 0 and 1"),
+    Row("TF-Ranking", "HitsMetric(topn=K)", "HitRate"),
+    Row("TF-Ranking", "PrecisionMetric(topn=K)", "Precision"),
+    Row("TF-Ranking", "RecallMetric(topn=K)", "Recall"),
+    Row("TF-Ranking", "MeanAveragePrecisionMetric(topn=K)", "MAP", RELEVANT),
+    Row("TF-Ranking", "MRRMetric(topn=K)", "MRR"),
+    Row("TF-Ranking", "NDCGMetric(topn=K)", "NDCG"),
+]
+
+
+def markdown() -> Iterator[str]:
+    """The lines of the documentation's table, and what holds for each library."""
+    yield "| Library | Theirs | Ours |"
+    yield "| --- | --- | --- |"
+    for row in ROWS:
+        note = f" ({row.note})" if row.note else ""
+        yield f"| {row.library} | `{row.theirs}` | `{row.ours}`{note} |"
+    yield ""
+    for library in LIBRARIES:
+        how = "" if library.tested else ", read in its source"
+        yield f"- **{library.name}** ({library.version}{how}). {library.note}".rstrip()
