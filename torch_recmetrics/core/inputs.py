@@ -42,7 +42,7 @@ class Inputs:
     @property
     def is_flat(self) -> bool:
         """Rows of users that are complete only when all updates and all processes are known."""
-        return self.indexes is not None
+        return self.indexes is not None and not isinstance(self.preds, Ranking)
 
     def rank(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
         """The ranking of these users; call ``checks.settle()`` before it is believed."""
@@ -101,7 +101,9 @@ class Inputs:
         preds = self._need("preds", 2)
         check.check_float("preds", preds)
         self._check_users(preds, "preds")
-        listed = self.target_ids is not None or self.target_relevance is not None
+        listed = self.target_ids is not None
+        if self.target_relevance is not None and not listed:
+            raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
         truth = self._listed_truth(preds, "preds", checks) if listed else self._dense_truth(preds, checks)
         if self.mask is not None:
             check.check_shape("mask", self._need("mask", 2), tuple(preds.shape), "`preds`")

@@ -89,7 +89,7 @@ class Reading:
 
     def miss(self, cuts: Cuts) -> Tensor:
         """Probability that the list has no relevant item."""
-        return self._read(cuts, lambda: self._columns.miss, lambda whole: whole.miss)
+        return self._read(cuts, lambda: self._columns.miss, lambda whole: whole.miss, of_nothing=1.0)
 
     def precision_sum(self, cuts: Cuts) -> Tensor:
         """Sum of the precisions at the relevant items."""
@@ -126,7 +126,7 @@ class Reading:
                 self._ideal_sums[gain, ideal] = gains.cumsum(1)
             return self._ideal_sums[gain, ideal]
 
-        return self._read(cuts, running, lambda whole: whole.ideal_sum(gain, ideal), best.shape[1])
+        return self._read(cuts, running, lambda whole: whole.ideal_sum(gain, ideal), width=best.shape[1])
 
     def cut(self, cuts: Cuts) -> Tensor:
         """K, and the length of the list where there is none."""
@@ -166,11 +166,14 @@ class Reading:
         cuts: Cuts,
         running: Callable[[], Tensor],
         of_whole: Callable[[Whole], Tensor],
+        *,
+        of_nothing: float = 0.0,
         width: int | None = None,
     ) -> Tensor:
         """The running sums at the cut-offs that are numbers, the value of the whole list at None.
 
-        `width` is that of the running sums, where they are not those of the list itself.
+        `of_nothing` is the value of a list without any rank; `width` is that of the running sums, where they are not
+        those of the list itself.
         """
         ranked = cuts if self._whole is None else tuple(k for k in cuts if k is not None)
         columns = tuple(self._column(k, width) for k in ranked)
@@ -178,7 +181,7 @@ class Reading:
             sums = running()
             at = sums.index_select(1, constants(columns, torch.int64, sums.device))
         else:
-            at = self.n_relevant.new_zeros((self.ranking.n_users, len(ranked)))
+            at = self.n_relevant.new_full((self.ranking.n_users, len(ranked)), of_nothing)
         if self._whole is None or len(ranked) == len(cuts):
             return at
         found = iter(at.unbind(1))

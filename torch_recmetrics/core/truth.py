@@ -76,6 +76,8 @@ class Truth:
         """(B, T): the score of each item; -inf for padding."""
         if self.ids is None:
             return scores
+        if not scores.shape[1]:
+            return scores.new_full(self.ids.shape, float("-inf"))
         found = scores.gather(1, self.ids.clamp(min=0))
         return torch.where(self.ids >= 0, found, float("-inf"))
 
@@ -113,7 +115,7 @@ def dense_truth(target: Tensor, *, compact: bool) -> Truth:
 
 def listed_truth(target_ids: Tensor, target_relevance: Tensor | None) -> Truth:
     """The truth of (B, T) item ids in any order, padded with -1 anywhere."""
-    ids, order = torch.sort(target_ids.to(torch.int64), dim=1)
+    ids, order = torch.sort(target_ids.to(torch.int64).contiguous(), dim=1)
     if target_relevance is None:
         return Truth(ids, None, ids)
     relevance = target_relevance.gather(1, order)

@@ -29,13 +29,18 @@ class Whole:
     users: Tensor  # (E,) int64: the row of an entry
     start: Tensor  # (E,) int64: items with a higher score
     size: Tensor  # (E,) int64: items with the same score, itself included
+    place: Tensor | None  # (E,) int64: items ranked before it in the order of the input; None where that is not known
     relevance: Tensor  # (E,)
     all_users: Tensor  # (R,) int64: the same for all relevant items, retrieved or not ...
     all_relevance: Tensor  # (R,) ... by user, then by falling relevance
 
     def resolved(self, rule: str) -> Whole:
         """The same lists with every block in the order of the rule."""
-        if rule in ("average", "stable") or not bool((self.size > 1).any()):
+        if rule == "stable":
+            if self.place is None:
+                raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+            return replace(self, start=self.place, size=torch.ones_like(self.size))
+        if rule == "average" or not bool((self.size > 1).any()):
             return self
         best_first = rule == "optimistic"
         order = torch.sort(self.relevance, stable=True, descending=best_first).indices
@@ -171,12 +176,13 @@ def whole_of_entries(
     users: Tensor,
     start: Tensor,
     size: Tensor,
+    place: Tensor | None,
     relevance: Tensor,
     all_users: Tensor,
     all_relevance: Tensor,
 ) -> Whole:
     """A :class:`Whole` from entries in any order."""
-    order = order_by(users, start)
+    order = order_by(users, start if place is None else place)
     ideal_order = order_by(all_users, all_relevance, descending=True)
     dtype = exact_dtype(lengths.device)
     return Whole(
@@ -184,6 +190,7 @@ def whole_of_entries(
         users=users[order],
         start=start[order],
         size=size[order],
+        place=place[order] if place is not None else None,
         relevance=relevance[order].to(dtype),
         all_users=all_users[ideal_order],
         all_relevance=all_relevance[ideal_order].to(dtype),

@@ -72,7 +72,7 @@ class RecMetric(Metric):
     @functools.cached_property
     def signature(self) -> str:
         """The options as part of a name."""
-        words = [type(self).__name__, *(f"{name}={value}" for name, value in self.options().items())]
+        words = [self.name, *(f"{name}={value}" for name, value in self.options().items())]
         return "_".join(words).replace(".", ",")
 
     def add(self, stem: str, default: Tensor | list[Tensor]) -> None:
@@ -236,12 +236,13 @@ class RecMetric(Metric):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
+        # Our states, told by the two underscores, that are not those of this metric.
         stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
         foreign = [key for key in state_dict if key.startswith(stems) and key[len(prefix) :] not in self._defaults]
         if foreign:
             error_msgs.append(
-                f"the checkpoint holds the state of a metric with other options ({foreign[0]}); "
-                f"`{prefix.rstrip('.')}` is {self.definition()}"
+                f"the checkpoint holds the state of a metric with other options ({foreign[0]}), but "
+                f"{prefix.rstrip('.') or 'this metric'} is {self.name}: {self.definition()}"
             )
             for key in foreign:
                 state_dict.pop(key)
