@@ -165,13 +165,13 @@ ROWS = [
 
 
 def markdown() -> Iterator[str]:
-    """The lines of the documentation's table, and what holds for each library."""
-    yield "| Library | Theirs | Ours |"
-    yield "| --- | --- | --- |"
-    for row in ROWS:
-        note = f" ({row.note})" if row.note else ""
-        yield f"| {row.library} | `{row.theirs}` | `{row.ours}`{note} |"
-    yield ""
+    """The lines of the documentation: a section for each library."""
     for library in LIBRARIES:
         how = "" if library.tested else ", read in its source"
-        yield f"- **{library.name}** ({library.version}{how}). {library.note}".rstrip()
+        yield from (f"### {library.name}", "", f"{library.version}{how}. {library.note}", "")
+        yield from ("| Theirs | Ours |", "| --- | --- |")
+        for row in ROWS:
+            if row.library == library.name:
+                note = f" ({row.note})" if row.note else ""
+                yield f"| `{row.theirs}` | `{row.ours}`{note} |"
+        yield ""

@@ -1,0 +1,76 @@
+"""Sphinx: the pages of this folder, and those that pages.py writes from the package."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pages
+
+import torch_recmetrics
+
+project = "torch-recmetrics"
+author = "The torch-recmetrics authors"
+copyright = author
+version = release = torch_recmetrics.__version__
+
+extensions = ["mathml", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build", "reference/libraries.md"]
+suppress_warnings = ["config.cache"]
+
+# A link to a public name that leads nowhere is an error. Other projects' pages would need a network to be looked up.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!torch_recmetrics\b).*"), ("py:.*", r"torch_recmetrics\.(core|metrics)\..*")]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
+myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_math_renderer = "mathml"
+html_title = f"torch-recmetrics {version}"
+html_static_path = ["static"]
+html_css_files = ["style.css"]
+html_show_sphinx = False
+html_show_copyright = False
+html_copy_source = False
+pygments_style = "friendly"
+
+FACTS = re.compile(r"^(Undefined|Range|Source): ?")
+
+
+def name_the_facts(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """The docstrings' `Undefined:`, `Range:` and `Source:` become paragraphs of their own."""
+    spread: list[str] = []
+    for line in lines:
+        # "Undefined: ...  Range: ..." may share a line
+        for part in re.split(r"(?:^|(?<=\s\s))(?=(?:Undefined|Range|Source): )", line):
+            fact = FACTS.match(part)
+            if fact is not None:
+                spread += ["", FACTS.sub(f"**{fact[1]}:** ", part)]
+            elif part or not line:
+                spread.append(part)
+    lines[:] = spread
+
+
+def leave_out_fields(
+    app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returned: str
+) -> tuple[str, str | None] | None:
+    """A dataclass is made by the package, not by the reader: its fields are no arguments to learn."""
+    return ("", None) if what == "class" and dataclasses.is_dataclass(thing) else None
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", leave_out_fields)
+    app.connect("autodoc-process-docstring", name_the_facts, priority=400)
+    pages.write_all()

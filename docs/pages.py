@@ -1,0 +1,124 @@
+"""Writes the pages that follow from the package: one per metric, the other public names, the table of libraries.
+
+Nothing is listed by hand, so that a new metric has its page the moment it is public.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import FunctionType
+
+import library_table
+import torchmetrics
+
+import torch_recmetrics
+from torch_recmetrics import functional
+
+TITLES = {
+    "torch_recmetrics.metrics.ranking": "Ranked lists",
+    "torch_recmetrics.metrics.auc": "Click-through",
+    "torch_recmetrics.metrics.lists": "Lists",
+    "torch_recmetrics.metrics.catalogue": "Catalogue",
+}
+HERE = Path(__file__).parent
+
+
+def public() -> dict[str, object]:
+    """What the package offers, in the order in which its modules define it; no modules."""
+    found = {name: getattr(torch_recmetrics, name) for name in torch_recmetrics.__all__}
+    found = {name: thing for name, thing in found.items() if not inspect.ismodule(thing)}
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].__module__, inspect.getsourcelines(pair[1])[1])))
+
+
+def is_metric(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, torchmetrics.Metric)
+
+
+def first_sentence(thing: object) -> str:
+    return re.split(r"(?<=\.)\s", inspect.getdoc(thing) or "", maxsplit=1)[0].replace("\n", " ")
+
+
+def functions_of_metrics() -> dict[str, list[str]]:
+    """Metric -> its functions, which name it in their docstring; a function that names none is an error."""
+    table: dict[str, list[str]] = {}
+    for name in functional.__all__:
+        named = re.search(r":class:`~torch_recmetrics\.(\w+)`", inspect.getdoc(getattr(functional, name)) or "")
+        if named is None:
+            raise ValueError(
+                f"the docstring of functional.{name} must name its metric as :class:`~torch_recmetrics...`"
+            )
+        table.setdefault(named[1], []).append(name)
+    return table
+
+
+def heading(text: str, line: str = "=") -> str:
+    return f"{text}\n{line * len(text)}\n\n"
+
+
+def metric_pages() -> dict[str, str]:
+    """File name -> text."""
+    metrics = {name: thing for name, thing in public().items() if is_metric(thing)}
+    functions = functions_of_metrics()
+    lost = set(functions) - set(metrics)
+    if lost:
+        raise ValueError(f"functions of metrics that are not public: {sorted(lost)}")
+    files = {}
+    groups: dict[str, list[str]] = {}
+    for name, metric in metrics.items():
+        groups.setdefault(TITLES.get(metric.__module__, metric.__module__), []).append(name)
+        text = heading(name) + f".. autoclass:: torch_recmetrics.{name}\n\n"
+        if name in functions:
+            text += heading("As a function", "-")
+            text += "".join(f".. autofunction:: torch_recmetrics.functional.{f}\n\n" for f in functions[name])
+        files[f"{name.lower()}.rst"] = text
+    index = heading("Metrics")
+    index += "What all of them share is in :doc:`/layouts`, :doc:`/ties` and :doc:`/reference/index`.\n\n"
+    for title, names in groups.items():
+        index += heading(title, "-") + ".. list-table::\n   :widths: 20 80\n\n"
+        for name in names:
+            index += f"   * - :doc:`{name} <{name.lower()}>`\n     - {first_sentence(metrics[name])}\n"
+        index += "\n"
+    index += ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name.lower()}\n" for name in metrics)
+    return {"index.rst": index, **files}
+
+
+def reference_page() -> str:
+    """Everything public that is not a metric, and the methods that all metrics share."""
+    text = heading("Reference")
+    for name, thing in public().items():
+        if is_metric(thing):
+            continue
+        directive = "autofunction" if isinstance(thing, FunctionType) else "autoclass"
+        text += heading(name, "-") + f".. {directive}:: torch_recmetrics.{name}\n"
+        text += "   :members:\n\n" if directive == "autoclass" else "\n"
+    text += heading("What every metric has", "-")
+    base = "torch_recmetrics.metrics.means.MeanOverUsers"
+    for method in ("update", "compute", "definition"):
+        text += f".. automethod:: {base}.{method}\n   :no-index:\n\n"
+    return text
+
+
+def write(path: Path, text: str) -> None:
+    """Only what changed, so that a second build is quick."""
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def write_all() -> None:
+    pages = {f"metrics/{name}": text for name, text in metric_pages().items()}
+    pages["reference/index.rst"] = reference_page()
+    pages["reference/libraries.md"] = "\n".join(library_table.markdown()) + "\n"
+    for name, text in pages.items():
+        write(HERE / name, text)
+    for folder in ("metrics", "reference"):
+        for file in (HERE / folder).iterdir():
+            if f"{folder}/{file.name}" not in pages:
+                file.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(write_all())
