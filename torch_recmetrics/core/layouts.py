@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.counting import block_maxima, ranks_of, worth_counting
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.core.segments import (
@@ -27,7 +28,7 @@ from torch_recmetrics.core.segments import (
 from torch_recmetrics.core.ties import GAINS, Blocks, Crossing, blocks_of, gain_of
 from torch_recmetrics.core.topk import count_where, in_input_order, top_items
 from torch_recmetrics.core.truth import Truth, listed_truth
-from torch_recmetrics.core.whole import Whole, whole_of_entries
+from torch_recmetrics.core.whole import Entries, Whole, whole_of_entries
 
 # Beyond so many relevant items a user, sorting the scores is cheaper than counting the higher ones for each.
 COUNTED_TARGETS = 48
@@ -59,6 +60,10 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
     """(B, N) scores, in which -inf hides an item, against what is relevant."""
     n_items = preds.shape[1]
     branch = may_branch(preds.device)
+    if branch and not plan.ordered and plan.depth is not None and not plan.whole:
+        counted = _rank_counted(preds, truth, plan.depth, plan, checks)
+        if counted is not None:
+            return counted
     if plan.whole and (not branch or "stable" in plan.rules):
         plan = Plan(None, rules=plan.rules, ordered=plan.ordered)
     depth = n_items if plan.depth is None else min(plan.depth, n_items)
@@ -82,12 +87,41 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
         relevance=truth.of(item_ids),
         lengths=listed.sum(1),
         n_relevant=truth.n_relevant(),
-        ideal=truth.ideal(depth),
+        best=partial(truth.ideal, depth),
         depth=None if complete else depth,
+        binary=truth.relevance is None,
         item_ids=item_ids,
         blocks=blocks,
         whole=_whole_scores(preds, truth) if plan.whole and not complete else None,
         ordered=plan.ordered or complete,
+        retrieved=partial(_ideal_retrieved, preds, truth, depth),
+    )
+
+
+def _rank_counted(preds: Tensor, truth: Truth, depth: int, plan: Plan, checks: check.ValueChecks) -> Ranking | None:
+    """The same without a top-k, where the relevant items are few; who they are is known, not what stands between."""
+    if not preds.shape[0] or not worth_counting(preds.shape[1], truth.width, depth):
+        return None
+    maxima = block_maxima(preds)
+    is_nan = maxima.amax(1).isnan()
+    check.refuse_nan(checks, "preds", is_nan)
+    ranks = ranks_of(preds, maxima, truth.scores(preds), depth)
+    if ranks is None:
+        return None
+    users, columns, start, size = ranks
+    entries = Entries(users, start, size, None, exact(truth.values[users, columns]))
+    if truth.relevance is not None:
+        entries = entries.pick(entries.relevance > 0)
+    relevance, blocks = columns_of(entries, (preds.shape[0], depth), plan)
+    return Ranking(
+        relevance=relevance,
+        lengths=None,
+        n_relevant=truth.n_relevant(),
+        best=partial(truth.ideal, depth),
+        depth=depth,
+        binary=truth.relevance is None,
+        blocks=blocks,
+        ordered=False,
         retrieved=partial(_ideal_retrieved, preds, truth, depth),
     )
 
@@ -181,11 +215,7 @@ def _whole_scores(preds: Tensor, truth: Truth) -> Whole:
     lowest = torch.full((n_users,), float("-inf"), dtype=preds.dtype, device=preds.device)
     return whole_of_entries(
         lengths=count_where(torch.gt, preds, lowest),
-        users=users,
-        start=above[users, place],
-        size=(from_here - above)[users, place],
-        place=None,
-        relevance=relevance[users, place],
+        entries=Entries(users, above[users, place], (from_here - above)[users, place], None, relevance[users, place]),
         all_users=all_users,
         all_relevance=relevance[all_users, all_place],
     )
@@ -208,8 +238,9 @@ def rank_lists(item_ids: Tensor, truth: Truth, plan: Plan, seen_ids: Tensor | No
         lengths=(kept >= 0).sum(1),
         n_relevant=truth.n_relevant(),
         # An uncut list is not all there is to recommend: the ideal list may be longer than the one that came.
-        ideal=truth.ideal(truth.width if depth == width else depth),
+        best=partial(truth.ideal, truth.width if depth == width else depth),
         depth=None if depth == width else depth,
+        binary=truth.relevance is None,
         item_ids=kept,
         retrieved=lambda: relevance.sort(dim=1, descending=True).values[:, :depth],
     )
@@ -239,74 +270,77 @@ def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
     longest = int(lengths.max()) if n_users else 0
     depth = longest if plan.depth is None else min(plan.depth, longest)
 
-    kept = visible & (place < depth)
-    shape = (n_users, depth)
     new_block = run_starts(users, preds)
-    size = torch.where(visible, run_sizes(new_block), 1)
-    start = torch.where(visible, place - place_in_run(new_block), place)
-    blocks = None
-    if bool((size > 1).any()):
-        blocks = _flat_blocks(users, place, start, size, relevance, kept, shape, plan)
     retrieved = visible & relevant
+    entries = Entries(
+        users[retrieved],
+        (place - place_in_run(new_block))[retrieved],
+        run_sizes(new_block)[retrieved],
+        place[retrieved],
+        relevance[retrieved],
+    )
+    by_rank, blocks = columns_of(entries, (n_users, depth), plan)
     n_relevant = sum_by(users, relevant.to(torch.int64), n_users)
     most = int(n_relevant.max()) if n_users else 0
+    users, relevance = users[relevant], relevance[relevant]
     return Ranking(
-        relevance=table(users[kept], place[kept], relevance[kept], shape),
+        relevance=by_rank,
         lengths=lengths.clamp(max=depth),
         n_relevant=n_relevant,
-        ideal=largest_first(users[relevant], relevance[relevant], n_users, most if depth == longest else depth),
+        best=lambda: largest_first(users, relevance, n_users, most if depth == longest else depth),
         depth=None if depth == longest else depth,
         weights=exact(rows.weights)[order][new_user] if rows.weights is not None else None,
         blocks=blocks,
-        whole=whole_of_entries(
-            lengths,
-            users[retrieved],
-            start[retrieved],
-            size[retrieved],
-            place[retrieved],
-            relevance[retrieved],
-            users[relevant],
-            relevance[relevant],
-        )
-        if plan.whole
-        else None,
-        retrieved=lambda: largest_first(users[retrieved], relevance[retrieved], n_users, depth),
+        whole=whole_of_entries(lengths, entries, users, relevance) if plan.whole else None,
+        retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
     )
 
 
-def _flat_blocks(
-    users: Tensor,
-    place: Tensor,
-    start: Tensor,
-    size: Tensor,
-    relevance: Tensor,
-    kept: Tensor,
-    shape: tuple[int, int],
-    plan: Plan,
-) -> Blocks:
+def columns_of(entries: Entries, shape: tuple[int, int], plan: Plan) -> tuple[Tensor, Blocks | None]:
+    """Relevance by rank (users, D) and the blocks of equal scores, from the relevant items alone.
+
+    A block without a relevant member decides nothing: its ranks stand as if no two of its scores were equal.
+    """
     n_users, depth = shape
+    near = entries.start < depth
+    if not bool(near.all()):
+        entries = entries.pick(near)
+    users, start, size = entries.users, entries.start, entries.size
+    tied = size > 1
+    any_tied = bool(tied.any())
+    place = entries.place
+    if place is None:
+        place = start
+        if any_tied:  # the members that are known stand first in their block, in any order
+            order = order_by(users, start)
+            entries, users, start, size = entries.pick(order), users[order], start[order], size[order]
+            place, tied = start + place_in_run(run_starts(users, start)), tied[order]
+    relevance = table(users, place, entries.relevance, shape)
+    if not any_tied:
+        return relevance, None
     rank = torch.arange(depth, device=users.device).expand(shape)
-    starts = table(users[kept], place[kept], start[kept], shape, fill=-1)
-    starts = torch.where(starts < 0, rank, starts)
-    sizes = table(users[kept], place[kept], size[kept], shape, fill=1)
-    at_cut = (start < depth) & (start + size > depth)
+    heads = torch.full(shape, -1, dtype=torch.int64, device=users.device)
+    heads[users[tied], start[tied]] = start[tied]
+    sizes = torch.ones(shape, dtype=torch.int64, device=users.device)
+    sizes[users[tied], start[tied]] = size[tied]
+    head = heads.cummax(1).values
+    head_size = sizes.gather(1, head.clamp(min=0))
+    inside = (head >= 0) & (rank < head + head_size)
+    starts, sizes = torch.where(inside, head, rank), torch.where(inside, head_size, 1)
+    at_cut = start + size > depth
     if not bool(at_cut.any()):
-        return Blocks(starts, sizes, None)
+        return relevance, Blocks(starts, sizes, None)
+    users, members = users[at_cut], entries.relevance[at_cut]
     crosses = torch.zeros(n_users, dtype=torch.bool, device=users.device)
-    crosses[users[at_cut]] = True
-    members = at_cut & (relevance > 0)
-    users, relevance = users[members], relevance[members]
-    return Blocks(
-        starts,
-        sizes,
-        Crossing(
-            crosses,
-            sum_by(users, torch.ones_like(users), n_users),
-            {gain: sum_by(users, gain_of(relevance, gain), n_users) for gain in GAINS},
-            largest_first(users, relevance, n_users, depth) if "optimistic" in plan.rules else None,
-            largest_first(users, relevance, n_users, depth, descending=False) if "pessimistic" in plan.rules else None,
-        ),
+    crosses[users] = True
+    crossing = Crossing(
+        crosses,
+        sum_by(users, torch.ones_like(users), n_users),
+        {gain: sum_by(users, gain_of(members, gain), n_users) for gain in GAINS},
+        largest_first(users, members, n_users, depth) if "optimistic" in plan.rules else None,
+        largest_first(users, members, n_users, depth, descending=False) if "pessimistic" in plan.rules else None,
     )
+    return relevance, Blocks(starts, sizes, crossing)
 
 
 def refuse_split_weights(indexes: Tensor, weights: Tensor | None, checks: check.ValueChecks) -> None:

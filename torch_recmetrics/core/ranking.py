@@ -29,10 +29,13 @@ class Ranking:
     """
 
     relevance: Tensor  # (B, D) by rank; 0 beyond the end of the list
-    lengths: Tensor  # (B,) int64: items in the list, as far as D sees
+    lengths: (
+        Tensor | None
+    )  # (B,) int64: items in the list, as far as D sees; None where only relevant ones were counted
     n_relevant: Tensor  # (B,) int64: R, retrieved or not
-    ideal: Tensor  # (B, <= D, or all R where nothing was cut) relevance of all relevant items, descending
+    best: Callable[[], Tensor] = field(repr=False)  # makes `ideal`, which not every metric asks for
     depth: int | None  # ranks that were kept; None where nothing was cut
+    binary: bool = False  # every relevance is 0 or 1 (False: not known)
     item_ids: Tensor | None = None  # (B, D) int64, -1 beyond the end of the list; None for flat rows
     weights: Tensor | None = None  # (B,)
     sample_ids: Tensor | None = None  # (B,) int64
@@ -46,6 +49,11 @@ class Ranking:
     def n_users(self) -> int:
         """B."""
         return self.relevance.shape[0]
+
+    @cached_property
+    def ideal(self) -> Tensor:
+        """(B, <= D, or all R where nothing was cut) relevance of all relevant items, descending."""
+        return self.best()
 
     @cached_property
     def ideal_retrieved(self) -> Tensor:
@@ -76,11 +84,11 @@ class Reading:
         blocks = ranking.blocks
         self._columns: Columns
         if blocks is None or ties == "stable":
-            self._columns = Columns(ranking.relevance)
+            self._columns = Columns(ranking.relevance, binary=ranking.binary)
         elif ties == "average":
-            self._columns = AverageColumns(ranking.relevance, blocks)
+            self._columns = AverageColumns(ranking.relevance, blocks, binary=ranking.binary)
         else:
-            self._columns = Columns(resolved(ranking.relevance, blocks, ties))
+            self._columns = Columns(resolved(ranking.relevance, blocks, ties), binary=ranking.binary)
         self._ideal_sums: dict[tuple[str, str], Tensor] = {}
 
     def hits(self, cuts: Cuts) -> Tensor:
@@ -117,7 +125,10 @@ class Reading:
 
     def ideal_sum(self, cuts: Cuts, gain: str, ideal: str) -> Tensor:
         """Discounted cumulative gain of the best list."""
-
+        if self.ranking.binary and ideal == "relevant" and self._whole is None:
+            for cut in cuts:
+                self._column(cut)
+            return best_sums(self._most_relevant(cuts), self.n_relevant.device)[self.best_hits(cuts).to(torch.int64)]
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
         def running() -> Tensor:
@@ -134,10 +145,12 @@ class Reading:
         if None not in cuts:
             return table
         whole = self._whole_at(None)
-        lengths = (whole.lengths if whole is not None else self.ranking.lengths).to(table.dtype)
+        lengths = whole.lengths if whole is not None else self.ranking.lengths
         if whole is None:
             self._column(None)
-        return torch.where(table == 0, lengths.unsqueeze(1), table)
+        if lengths is None:
+            raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
+        return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
 
     def best_hits(self, cuts: Cuts) -> Tensor:
         """min(K, R): the relevant items that a list of K can hold; R where there is no cut-off."""
@@ -146,6 +159,10 @@ class Reading:
     def _table(self, cuts: Cuts, uncut: float) -> Tensor:
         values = tuple(uncut if k is None else float(k) for k in cuts)
         return constants(values, self.n_relevant.dtype, self.n_relevant.device).unsqueeze(0)
+
+    def _most_relevant(self, cuts: Cuts) -> int:
+        """An upper bound of min(K, R) that asks nothing of the device."""
+        return self.ranking.ideal.shape[1] if None in cuts else deepest(cuts)
 
     def _whole_at(self, cut: int | None) -> Whole | None:
         return self._whole if cut is None else None
@@ -187,6 +204,13 @@ class Reading:
         found = iter(at.unbind(1))
         uncut = of_whole(self._whole)
         return torch.stack([uncut if k is None else next(found) for k in cuts], 1)
+
+
+@lru_cache(maxsize=256)
+def best_sums(n: int, device: torch.device) -> Tensor:
+    """(n + 1,) the discounted cumulative gain of 0, 1, ... n items of relevance 1 on the first places."""
+    sums = discounts(n, device).cumsum(0)
+    return torch.cat([torch.zeros_like(sums[:1]) if n else sums.new_zeros(1), sums])
 
 
 @lru_cache(maxsize=1024)

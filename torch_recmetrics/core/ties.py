@@ -129,15 +129,16 @@ class Columns:
     What a metric at a cut-off K needs is the column K - 1 of one of them, so any number of cut-offs costs one sum.
     """
 
-    def __init__(self, relevance: Tensor) -> None:
+    def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
         self.relevance = relevance
+        self.binary = binary  # 2^1 - 1 = 1: the gain is the relevance, and the relevance is the hit
         self.ranks = ranks(relevance.shape[1], relevance.device)
         self._gain_sums: dict[str, Tensor] = {}
 
     @cached_property
     def is_hit(self) -> Tensor:
         """1 where the item is relevant."""
-        return (self.relevance > 0).to(self.relevance.dtype)
+        return self.relevance if self.binary else (self.relevance > 0).to(self.relevance.dtype)
 
     @cached_property
     def hits(self) -> Tensor:
@@ -163,6 +164,7 @@ class Columns:
 
     def gain_sum(self, gain: str) -> Tensor:
         """Discounted cumulative gain."""
+        gain = "linear" if self.binary else gain
         if gain not in self._gain_sums:
             discount = discounts(self.relevance.shape[1], self.relevance.device)
             self._gain_sums[gain] = (self._gains(gain) * discount).cumsum(1)
@@ -179,8 +181,8 @@ class Columns:
 class AverageColumns(Columns):
     """The same running sums, each the exact expectation over all orders of the blocks of equal scores."""
 
-    def __init__(self, relevance: Tensor, blocks: Blocks) -> None:
-        super().__init__(relevance)
+    def __init__(self, relevance: Tensor, blocks: Blocks, *, binary: bool = False) -> None:
+        super().__init__(relevance, binary=binary)
         self.blocks = blocks
         self.size = blocks.size.to(relevance.dtype)  # m
         self.place = self.ranks - 1 - blocks.start.to(relevance.dtype)  # j

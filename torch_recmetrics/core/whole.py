@@ -22,6 +22,22 @@ TABLE_ELEMENTS = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
+class Entries:
+    """Retrieved relevant items of any users, one entry each."""
+
+    users: Tensor  # (E,) int64: the row of the user
+    start: Tensor  # (E,) int64: items with a higher score
+    size: Tensor  # (E,) int64: items with the same score, itself included
+    place: Tensor | None  # (E,) int64: items before it in the order of the input; None where that is not known
+    relevance: Tensor  # (E,)
+
+    def pick(self, which: Tensor) -> Entries:
+        """Some of the entries, by a mask or by their positions."""
+        place = self.place[which] if self.place is not None else None
+        return Entries(self.users[which], self.start[which], self.size[which], place, self.relevance[which])
+
+
+@dataclass(frozen=True, eq=False)
 class Whole:
     """The retrieved relevant items of every user, ordered by user and rank, and all their relevant items."""
 
@@ -171,27 +187,18 @@ def _over_blocks(keys: Tensor, function: Callable[..., Tensor], dtype: torch.dty
     return out[which]
 
 
-def whole_of_entries(
-    lengths: Tensor,
-    users: Tensor,
-    start: Tensor,
-    size: Tensor,
-    place: Tensor | None,
-    relevance: Tensor,
-    all_users: Tensor,
-    all_relevance: Tensor,
-) -> Whole:
+def whole_of_entries(lengths: Tensor, entries: Entries, all_users: Tensor, all_relevance: Tensor) -> Whole:
     """A :class:`Whole` from entries in any order."""
-    order = order_by(users, start if place is None else place)
+    entries = entries.pick(order_by(entries.users, entries.start if entries.place is None else entries.place))
     ideal_order = order_by(all_users, all_relevance, descending=True)
     dtype = exact_dtype(lengths.device)
     return Whole(
         lengths=lengths,
-        users=users[order],
-        start=start[order],
-        size=size[order],
-        place=place[order] if place is not None else None,
-        relevance=relevance[order].to(dtype),
+        users=entries.users,
+        start=entries.start,
+        size=entries.size,
+        place=entries.place,
+        relevance=entries.relevance.to(dtype),
         all_users=all_users[ideal_order],
         all_relevance=all_relevance[ideal_order].to(dtype),
     )

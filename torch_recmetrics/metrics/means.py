@@ -303,6 +303,8 @@ class Values:
 
 def largest_relevance(ranking: Ranking) -> Tensor:
     """(B,) the largest relevance of each user, retrieved or not."""
+    if ranking.binary:
+        return torch.zeros_like(ranking.relevance[:, 0]) if ranking.relevance.shape[1] else ranking.relevance.sum(1)
     if ranking.ideal.shape[1]:
         return ranking.ideal[:, 0]
     largest = torch.zeros(ranking.n_users, dtype=ranking.relevance.dtype, device=ranking.relevance.device)

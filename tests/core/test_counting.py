@@ -1,0 +1,96 @@
+"""Counting the higher scores gives what a top-k gives, to the bit, wherever it is used."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torch_recmetrics.core.layouts as layouts
+from torch_recmetrics import ranking_metrics
+from torch_recmetrics.core.counting import block_maxima, ranks_of
+
+NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
+KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
+
+
+def scores(kind: str, n_users: int, n_items: int, g: torch.Generator) -> torch.Tensor:
+    x = torch.randn(n_users, n_items, generator=g)
+    match kind:
+        case "tied":
+            return (x * 4).round()
+        case "hidden":
+            return x.masked_fill(torch.rand(x.shape, generator=g) < 0.4, float("-inf"))
+        case "constant":
+            return torch.zeros_like(x)
+        case "half":
+            return x.half()
+        case "bfloat16":
+            return x.bfloat16()
+        case "double":
+            return x.double()
+        case "strided":
+            return torch.randn(n_users, n_items + 7, generator=g)[:, 3 : n_items + 3]
+        case "transposed":
+            return torch.randn(n_items, n_users, generator=g).T
+        case "signed zeros":
+            return torch.where(x > 0, 0.0, -0.0)
+    return x
+
+
+@pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_counting_equals_top_k(kind, rule, monkeypatch):
+    g = torch.Generator().manual_seed(3)
+    taken = 0
+    for n_items in (128, 191, 192, 400, 1000):
+        preds = scores(kind, 12, n_items, g)
+        ids = torch.stack([torch.randperm(n_items, generator=g)[:6] for _ in range(12)])
+        ids[0] = preds[0].topk(6).indices  # the best, so that whole blocks are relevant
+        ids[1] = -1
+        ids[2, 2:] = -1
+        relevance = torch.randint(0, 4, ids.shape, generator=g)
+        for truth in ({"target_ids": ids}, {"target_ids": ids, "target_relevance": relevance}):
+            cuts = tuple(k for k in (1, 2, 7) if 128 * k <= n_items)
+            values = []
+            for counted in (True, False):
+                with monkeypatch.context() as patch:
+                    calls = []
+                    if counted:
+                        real = layouts.ranks_of
+                        patch.setattr(layouts, "ranks_of", lambda *a: calls.append(real(*a)) or calls[-1])
+                    else:
+                        patch.setattr(layouts, "worth_counting", lambda *a: False)
+                    metrics = ranking_metrics(NAMES, cuts, ties=rule)
+                    metrics.update(preds, **truth)
+                    values.append(metrics.compute())
+                    taken += any(call is not None for call in calls)
+            for name, value in values[0].items():
+                torch.testing.assert_close(value, values[1][name], rtol=0, atol=1e-14)
+    assert taken or kind in ("constant", "signed zeros"), "the fast path was never taken"
+
+
+@pytest.mark.parametrize("n_items", [320, 321, 383, 64 * 9, 5000, 20_000])
+def test_ranks_are_counts(n_items):
+    g = torch.Generator().manual_seed(n_items)
+    preds = torch.randint(0, n_items, (5, n_items), generator=g).float()
+    wanted = torch.cat([preds[:, :3], preds.topk(2, dim=1).values, torch.full((5, 1), float("-inf"))], 1)
+    users, columns, above, equal = ranks_of(preds, block_maxima(preds), wanted, 3)
+    found = {(u, c): (a, e) for u, c, a, e in zip(*(t.tolist() for t in (users, columns, above, equal)), strict=True)}
+    for user in range(5):
+        for column in range(6):
+            score = wanted[user, column]
+            higher, same = int((preds[user] > score).sum()), int((preds[user] == score).sum())
+            expected = (higher, same) if higher < 3 and column < 5 else None
+            assert found.get((user, column)) == expected
+
+
+def test_too_many_ties_are_left_to_the_top_k():
+    preds = torch.zeros(4, 1000)
+    assert ranks_of(preds, block_maxima(preds), preds[:, :5], 2) is None
+
+
+def test_nan_shows_in_the_maxima():
+    preds = torch.zeros(3, 1000)
+    preds[1, 999] = float("nan")
+    with pytest.raises(ValueError, match="NaN in row 1"):
+        ranking_metrics("ndcg", 2).update(preds, target_ids=torch.tensor([[1], [2], [3]]))
