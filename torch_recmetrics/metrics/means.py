@@ -355,11 +355,32 @@ def sample_sums(metrics: Sequence[MeanOverUsers], counted: Tensor) -> Tensor:
 
 
 def stores(metrics: Sequence[MeanOverUsers], stem: str) -> list[list[int]]:
-    """The positions of metrics that hold the very same rows, together; metrics without rows join any."""
+    """The positions of metrics that hold the same rows, together.
+
+    A collection gives all its members the very same tensors, so identity tells at once. A checkpoint gives each a copy:
+    then their contents are compared, and from then on they are the same tensors again.
+    """
     groups: dict[tuple[int, ...], list[int]] = {}
     for position, metric in enumerate(metrics):
         groups.setdefault(tuple(id(part) for part in metric.state(stem)), []).append(position)
-    return list(groups.values())
+    merged: list[list[int]] = []
+    for positions in groups.values():
+        rows = metrics[positions[0]].state(stem)
+        like = next((some for some in merged if _equal(metrics[some[0]].state(stem), rows)), None)
+        if like is None:
+            merged.append(positions)
+            continue
+        for position in positions:
+            metrics[position].set_state(stem, list(metrics[like[0]].state(stem)))
+        like += positions
+    return merged
+
+
+def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
+    return len(some) == len(other) and all(
+        a is b or (a.shape == b.shape and a.device == b.device and torch.equal(a, b))
+        for a, b in zip(some, other, strict=True)
+    )
 
 
 def totals_here(metrics: Sequence[MeanOverUsers]) -> Tensor:
