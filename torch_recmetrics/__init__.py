@@ -3,6 +3,7 @@
 from torch_recmetrics import functional
 from torch_recmetrics.collection import RecMetricCollection, ranking_metrics
 from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.metrics.health import CollapseRate, TieRate
 from torch_recmetrics.metrics.ranking import DCG, F1, MAP, MRR, NDCG, HitRate, Precision, Recall, rank
 
 __version__ = "0.1.0"
@@ -13,11 +14,13 @@ __all__ = [
     "MAP",
     "MRR",
     "NDCG",
+    "CollapseRate",
     "HitRate",
     "Precision",
     "Ranking",
     "RecMetricCollection",
     "Recall",
+    "TieRate",
     "functional",
     "rank",
     "ranking_metrics",

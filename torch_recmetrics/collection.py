@@ -13,9 +13,11 @@ from torchmetrics import Metric, MetricCollection
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.inputs import Inputs
 from torch_recmetrics.core.ranking import Ranking
-from torch_recmetrics.metrics.means import MeanOverUsers, Panel, stores, totals_everywhere, totals_here
+from torch_recmetrics.metrics.means import MeanOverUsers
 from torch_recmetrics.metrics.memory import RecMetric
+from torch_recmetrics.metrics.panel import Panel
 from torch_recmetrics.metrics.ranking import RANKING_METRICS
+from torch_recmetrics.metrics.totals import stores, totals_everywhere, totals_here
 
 LAYOUT_ARGUMENTS = tuple(Inputs.__dataclass_fields__)
 
@@ -229,17 +231,17 @@ class SharedSums:
             metric.note_update()
         if batch is None or not with_values:
             return {}
-        values = batch[:, 0] / batch[:, 1]
-        return {id(metric): value for metric, value in zip(self.metrics, values.unbind(0), strict=True)}
+        sums = torch.split(batch, self._panel.sizes)
+        return {id(metric): part[0, 0] / part[0, 1] for metric, part in zip(self.metrics, sums, strict=True)}
 
     def _add(self, batch: Tensor) -> None:
         held = zip(self.metrics, self._names, self._views, strict=False)
         if self._sums is None or not all(metric.__dict__[name] is view for metric, name, view in held):
-            self._sums = torch.stack(
+            self._sums = torch.cat(
                 [metric.__dict__[name] for metric, name in zip(self.metrics, self._names, strict=True)]
             )
         self._sums = self._sums + batch
-        self._views = self._sums.unbind(0)
+        self._views = torch.split(self._sums, self._panel.sizes)
         for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
             metric.__dict__[name] = view
 
@@ -250,7 +252,7 @@ class SharedSums:
         self.tickets.pop(id(metric), None)
 
     def total_here(self, metric: MeanOverUsers) -> Tensor:
-        """(2,): the totals of one member in this process; its rows are evaluated once for all that hold the same."""
+        """The totals of one member in this process; its rows are evaluated once for all that hold the same."""
         sharing = self._same_rows(metric)
         key = [row for stem in ("rows", "sample_ids") for row in metric.state(stem)]
         held, totals = self._here
@@ -272,7 +274,7 @@ class SharedSums:
         return [metric]
 
     def total_everywhere(self, metric: MeanOverUsers, process_group: Any) -> Tensor:
-        """(2,): the totals of one member over all processes; the first that asks exchanges those of all members."""
+        """The totals of one member over all processes; the first that asks exchanges those of all members."""
         if id(metric) not in self.tickets:
             members = [m for m in self.metrics if m.process_group is metric.process_group and m.dist_sync_fn is None]
             if not any(member is metric for member in members):

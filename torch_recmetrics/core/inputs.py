@@ -49,7 +49,7 @@ class Inputs:
         if isinstance(self.preds, Ranking):
             return self._ready(self.preds, plan)
         if self.is_flat:
-            return rank_flat(self.flat_rows(checks), plan, checks)
+            return rank_flat(self.flat_rows(plan, checks), plan, checks)
         layout = self._rank_scores if self.item_ids is None else self._rank_lists
         ranking = layout(plan, checks)
         if self.weights is not None:
@@ -58,7 +58,7 @@ class Inputs:
         sample_ids = self.sample_ids.to(torch.int64) if self.sample_ids is not None else None
         return replace(ranking, weights=weights, sample_ids=sample_ids)
 
-    def flat_rows(self, checks: check.ValueChecks) -> FlatRows:
+    def flat_rows(self, plan: Plan, checks: check.ValueChecks) -> FlatRows:
         """The rows of the flat layout, hidden ones with a score of -inf."""
         for name in ("item_ids", "target_ids", "target_relevance", "seen_ids", "sample_ids"):
             if getattr(self, name) is not None:
@@ -76,6 +76,8 @@ class Inputs:
         if self.mask is not None:
             check.check_mask(self.mask)
             preds = preds.masked_fill(~self.mask, float("-inf"))
+        if plan.nan_hidden:
+            preds = preds.masked_fill(preds.isnan(), float("-inf"))
         check.refuse_nan(checks, "preds", preds.isnan())
         check.refuse_relevance(checks, "target", target)
         weights = None
@@ -113,6 +115,8 @@ class Inputs:
             seen = self._ids("seen_ids", preds, "preds")
             check.refuse_ids(checks, "seen_ids", seen, below=preds.shape[1])
             seen = seen.clamp(-1, preds.shape[1] - 1)
+        if plan.nan_hidden:
+            preds = preds.masked_fill(preds.isnan(), float("-inf"))
         return rank_scores(hide(preds, seen, self.mask), truth, plan, checks)
 
     def _rank_lists(self, plan: Plan, checks: check.ValueChecks) -> Ranking:

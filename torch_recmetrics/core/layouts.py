@@ -6,7 +6,7 @@ other device every step has a shape that is known beforehand, so that an update 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -43,12 +43,16 @@ class Plan:
         whole: also work out the uncut lists, without sorting them where that can be had.
         rules: the tie rules that will read it.
         ordered: put equal scores into the order of the input (``stable``, and whoever shows item ids).
+        lists: the items between the relevant ones are looked at too.
+        nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
     """
 
     depth: int | None
     whole: bool = False
     rules: frozenset[str] = frozenset({"average"})
     ordered: bool = False
+    lists: bool = False
+    nan_hidden: bool = False
 
 
 def may_branch(device: torch.device) -> bool:
@@ -60,12 +64,12 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
     """(B, N) scores, in which -inf hides an item, against what is relevant."""
     n_items = preds.shape[1]
     branch = may_branch(preds.device)
-    if branch and not plan.ordered and plan.depth is not None and not plan.whole:
+    if branch and not (plan.ordered or plan.lists or plan.whole) and plan.depth is not None:
         counted = _rank_counted(preds, truth, plan.depth, plan, checks)
         if counted is not None:
             return counted
     if plan.whole and (not branch or "stable" in plan.rules):
-        plan = Plan(None, rules=plan.rules, ordered=plan.ordered)
+        plan = replace(plan, depth=None, whole=False)
     depth = n_items if plan.depth is None else min(plan.depth, n_items)
     complete = depth == n_items
     # One more than is kept, to see whether a tie crosses the cut.
@@ -74,6 +78,7 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
         top = values[:, 0] if depth else preds.amax(1)
         check.refuse_nan(checks, "preds", top.isnan())
     tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > float("-inf"))
+    best_tied = tied.cumprod(1).sum(1) + 1 if plan.lists else None
     values, ids, cut_ties = values[:, :depth], ids[:, :depth], tied[:, depth - 1 :] if depth else tied
     any_tied = bool(tied.any()) if branch else True
     if any_tied and plan.ordered and depth and not complete:
@@ -92,6 +97,7 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
         binary=truth.relevance is None,
         item_ids=item_ids,
         blocks=blocks,
+        best_tied=best_tied,
         whole=_whole_scores(preds, truth) if plan.whole and not complete else None,
         ordered=plan.ordered or complete,
         retrieved=partial(_ideal_retrieved, preds, truth, depth),
@@ -242,6 +248,7 @@ def rank_lists(item_ids: Tensor, truth: Truth, plan: Plan, seen_ids: Tensor | No
         depth=None if depth == width else depth,
         binary=truth.relevance is None,
         item_ids=kept,
+        best_tied=torch.ones_like(ids[:, :1]).sum(1),  # ranked ids are not tied
         retrieved=lambda: relevance.sort(dim=1, descending=True).values[:, :depth],
     )
 
@@ -291,6 +298,7 @@ def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
         depth=None if depth == longest else depth,
         weights=exact(rows.weights)[order][new_user] if rows.weights is not None else None,
         blocks=blocks,
+        best_tied=torch.where(visible, run_sizes(new_block), 1)[new_user],
         whole=whole_of_entries(lengths, entries, users, relevance) if plan.whole else None,
         retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
     )

@@ -40,6 +40,7 @@ class Ranking:
     weights: Tensor | None = None  # (B,)
     sample_ids: Tensor | None = None  # (B,) int64
     blocks: Blocks | None = None  # None where no two neighbours have the same score
+    best_tied: Tensor | None = None  # (B,) int64: items with the best score, as far as D + 1 sees; None if not asked
     whole: Whole | None = None  # values of the uncut lists, where those were asked for
     ordered: bool = True  # equal scores stand in the order of the input
     retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
@@ -138,6 +139,26 @@ class Reading:
             return self._ideal_sums[gain, ideal]
 
         return self._read(cuts, running, lambda whole: whole.ideal_sum(gain, ideal), width=best.shape[1])
+
+    def undecided(self, cuts: Cuts) -> Tensor:
+        """1 where some order of the equal scores changes the relevance at a rank of the list."""
+
+        def running() -> Tensor:
+            best, worst = (self.ranking.reading(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
+            return (best != worst).to(best.dtype).cummax(1).values
+
+        return self._read(cuts, running, lambda whole: whole.undecided)
+
+    def collapsed(self, cuts: Cuts) -> Tensor:
+        """1 where the first K scores are all equal, or there are fewer than K candidates."""
+        best_tied, lengths = self.ranking.best_tied, self.ranking.lengths
+        if best_tied is None or lengths is None or None in cuts:
+            raise ValueError("the Ranking does not know the scores of its lists; give the metric scores, not a Ranking")
+        for cut in cuts:
+            self._column(cut)
+        k = self.cut(cuts)
+        equal = best_tied.unsqueeze(1) >= k.clamp(min=2)
+        return (equal | (lengths.unsqueeze(1) < k)).to(k.dtype)
 
     def cut(self, cuts: Cuts) -> Tensor:
         """K, and the length of the list where there is none."""

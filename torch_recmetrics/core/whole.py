@@ -128,6 +128,13 @@ class Whole:
             value[tied] = _over_blocks(keys, _first_of_block, value.dtype)
         return sum_by(self.users[first], value, self._n_users)
 
+    @cached_property
+    def undecided(self) -> Tensor:
+        """(B,): 1 where the members of some block differ in relevance."""
+        mixed = run_sizes(self._block) < self.size
+        mixed[1:] |= ~self._block[1:] & (self.relevance[1:] != self.relevance[:-1])
+        return (sum_by(self.users, mixed.to(self.relevance.dtype), self._n_users) > 0).to(self.relevance.dtype)
+
     def gain_sum(self, gain: str) -> Tensor:
         """(B,): discounted cumulative gain."""
         discount = 1 / (self.start + 2).to(self.relevance.dtype).log2()

@@ -16,7 +16,8 @@ from torch_recmetrics.core.inputs import Inputs
 from torch_recmetrics.core.layouts import Plan
 from torch_recmetrics.core.ranking import Cuts, Ranking, Reading
 from torch_recmetrics.core.ties import GAINS, TIES
-from torch_recmetrics.metrics.means import MeanOverUsers, Panel
+from torch_recmetrics.metrics.means import MeanOverUsers
+from torch_recmetrics.metrics.panel import Panel
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -291,6 +292,10 @@ class MAP(MeanOverUsers):
         check.check_choice("denominator", denominator, ("min", "relevant", "hits"))
         self.denominator = denominator
         super().__init__(top_k, **kwargs)
+        if denominator == "hits" and self.bounds:
+            raise ValueError(
+                '`bounds` needs denominator="min" or "relevant": with "hits" a further hit may lower the value'
+            )
 
     def variant(self) -> dict[str, Any]:
         return {"denominator": self.denominator, **super().variant()}
@@ -373,7 +378,7 @@ def rank(
     check.check_top_k(top_k)
     with torch.no_grad():
         checks = check.ValueChecks(validate_args)
-        plan = Plan(top_k, rules=frozenset(TIES), ordered=True)
+        plan = Plan(top_k, rules=frozenset(TIES), ordered=True, lists=True)
         ranking = Inputs(preds, target, indexes, **layout).rank(plan, checks)
         checks.settle()
     return ranking
