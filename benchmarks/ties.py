@@ -22,7 +22,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def factorised(users: int, items: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Scores of a factor model with popular and unpopular items, and five items that each user took, likely good ones."""
+    """Scores of a factor model with popular and unpopular items, and five items that each user took."""
     generator = torch.Generator().manual_seed(seed)
     user, item = (torch.randn(n, 32, generator=generator) / 32**0.25 for n in (users, items))
     popularity = 4 - 0.5 * torch.arange(1, items + 1).log()
