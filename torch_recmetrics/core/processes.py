@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from torch_recmetrics.core.arrivals import noted
+
 
 def check_ready(group: Any) -> None:
     """Refuse a process that does not belong to the group."""
@@ -18,14 +20,16 @@ def check_ready(group: Any) -> None:
 def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
     """The sum of a vector over the processes."""
     total = vector.clone()
-    dist.all_reduce(total, group=group)
+    with noted(group):
+        dist.all_reduce(total, group=group)
     return total
 
 
 def gather_counts(counts: Tensor, group: Any) -> Tensor:
     """(processes, n): the vector of each process; all of one length."""
     everyone = [torch.empty_like(counts) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(everyone, counts, group=group)
+    with noted(group):
+        dist.all_gather(everyone, counts, group=group)
     return torch.stack(everyone)
 
 
@@ -35,7 +39,8 @@ def gather_rows(rows: Tensor, group: Any) -> list[Tensor]:
     padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: rows.shape[0]] = rows
     everyone = [torch.empty_like(padded) for _ in counts]
-    dist.all_gather(everyone, padded, group=group)
+    with noted(group):
+        dist.all_gather(everyone, padded, group=group)
     return [part[:count] for part, count in zip(everyone, counts, strict=True)]
 
 
@@ -52,7 +57,8 @@ def send_rows(rows: Tensor, owner: Tensor, group: Any) -> Tensor:
     counts = gather_counts(sent, group)
     received = counts[:, me].tolist()
     out = rows.new_empty((sum(received), *rows.shape[1:]))
-    dist.all_to_all_single(out, rows[order].contiguous(), received, sent.tolist(), group=group)
+    with noted(group):
+        dist.all_to_all_single(out, rows[order].contiguous(), received, sent.tolist(), group=group)
     return out
 
 
