@@ -1,0 +1,97 @@
+"""What the click-through metrics mean, in plain Python: every pair is looked at, in exact fractions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class Row:
+    score: float
+    label: int
+    weight: float = 1.0
+    group: int = 0
+    sample: int | None = None
+
+
+def once(rows: Sequence[Row]) -> list[Row]:
+    """Of the rows with one sample id the first; rows without an id all count."""
+    seen: set[int] = set()
+    kept = []
+    for row in rows:
+        if row.sample is None or row.sample not in seen:
+            kept.append(row)
+        if row.sample is not None:
+            seen.add(row.sample)
+    return kept
+
+
+def pairs(rows: Sequence[Row]) -> tuple[Fraction, Fraction, Fraction]:
+    """Twice the pairs in the right order (a tie is one), the positives, the negatives; by weight."""
+    good = [row for row in rows if row.label]
+    bad = [row for row in rows if not row.label]
+    twice = sum(
+        Fraction(g.weight) * Fraction(b.weight) * (2 * (g.score > b.score) + (g.score == b.score))
+        for g in good
+        for b in bad
+    )
+    return (
+        Fraction(twice),
+        sum((Fraction(g.weight) for g in good), Fraction()),
+        sum((Fraction(b.weight) for b in bad), Fraction()),
+    )
+
+
+def auc(rows: Sequence[Row]) -> float:
+    twice, positives, negatives = pairs(rows)
+    return float(twice / (2 * positives * negatives)) if positives and negatives else math.nan
+
+
+def by_group(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    return groups
+
+
+def group_table(rows: Sequence[Row], weighting: str = "impressions") -> list[tuple[int, Fraction, Fraction]]:
+    """Index, AUC and weight of each group that has both classes, ascending."""
+    table = []
+    for group, members in sorted(by_group(rows).items()):
+        twice, positives, negatives = pairs(members)
+        if positives and negatives:
+            weight = {"impressions": positives + negatives, "positives": positives, "uniform": Fraction(1)}[weighting]
+            table.append((group, twice / (2 * positives * negatives), weight))
+    return table
+
+
+def group_auc(rows: Sequence[Row], weighting: str = "impressions") -> float:
+    table = group_table(rows, weighting)
+    total = sum(weight for *_, weight in table)
+    return float(sum(value * weight for _, value, weight in table) / total) if table else math.nan
+
+
+def log_loss(rows: Sequence[Row], eps: float) -> float:
+    total = math.fsum(row.weight for row in rows)
+    if not total:
+        return math.nan
+    clipped = [min(max(row.score, eps), 1 - eps) for row in rows]
+    losses = [-(math.log(p) if row.label else math.log1p(-p)) * row.weight for p, row in zip(clipped, rows)]
+    return math.fsum(losses) / total
+
+
+def normalized_entropy(rows: Sequence[Row], eps: float) -> float:
+    """The loss by that of always predicting the share of positives."""
+    total = math.fsum(row.weight for row in rows)
+    rate = math.fsum(row.weight for row in rows if row.label) / total if total else 0.0
+    if not 0 < rate < 1:
+        return math.nan
+    return log_loss(rows, eps) / -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
+
+
+def calibration(rows: Sequence[Row]) -> float:
+    clicks = math.fsum(row.weight for row in rows if row.label)
+    return math.fsum(row.weight * row.score for row in rows) / clicks if clicks else math.nan

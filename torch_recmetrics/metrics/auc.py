@@ -1,0 +1,296 @@
+r"""The share of pairs of a positive and a negative row that are in the right order, over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.auc import Pairs
+from torch_recmetrics.core.auc_exchange import count_everywhere, exchange, gathered
+from torch_recmetrics.core.clicks import read_clicks
+from torch_recmetrics.core.evidence import KINDS, Evidence, Kind, Rows, Tables, bins_of, joined, tables_of
+from torch_recmetrics.core.histogram import half_width, histogram
+from torch_recmetrics.core.keys import SCORE_DTYPES, ordered_keys
+from torch_recmetrics.core.precision import exact_dtype
+from torch_recmetrics.metrics.rows import RowMetric
+
+FOLD_ROWS = 1 << 18  # rows that wait to be counted into bins: counting costs a pass over all bins
+FOLD_PIECES = 1 << 10
+LARGEST_NUM_BINS = 1 << 28
+
+
+class BinaryAUC(RowMetric):
+    r"""How often a row that came true was given a higher score than one that did not.
+
+    .. math:: \text{AUC} = P(s_+ > s_-) + \tfrac{1}{2} P(s_+ = s_-)
+        = \frac{\sum_{i \in +, j \in -} w_i w_j \left([s_i > s_j] + \frac{1}{2} [s_i = s_j]\right)}
+               {\sum_{i \in +} w_i \sum_{j \in -} w_j}
+
+    Only the order of the scores matters: logits and probabilities give the same value, and no sigmoid is applied. Pairs
+    are counted in integers, so the value does not depend on batches, processes or the order of the rows. It keeps five
+    bytes for a row of float32 scores, nothing per row for float16, bfloat16 and with ``num_bins``; over processes only
+    the scores of the smaller class travel.
+
+    Undefined: nan where a class is missing.  Range: [0, 1], higher is better, 0.5 is chance.
+    Source: J. A. Hanley and B. J. McNeil, The meaning and use of the area under a receiver operating characteristic
+    (ROC) curve, Radiology 1982. Same convention as scikit-learn's ``roc_auc_score``.
+
+    Args:
+        num_bins: None for the exact value; or a power of two >= 4, the number of bins that scores are counted in, by
+            the highest bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value
+            can be. float16 and bfloat16 are always exact. All scores must then have one dtype.
+        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
+
+    Raises:
+        ValueError: for a number of bins that is not a power of two.
+
+    >>> metric = BinaryAUC()
+    >>> metric.update(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
+    >>> metric.compute()  # of four pairs three are in order and one is tied
+    tensor(0.8750, dtype=torch.float64)
+    """
+
+    stems = ("keys", "labels", "weights", "sample_ids")
+
+    def __init__(self, num_bins: int | None = None, **kwargs: Any) -> None:
+        check_num_bins(num_bins)
+        self.num_bins = num_bins
+        super().__init__(**kwargs)
+        for kind in KINDS:
+            self.add(table_stem(kind), [])
+        self.add("verdict", [])  # value and error bound of all processes, between sync and unsync
+
+    @property
+    def name(self) -> str:
+        return "auc"
+
+    def options(self) -> dict[str, Any]:
+        return {"num_bins": self.num_bins}
+
+    def update(
+        self, preds: Tensor, target: Tensor, weights: Tensor | None = None, *, sample_ids: Tensor | None = None
+    ) -> None:
+        """Add rows.
+
+        Args:
+            preds: scores of any shape, floating point; -inf and inf are ordinary scores.
+            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
+            weights: weight >= 0 of each row, in the shape of ``preds``; (B,) for (B, N) scores.
+            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
+        checks = check.ValueChecks(self.validate_args)
+        clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks)
+        checks.settle()
+        if not clicks.preds.shape[0]:
+            return
+        if self.num_bins is not None:
+            refuse_mixed([*self._dtypes(), preds.dtype])
+        n_bins = bins_of(preds.dtype, self.num_bins) if clicks.sample_ids is None else None
+        if n_bins is not None and clicks.preds.shape[0] >= self._fold_rows:
+            kind = preds.dtype, clicks.weights is not None
+            table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
+            self.set_state(table_stem(kind), [sum(self._tables_of(kind), start=table)])
+            return
+        keys = ordered_keys(clicks.preds)
+        self.keep(keys=keys, labels=clicks.labels, weights=clicks.weights, sample_ids=clicks.sample_ids)
+        if n_bins is not None:
+            self._fold()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the value of this batch alone."""
+        value = super().forward(*args, **kwargs)
+        self._fold()
+        return value
+
+    def compute(self) -> Tensor:
+        """The AUC, 0-dim float64; nan where a class is missing."""
+        return self._verdict()[0]
+
+    def error_bound(self) -> Tensor:
+        r"""How far the exact value can be from :meth:`compute`, 0-dim float64; 0 where every score counts.
+
+        .. math:: \frac{\sum_b p_b n_b}{2 P N}
+
+        The rows of a bin with weight :math:`p_b` of positives and :math:`n_b` of negatives are counted as tied;
+        whatever their order is, it cannot move the value by more than half of their pairs. nan where a class is
+        missing. All processes must call it.
+        """
+        return self.read(lambda: self._verdict()[1])
+
+    def roc(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The curve of true over false positives: ``(fpr, tpr, thresholds)``, a point for each different score.
+
+        Thresholds fall from inf; with bins they are the lower edges of the bins. All processes must call it; the rows
+        of all of them are gathered, if they are kept.
+        """
+        scores, negatives, positives = self.read(lambda: self._evidence().curve(), "rows")
+        start = negatives.new_zeros(1)
+        fpr, tpr = (torch.cat([start, side.cumsum(0)]) / side.sum() for side in (negatives, positives))
+        return fpr, tpr, torch.cat([scores.new_full((1,), float("inf")), scores])
+
+    def precision_recall(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``(precision, recall, thresholds)`` with rising thresholds; precision and recall end in 1 and 0.
+
+        The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All processes must call it.
+        """
+        scores, negatives, positives = self.read(lambda: self._evidence().curve(), "rows")
+        hits = positives.cumsum(0)
+        precision, recall = hits / (hits + negatives.cumsum(0)), hits / positives.sum()
+        one, zero = hits.new_ones(1), hits.new_zeros(1)
+        return torch.cat([precision.flip(0), one]), torch.cat([recall.flip(0), zero]), scores.flip(0)
+
+    def plot(self, val: Any = None, ax: Any = None, *, curve: str | None = None) -> Any:
+        """Plot values as torchmetrics does, or a curve; needs matplotlib.
+
+        Args:
+            val: values to plot in place of that of :meth:`compute`.
+            ax: the axes to draw on.
+            curve: ``"roc"`` or ``"precision_recall"``.
+        """
+        if curve is None:
+            return super().plot(val, ax)
+        check.check_choice("curve", curve, ("roc", "precision_recall"))
+        from torchmetrics.utilities.plot import plot_curve
+
+        if curve == "roc":
+            points, score = self.roc(), self.compute()
+            return plot_curve(points, score, ax, ("False positive rate", "True positive rate"), "AUC")
+        precision, recall, thresholds = self.precision_recall()
+        return plot_curve((recall, precision, thresholds), None, ax, ("Recall", "Precision"))
+
+    # -- what is held here --------------------------------------------------------------------------------------------
+
+    @property
+    def _fold_rows(self) -> int:
+        return max(FOLD_ROWS, self.num_bins or 0)
+
+    def _dtypes(self) -> set[torch.dtype]:
+        """The dtypes of the scores that were seen."""
+        return {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")} | {dtype for dtype, _ in self._tables()}
+
+    def _tables(self) -> Tables:
+        """The histograms that are held."""
+        return {kind: sum(held[1:], start=held[0]) for kind in KINDS if (held := self._tables_of(kind))}
+
+    def _tables_of(self, kind: Kind) -> list[Tensor]:
+        width = 2 * (bins_of(kind[0], self.num_bins) or 1)
+        held = [table.to(self.device) for table in self.state(table_stem(kind))]
+        return [part for table in held for part in table.view(-1, width)]  # a gather joins tables end to end
+
+    def _fold(self) -> None:
+        """Count the rows that wait for it, once there are many."""
+        columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
+        waiting = [bool(bins_of(SCORE_DTYPES[keys.dtype], self.num_bins)) and not ids.shape[0] for keys, ids in columns]
+        if sum(waiting) < FOLD_PIECES:
+            sizes = (keys.shape[0] for keys, waits in zip(self.state("keys"), waiting, strict=True) if waits)
+            if sum(sizes) < self._fold_rows:
+                return
+        parts = [rows_of(piece) for piece, waits in zip(self.pieces(), waiting, strict=True) if waits]
+        for kind, table in tables_of(parts, self.num_bins, self._tables()).items():
+            self.set_state(table_stem(kind), [table])
+        for stem in self.stems:
+            self.set_state(stem, [part for part, waits in zip(self.state(stem), waiting, strict=True) if not waits])
+
+    def _evidence(self, everywhere: bool = False, group: Any = None) -> Evidence:
+        """All that is held, rows that arrived twice once."""
+        parts = [rows_of(piece) for piece in self.counted(group, everywhere=everywhere)]
+        tables = tables_of(parts, self.num_bins, self._tables())
+        kept = [part for part in parts if bins_of(part.kind[0], self.num_bins) is None]
+        return Evidence(kept, tables, self.device)
+
+    def _verdict(self) -> Tensor:
+        """(2,): value and error bound."""
+        for verdict in self.state("verdict"):
+            if verdict.shape[0]:
+                given: Tensor = verdict
+                return given
+        return self._judged(*self._evidence().pairs())
+
+    def _judged(self, pairs: Pairs, shared: float) -> Tensor:
+        bound = half_width(pairs, shared) if self.num_bins is not None else 0.0
+        return torch.tensor([pairs.auc, bound], dtype=exact_dtype(self.device), device=self.device)
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def exchange(self, process_group: Any) -> None:
+        named = any(ids.shape[0] for ids in self.state("sample_ids"))
+        evidence, agreed = exchange(
+            lambda everywhere: self._evidence(everywhere, process_group), named, self.num_bins, process_group
+        )
+        if self.num_bins is not None:
+            refuse_mixed(agreed.dtypes)
+        if self.asked == "verdict":
+            self.set_state("verdict", [self._judged(*count_everywhere(evidence, agreed, process_group))])
+            return
+        for stem in self.stems:
+            self.set_state(stem, [])
+        if agreed.keeps_rows:
+            mine = joined(evidence.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted)
+            rows = gathered(mine, process_group)
+            self.keep(keys=rows.keys, labels=rows.labels, weights=rows.weights)
+        for kind, table in evidence.tables.items():
+            self.set_state(table_stem(kind), [table])
+
+    def settle(self) -> None:
+        evidence = self._evidence()
+        for stem in self.stems:
+            self.set_state(stem, [])
+        if evidence.rows:
+            rows = joined(evidence.rows, torch.float64, self.device, weighted=True)
+            self.keep(keys=rows.keys, labels=rows.labels, weights=rows.weights)
+        for kind, table in evidence.tables.items():
+            self.set_state(table_stem(kind), [table])
+
+
+def table_stem(kind: Kind) -> str:
+    """The state that holds a histogram."""
+    return f"{'masses' if kind[1] else 'counts'}_{str(kind[0]).removeprefix('torch.')}"
+
+
+def rows_of(piece: Mapping[str, Tensor | None]) -> Rows:
+    """What an update left, as rows."""
+    keys, labels = piece["keys"], piece["labels"]
+    if keys is None or labels is None:
+        raise ValueError("the state holds rows without keys or labels")
+    return Rows(keys, labels, piece.get("weights"))
+
+
+def refuse_mixed(dtypes: Iterable[torch.dtype]) -> None:
+    """Bins of scores of two dtypes do not match."""
+    names = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes})
+    if len(names) > 1:
+        raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
+
+
+def check_num_bins(num_bins: Any) -> None:
+    """Refuse what is no power of two from 4 on."""
+    if num_bins is None:
+        return
+    whole = isinstance(num_bins, int) and not isinstance(num_bins, bool)
+    if not whole or not 4 <= num_bins <= LARGEST_NUM_BINS or num_bins & (num_bins - 1):
+        raise ValueError(f"`num_bins` must be a power of two from 4 to {LARGEST_NUM_BINS}, or None, got {num_bins!r}")
+
+
+def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validate_args: bool = True) -> Tensor:
+    """The share of pairs in the right order, ties one half; see :class:`BinaryAUC`.
+
+    Returns a 0-dim float64; nan where a class is missing.
+
+    >>> auc(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.8750, dtype=torch.float64)
+    """
+    checks = check.ValueChecks(validate_args)
+    clicks = read_clicks(preds, target, weights=weights, checks=checks)
+    checks.settle()
+    rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
+    tables = tables_of([rows], None, {})
+    evidence = Evidence([] if tables else [rows], tables, preds.device)
+    return torch.tensor(evidence.pairs()[0].auc, dtype=exact_dtype(preds.device), device=preds.device)

@@ -1,0 +1,246 @@
+r"""AUC within each user (or query, or session), and its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.auc import count_group_pairs, weigh_group_pairs
+from torch_recmetrics.core.clicks import read_clicks
+from torch_recmetrics.core.evidence import Rows, column, joined
+from torch_recmetrics.core.keys import KEY_DTYPES, ordered_keys
+from torch_recmetrics.core.precision import bits_float, exact, exact_dtype, float_bits
+from torch_recmetrics.core.processes import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.metrics.rows import RowMetric
+
+WEIGHTINGS = ("impressions", "positives", "uniform")
+
+
+class GroupTable(NamedTuple):
+    """The groups that have both classes, ascending by id."""
+
+    indexes: Tensor  # (G,) int64
+    values: Tensor  # (G,) float64
+    weights: Tensor  # (G,) float64
+
+    def sums(self) -> Tensor:
+        """(2,): the weighted sum of the values, and the sum of the weights."""
+        return torch.stack([self.values @ self.weights, self.weights.sum()])
+
+
+class GroupAUC(RowMetric):
+    r"""How well the scores order each user's own rows, on average over the users.
+
+    .. math:: \text{GroupAUC} = \frac{\sum_u w_u \, \text{AUC}_u}{\sum_u w_u}
+        \qquad \text{over the users } u \text{ with both classes}
+
+    It ignores how the scores of two users compare, which is no part of what a user sees. A group's rows may be in any
+    order and spread over updates and processes.
+
+    Undefined: groups of one class are left out; nan where none is left.  Range: [0, 1], higher is better.
+    Source: H. Zhu et al., Optimized Cost per Click in Taobao Display Advertising, KDD 2017. Same convention as
+    FuxiCTR's ``gAUC`` (``weighting="impressions"``); torchmetrics' ``RetrievalAUROC`` is ``weighting="uniform"``.
+
+    Args:
+        weighting: ``"impressions"`` weighs a group by its rows (the sum of their weights), ``"positives"`` by its
+            positive rows, ``"uniform"`` all alike.
+        whole_groups: True says that no group is spread over processes: then only sums travel. Otherwise the rows of a
+            group go to one process.
+        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
+
+    Raises:
+        ValueError: for an option that is not one of those named.
+
+    >>> metric = GroupAUC()
+    >>> preds, target = torch.tensor([0.9, 0.2, 0.4, 0.3, 0.7]), torch.tensor([1, 0, 1, 0, 0])
+    >>> metric.update(preds, target, torch.tensor([7, 7, 3, 3, 3]))
+    >>> metric.compute()  # (2 * 1 + 3 * 1/2) / 5
+    tensor(0.7000, dtype=torch.float64)
+    """
+
+    stems = ("keys", "labels", "groups", "weights", "sample_ids")
+    needed = ("preds", "target", "indexes")
+
+    def __init__(self, weighting: str = "impressions", *, whole_groups: bool = False, **kwargs: Any) -> None:
+        check.check_choice("weighting", weighting, WEIGHTINGS)
+        check.check_flag("whole_groups", whole_groups)
+        self.weighting = weighting
+        self.whole_groups = whole_groups
+        super().__init__(**kwargs)
+        self.add("verdict", [])  # the value of all processes, between sync and unsync
+        self.add("table", [])  # or the groups of all processes
+
+    @property
+    def name(self) -> str:
+        return "group_auc"
+
+    def options(self) -> dict[str, Any]:
+        return {"weighting": self.weighting, "whole_groups": self.whole_groups}
+
+    def update(
+        self,
+        preds: Tensor,
+        target: Tensor,
+        indexes: Tensor,
+        weights: Tensor | None = None,
+        *,
+        sample_ids: Tensor | None = None,
+    ) -> None:
+        """Add rows.
+
+        Args:
+            preds: scores of any shape, floating point; -inf and inf are ordinary scores.
+            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
+            indexes: integer, the group of each row, any number; (B,) for (B, N) scores.
+            weights: weight >= 0 of each row, likewise.
+            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        self.check_device(preds=preds, target=target, indexes=indexes, weights=weights, sample_ids=sample_ids)
+        checks = check.ValueChecks(self.validate_args)
+        clicks = read_clicks(
+            preds, target, indexes=indexes, grouped=True, weights=weights, sample_ids=sample_ids, checks=checks
+        )
+        checks.settle()
+        if clicks.preds.shape[0]:
+            self.keep(
+                keys=ordered_keys(clicks.preds.to(torch.promote_types(preds.dtype, torch.float32))),
+                labels=clicks.labels,
+                groups=clicks.indexes,
+                weights=clicks.weights,
+                sample_ids=clicks.sample_ids,
+            )
+
+    def compute(self) -> Tensor:
+        """The weighted mean over the groups with both classes, 0-dim float64; nan where there is none."""
+        known = [verdict for verdict in self.state("verdict") if verdict.shape[0]]
+        total, weight = (known[0] if known else self._table().sums()).unbind()
+        return total / weight
+
+    def per_group(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``(indexes, values, weights)`` of the groups with both classes, ascending by id.
+
+        All processes must call it; each gets the groups of all.
+        """
+        return tuple(self.read(self._table, "table"))  # type: ignore[return-value]
+
+    # -- what is held here --------------------------------------------------------------------------------------------
+
+    def _table(self) -> GroupTable:
+        for table in self.state("table"):
+            if table.shape[0]:
+                return unpack_table(table)
+        return group_table(*self._joined(self.counted()), self.weighting)
+
+    def _joined(self, pieces: Iterable[dict[str, Tensor]], *, weighted: bool = False) -> tuple[Tensor, Rows]:
+        held = list(pieces)
+        parts = [Rows(piece["keys"], piece["labels"], piece.get("weights")) for piece in held]
+        wide = any(part.kind[0] == torch.float64 for part in parts)
+        rows = joined(parts, torch.float64 if wide else torch.float32, self.device, weighted=weighted)
+        return column([piece["groups"] for piece in held], torch.int64, self.device), rows
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def exchange(self, process_group: Any) -> None:
+        pieces = list(self.pieces())
+        facts = [
+            any(piece["sample_ids"] is not None for piece in pieces),
+            any(piece["weights"] is not None for piece in pieces),
+            any(keys.dtype == torch.int64 for keys in self.state("keys")),
+        ]
+        agreed = sum_over_processes(torch.tensor(facts, device=self.device).to(torch.int64), process_group).tolist()
+        named, weighted, wide = map(bool, agreed)
+        groups, rows = self._joined(self.counted(process_group, everywhere=named), weighted=weighted)
+        if not self.whole_groups:
+            rows = joined([rows], torch.float64 if wide else torch.float32, self.device)
+            owner = owner_of(groups, dist.get_world_size(process_group))
+            groups, rows = unpack_rows(send_rows(pack_rows(groups, rows), owner, process_group), wide, weighted)
+        table = group_table(groups, rows, self.weighting)
+        if self.asked == "verdict":
+            self.set_state("verdict", [sum_over_processes(table.sums(), process_group)])
+        else:
+            self.set_state("table", [torch.cat(gather_rows(pack_table(table), process_group))])
+            for stem in self.stems:
+                self.set_state(stem, [])
+
+    def settle(self) -> None:
+        groups, rows = self._joined(self.counted(), weighted=True)
+        rows = joined([rows], torch.float64, self.device)
+        for stem in self.stems:
+            self.set_state(stem, [])
+        if groups.shape[0]:
+            self.keep(keys=rows.keys, labels=rows.labels, groups=groups, weights=rows.weights)
+
+
+def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
+    """The AUC and the weight of each group that has both classes."""
+    if rows.weights is None:
+        pairs = count_group_pairs(groups, rows.keys, rows.labels)
+    else:
+        pairs = weigh_group_pairs(groups, rows.keys, rows.labels, rows.weights)
+    both = (pairs.positives > 0) & (pairs.negatives > 0)
+    twice, positives, negatives = (exact(number[both]) for number in pairs[1:])
+    if weighting == "impressions":
+        weights = positives + negatives
+    else:
+        weights = positives if weighting == "positives" else torch.ones_like(positives)
+    return GroupTable(pairs.indexes[both], twice / (2 * positives * negatives), weights)
+
+
+def pack_rows(groups: Tensor, rows: Rows) -> Tensor:
+    """(n, c) int64: the group; key and label, in one number where both fit; the weight bit by bit."""
+    if rows.keys.dtype == torch.int32:
+        columns = [groups, (rows.keys.to(torch.int64) << 1) | rows.labels]
+    else:
+        columns = [groups, rows.keys, rows.labels.to(torch.int64)]
+    return torch.stack([*columns, *([] if rows.weights is None else [float_bits(rows.weights)])], 1)
+
+
+def unpack_rows(packed: Tensor, wide: bool, weighted: bool) -> tuple[Tensor, Rows]:
+    """Inverse of :func:`pack_rows`."""
+    columns = [part.contiguous() for part in packed.unbind(1)]
+    weights = bits_float(columns[-1]) if weighted else None
+    if wide:
+        return columns[0], Rows(columns[1], columns[2].to(torch.bool), weights)
+    keys = (columns[1] >> 1).to(KEY_DTYPES[torch.float32])
+    return columns[0], Rows(keys, (columns[1] & 1).to(torch.bool), weights)
+
+
+def pack_table(table: GroupTable) -> Tensor:
+    """(G, 3) int64, floats bit by bit."""
+    return torch.stack([table.indexes, float_bits(table.values), float_bits(table.weights)], 1)
+
+
+def unpack_table(packed: Tensor) -> GroupTable:
+    """Inverse of :func:`pack_table`, ascending by id."""
+    indexes, values, weights = packed[torch.sort(packed[:, 0], stable=True).indices].unbind(1)
+    return GroupTable(indexes.contiguous(), bits_float(values), bits_float(weights))
+
+
+def group_auc(
+    preds: Tensor, target: Tensor, indexes: Tensor, *, weights: Tensor | None = None, validate_args: bool = True
+) -> Tensor:
+    """The AUC of every group in ascending order of ``indexes``, nan where a class is missing; see :class:`GroupAUC`.
+
+    >>> preds, target = torch.tensor([0.9, 0.2, 0.4, 0.3, 0.7]), torch.tensor([1, 0, 1, 0, 1])
+    >>> group_auc(preds, target, torch.tensor([7, 7, 3, 3, 5]))
+    tensor([1., nan, 1.], dtype=torch.float64)
+    """
+    checks = check.ValueChecks(validate_args)
+    clicks = read_clicks(preds, target, indexes=indexes, grouped=True, weights=weights, checks=checks)
+    checks.settle()
+    groups = clicks.indexes if clicks.indexes is not None else indexes
+    wide = torch.promote_types(preds.dtype, torch.float32)
+    rows = Rows(ordered_keys(clicks.preds.to(wide)), clicks.labels, clicks.weights)
+    table = group_table(groups, rows, "uniform")
+    every = torch.unique(groups)
+    values = torch.full(every.shape, float("nan"), dtype=exact_dtype(preds.device), device=preds.device)
+    values[torch.searchsorted(every, table.indexes)] = table.values
+    return values
