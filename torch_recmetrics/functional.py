@@ -12,9 +12,26 @@ from torch import Tensor
 
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.metrics import ranking as metrics
+from torch_recmetrics.metrics.auc import auc
+from torch_recmetrics.metrics.click import calibration, log_loss, normalized_entropy
+from torch_recmetrics.metrics.group_auc import group_auc
 from torch_recmetrics.metrics.means import MeanOverUsers
 
-__all__ = ["average_precision", "dcg", "f1", "hit_rate", "ndcg", "precision", "recall", "reciprocal_rank"]
+__all__ = [
+    "auc",
+    "average_precision",
+    "calibration",
+    "dcg",
+    "f1",
+    "group_auc",
+    "hit_rate",
+    "log_loss",
+    "ndcg",
+    "normalized_entropy",
+    "precision",
+    "recall",
+    "reciprocal_rank",
+]
 
 OPTIONS = ("ties", "validate_args", "denominator", "gain", "ideal")
 
