@@ -235,6 +235,26 @@ def drawn(draw: st.DrawFn, min_users: int = 0, hidden: bool = True) -> Case:
     )
 
 
+@st.composite
+def widened(draw: st.DrawFn, n_items: int = 400) -> Case:
+    """A drawn case in a long catalogue: items nobody wants above, beside and (mostly) below those of the case."""
+    case = draw(drawn(min_users=1))
+    near = draw(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0, 5e4]), max_size=2))
+    filling = [*near, *(-1000.0 - place for place in range(n_items - case.n_items - len(near)))]
+    nothing = [0.0] * len(filling)
+    wide = Case(
+        [row + filling for row in case.scores],
+        [row + nothing for row in case.relevance],
+        case.weights,
+        case.seen,
+        None if case.mask is None else [row + [True] * len(filling) for row in case.mask],
+        case.dtype,
+    )
+    order = list(range(n_items))
+    random.Random(draw(st.integers(0, 999))).shuffle(order)
+    return wide.rearranged(order)
+
+
 def cuts() -> st.SearchStrategy[int | None]:
     return st.sampled_from(CUTS)
 

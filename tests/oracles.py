@@ -1,7 +1,7 @@
 """The slow definition of every ranking metric, in plain Python: what the package is judged by.
 
-Nothing here knows a tensor or the package. An update's arguments, as nested lists, become one `User` each; a metric is a
-sum over the ranks of one list; equal scores are handled by listing every order that they allow.
+Nothing here knows a tensor or the package. An update's arguments, as nested lists, become one `User` each; a metric is
+a sum over the ranks of one list; equal scores are handled by listing every order that they allow.
 """
 
 from __future__ import annotations
@@ -101,9 +101,10 @@ METRICS: dict[str, Callable[..., float]] = {
 
 
 def arrangements(block: Sequence[float]) -> Iterator[tuple[float, ...]]:
-    """Every distinct order of a block once; each stands for equally many permutations, so a plain mean over them is fair."""
-    if not block:
-        yield ()
+    """Every distinct order of a block, once: each stands for equally many permutations, so their plain mean is fair."""
+    if len(set(block)) < 2:
+        yield tuple(block)
+        return
     for first in dict.fromkeys(block):
         rest = list(block)
         rest.remove(first)
@@ -242,7 +243,7 @@ def read_flat(preds: Any, target: Any, indexes: Any, *, weights: Any = None, mas
 
 
 def read(*args: Any, **arguments: Any) -> list[User]:
-    """The users of an update, whatever its layout; the same argument names as the package's, nested lists for tensors."""
+    """The users of an update of any layout; the argument names are the package's, nested lists stand for tensors."""
     arguments = {**dict(zip(("preds", "target", "indexes"), args, strict=False)), **arguments}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     if "indexes" in arguments:

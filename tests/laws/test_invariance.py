@@ -8,7 +8,7 @@ from collections.abc import Callable
 import oracles
 import pytest
 import torch
-from cases import INF, LAYOUTS, NAMED, Case, cuts, dense, drawn, holds, target_ids
+from cases import LAYOUTS, NAMED, Case, cuts, dense, drawn, holds, target_ids
 from hypothesis import strategies as st
 from variants import PER_USER, VARIANTS, Variant
 
@@ -35,8 +35,9 @@ def value(variant: Variant, case: Case, top_k: int | None, layout: str = "dense"
 
 
 def finite(case: Case) -> Case:
+    """The same case without what the maps below cannot take."""
     return Case(
-        [[s if math.isfinite(s) else 0.0 for s in row] for row in case.scores],
+        [[max(-30.0, min(s, 30.0)) for s in row] for row in case.scores],
         case.relevance,
         case.weights,
         case.seen,
@@ -60,7 +61,14 @@ def test_an_increasing_map_of_the_scores_changes_nothing(ties: str, change: str)
                 value(variant, other, top_k, layout, ties=ties), nan_ok=True, abs=0, rel=0
             )
 
-    holds(law, f"map {change} {ties}", 6, case=drawn(), top_k=cuts(), layout=st.sampled_from(["dense", "target_ids", "flat"]))
+    holds(
+        law,
+        f"map {change} {ties}",
+        6,
+        case=drawn(),
+        top_k=cuts(),
+        layout=st.sampled_from(["dense", "target_ids", "flat"]),
+    )
 
 
 def test_a_perfect_ranking_of_negative_scores_is_perfect() -> None:
@@ -107,9 +115,7 @@ def test_every_layout_gives_the_dense_value(variant: Variant, layout: str) -> No
         got = value(variant, case, top_k, layout, ties=ties, empty_target_action=action)
         assert got == pytest.approx(expected, **EXACT)
 
-    holds(
-        law, f"layout {variant} {layout}", case=drawn(), top_k=cuts(), action=st.sampled_from(["skip", "neg", "pos"])
-    )
+    holds(law, f"layout {variant} {layout}", case=drawn(), top_k=cuts(), action=st.sampled_from(["skip", "neg", "pos"]))
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -148,11 +154,9 @@ def test_a_constant_model_gets_chance_wherever_the_positive_stands(position: int
             assert value(variant, case, k, layout) == pytest.approx(expected[str(variant)], **EXACT), str(variant)
 
 
-@pytest.mark.parametrize("variant", PER_USER, ids=str)
+@pytest.mark.parametrize("variant", [v for v in PER_USER if v.options.get("denominator") != "hits"], ids=str)
 def test_tie_rules_stand_in_order(variant: Variant) -> None:
-    """Not for MAP over the hits: there a further hit at a late rank lowers the mean."""
-    if variant.options.get("denominator") == "hits":
-        pytest.skip("a late hit lowers the mean of the precisions at the hits")
+    """Not so for MAP over the hits: there one more hit, at a late rank, lowers the mean."""
 
     def law(case: Case, top_k: int | None) -> None:
         for make in (dense, target_ids):

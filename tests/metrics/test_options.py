@@ -1,0 +1,131 @@
+"""Options, their defaults, names, and what is refused when a metric is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torchmetrics
+from variants import DEFAULTS, VARIANTS, Variant
+
+import torch_recmetrics
+
+NAMES = ("HitRate", "Precision", "Recall", "F1", "NDCG", "DCG", "MAP", "MRR")
+WORDS = {
+    "HitRate": "hit_rate",
+    "Precision": "precision",
+    "Recall": "recall",
+    "F1": "f1",
+    "NDCG": "ndcg",
+    "DCG": "dcg",
+    "MAP": "map",
+    "MRR": "mrr",
+}
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "HitRate": {"pooled": (False, True)},
+    "Precision": {},
+    "Recall": {"denominator": ("relevant", "min")},
+    "F1": {},
+    "NDCG": {"gain": ("exponential", "linear"), "ideal": ("relevant", "retrieved")},
+    "DCG": {"gain": ("exponential", "linear")},
+    "MAP": {"denominator": ("min", "relevant", "hits")},
+    "MRR": {},
+}
+EVERYWHERE = {
+    "empty_target_action": ("skip", "neg", "pos", "error"),
+    "ties": ("average", "optimistic", "pessimistic", "stable"),
+}
+
+
+def made(name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(torch_recmetrics, name)(*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_metric_is_a_torchmetrics_metric(name: str) -> None:
+    metric = made(name)
+    assert isinstance(metric, torchmetrics.Metric)
+    assert metric.higher_is_better is True
+    assert metric.is_differentiable is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name: str) -> None:
+    assert made(name, top_k=10).name == f"{WORDS[name]}@10"
+    assert made(name, top_k=None).name == WORDS[name]
+    assert made(name, 3).name == f"{WORDS[name]}@3"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_cut_off(name: str) -> None:
+    assert made(name).name == ("mrr" if name == "MRR" else f"{WORDS[name]}@10")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_choice_is_the_default_and_all_but_top_k_is_keyword_only(name: str) -> None:
+    for option, allowed in {**CHOICES[name], **EVERYWHERE}.items():
+        assert getattr(made(name), option) == allowed[0], option
+        with pytest.raises(TypeError, match="positional"):
+            made(name, 10, allowed[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_allowed_choice_can_be_made(name: str) -> None:
+    for option, allowed in {**CHOICES[name], **EVERYWHERE}.items():
+        for choice in allowed:
+            assert getattr(made(name, **{option: choice}), option) == choice
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("wrong", ["mean", "", None, 3, "Average"])
+def test_a_choice_that_is_not_allowed_is_refused(name: str, wrong: Any) -> None:
+    for option, allowed in {**CHOICES[name], **EVERYWHERE}.items():
+        with pytest.raises(ValueError, match=option) as refusal:
+            made(name, **{option: wrong})
+        message = str(refusal.value)
+        assert repr(wrong) in message
+        assert all(str(choice) in message for choice in allowed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, "10", True, float("inf")])
+def test_a_cut_off_below_one_is_refused(name: str, wrong: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="top_k") as refusal:
+        made(name, wrong)
+    assert str(wrong) in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_option_is_refused(name: str) -> None:
+    with pytest.raises((TypeError, ValueError), match="topk"):
+        made(name, topk=3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_torchmetrics_own_arguments_are_passed_on(name: str) -> None:
+    assert made(name, sync_on_compute=False).sync_on_compute is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_torchmetrics_says_when_compute_came_before_update(name: str) -> None:
+    with pytest.warns(UserWarning, match="before the ``update``"):
+        assert made(name).compute().isnan()
+
+
+@pytest.mark.parametrize("variant", DEFAULTS, ids=str)
+def test_defaults_are_the_first_named(variant: Variant) -> None:
+    preds, target = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 2]])
+    plain, named = made(variant.metric, 2), variant.make(2)
+    plain.update(preds, target)
+    named.update(preds, target)
+    assert torch.equal(plain.compute(), named.compute())
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_arguments_may_be_positional(variant: Variant) -> None:
+    preds, target, indexes = torch.tensor([3.0, 2.0]), torch.tensor([0, 1]), torch.tensor([8, 8])
+    flat, dense = variant.make(2), variant.make(2)
+    flat.update(preds, target, indexes)
+    dense.update(preds[None], target[None])
+    assert torch.equal(flat.compute(), dense.compute())

@@ -1,0 +1,48 @@
+"""ranx: NDCG of both gains, MAP, MRR, recall, precision, F1, hit rate. Without ties: it leaves their order open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from problem import close, drawn
+
+pytestmark = [
+    pytest.mark.timeout(240),  # it compiles itself on first use
+    pytest.mark.filterwarnings("ignore"),
+]
+SAME: list[tuple[str, str, dict[str, Any]]] = [
+    ("ndcg", "ndcg", {"gain": "linear"}),
+    ("ndcg_burges", "ndcg", {"gain": "exponential"}),
+    ("map", "average_precision", {"denominator": "relevant"}),
+    ("mrr", "reciprocal_rank", {}),
+    ("recall", "recall", {}),
+    ("precision", "precision", {}),
+    ("f1", "f1", {}),
+    ("hit_rate", "hit_rate", {}),
+]
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, list[float]]:
+    ranx = pytest.importorskip("ranx", exc_type=ImportError)
+    problem = drawn().without_empty_users
+    asked = [f"{name}@{k}" for name, _, _ in SAME for k in (1, 5, 10)] + ["map", "mrr"]
+    values = ranx.evaluate(ranx.Qrels(problem.qrels()), ranx.Run(problem.run()), asked, return_mean=False)
+    users = [str(user) for user in range(len(problem.preds))]
+    order = sorted(range(len(users)), key=lambda u: users[u])  # it sorts the users by their names
+    place = {user: position for position, user in enumerate(order)}
+    return {name: [row[place[u]] for u in range(len(users))] for name, row in values.items()}
+
+
+@pytest.mark.parametrize("top_k", [1, 5, 10])
+@pytest.mark.parametrize(("name", "function", "options"), SAME, ids=[name for name, *_ in SAME])
+def test_agreement(theirs: Any, name: str, function: str, options: dict[str, Any], top_k: int) -> None:
+    problem = drawn().without_empty_users
+    assert problem.ours(function, top_k, **options) == close(theirs[f"{name}@{top_k}"])
+
+
+def test_agreement_without_a_cut_off(theirs: Any) -> None:
+    problem = drawn().without_empty_users
+    assert problem.ours("average_precision", None) == close(theirs["map"])
+    assert problem.ours("reciprocal_rank", None) == close(theirs["mrr"])

@@ -1,0 +1,52 @@
+"""Real processes: started once per world size; that they cannot be started is a failure, never a skip."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+ALL_DONE_WITHIN = 240  # seconds
+
+
+@pytest.fixture(scope="session", params=[2, 3], ids=lambda world: f"{world} processes")
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, Any]]:
+    """What every process has to say of every scenario."""
+    from scenarios import SCENARIOS
+
+    world = request.param
+    folder = tmp_path_factory.mktemp(f"world{world}")
+    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
+    command = [sys.executable, str(HERE / "driver.py"), str(folder)]
+    children = [
+        subprocess.Popen([*command, str(rank), str(world)], stdout=logs[rank], stderr=subprocess.STDOUT)
+        for rank in range(world)
+    ]
+    try:
+        for child in children:
+            child.wait(ALL_DONE_WITHIN)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    if any(child.returncode for child in children):
+        said = []
+        for log in logs:
+            log.seek(0)
+            said.append(log.read()[-2000:])
+        pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
+    for log in logs:
+        log.close()
+    return world, {
+        name: [json.loads((folder / f"{number}-{rank}.json").read_text()) for rank in range(world)]
+        for number, name in enumerate(SCENARIOS)
+    }
