@@ -1,0 +1,260 @@
+"""The callback, without a base class of Lightning: it gets that of the package in use, see :func:`standing_on`."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import importlib.util
+import logging
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from torch_recmetrics.collection import RecMetricCollection, ranking_metrics
+from torch_recmetrics.core.checks import check_flag
+from torch_recmetrics.lightning.outputs import arguments_of
+from torch_recmetrics.lightning.padding import without_repeats
+from torch_recmetrics.lightning.table import table_of
+
+PACKAGES = ("pytorch_lightning", "lightning.pytorch")
+
+
+def loaded() -> tuple[str, ...]:
+    """Which of the two Lightnings this program has imported."""
+    return tuple(package for package in PACKAGES if hasattr(sys.modules.get(package), "Callback"))
+
+
+def installed() -> tuple[str, ...]:
+    """The first Lightning that could be imported."""
+    for package in PACKAGES:
+        if importlib.util.find_spec(package.partition(".")[0]) is not None:
+            return (package,)
+    raise ModuleNotFoundError("RankingMetrics needs Lightning: pip install 'torch-recmetrics[lightning]'")
+
+
+@functools.cache
+def standing_on(plain: Any, packages: tuple[str, ...]) -> Any:
+    """The callback class as a subclass of the ``Callback`` of each of these packages."""
+    if not packages:
+        return plain
+    bases = [importlib.import_module(package).Callback for package in packages]
+    module = "torch_recmetrics.lightning" if plain is RankingMetrics else plain.__module__
+    names = {"__module__": module, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
+    return type(plain.__name__, (plain, *bases), {**names, "made_from": (plain, packages)})
+
+
+def restored(plain: Any, packages: tuple[str, ...]) -> Any:
+    """What a pickled callback begins as."""
+    made = standing_on(plain, packages)
+    return made.__new__(made)
+
+
+class RankingMetrics:
+    """Updates, logs, shows and resets ranking metrics from what ``validation_step`` and ``test_step`` return.
+
+    A step returns a dict with the argument names of a metric's ``update`` (``preds``, ``target_ids``, ``seen_ids``
+    ...), or a tuple ``(preds, target)``. In place of ``preds`` it may return ``user_embeddings`` (B, d) and
+    ``item_embeddings`` (N, d), whose product they are. Values are logged at the end of the epoch under names such as
+    ``val_ndcg@10``, where ``EarlyStopping`` and ``ModelCheckpoint`` find them whatever the order of the callbacks; with
+    several loaders under ``val_ndcg@10/dataloader_idx_0``. They are the same on every process, also on one that had no
+    batch. Rows that a ``DistributedSampler`` repeats to make shards equal are left out.
+
+    Args:
+        metrics: names out of ``hit_rate precision recall f1 ndcg dcg map mrr``, or a ready
+            :class:`~torch_recmetrics.RecMetricCollection`; then the next five arguments are not read.
+        top_k: one cut-off or several; None is the whole list.
+        options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}``.
+        at: what stands between name and cut-off; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
+        ties: how equal scores count: average, optimistic, pessimistic or stable.
+        empty_target_action: what users without relevant items count: skip, neg, pos or error.
+        prefix: in front of the names in validation; None: that of the collection, else ``"val_"``.
+        test_prefix: in front of the names in ``trainer.test``.
+        prog_bar: show the values in the progress bar too.
+        table: show a table when validation or test ends.
+        drop_padding: leave out the rows that a ``DistributedSampler`` repeated.
+        other_keys: keys of the returned dict that are not meant for the metrics.
+
+    Raises:
+        ValueError, TypeError: for an option that is not allowed; and during validation for a step that returns
+            something else.
+
+    >>> RankingMetrics(("ndcg", "mrr"), top_k=(5, 10)).names()
+    ['val_ndcg@5', 'val_ndcg@10', 'val_mrr@5', 'val_mrr@10']
+    """
+
+    made_from: tuple[Any, tuple[str, ...]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG004 (they are for __init__)
+        stands = any(base.__name__ == "Callback" for base in cls.__mro__)
+        return object.__new__(cls if stands else standing_on(cls, loaded() or installed()))  # type: ignore[arg-type]
+
+    def __init__(
+        self,
+        metrics: RecMetricCollection | str | Sequence[str] = ("hit_rate", "ndcg", "mrr"),
+        top_k: int | Sequence[int | None] | None = 10,
+        *,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        at: str = "@",
+        ties: str = "average",
+        empty_target_action: str = "skip",
+        prefix: str | None = None,
+        test_prefix: str = "test_",
+        prog_bar: bool = False,
+        table: bool = True,
+        drop_padding: bool = True,
+        other_keys: Sequence[str] = ("loss",),
+    ) -> None:
+        super().__init__()
+        for name, value in (("prog_bar", prog_bar), ("table", table), ("drop_padding", drop_padding)):
+            check_flag(name, value)
+        if isinstance(metrics, RecMetricCollection):
+            self._template = copy.deepcopy(metrics)
+        else:
+            self._template = ranking_metrics(
+                metrics, top_k, options=options, at=at, ties=ties, empty_target_action=empty_target_action
+            )
+        self._template.reset()
+        self.prefix = prefix if prefix is not None else (self._template.prefix or "val_")
+        self.test_prefix = test_prefix
+        self.prog_bar = prog_bar
+        self.table = table
+        self.drop_padding = drop_padding
+        self.other_keys = tuple(other_keys)
+        self.values: dict[str, Tensor] = {}  # of the last validation or test, by the name they were logged under
+        self._of_loader: list[RecMetricCollection] = []
+        self._logged: dict[str, Known] = {}
+
+    def names(self) -> list[str]:
+        """The names that the values of a validation are logged under, where there is one loader."""
+        return [name for name, _ in self._named(self.prefix).items()]
+
+    def _named(self, prefix: str) -> RecMetricCollection:
+        metrics = copy.deepcopy(self._template)
+        metrics.prefix = prefix
+        return metrics
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A class that was made here cannot be found by its name in a process that has imported another Lightning.
+        if "made_from" not in type(self).__dict__:
+            return super().__reduce_ex__(protocol)
+        return restored, self.made_from, self.__dict__
+
+    # -- hooks --------------------------------------------------------------------------------------------------------
+    # ruff: noqa: ARG002 (Lightning decides what a hook is given)
+
+    def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._begin(trainer, pl_module, self.prefix)
+
+    def on_validation_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._add(trainer, "validation_step", outputs, batch_idx, dataloader_idx)
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self._log(pl_module)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        self._show(trainer, "validation", self.prefix)
+
+    def on_test_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._begin(trainer, pl_module, self.test_prefix)
+
+    def on_test_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._add(trainer, "test_step", outputs, batch_idx, dataloader_idx)
+
+    def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self._log(pl_module)
+
+    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
+        self._show(trainer, "test", self.test_prefix)
+
+    # -- what they do -------------------------------------------------------------------------------------------------
+
+    def _begin(self, trainer: Any, pl_module: Any, prefix: str) -> None:
+        # A collection for each loader, also for one that gives this process no batch: all processes compute all.
+        self._of_loader = [
+            self._named(prefix).to(pl_module.device) for _ in range(evaluation_loop(trainer).num_dataloaders)
+        ]
+        self.values = {}
+
+    def _add(self, trainer: Any, step: str, outputs: Any, batch_idx: int, dataloader_idx: int) -> None:
+        given = arguments_of(outputs, step, self.other_keys)
+        if self.drop_padding:
+            given = without_repeats(given, loader_of(trainer, dataloader_idx), batch_idx)
+        if given:
+            self._of_loader[dataloader_idx].update(**given)
+
+    def _log(self, pl_module: Any) -> None:
+        for number, metrics in enumerate(self._of_loader):
+            suffix = f"/dataloader_idx_{number}" if len(self._of_loader) > 1 else ""
+            with warnings.catch_warnings():
+                # A process without a batch is nothing to warn of: it takes the values of the others.
+                warnings.filterwarnings("ignore", message="The ``compute`` method of metric")
+                values = metrics.compute()
+            for name, value in values.items():
+                self.values[name + suffix] = value
+                if isinstance(value, Tensor) and value.numel() == 1:
+                    known = self._logged.setdefault(name + suffix, Known())
+                    known.update(value)
+                    pl_module.log(
+                        name + suffix,
+                        known,
+                        on_step=False,
+                        on_epoch=True,
+                        prog_bar=self.prog_bar,
+                        add_dataloader_idx=False,
+                        metric_attribute=f"{type(self).__name__}.{name}{suffix}",
+                    )
+        self._of_loader = []
+
+    def _show(self, trainer: Any, stage: str, prefix: str) -> None:
+        if not self.table or trainer.sanity_checking or not trainer.is_global_zero or not self.values:
+            return
+        title = f"{stage}, epoch {trainer.current_epoch}" if trainer.state.fn == "fit" else stage
+        # A child of the logger that the Lightning of this trainer tells its users things with.
+        package = next((name for name in PACKAGES if type(trainer).__module__.startswith(name)), __name__)
+        logging.getLogger(f"{package}.ranking_metrics").info("\n%s", table_of(self.values, title, prefix))
+
+
+class Known(Metric):
+    """A value that is known already, and the same on every process.
+
+    Lightning would advise to synchronise a plain number once more, and averages it.
+    """
+
+    full_state_update = False
+
+    def __init__(self) -> None:
+        super().__init__(sync_on_compute=False)
+        self.value = torch.tensor(float("nan"))
+
+    def update(self, value: Tensor) -> None:
+        """Replace the value."""
+        self.value = value.detach().reshape(())
+
+    def compute(self) -> Tensor:
+        """The value."""
+        return self.value
+
+
+def evaluation_loop(trainer: Any) -> Any:
+    """The loop that validates or tests now."""
+    if trainer.state.fn == "fit":
+        return trainer.fit_loop.epoch_loop.val_loop
+    return trainer.test_loop if trainer.state.fn == "test" else trainer.validate_loop
+
+
+def loader_of(trainer: Any, number: int) -> Any:
+    """The data loader a batch came from; None where that cannot be said."""
+    combined = getattr(evaluation_loop(trainer), "_combined_loader", None)
+    if combined is None or (len(combined.flattened) > 1 and getattr(combined, "_mode", None) != "sequential"):
+        return None
+    return combined.flattened[number]
