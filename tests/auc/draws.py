@@ -55,7 +55,7 @@ def histories(
 
 
 def rows_of(updates: list[Update]) -> list[Row]:
-    """The same rows for the oracle, in order of arrival; what a half-precision score is was decided when it was made."""
+    """The same rows for the oracle, in order of arrival."""
     rows = []
     for update in updates:
         preds, target = update["preds"].double().flatten().tolist(), update["target"].flatten().tolist()

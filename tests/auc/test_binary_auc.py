@@ -31,7 +31,7 @@ def value(updates: list[dict[str, torch.Tensor]], **options: Any) -> torch.Tenso
     return result
 
 
-# The exact value -------------------------------------------------------------------------------------------------------
+# The exact value ------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=200)
@@ -137,7 +137,7 @@ def test_a_sample_id_for_each_row_of_many_predictions() -> None:
     assert metric.compute() == expected
 
 
-# Bins ------------------------------------------------------------------------------------------------------------------
+# Bins -----------------------------------------------------------------------------------------------------------------
 
 
 def adversarial(draw: Any, dtype: torch.dtype, n_bins: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -240,7 +240,7 @@ def test_scores_of_two_dtypes_do_not_share_bins() -> None:
     assert metric.compute() == before and metric.update_count == 1
 
 
-# Memory ----------------------------------------------------------------------------------------------------------------
+# Memory ---------------------------------------------------------------------------------------------------------------
 
 
 def held(metric: BinaryAUC) -> int:
@@ -294,7 +294,7 @@ def test_many_small_updates_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> 
     assert metric.compute() == whole.compute()
 
 
-# Curves ----------------------------------------------------------------------------------------------------------------
+# Curves ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -17,7 +17,7 @@ from torch_recmetrics.core import auc as kernel
 from torch_recmetrics.core import keys as key_module
 from torch_recmetrics.core.auc import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
 from torch_recmetrics.core.histogram import histogram, lower_edges, pairs_of
-from torch_recmetrics.core.keys import KEY_DTYPES, ordered_keys, scores_of, signed, sort_keys, widened
+from torch_recmetrics.core.keys import KEY_DTYPES, integers, ordered_keys, scores_of, sort_keys, widened
 
 WIDE = [torch.float32, torch.float64]
 
@@ -34,7 +34,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(kernel, "TABLE_BITS", 1)
 
 
-# Keys ------------------------------------------------------------------------------------------------------------------
+# Keys -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -44,7 +44,7 @@ def test_keys_order_as_scores_do(dtype: torch.dtype, device: torch.device) -> No
     scores = torch.tensor(values, dtype=dtype, device=device)
     keys = ordered_keys(scores)
     assert keys.dtype == KEY_DTYPES[dtype]
-    whole = signed(keys).tolist()
+    whole = integers(keys).tolist()
     numbers = scores.tolist()
     for (a, x), (b, y) in itertools.product(zip(whole, numbers, strict=True), repeat=2):
         assert (a < b, a == b) == (x < y, x == y), (x, y)
@@ -58,7 +58,7 @@ def test_keys_order_as_scores_do(dtype: torch.dtype, device: torch.device) -> No
 def test_every_half_precision_score_has_its_key(dtype: torch.dtype) -> None:
     scores = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
     scores = scores[~scores.isnan()]
-    keys = signed(ordered_keys(scores))
+    keys = integers(ordered_keys(scores))
     order = scores.double().sort(stable=True)
     assert torch.equal(keys[order.indices].double().sort().values, keys[order.indices].double())
     assert keys.unique().numel() == scores.unique().numel()
@@ -85,7 +85,7 @@ def test_the_faster_sort_is_found() -> None:
     assert key_module.numpy_is_faster(torch.int32) in (True, False)
 
 
-# Pairs -----------------------------------------------------------------------------------------------------------------
+# Pairs ----------------------------------------------------------------------------------------------------------------
 
 
 def columns(updates: list[dict[str, Any]], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -161,7 +161,7 @@ def test_weights_of_very_different_size() -> None:
         assert Pairs(*numbers).auc == pytest.approx(auc(by_group(rows)[group]), abs=1e-14)
 
 
-# Histograms ------------------------------------------------------------------------------------------------------------
+# Histograms -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc import Pairs
-from torch_recmetrics.core.keys import KEY_DTYPES, ordered_keys, scores_of, signed, slices
+from torch_recmetrics.core.keys import integers, keys_from, ordered_keys, scores_of, slices
 from torch_recmetrics.core.precision import exact
 
 HALF_BINS = 1 << 16
@@ -26,10 +26,11 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
         weights: (n,).
         n_bins: a power of two.
     """
+    scores = integers(scores)
     drop = 8 * scores.element_size() - (n_bins.bit_length() - 1)
     codes = torch.empty(scores.shape, dtype=torch.int32 if n_bins <= 1 << 29 else torch.int64, device=scores.device)
-    for code, part, label in slices(codes, signed(scores), labels):
-        key = signed(ordered_keys(part)) if part.is_floating_point() else part
+    for code, part, label in slices(codes, scores, labels):
+        key = integers(ordered_keys(part)) if part.is_floating_point() else part
         code.copy_(key >> drop if drop else key).add_(n_bins // 2)
         torch.add(label, code, alpha=2, out=code)
     if weights is not None:
@@ -79,9 +80,7 @@ def half_width(pairs: Pairs, shared: float) -> float:
 
 def lower_edges(dtype: torch.dtype, bins: Tensor, n_bins: int) -> Tensor:
     """The lowest score that falls into each bin."""
-    key_dtype = signed(torch.empty(0, dtype=KEY_DTYPES[dtype])).dtype
-    lowest = int(signed(ordered_keys(torch.tensor([float("-inf")], dtype=dtype))))
+    lowest = integers(ordered_keys(torch.tensor([float("-inf")], dtype=dtype)))
     # Below the key of -inf there are only those of NaN.
-    drop = 8 * dtype.itemsize - (n_bins.bit_length() - 1)
-    keys = ((bins - n_bins // 2) << drop).clamp(min=lowest).to(key_dtype)
-    return scores_of(keys.view(KEY_DTYPES[dtype]))
+    keys = ((bins - n_bins // 2) << 8 * dtype.itemsize - (n_bins.bit_length() - 1)).clamp(min=int(lowest))
+    return scores_of(keys_from(keys.to(lowest.dtype), dtype))

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-# The dtype of the keys says which scores they were made of; float16 and bfloat16 have as many bits and other values.
+# The dtype of the keys says which scores they were made of. float16 and bfloat16 have as many bits and other values;
+# the keys of bfloat16 are (n, 2) bytes, as torch cannot pickle uint16.
 KEY_DTYPES = {
     torch.float16: torch.int16,
-    torch.bfloat16: torch.uint16,
+    torch.bfloat16: torch.int8,
     torch.float32: torch.int32,
     torch.float64: torch.int64,
 }
@@ -32,9 +33,14 @@ def slices(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(column, size) for column in columns), strict=True)
 
 
-def signed(keys: Tensor) -> Tensor:
-    """The keys in a dtype that torch can calculate with."""
-    return keys.view(torch.int16) if keys.dtype == torch.uint16 else keys
+def integers(keys: Tensor) -> Tensor:
+    """(n,) the keys as integers that torch can calculate with."""
+    return keys.reshape(-1).view(torch.int16) if keys.dtype == torch.int8 else keys
+
+
+def keys_from(integers: Tensor, dtype: torch.dtype) -> Tensor:
+    """The keys of scores of this dtype, from (n,) integers of as many bits."""
+    return integers.view(torch.int8).view(-1, 2) if dtype == torch.bfloat16 else integers
 
 
 def ordered_keys(scores: Tensor) -> Tensor:
@@ -53,12 +59,12 @@ def ordered_keys(scores: Tensor) -> Tensor:
         sign = part >> (width - 1)
         torch.bitwise_and(sign, largest, out=key)
         key.bitwise_xor_(part).sub_(sign)
-    return keys.view(torch.uint16) if scores.dtype == torch.bfloat16 else keys
+    return keys_from(keys, scores.dtype)
 
 
 def scores_of(keys: Tensor) -> Tensor:
     """Inverse of :func:`ordered_keys`."""
-    whole = signed(keys)
+    whole = integers(keys)
     sign = whole >> (8 * whole.element_size() - 1)
     bits = (whole + sign) ^ (sign & torch.iinfo(whole.dtype).max)
     return bits.view(SCORE_DTYPES[keys.dtype])

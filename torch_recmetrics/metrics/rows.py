@@ -77,7 +77,8 @@ class RowMetric(RecMetric):
             group: the processes to compare with, where `everywhere` is True: only the ids travel, and a row counts on
                 the lowest process that has it, where it arrived first. All processes must call it.
         """
-        pieces = [{stem: part for stem, part in piece.items() if part is not None} for piece in self.pieces()]
+        filled = ({stem: part for stem, part in piece.items() if part is not None} for piece in self.pieces())
+        pieces = [piece for piece in filled if piece]
         named = [piece["sample_ids"] for piece in pieces if "sample_ids" in piece]
         ids = torch.cat(named) if named else self.empty_row("sample_ids")
         before = 0
