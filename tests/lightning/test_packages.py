@@ -1,0 +1,189 @@
+"""``pytorch_lightning`` and ``lightning.pytorch``: each user gets the base class of the package that is in use."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"pytorch_lightning": "lightning", "lightning.pytorch": "pytorch_lightning"}  # package -> the other one
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def needs(*packages: str) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package.partition(".")[0]) is None:
+            pytest.skip(f"{package} is not installed")
+
+
+def run(program: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+MODEL = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def training_step(self, batch):
+        return self.weight.sum()
+
+    def validation_step(self, batch):
+        preds, target = batch
+        return {"preds": preds, "target": target}
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self):
+        return self.val_dataloader()
+
+    def val_dataloader(self):
+        return DataLoader(TensorDataset(torch.tensor([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]]), torch.eye(2, 3)))
+
+QUIET = dict(accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_model_summary=False,
+             enable_checkpointing=False)
+"""
+
+YAML = """
+trainer:
+  accelerator: cpu
+  devices: 1
+  logger: false
+  max_epochs: 1
+  enable_progress_bar: false
+  enable_model_summary: false
+  callbacks:
+    - class_path: torch_recmetrics.lightning.RankingMetrics
+      init_args:
+        metrics: [ndcg, map]
+        top_k: [1, 2]
+        options:
+          map:
+            denominator: relevant
+        ties: stable
+        at: _at_
+    - class_path: torch_recmetrics.lightning.RankingMetrics
+      init_args:
+        prefix: ready_
+        metrics:
+          class_path: torch_recmetrics.RecMetricCollection
+          init_args:
+            metrics:
+              - class_path: torch_recmetrics.NDCG
+                init_args: {top_k: 2, gain: linear}
+              - class_path: torch_recmetrics.MRR
+    - class_path: EarlyStopping
+      init_args: {monitor: val_ndcg_at_2, mode: max}
+    - class_path: ModelCheckpoint
+      init_args: {monitor: ready_mrr, mode: max, dirpath: kept}
+"""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
+    needs(package, "jsonargparse")
+    (tmp_path / "run.yaml").write_text(YAML)
+    told = run(
+        f"""
+        import sys
+        import {package} as pl
+        from {package}.cli import LightningCLI
+        {textwrap.indent(MODEL, " " * 8).strip()}
+
+        class Data(pl.LightningDataModule):
+            pass
+
+        cli = LightningCLI(Model, args=["fit", "--config", "run.yaml"])
+        ours = [c for c in cli.trainer.callbacks if type(c).__name__ == "RankingMetrics"]
+        assert len(ours) == 2 and all(isinstance(c, pl.Callback) for c in ours)
+        print(sorted((name, float(value)) for name, value in cli.trainer.callback_metrics.items()))
+        assert "{PACKAGES[package]}" not in sys.modules, "the other Lightning was imported"
+        print(open("config.yaml").read() if __import__("os").path.exists("config.yaml") else "")
+        """,
+        tmp_path,
+    )
+    value = (1 + 1 / 2) / 2
+    ndcg = (1 + 0.6309297535714575) / 2
+    wanted = [
+        ("ready_mrr", value),
+        ("ready_ndcg@2", ndcg),
+        ("val_map_at_1", 0.5),
+        ("val_map_at_2", value),
+        ("val_ndcg_at_1", 0.5),
+        ("val_ndcg_at_2", ndcg),
+    ]
+    assert eval(told.splitlines()[0]) == [(name, pytest.approx(number, abs=1e-12)) for name, number in wanted]
+    assert list((tmp_path / "kept").glob("*.ckpt"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_package_may_be_imported_later(package: str, tmp_path: Path) -> None:
+    needs(package)
+    told = run(
+        f"""
+        import copy, pickle, sys
+        from torch_recmetrics.lightning import RankingMetrics
+        assert not {{"lightning", "pytorch_lightning", "jsonargparse"}} & set(sys.modules)
+        import {package} as pl
+        {textwrap.indent(MODEL, " " * 8).strip()}
+        callback = RankingMetrics("ndcg", top_k=2)
+        assert isinstance(callback, pl.Callback)
+        for again in (callback, pickle.loads(pickle.dumps(callback)), copy.deepcopy(callback)):
+            assert type(again) is type(callback)
+            trainer = pl.Trainer(callbacks=again, **QUIET)
+            print(trainer.validate(Model(), verbose=False))
+        assert "{PACKAGES[package]}" not in sys.modules, "the other Lightning was imported"
+        """,
+        tmp_path,
+    )
+    assert told.splitlines() == ["[{'val_ndcg@2': 0.8154648767857288}]"] * 3
+
+
+def test_both_at_once(tmp_path: Path) -> None:
+    needs(*PACKAGES)
+    told = run(
+        f"""
+        import pickle
+        from torch_recmetrics.lightning import RankingMetrics as unbound
+        import pytorch_lightning as pl
+        from torch_recmetrics.lightning import RankingMetrics as first
+        of_first = first("ndcg", top_k=2)
+        {textwrap.indent(MODEL, " " * 8).strip()}
+        print(pl.Trainer(callbacks=of_first, **QUIET).validate(Model(), verbose=False))
+
+        import lightning.pytorch as pl
+        from torch_recmetrics.lightning import RankingMetrics as second
+        {textwrap.indent(MODEL, " " * 8).strip()}
+        for make in (second, unbound):
+            of_both = make("ndcg", top_k=2)
+            assert isinstance(of_both, pl.Callback)
+            assert pickle.loads(pickle.dumps(of_both)).names() == ["val_ndcg@2"]
+            print(pl.Trainer(callbacks=of_both, **QUIET).validate(Model(), verbose=False))
+        # a callback that was made for the other one serves in a list
+        print(pl.Trainer(callbacks=[of_first], **QUIET).validate(Model(), verbose=False))
+        assert pickle.loads(pickle.dumps(of_first)).names() == ["val_ndcg@2"]
+        """,
+        tmp_path,
+    )
+    assert told.splitlines() == ["[{'val_ndcg@2': 0.8154648767857288}]"] * 4
