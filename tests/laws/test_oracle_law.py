@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from variants import PER_USER, VARIANTS, Variant
 
 import torch_recmetrics
+from torch_recmetrics.core import inputs, layouts
 
 EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 ACTIONS = ("skip", "neg", "pos")
@@ -51,17 +52,43 @@ def test_function_equals_oracle(variant: Variant, layout: str, ties: str) -> Non
     holds(law, f"function {variant} {layout} {ties}", examples=6, case=drawn(), top_k=cuts())
 
 
+def every_metric(ties: str, device: torch.device | str = "cpu") -> Any:
+    members = {f"{variant}_{k}".lower(): variant.make(k, ties=ties) for variant in VARIANTS for k in CUTS}
+    return torch_recmetrics.RecMetricCollection(members).to(device)
+
+
+def every_value(users: list[oracles.User], ties: str) -> dict[str, float]:
+    return {f"{variant}_{k}".lower(): variant.expected(users, k, ties) for variant in VARIANTS for k in CUTS}
+
+
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_named_inputs_equal_oracle(layout: str, name: str) -> None:
+def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device) -> None:
     update = LAYOUTS[layout](NAMED[name])
     users = users_of(update)
-    for variant in VARIANTS:
-        for ties in oracles.TIES:
-            for top_k in CUTS:
-                got = value_of(variant.make(top_k, ties=ties), update)
-                expected = variant.expected(users, top_k, ties)
-                assert got == pytest.approx(expected, **EXACT), f"{variant}@{top_k} ties={ties}"
+    on_device = {argument: value.to(device) for argument, value in update.items()}
+    for ties in oracles.TIES:
+        metrics = every_metric(ties, device)
+        metrics.update(**on_device)
+        got = {key: float(value) for key, value in metrics.compute().items()}
+        assert got == pytest.approx(every_value(users, ties), **EXACT), f"ties={ties}"
+
+
+@pytest.mark.parametrize("ties", oracles.TIES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shapes_that_do_not_depend_on_values_give_the_same(layout: str, ties: str, monkeypatch: Any) -> None:
+    """The way that is taken on a GPU, where looking at a value would be a wait, tried on the CPU."""
+    for module in (layouts, inputs):
+        monkeypatch.setattr(module, "may_branch", lambda device: False)
+
+    def law(case: Case) -> None:
+        update = LAYOUTS[layout](case)
+        metrics = every_metric(ties)
+        metrics.update(**update)
+        got = {key: float(value) for key, value in metrics.compute().items()}
+        assert got == pytest.approx(every_value(users_of(update), ties), **EXACT)
+
+    holds(law, f"fixed shapes {layout} {ties}", examples=15, case=drawn())
 
 
 @pytest.mark.parametrize("ties", oracles.TIES)
