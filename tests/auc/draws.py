@@ -1,4 +1,4 @@
-"""Rows to test with: every kind of score that has tripped up an AUC, and histories of updates made of them."""
+"""Histories of updates, drawn: every kind of score that has tripped up an AUC."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 import torch
-from auc.oracles import Row
+from auc.updates import Update
 from hypothesis import strategies as st
-
-Update = dict[str, torch.Tensor]
 
 SPECIAL = [math.inf, -math.inf, 0.0, -0.0, 1e-40, -1e-40, 1e30, -1e30, 1.0, -1.0, 1e-38, 65504.0, 6e-8, 98.0, 98.5]
 GROUPS = [0, 1, 2, -5, 2**63 - 1, -(2**63), 2**40]
@@ -52,20 +50,3 @@ def histories(
             update["sample_ids"] = torch.tensor(some(st.integers(0, 9)), dtype=torch.int64)
         updates.append(update)
     return updates
-
-
-def rows_of(updates: list[Update]) -> list[Row]:
-    """The same rows for the oracle, in order of arrival."""
-    rows = []
-    for update in updates:
-        preds, target = update["preds"].double().flatten().tolist(), update["target"].flatten().tolist()
-        n = len(preds)
-        weights = update["weights"].flatten().tolist() if "weights" in update else [1.0] * n
-        groups = update["indexes"].flatten().tolist() if "indexes" in update else [0] * n
-        samples = update["sample_ids"].flatten().tolist() if "sample_ids" in update else [None] * n
-        rows += [Row(p, int(t), w, g, s) for p, t, w, g, s in zip(preds, target, weights, groups, samples, strict=True)]
-    return rows
-
-
-def without(update: Update, *names: str) -> Update:
-    return {name: value for name, value in update.items() if name not in names}

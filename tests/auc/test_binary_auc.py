@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from auc.draws import DTYPES, histories, rows_of, without
+from auc.draws import DTYPES, histories
 from auc.oracles import Row, auc, once, pairs
+from auc.updates import rows_of, without
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from auc import oracles
-from auc.draws import DTYPES, histories, rows_of, without
+from auc.draws import DTYPES, histories
+from auc.updates import rows_of, without
 from hypothesis import given, settings
 from sklearn import metrics as sklearn
 

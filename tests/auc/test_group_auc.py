@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from auc.draws import DTYPES, histories, rows_of, without
+from auc.draws import DTYPES, histories
 from auc.oracles import Row, auc, by_group, group_auc, group_table, once
+from auc.updates import rows_of, without
 from hypothesis import given, settings
 from sklearn.metrics import roc_auc_score
 from torchmetrics.retrieval import RetrievalAUROC

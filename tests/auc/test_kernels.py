@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from auc.draws import DTYPES, SPECIAL, histories, rows_of
+from auc.draws import DTYPES, SPECIAL, histories
 from auc.oracles import auc, by_group, pairs
+from auc.updates import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from auc import oracles
-from auc.draws import Update, rows_of, without
+from auc.updates import Update, rows_of, without
 from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics import NDCG, RecMetricCollection

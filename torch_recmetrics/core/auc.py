@@ -18,7 +18,7 @@ from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.segments import run_starts, sum_by
 
 MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; the label takes one, the sign another
-TABLE_BITS = 20
+TABLE_BITS = 20  # 8 MB: beyond the processor's cache a larger table loses more than it saves
 SPREAD = -7046029254386353131  # 2^64 / golden ratio, odd: neighbouring ids go far apart
 
 
@@ -81,16 +81,17 @@ def numbered(ids: Tensor) -> tuple[Tensor, Tensor]:
     Ids are thrown into a table; rows whose place was taken by another id are numbered by sorting them. Every row is
     compared with what its place holds, so nothing rests on luck.
     """
-    names = ids.new_zeros(1 << TABLE_BITS)
+    bits = min(TABLE_BITS, ids.shape[0].bit_length() + 1)
+    names = ids.new_zeros(1 << bits)
     numbers = torch.empty_like(ids)
     for number, part in slices(numbers, ids):
         torch.mul(part, SPREAD, out=number)
-        number.bitwise_right_shift_(63 - TABLE_BITS).bitwise_and_((1 << TABLE_BITS) - 1)
+        number.bitwise_right_shift_(63 - bits).bitwise_and_((1 << bits) - 1)
         names.scatter_(0, number, part)
     lost = torch.cat([names[number] != part for number, part in slices(numbers, ids)])
     rows = lost.nonzero().flatten()
     others, number = torch.unique(ids[rows], return_inverse=True)
-    numbers[rows] = number + (1 << TABLE_BITS)
+    numbers[rows] = number + (1 << bits)
     return numbers, torch.cat([names, others])
 
 
