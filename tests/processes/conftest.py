@@ -16,6 +16,32 @@ sys.path.insert(0, str(HERE))
 ALL_DONE_WITHIN = 240  # seconds
 
 
+def play_all(world: int, folder: Path, python: str = sys.executable, patience: float = ALL_DONE_WITHIN) -> None:
+    """Start the processes and wait for their end; whatever keeps them from it is a failure."""
+    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
+    command = [python, str(HERE / "driver.py"), str(folder)]
+    children = [
+        subprocess.Popen([*command, str(rank), str(world)], stdout=logs[rank], stderr=subprocess.STDOUT)
+        for rank in range(world)
+    ]
+    try:
+        for child in children:
+            child.wait(patience)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    said = []
+    for log in logs:
+        log.seek(0)
+        said.append(log.read()[-2000:])
+        log.close()
+    if any(child.returncode for child in children):
+        pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
+
+
 @pytest.fixture(scope="session", params=[2, 3], ids=lambda world: f"{world} processes")
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, Any]]:
     """What every process has to say of every scenario."""
@@ -23,30 +49,17 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
     world = request.param
     folder = tmp_path_factory.mktemp(f"world{world}")
-    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
-    command = [sys.executable, str(HERE / "driver.py"), str(folder)]
-    children = [
-        subprocess.Popen([*command, str(rank), str(world)], stdout=logs[rank], stderr=subprocess.STDOUT)
-        for rank in range(world)
-    ]
-    try:
-        for child in children:
-            child.wait(ALL_DONE_WITHIN)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-    if any(child.returncode for child in children):
-        said = []
-        for log in logs:
-            log.seek(0)
-            said.append(log.read()[-2000:])
-        pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
-    for log in logs:
-        log.close()
+    play_all(world, folder)
     return world, {
         name: [json.loads((folder / f"{number}-{rank}.json").read_text()) for rank in range(world)]
         for number, name in enumerate(SCENARIOS)
+    }
+
+
+@pytest.fixture
+def broken_start(tmp_path: Path) -> Any:
+    """A start that cannot succeed: with a program that is no Python, or without the patience to wait."""
+    return {
+        "cannot start": lambda: play_all(2, tmp_path, python="false"),
+        "hangs": lambda: play_all(2, tmp_path, patience=0.05),
     }

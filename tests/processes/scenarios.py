@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cases
@@ -114,6 +114,11 @@ def copies_differ(world: int) -> Shards:
     return [[copy(rank), copy(rank + 1)] for rank in range(world)]
 
 
+def empty_user_across_processes(world: int) -> Shards:
+    """User 3 has rows on two processes and nothing relevant; nobody can know before all rows are together."""
+    return [[flat([(3, 1.0, 0.0), (50 + rank, 2.0, 1.0)])] for rank in range(world)]
+
+
 def mixed_memories(world: int) -> Shards:
     """Sums on one process, named samples on another."""
     names = ["sums", "sample ids", "sums"]
@@ -143,10 +148,12 @@ class Scenario:
     way: str = "compute"
     at_most: int | None = None
     ties: str = "average"
+    options: dict[str, Any] = field(default_factory=dict)
+    known_fault: str | None = None
 
     @property
     def asked(self) -> dict[str, tuple[Variant, int | None]]:
-        return {"ours": MANY, "torchmetrics": FEW, "one metric": ONE}[self.kind]
+        return {"ours": MANY, "torchmetrics": FEW}.get(self.kind, ONE)
 
     def make(self) -> Any:
         """The collection or metric to be fed."""
@@ -154,8 +161,11 @@ class Scenario:
 
         import torch_recmetrics
 
-        members = {name: variant.make(k, ties=self.ties) for name, (variant, k) in self.asked.items()}
-        if self.kind == "one metric":
+        options = {**self.options, "ties": self.ties}
+        if self.kind == "own gather function":
+            options["dist_sync_fn"] = lambda *a, **kw: torchmetrics.utilities.distributed.gather_all_tensors(*a, **kw)
+        members = {name: variant.make(k, **options) for name, (variant, k) in self.asked.items()}
+        if "value" in members:
             return members["value"]
         return (
             torch_recmetrics.RecMetricCollection(members)
@@ -164,10 +174,16 @@ class Scenario:
         )
 
     def expected(self, world: int) -> dict[str, float]:
+        if self.way == "refused":
+            return {"refused": 1.0}
         users = seen_by_all(self.shards(world))
-        return {name: variant.expected(users, k, self.ties) for name, (variant, k) in self.asked.items()}
+        values = {name: variant.expected(users, k, self.ties) for name, (variant, k) in self.asked.items()}
+        if self.way == "bounds":
+            values |= {rule: NDCG.expected(users, 3, rule) for rule in ("pessimistic", "optimistic")}
+        return values
 
 
+STALE = "a process that had no update since a member was computed takes another member's total of that time"
 HISTORY_COST = {"sums": 1, "flat rows": 4, "sample ids": 4}
 
 SCENARIOS: dict[str, Scenario] = {
@@ -186,6 +202,16 @@ SCENARIOS: dict[str, Scenario] = {
     **{f"reset and again, {h}": Scenario(uneven(h), way="again", at_most=c) for h, c in HISTORY_COST.items()},
     **{f"computed in between, {h}": Scenario(uneven(h), way="between") for h in HISTORIES},
     **{f"one metric, computed in between, {h}": Scenario(uneven(h), "one metric", way="between") for h in HISTORIES},
+    **{
+        f"another member in between, {h}": Scenario(uneven(h), way="another member", known_fault=STALE)
+        for h in HISTORIES
+    },
+    **{f"bounds, {h}": Scenario(uneven(h), "one metric", "bounds", options={"bounds": True}) for h in HISTORIES},
+    **{f"own gather function, {h}": Scenario(uneven(h), "own gather function") for h in HISTORIES},
+    **{f"own gather function, idle, {h}": Scenario(one_without_data(h, 0), "own gather function") for h in HISTORIES},
+    "refused when all rows are together": Scenario(
+        empty_user_across_processes, "one metric", "refused", options={"empty_target_action": "error"}
+    ),
     "an empty batch": Scenario(one_with_an_empty_batch, at_most=1),
     "only empty users on one": Scenario(one_with_only_empty_users, at_most=1),
     "nobody has data": Scenario(nobody_has_data, at_most=1),
@@ -206,9 +232,18 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def values_of(metric: Any, way: str) -> dict[str, float]:
-    if way == "members":
-        return {name: float(member.compute()) for name, member in metric.items(keep_base=True)}
+    if way in ("members", "another member"):
+        members = list(metric.items(keep_base=True))
+        return {name: float(member.compute()) for name, member in (members if way == "members" else members[::-1])}
+    if way == "refused":
+        try:
+            metric.compute()
+        except ValueError:
+            return {"refused": 1.0}
     value = metric.compute()
+    if way == "bounds":
+        worst, best = metric.tie_bounds()
+        return {"value": float(value), "pessimistic": float(worst), "optimistic": float(best)}
     return {n: float(v) for n, v in value.items()} if isinstance(value, dict) else {"value": float(value)}
 
 
@@ -227,9 +262,9 @@ def feed(metric: Any, updates: list[Update], way: str) -> Any:
 def play(scenario: Scenario, rank: int, world: int, collectives: Callable[[], int]) -> dict[str, Any]:
     """What one process has to say: its values, asked twice, and how many collectives the first took."""
     updates, metric = scenario.shards(world)[rank], scenario.make()
-    if scenario.way == "between":
+    if scenario.way in ("between", "another member"):
         metric = feed(metric, updates[:1], "update")
-        metric.compute()
+        (metric if scenario.way == "between" else next(iter(metric.values()))).compute()
         updates = updates[1:]  # the first process has none left: the others' further updates must not strand it
     metric = feed(metric, updates, scenario.way)
     if scenario.way == "again":

