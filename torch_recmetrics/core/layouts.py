@@ -64,12 +64,12 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
     """(B, N) scores, in which -inf hides an item, against what is relevant."""
     n_items = preds.shape[1]
     branch = may_branch(preds.device)
-    if branch and not (plan.ordered or plan.lists or plan.whole) and plan.depth is not None:
+    if plan.whole and (not branch or plan.ordered or plan.lists):
+        plan = replace(plan, depth=None, whole=False)
+    if branch and plan.depth is not None and not (plan.ordered or plan.lists):
         counted = _rank_counted(preds, truth, plan.depth, plan, checks)
         if counted is not None:
             return counted
-    if plan.whole and (not branch or "stable" in plan.rules):
-        plan = replace(plan, depth=None, whole=False)
     depth = n_items if plan.depth is None else min(plan.depth, n_items)
     complete = depth == n_items
     # One more than is kept, to see whether a tie crosses the cut.
@@ -98,35 +98,47 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
         item_ids=item_ids,
         blocks=blocks,
         best_tied=best_tied,
-        whole=_whole_scores(preds, truth) if plan.whole and not complete else None,
         ordered=plan.ordered or complete,
         retrieved=partial(_ideal_retrieved, preds, truth, depth),
     )
 
 
 def _rank_counted(preds: Tensor, truth: Truth, depth: int, plan: Plan, checks: check.ValueChecks) -> Ranking | None:
-    """The same without a top-k, where the relevant items are few; who they are is known, not what stands between."""
-    if not preds.shape[0] or not worth_counting(preds.shape[1], truth.width, depth):
+    """The same without a top-k, from the ranks of the relevant items; None where they are not few.
+
+    Who they are is known then, not what stands between them. A whole list needs the ranks of all of them, a cut list
+    only of those that may be within.
+    """
+    if not preds.shape[1]:
         return None
-    maxima = block_maxima(preds)
-    is_nan = maxima.amax(1).isnan()
-    check.refuse_nan(checks, "preds", is_nan)
-    ranks = ranks_of(preds, maxima, truth.scores(preds), depth)
-    if ranks is None:
+    whole = None
+    if plan.whole:
+        check.refuse_nan(checks, "preds", preds.amax(1).isnan())
+        whole = _whole_scores(preds, truth)
+        entries = Entries(whole.users, whole.start, whole.size, None, whole.relevance)
+    elif preds.shape[0] and worth_counting(preds.shape[1], truth.width, depth):
+        maxima = block_maxima(preds)
+        check.refuse_nan(checks, "preds", maxima.amax(1).isnan())
+        ranks = ranks_of(preds, maxima, truth.scores(preds), depth)
+        if ranks is None:
+            return None
+        users, columns, start, size = ranks
+        entries = Entries(users, start, size, None, exact(truth.values[users, columns]))
+        if truth.relevance is not None:
+            entries = entries.pick(entries.relevance > 0)
+    else:
         return None
-    users, columns, start, size = ranks
-    entries = Entries(users, start, size, None, exact(truth.values[users, columns]))
-    if truth.relevance is not None:
-        entries = entries.pick(entries.relevance > 0)
+    depth = min(depth, preds.shape[1])
     relevance, blocks = columns_of(entries, (preds.shape[0], depth), plan)
     return Ranking(
         relevance=relevance,
         lengths=None,
         n_relevant=truth.n_relevant(),
         best=partial(truth.ideal, depth),
-        depth=depth,
+        depth=None if depth == preds.shape[1] else depth,
         binary=truth.relevance is None,
         blocks=blocks,
+        whole=whole,
         ordered=False,
         retrieved=partial(_ideal_retrieved, preds, truth, depth),
     )
