@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import oracles
@@ -69,8 +70,10 @@ def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device)
     on_device = {argument: value.to(device) for argument, value in update.items()}
     for ties in oracles.TIES:
         metrics = every_metric(ties, device)
-        metrics.update(**on_device)
-        got = {key: float(value) for key, value in metrics.compute().items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            metrics.update(**on_device)
+            got = {key: float(value) for key, value in metrics.compute().items()}
         assert got == pytest.approx(every_value(users, ties), **EXACT), f"ties={ties}"
 
 
