@@ -47,12 +47,14 @@ html_copy_source = False
 pygments_style = "friendly"
 
 FACTS = re.compile(r"^(Undefined|Range|Source): ?")
+OWN_CLASS = re.compile(r":class:`~?(\w+)`")
 
 
 def name_the_facts(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """The docstrings' `Undefined:`, `Range:` and `Source:` become paragraphs of their own."""
+    """The docstrings' `Undefined:`, `Range:` and `Source:` become paragraphs of their own, names of ours links."""
     spread: list[str] = []
-    for line in lines:
+    for text in lines:
+        line = OWN_CLASS.sub(lambda m: f":class:`~torch_recmetrics.{m[1]}`" if m[1] in pages.NAMES else m[0], text)
         # "Undefined: ...  Range: ..." may share a line
         for part in re.split(r"(?:^|(?<=\s\s))(?=(?:Undefined|Range|Source): )", line):
             fact = FACTS.match(part)

@@ -19,10 +19,14 @@ from torch_recmetrics import functional
 
 TITLES = {
     "torch_recmetrics.metrics.ranking": "Ranked lists",
+    "torch_recmetrics.metrics.health": "Health of the scores",
     "torch_recmetrics.metrics.auc": "Click-through",
+    "torch_recmetrics.metrics.group_auc": "Click-through",
+    "torch_recmetrics.metrics.click": "Click-through",
     "torch_recmetrics.metrics.lists": "Lists",
     "torch_recmetrics.metrics.catalogue": "Catalogue",
 }
+NAMES = frozenset(torch_recmetrics.__all__)
 HERE = Path(__file__).parent
 
 
@@ -41,16 +45,13 @@ def first_sentence(thing: object) -> str:
     return re.split(r"(?<=\.)\s", inspect.getdoc(thing) or "", maxsplit=1)[0].replace("\n", " ")
 
 
-def functions_of_metrics() -> dict[str, list[str]]:
-    """Metric -> its functions, which name it in their docstring; a function that names none is an error."""
+def functions_by_metric() -> dict[str, list[str]]:
+    """Metric -> its functions: each names its metric in its docstring. Those that name none are under ""."""
     table: dict[str, list[str]] = {}
     for name in functional.__all__:
-        named = re.search(r":class:`~torch_recmetrics\.(\w+)`", inspect.getdoc(getattr(functional, name)) or "")
-        if named is None:
-            raise ValueError(
-                f"the docstring of functional.{name} must name its metric as :class:`~torch_recmetrics...`"
-            )
-        table.setdefault(named[1], []).append(name)
+        named = re.search(r":class:`~?(?:torch_recmetrics\.)?(\w+)`", inspect.getdoc(getattr(functional, name)) or "")
+        metric = named[1] if named is not None and is_metric(getattr(torch_recmetrics, named[1], None)) else ""
+        table.setdefault(metric, []).append(name)
     return table
 
 
@@ -61,10 +62,7 @@ def heading(text: str, line: str = "=") -> str:
 def metric_pages() -> dict[str, str]:
     """File name -> text."""
     metrics = {name: thing for name, thing in public().items() if is_metric(thing)}
-    functions = functions_of_metrics()
-    lost = set(functions) - set(metrics)
-    if lost:
-        raise ValueError(f"functions of metrics that are not public: {sorted(lost)}")
+    functions = functions_by_metric()
     files = {}
     groups: dict[str, list[str]] = {}
     for name, metric in metrics.items():
@@ -74,14 +72,17 @@ def metric_pages() -> dict[str, str]:
             text += heading("As a function", "-")
             text += "".join(f".. autofunction:: torch_recmetrics.functional.{f}\n\n" for f in functions[name])
         files[f"{name.lower()}.rst"] = text
+    toc: list[str] = []
     index = heading("Metrics")
     index += "What all of them share is in :doc:`/layouts`, :doc:`/ties` and :doc:`/reference/index`.\n\n"
-    for title, names in groups.items():
+    # The groups in the order of TITLES, then any other.
+    for title, names in sorted(groups.items(), key=lambda group: [*TITLES.values(), group[0]].index(group[0])):
         index += heading(title, "-") + ".. list-table::\n   :widths: 20 80\n\n"
+        toc += names
         for name in names:
             index += f"   * - :doc:`{name} <{name.lower()}>`\n     - {first_sentence(metrics[name])}\n"
         index += "\n"
-    index += ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name.lower()}\n" for name in metrics)
+    index += ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name.lower()}\n" for name in toc)
     return {"index.rst": index, **files}
 
 
@@ -94,7 +95,9 @@ def reference_page() -> str:
         directive = "autofunction" if isinstance(thing, FunctionType) else "autoclass"
         text += heading(name, "-") + f".. {directive}:: torch_recmetrics.{name}\n"
         text += "   :members:\n\n" if directive == "autoclass" else "\n"
-    text += heading("What every metric has", "-")
+    for name in functions_by_metric().get("", []):
+        text += heading(f"functional.{name}", "-") + f".. autofunction:: torch_recmetrics.functional.{name}\n\n"
+    text += heading("What every ranking metric has", "-")
     base = "torch_recmetrics.metrics.means.MeanOverUsers"
     for method in ("update", "compute", "definition"):
         text += f".. automethod:: {base}.{method}\n   :no-index:\n\n"
