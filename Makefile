@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 DATA ?=
 ARGS ?=
+BENCH ?= $(filter-out __init__ harness,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
@@ -15,6 +16,7 @@ help:  ## print what there is
 	@echo
 	@echo "  DATA=path    make demo: a directory in MovieLens' CSV layout instead of the built-in data"
 	@echo "  ARGS='...'   make demo, test, bench: further arguments for the program that is run"
+	@echo "  BENCH=name   make bench: one of $(BENCH)"
 	@echo "  PYTHON=...   the interpreter to make the environment with; VENV=... the place of the environment"
 
 # The stamp is newer than both files exactly when what is installed is what they ask for.
@@ -47,7 +49,7 @@ docs: $(READY)  ## build the documentation; a warning is an error
 bench: $(READY)  ## time the package beside the other libraries that are installed
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/competitors.txt || \
 		echo "not every library to compare with could be installed: those that are missing are skipped"
-	$(BIN)/python -m benchmarks.ranking $(ARGS)
+	@set -e; for name in $(BENCH); do echo "benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name $(ARGS); echo; done
 
 format: $(READY)  ## bring all files into the one format
 	$(BIN)/ruff check --fix .
