@@ -107,6 +107,16 @@ class LogsSingle(LogsCollectionInStep):
         self.log("val_ndcg@10", self.metrics)
 
 
+class LogsOnStep(LogsCollectionInStep):
+    """The value of each batch, and that of the epoch."""
+
+    def training_step(self, batch: Any) -> torch.Tensor:
+        rows, scores, truths = batch
+        self.metrics(scores, target_ids=truths, sample_ids=rows)
+        self.log_dict(self.metrics, on_step=True, on_epoch=True)
+        return self.weight.sum()
+
+
 class OneForEachLoader(Returns):
     def __init__(self) -> None:
         super().__init__()

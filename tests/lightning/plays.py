@@ -252,3 +252,20 @@ def old_checkpoint(folder: Path, world: int) -> dict[str, Any]:
     later = trainer(world, max_epochs=2)
     later.fit(models.LogsCollectionInStep(), models.train_loader(), loader(), ckpt_path=folder / "old.ckpt")
     return {"values": floats(later.callback_metrics), "epochs": later.current_epoch}
+
+
+@play
+def monitor_one_of_two_loaders(folder: Path, world: int) -> dict[str, Any]:
+    name = "val_ndcg@10/dataloader_idx_1"
+    keep = ModelCheckpoint(folder / "kept", monitor=name, mode="max", filename="best")
+    stop = EarlyStopping(name, mode="max", patience=1)
+    run = trainer(world, max_epochs=6, callbacks=[stop, keep, callback()], enable_checkpointing=True)
+    run.fit(models.Returns(), models.train_loader(), [loader(), loader(7, seed=1, batch_size=3)])
+    return {"epochs": run.current_epoch, "best": float(keep.best_model_score), "kept": keep.best_model_path}
+
+
+@play
+def collection_on_step(folder: Path, world: int) -> dict[str, Any]:
+    run = trainer(world, max_epochs=1, limit_val_batches=0, log_every_n_steps=1, logger=CSVLogger(folder, "csv"))
+    run.fit(models.LogsOnStep(), loader())
+    return floats(run.logged_metrics)
