@@ -129,3 +129,35 @@ def test_arguments_may_be_positional(variant: Variant) -> None:
     flat.update(preds, target, indexes)
     dense.update(preds[None], target[None])
     assert torch.equal(flat.compute(), dense.compute())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plot_follows_torchmetrics(name: str) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    metric = made(name, 2)
+    metric.update(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 0]]))
+    for values in (None, metric.compute(), [metric.compute(), metric.compute()]):
+        figure, axis = metric.plot(values)
+        assert figure is not None and axis is not None
+        matplotlib.pyplot.close(figure)
+
+
+@pytest.mark.parametrize(
+    "options", [{"compute_on_cpu": True}, {"compute_with_cache": True}, {"dist_sync_on_step": True}]
+)
+@pytest.mark.parametrize("variant", DEFAULTS, ids=str)
+def test_torchmetrics_own_arguments_change_no_value(variant: Variant, options: dict[str, bool]) -> None:
+    preds, target, indexes = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0]), torch.tensor([8, 8, 9])
+    plain, metric = variant.make(2), variant.make(2, **options)
+    for layout in ((preds, target, indexes), (preds[None], target[None])):
+        plain.update(*layout)
+        metric(*layout)
+        assert torch.equal(metric.compute(), plain.compute())
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_the_definition_says_every_option(variant: Variant) -> None:
+    line = variant.make(7, ties="stable", empty_target_action="neg").definition()
+    assert "\n" not in line and variant.metric in line and "7" in line
+    assert all(str(value) in line for value in (*variant.options.values(), "stable", "neg"))
