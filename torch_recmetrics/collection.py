@@ -82,6 +82,7 @@ class RecMetricCollection(MetricCollection):
             else:
                 raise ValueError(f"`metrics` must be torchmetrics metrics, got {type(metric).__name__} for {name!r}")
         taken = set(self._modules)
+        self._refuse([*self._modules.values(), *(metric for _, metric in flat)])
         for name, _ in flat:
             if name in taken:
                 raise ValueError(
@@ -92,6 +93,24 @@ class RecMetricCollection(MetricCollection):
             self[name] = metric
         self._groups = {}
         self._share()
+
+    def __setitem__(self, key: str, module: Metric) -> None:  # type: ignore[override]
+        self._refuse([*(member for name, member in self._modules.items() if name != key), module])
+        super().__setitem__(key, module)
+
+    @staticmethod
+    def _refuse(members: list[Metric]) -> None:
+        """Members that cannot be together."""
+        if len({id(member) for member in members}) < len(members):
+            raise ValueError("one metric object cannot be two members: its updates would count twice; clone() it")
+        ranking = [member for member in members if isinstance(member, MeanOverUsers)]
+        for member in ranking:
+            if member.dist_sync_on_step:
+                raise ValueError(
+                    f"{member.name} has dist_sync_on_step=True: a collection gives the values of one process"
+                )
+        if ranking:
+            Panel(ranking)
 
     @staticmethod
     def _name(metric: Any) -> str:
@@ -136,7 +155,7 @@ class RecMetricCollection(MetricCollection):
         unknown = set(given) - taken.union(*(set(some) for _, some in arguments_of))
         if unknown:
             raise TypeError(f"no member of the collection takes `{sorted(unknown)[0]}`")
-        before = [(member, remembered(member)) for member in others]
+        before = [(inner, remembered(inner)) for member in others for inner in metrics_in(member)]
         values: dict[int, Any] = {}
         try:
             with torch.no_grad():
@@ -159,6 +178,14 @@ class RecMetricCollection(MetricCollection):
         self._share().tickets.clear()
         values: dict[str, Any] = super().compute()
         return values
+
+    def merge_state(self, other: MetricCollection) -> None:
+        """Add what another collection of the same metrics has seen."""
+        names, others = list(self._modules), list(other._modules)
+        if names != others:
+            raise ValueError(f"only collections of the same metrics merge: {names} and {others}")
+        for name, member in self._modules.items():
+            member.merge_state(other._modules[name])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_shared"}
@@ -185,9 +212,16 @@ def taken_by(member: Metric, given: dict[str, Any]) -> dict[str, Any]:
     return member._filter_kwargs(**given)
 
 
+def metrics_in(member: Metric) -> list[Metric]:
+    """A metric, and those that it wraps."""
+    return [module for module in member.modules() if isinstance(module, Metric)]
+
+
 def remembered(member: Metric) -> dict[str, Any]:
-    """What an update may change in a metric."""
-    return member._copy_state_dict() | {name: getattr(member, name) for name in ("_update_count", "_computed")}
+    """What an update may change in a metric. Tensors may be written to, the tensors in a list are only added to."""
+    states = {name: getattr(member, name) for name in member._defaults}
+    copies = {name: list(value) if isinstance(value, list) else value.clone() for name, value in states.items()}
+    return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}
 
 
 class SharedSums:
@@ -231,8 +265,10 @@ class SharedSums:
             metric.note_update()
         if batch is None or not with_values:
             return {}
-        sums = torch.split(batch, self._panel.sizes)
-        return {id(metric): part[0, 0] / part[0, 1] for metric, part in zip(self.metrics, sums, strict=True)}
+        values = {}
+        for metric, part in zip(self.metrics, torch.split(batch, self._panel.sizes), strict=True):
+            values[id(metric)] = metric.__dict__["_forward_cache"] = part[0, 0] / part[0, 1]  # Lightning reads it there
+        return values
 
     def _add(self, batch: Tensor) -> None:
         held = zip(self.metrics, self._names, self._views, strict=False)
@@ -250,16 +286,21 @@ class SharedSums:
     def drop(self, metric: MeanOverUsers) -> None:
         """A member has changed: what was exchanged for it is not its value any more."""
         self.tickets.pop(id(metric), None)
+        self._here = [], {}
 
     def total_here(self, metric: MeanOverUsers) -> Tensor:
         """The totals of one member in this process; its rows are evaluated once for all that hold the same."""
-        sharing = self._same_rows(metric)
-        key = [row for stem in ("rows", "sample_ids") for row in metric.state(stem)]
         held, totals = self._here
-        if len(held) != len(key) or any(a is not b for a, b in zip(held, key, strict=True)) or id(metric) not in totals:
+        rows = waiting(metric)
+        if (
+            id(metric) not in totals
+            or len(held) != len(rows)
+            or any(a is not b for a, b in zip(held, rows, strict=True))
+        ):
+            sharing = self._same_rows(metric)
             found = totals_here(sharing)
             totals = {id(member): total - member.state("sums") for member, total in zip(sharing, found, strict=True)}
-            self._here = key, totals
+            self._here = waiting(metric), totals
         total: Tensor = metric.state("sums") + totals[id(metric)]
         return total
 
@@ -279,9 +320,15 @@ class SharedSums:
             members = [m for m in self.metrics if m.process_group is metric.process_group and m.dist_sync_fn is None]
             if not any(member is metric for member in members):
                 members = [metric]
-            totals = totals_everywhere(members, process_group)
+            asked = next(place for place, member in enumerate(members) if member is metric)
+            totals = totals_everywhere(members, process_group, asked)
             self.tickets.update({id(member): total for member, total in zip(members, totals, strict=True)})
         return self.tickets.pop(id(metric))
+
+
+def waiting(metric: MeanOverUsers) -> list[Tensor]:
+    """The rows that a metric keeps, for comparison by identity."""
+    return [row for stem in ("rows", "sample_ids") for row in metric.state(stem)]
 
 
 def ranking_metrics(

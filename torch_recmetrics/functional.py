@@ -33,7 +33,7 @@ __all__ = [
     "reciprocal_rank",
 ]
 
-OPTIONS = ("ties", "validate_args", "denominator", "gain", "ideal")
+OPTIONS = ("ties", "validate_args", "denominator", "gain", "ideal", "nan_action")
 
 
 def _per_user(

@@ -70,9 +70,11 @@ def _may_be_within(maxima: Tensor, wanted: Tensor, depth: int) -> tuple[Tensor, 
         folded = torch.maximum(maxima[:, :half], maxima[:, half : 2 * half])
         maxima = torch.cat([folded, maxima[:, 2 * half :]], 1) if n_blocks % 2 else folded
         n_blocks = maxima.shape[1]
-    higher = torch.empty(wanted.shape, dtype=torch.float32)
+    higher = torch.empty(wanted.shape, dtype=torch.float32, device=wanted.device)
     for part in steps(wanted.shape[0], wanted.shape[1] * n_blocks):
-        mask = torch.empty((part.stop - part.start, wanted.shape[1], n_blocks), dtype=torch.float32)
+        mask = torch.empty(
+            (part.stop - part.start, wanted.shape[1], n_blocks), dtype=torch.float32, device=wanted.device
+        )
         torch.gt(maxima[part].unsqueeze(1), wanted[part].unsqueeze(2), out=mask)
         torch.sum(mask, 2, out=higher[part])
     users, columns = ((higher < depth) & (wanted > float("-inf"))).nonzero(as_tuple=True)
@@ -92,9 +94,9 @@ def _count(scores: Tensor, users: Tensor, found: Tensor, which: Tensor, block: T
     rows = scores.as_strided((n_rows, WIDTH), (step, 1))
     at = (users[which] * stride + (block * WIDTH).clamp(max=last)) // step
     doubled = WIDTH - n_items % WIDTH if n_items % WIDTH else 0
-    above = torch.zeros(users.shape[0], dtype=torch.float32)
+    above = torch.zeros(users.shape[0], dtype=torch.float32, device=users.device)
     from_here = torch.zeros_like(above)
-    mask = torch.empty((0, WIDTH), dtype=torch.float32)
+    mask = torch.empty((0, WIDTH), dtype=torch.float32, device=users.device)
     for part in steps(which.shape[0], WIDTH):
         blocks = rows.index_select(0, at[part])
         if doubled:

@@ -54,8 +54,9 @@ class Inputs:
         ranking = layout(plan, checks)
         if self.weights is not None:
             check.refuse_weights(checks, self.weights)
-        weights = exact(self.weights.detach()) if self.weights is not None else None
-        sample_ids = self.sample_ids.to(torch.int64) if self.sample_ids is not None else None
+        # Copies: both are kept, and the caller may fill their tensors anew.
+        weights = exact(self.weights.detach().clone()) if self.weights is not None else None
+        sample_ids = self.sample_ids.to(torch.int64, copy=True) if self.sample_ids is not None else None
         return replace(ranking, weights=weights, sample_ids=sample_ids)
 
     def flat_rows(self, plan: Plan, checks: check.ValueChecks) -> FlatRows:

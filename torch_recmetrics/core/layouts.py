@@ -223,7 +223,7 @@ def _whole_scores(preds: Tensor, truth: Truth) -> Whole:
         above = torch.stack([count_where(torch.gt, preds, column) for column in columns], 1) if columns else None
         from_here = torch.stack([count_where(torch.ge, preds, column) for column in columns], 1) if columns else None
     else:
-        rising = preds.sort(dim=1).values
+        rising = preds.sort(dim=1).values.contiguous()
         above = preds.shape[1] - torch.searchsorted(rising, scores.contiguous(), right=True)
         from_here = preds.shape[1] - torch.searchsorted(rising, scores.contiguous())
     if above is None or from_here is None:

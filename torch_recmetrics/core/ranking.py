@@ -8,13 +8,13 @@ any number of cut-offs. Reading deeper than the ranking was cut is an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ties import AverageColumns, Blocks, Columns, discounts, gain_of, resolved
+from torch_recmetrics.core.ties import EXPONENTIAL_UNIT, AverageColumns, Blocks, Columns, discounts, gain_of, resolved
 from torch_recmetrics.core.whole import Whole
 
 Cuts = tuple["int | None", ...]
@@ -46,6 +46,10 @@ class Ranking:
     retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
     _readings: dict[str, Reading] = field(default_factory=dict, repr=False)
 
+    def kept(self) -> Ranking:
+        """The same on its own: nothing is read from the caller's tensors any more, nor are they kept alive."""
+        return replace(self, best=Given(self.ideal), retrieved=Given(self.ideal_retrieved), _readings={})
+
     @property
     def n_users(self) -> int:
         """B."""
@@ -68,6 +72,16 @@ class Ranking:
         if ties not in self._readings:
             self._readings[ties] = Reading(self, ties)
         return self._readings[ties]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A tensor that is known already, where one might be made on demand."""
+
+    tensor: Tensor
+
+    def __call__(self) -> Tensor:
+        return self.tensor
 
 
 class Reading:
@@ -108,8 +122,16 @@ class Reading:
         """1 / rank of the first relevant item, 0 where there is none."""
         return self._read(cuts, lambda: self._columns.reciprocal, lambda whole: whole.reciprocal)
 
+    def unit(self, gain: str) -> float:
+        """What :meth:`gain_sum` and :meth:`ideal_sum` count in."""
+        return EXPONENTIAL_UNIT if self._gain(gain) == "exponential" else 1.0
+
+    def _gain(self, gain: str) -> str:
+        return "linear" if self.ranking.binary else gain  # 2^1 - 1 = 1
+
     def gain_sum(self, cuts: Cuts, gain: str) -> Tensor:
-        """Discounted cumulative gain."""
+        """Discounted cumulative gain, in its unit."""
+        gain = self._gain(gain)
         return self._read(cuts, lambda: self._columns.gain_sum(gain), lambda whole: whole.gain_sum(gain))
 
     def mean_precision(self, cuts: Cuts) -> Tensor:
@@ -125,7 +147,8 @@ class Reading:
         return self._columns.mean_precision(column) if column >= 0 else self.n_relevant.squeeze(1) * 0
 
     def ideal_sum(self, cuts: Cuts, gain: str, ideal: str) -> Tensor:
-        """Discounted cumulative gain of the best list."""
+        """Discounted cumulative gain of the best list, in the same unit."""
+        gain = self._gain(gain)
         if self.ranking.binary and ideal == "relevant" and self._whole is None:
             for cut in cuts:
                 self._column(cut)

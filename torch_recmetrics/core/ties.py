@@ -21,6 +21,8 @@ from torch_recmetrics.core.precision import exact_dtype
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
 GAINS = ("exponential", "linear")
+# Exponential gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
+EXPONENTIAL_UNIT = 2.0**64
 
 
 @lru_cache(maxsize=256)
@@ -36,8 +38,8 @@ def discounts(n: int, device: torch.device) -> Tensor:
 
 
 def gain_of(relevance: Tensor, gain: str) -> Tensor:
-    """2^g - 1 or g."""
-    return torch.exp2(relevance) - 1 if gain == "exponential" else relevance
+    """(2^g - 1) / EXPONENTIAL_UNIT or g."""
+    return (torch.exp2(relevance) - 1) / EXPONENTIAL_UNIT if gain == "exponential" else relevance
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,7 @@ class Columns:
 
     def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
         self.relevance = relevance
-        self.binary = binary  # 2^1 - 1 = 1: the gain is the relevance, and the relevance is the hit
+        self.binary = binary  # the relevance is the hit
         self.ranks = ranks(relevance.shape[1], relevance.device)
         self._gain_sums: dict[str, Tensor] = {}
 
@@ -164,7 +166,6 @@ class Columns:
 
     def gain_sum(self, gain: str) -> Tensor:
         """Discounted cumulative gain."""
-        gain = "linear" if self.binary else gain
         if gain not in self._gain_sums:
             discount = discounts(self.relevance.shape[1], self.relevance.device)
             self._gain_sums[gain] = (self._gains(gain) * discount).cumsum(1)

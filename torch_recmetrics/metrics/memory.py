@@ -67,7 +67,12 @@ class RecMetric(Metric):
 
     def state_name(self, stem: str) -> str:
         """The attribute that holds a state."""
-        return f"{stem}__{self.signature}"
+        name: str = self._state_names.get(stem) or self._state_names.setdefault(stem, f"{stem}__{self.signature}")
+        return name
+
+    @functools.cached_property
+    def _state_names(self) -> dict[str, str]:
+        return {}
 
     @functools.cached_property
     def signature(self) -> str:
@@ -81,11 +86,11 @@ class RecMetric(Metric):
 
     def state(self, stem: str) -> Any:
         """The present value of a state."""
-        return getattr(self, self.state_name(stem))
+        return self.__dict__[self.state_name(stem)]
 
     def set_state(self, stem: str, value: Tensor | list[Tensor]) -> None:
-        """Replace a state."""
-        setattr(self, self.state_name(stem), value)
+        """Replace a state; not by way of Module's own setter, which looks for parameters and modules first."""
+        self.__dict__[self.state_name(stem)] = value
 
     def empty_row(self, stem: str) -> Tensor:  # noqa: ARG002 (a subclass looks at it)
         """What an empty list state joins to: no rows, but of the right dtype and shape."""
@@ -195,11 +200,11 @@ class RecMetric(Metric):
 
     def reset(self) -> None:
         """Forget all updates."""
-        super().reset()
-        self._drop_ticket()
         for name, default in self._defaults.items():
             if isinstance(default, list):
-                setattr(self, name, [])  # the old list may be held by a copy
+                setattr(self, name, [])  # torchmetrics empties the list, which a copy of the state may hold
+        super().reset()
+        self._drop_ticket()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
 
@@ -260,7 +265,11 @@ class RecMetric(Metric):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy stands alone: it leaves the collection, and its memory of an exchange, behind."""
-        return {name: value for name, value in super().__getstate__().items() if name not in ("group", "signature")}
+        return {
+            name: value
+            for name, value in super().__getstate__().items()
+            if name not in ("group", "signature", "_state_names")
+        }
 
     # -- processes ----------------------------------------------------------------------------------------------------
 

@@ -212,7 +212,7 @@ class DCG(MeanOverUsers):
         return {"gain": self.gain, **super().variant()}
 
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return reading.gain_sum(cuts, self.gain)
+        return reading.gain_sum(cuts, self.gain) * reading.unit(self.gain)
 
 
 class NDCG(MeanOverUsers):
@@ -341,6 +341,7 @@ RANKING_METRICS: dict[str, type[MeanOverUsers]] = {
 
 def value_per_user(metric: MeanOverUsers, *layout: Any, **named: Any) -> Tensor:
     """(B,) the value of each user, nan where it is undefined; the arguments are those of ``update``."""
+    refuse_unknown(named)
     with torch.no_grad():
         given = Inputs(*layout, **named)
         checks = check.ValueChecks(metric.validate_args)
@@ -349,6 +350,13 @@ def value_per_user(metric: MeanOverUsers, *layout: Any, **named: Any) -> Tensor:
         values = panel.evaluate(ranking, checks).per_user()[:, 0]
         checks.settle()
         return torch.where(ranking.n_relevant > 0, values, float("nan"))
+
+
+def refuse_unknown(named: dict[str, Any]) -> None:
+    """Arguments that no layout has."""
+    for name in named:
+        if name not in Inputs.__dataclass_fields__:
+            raise TypeError(f"got an unexpected argument `{name}`")
 
 
 def rank(
@@ -376,9 +384,10 @@ def rank(
     """
 
     check.check_top_k(top_k)
+    refuse_unknown(layout)
     with torch.no_grad():
         checks = check.ValueChecks(validate_args)
         plan = Plan(top_k, rules=frozenset(TIES), ordered=True, lists=True)
         ranking = Inputs(preds, target, indexes, **layout).rank(plan, checks)
         checks.settle()
-    return ranking
+        return ranking.kept()

@@ -87,20 +87,26 @@ def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
         totals[position] = totals[position] + part
 
 
-def totals_everywhere(metrics: Sequence[MeanOverUsers], group: Any) -> list[Tensor]:
-    """For each metric (columns, 2): everything that it holds in all processes.
+def totals_everywhere(metrics: Sequence[MeanOverUsers], group: Any, asked: int = 0) -> list[Tensor]:
+    """For each metric (columns, 2): everything that it holds in all processes; `asked` is the one that asks.
 
     One all_reduce; where rows wait, a few more. Which of them take place is read from the sum of the headers, so it is
     the same on every process, also on one that has no rows at all.
     """
     sums = torch.cat([metric.state("sums") for metric in metrics])
-    header = []
+    # Whether all ask for the same member: the mean of the squares is the square of the mean for no other numbers.
+    header = [1.0, float(asked), float(asked) ** 2]
     for stem in ("sample_ids", "rows"):
         groups = stores(metrics, stem)
         header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
     summed = sum_over_processes(torch.cat([sums.new_tensor(header), sums.flatten()]), group)
-    n_sampled, split_samples, n_flat, split_flat = summed[:4].tolist()
-    totals = list(torch.split(summed[4:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
+    n_processes, place, square, n_sampled, split_samples, n_flat, split_flat = summed[:7].tolist()
+    if place != n_processes * asked or square != n_processes * asked**2:
+        raise RuntimeError(
+            f"{metrics[asked].name} is computed here, but another metric of the collection on another process: members "
+            "were computed one by one, and in between only some processes had an update. Compute the whole collection"
+        )
+    totals = list(torch.split(summed[7:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
     if n_sampled:
         for positions in _together(len(metrics), bool(split_samples)):
             _add(totals, positions, _sampled_everywhere([metrics[p] for p in positions], group))
