@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.keys import SLICE_ON_A_GPU, slices, sort_keys
+from torch_recmetrics.core.keys import slice_rows, slices, sort_keys
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.segments import run_starts, sum_by
 
@@ -138,13 +138,14 @@ def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
     if not keys.shape[0]:
         return Pairs(0, 0, 0)
     codes = sort_keys(pack(keys, labels).codes)
-    numbers = torch.arange(min(codes.shape[0], SLICE_ON_A_GPU), dtype=exact_dtype(codes.device), device=codes.device)
+    n_numbers = min(codes.shape[0], slice_rows(codes.device))
+    numbers = torch.arange(n_numbers, dtype=exact_dtype(codes.device), device=codes.device)
     offset, positives, places = 0, 0, 0
     for (part,) in slices(codes):
         positive = (part & 1).to(numbers.dtype)
-        count = int(positive.sum())
-        positives += count
-        places += offset * count + int(positive @ numbers[: part.shape[0]])
+        n = int(positive.sum())
+        positives += n
+        places += offset * n + int(positive @ numbers[: part.shape[0]])
         offset += part.shape[0]
     before = places - positives * (positives - 1) // 2
     negatives_tied, positives_tied = tied_rows(codes, tie_ends(codes))

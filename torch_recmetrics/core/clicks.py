@@ -116,24 +116,23 @@ def _refuse_scores(checks: check.ValueChecks, preds: Tensor, columns: int, proba
 def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
-    if checks.active and target.numel():
+    labels = torch.empty(target.shape, dtype=torch.bool, device=target.device)
+    extremes = []
+    for label, part in slices(labels, target):
+        label.copy_(part)
+        if checks.active and part.numel():
+            # Of all floats 0 and 1 alone are their own squares; inf - inf is NaN, which is seen as well.
+            extremes += ((part * part).sub_(part) if part.is_floating_point() else part).aminmax()
+    if extremes:
+        limits = torch.stack(extremes)
+        broken = limits.any() if target.is_floating_point() else ((limits < 0) | (limits > 1)).any()
 
         def message(_: int) -> str:
             place = _first((target != 0) & (target != 1))
             return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // columns}"
 
-        checks.refuse(_not_binary(target), message)
-    return target.to(torch.bool)
-
-
-def _not_binary(target: Tensor) -> Tensor:
-    """(1,) whether a number is neither 0 nor 1; comparing a whole column with both would take four times longer."""
-    if not target.is_floating_point():
-        low, high = target.aminmax()
-        return ((low < 0) | (high > 1)).reshape(1)
-    # Of all floats 0 and 1 alone are their own squares; inf - inf is NaN, which is seen as well.
-    extremes = [torch.stack((part * part).sub_(part).aminmax()) for (part,) in slices(target)]
-    return torch.cat(extremes).any().reshape(1)
+        checks.refuse(broken.reshape(1), message)
+    return labels
 
 
 def _first(broken: Tensor) -> int:

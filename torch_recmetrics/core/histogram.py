@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc import Pairs
-from torch_recmetrics.core.keys import integers, keys_from, ordered_keys, scores_of, slices
+from torch_recmetrics.core.keys import (
+    bits_of,
+    integers,
+    keys_from,
+    ordered_keys,
+    scores_of,
+    slice_rows,
+    slices,
+    write_keys,
+)
 from torch_recmetrics.core.precision import exact
 
 HALF_BINS = 1 << 16
@@ -26,16 +35,22 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
         weights: (n,).
         n_bins: a power of two.
     """
-    scores = integers(scores)
-    drop = 8 * scores.element_size() - (n_bins.bit_length() - 1)
-    codes = torch.empty(scores.shape, dtype=torch.int32 if n_bins <= 1 << 29 else torch.int64, device=scores.device)
-    for code, part, label in slices(codes, scores, labels):
-        key = integers(ordered_keys(part)) if part.is_floating_point() else part
-        code.copy_(key >> drop if drop else key).add_(n_bins // 2)
-        torch.add(label, code, alpha=2, out=code)
+    is_key = not scores.is_floating_point()
+    bits = integers(scores) if is_key else bits_of(scores)
+    drop = 8 * bits.element_size() - (n_bins.bit_length() - 1)
+    codes = torch.empty(bits.shape, dtype=torch.int32 if n_bins <= 1 << 29 else torch.int64, device=bits.device)
+    keys, signs = bits.new_empty(2, min(bits.shape[0], slice_rows(bits.device)))
+    for code, part, label in slices(codes, bits, labels):
+        key = keys[: part.shape[0]]
+        if is_key:
+            torch.bitwise_right_shift(part, drop, out=key)
+        else:
+            write_keys(part, key, signs[: part.shape[0]])
+            key.bitwise_right_shift_(drop)
+        torch.add(label, code.copy_(key).add_(n_bins // 2), alpha=2, out=code)
     if weights is not None:
         weights = exact(weights)
-    if scores.device.type == "cpu":
+    if bits.device.type == "cpu":
         return torch.bincount(codes, weights, minlength=2 * n_bins)
     # On a GPU bincount asks the device for the largest code, which everyone would wait for.
     values = torch.ones_like(codes, dtype=torch.int64) if weights is None else weights

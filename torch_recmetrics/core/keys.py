@@ -27,9 +27,14 @@ SLICE = 1 << 16
 SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in float64
 
 
+def slice_rows(device: torch.device) -> int:
+    """How many rows a slice has."""
+    return SLICE if device.type == "cpu" else SLICE_ON_A_GPU
+
+
 def slices(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Views of columns of one length, a slice of rows at a time."""
-    size = SLICE if columns[0].device.type == "cpu" else SLICE_ON_A_GPU
+    size = slice_rows(columns[0].device)
     return zip(*(torch.split(column, size) for column in columns), strict=True)
 
 
@@ -49,17 +54,25 @@ def ordered_keys(scores: Tensor) -> Tensor:
     Args:
         scores: any shape, floating point, without NaN (which would have keys beyond those of inf and -inf).
     """
-    flat = scores.detach().reshape(-1).contiguous()
-    width = 8 * flat.element_size()
-    bits = flat.view({16: torch.int16, 32: torch.int32, 64: torch.int64}[width])
+    bits = bits_of(scores.detach().reshape(-1).contiguous())
     keys = torch.empty_like(bits)
-    largest = torch.iinfo(bits.dtype).max
+    signs = bits.new_empty(min(bits.shape[0], slice_rows(bits.device)))
     for key, part in slices(keys, bits):
-        # Negative floats order backwards: all bits but the sign are turned round. One more, and -0.0 meets 0.0.
-        sign = part >> (width - 1)
-        torch.bitwise_and(sign, largest, out=key)
-        key.bitwise_xor_(part).sub_(sign)
+        write_keys(part, key, signs[: part.shape[0]])
     return keys_from(keys, scores.dtype)
+
+
+def bits_of(scores: Tensor) -> Tensor:
+    """The bits of scores as integers."""
+    return scores.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.element_size()])
+
+
+def write_keys(bits: Tensor, keys: Tensor, signs: Tensor) -> None:
+    """Write the keys of scores with these bits; `signs` is memory to work in, used again for every slice."""
+    # Negative floats order backwards: all bits but the sign are turned round. One more, and -0.0 meets 0.0.
+    torch.bitwise_right_shift(bits, 8 * bits.element_size() - 1, out=signs)
+    torch.bitwise_and(signs, torch.iinfo(bits.dtype).max, out=keys)
+    keys.bitwise_xor_(bits).sub_(signs)
 
 
 def scores_of(keys: Tensor) -> Tensor:
