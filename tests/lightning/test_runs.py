@@ -104,7 +104,6 @@ def test_a_value_of_one_of_several_loaders_is_monitored(ran: Ran) -> None:
         assert outcome["kept"].endswith("best.ckpt")
 
 
-@pytest.mark.xfail(strict=True, reason="forward of the collection does not leave the batch's value with its members")
 def test_values_of_a_step_and_of_the_epoch(ran: Ran) -> None:
     for of_rank in ran[2]:
         logged = of_rank["collection_on_step"]

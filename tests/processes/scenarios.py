@@ -149,7 +149,7 @@ class Scenario:
     at_most: int | None = None
     ties: str = "average"
     options: dict[str, Any] = field(default_factory=dict)
-    known_fault: str | None = None
+    told_off: str | None = None  # the error that every process must raise
 
     @property
     def asked(self) -> dict[str, tuple[Variant, int | None]]:
@@ -183,7 +183,7 @@ class Scenario:
         return values
 
 
-STALE = "a process that had no update since a member was computed takes another member's total of that time"
+APART = "members were computed one by one, and in between only some processes had an update"
 HISTORY_COST = {"sums": 1, "flat rows": 4, "sample ids": 4}
 
 SCENARIOS: dict[str, Scenario] = {
@@ -203,7 +203,7 @@ SCENARIOS: dict[str, Scenario] = {
     **{f"computed in between, {h}": Scenario(uneven(h), way="between") for h in HISTORIES},
     **{f"one metric, computed in between, {h}": Scenario(uneven(h), "one metric", way="between") for h in HISTORIES},
     **{
-        f"another member in between, {h}": Scenario(uneven(h), way="another member", known_fault=STALE)
+        f"another member in between, {h}": Scenario(uneven(h), way="another member", told_off=APART)
         for h in HISTORIES
     },
     **{f"bounds, {h}": Scenario(uneven(h), "one metric", "bounds", options={"bounds": True}) for h in HISTORIES},
