@@ -92,11 +92,13 @@ def dense(case: Case) -> dict[str, torch.Tensor]:
 
 
 def wanted(case: Case) -> dict[str, torch.Tensor]:
-    """target_ids in an order of no meaning, at least one place of padding, and now and then an id of relevance 0."""
+    """target_ids in an order of no meaning, padded at least once; where grades vary, also ids of relevance 0."""
     shuffle = random.Random(7).shuffle
     ids = []
-    for row in case.relevance:
-        picked = [i for i, g in enumerate(row) if g > 0 or (case.graded and i % 3 == 0)]
+    for scores, row in zip(case.scores, case.relevance, strict=True):
+        picked = [i for i, g in enumerate(row) if g > 0]
+        if case.graded:
+            picked += sorted((i for i, g in enumerate(row) if g == 0), key=lambda i, scores=scores: -scores[i])[:2]
         shuffle(picked)
         ids.append(picked)
     width = max((len(row) for row in ids), default=0) + 1

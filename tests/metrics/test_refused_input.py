@@ -23,6 +23,7 @@ FLAT = {
     "target": torch.tensor([0, 1, 0, 1]),
     "indexes": torch.tensor([4, 4, 9, 9]),
 }
+LONG_FLAT = {"preds": PREDS.flatten(), "target": TARGET.flatten(), "indexes": torch.tensor([4, 4, 4, 9, 9, 9])}
 
 
 @dataclass(frozen=True)
@@ -216,14 +217,26 @@ def test_exponential_gain_of_1023_is_finite() -> None:
     assert float(metric.compute()) == pytest.approx((1 + 0.5) / 2, abs=1e-12)
 
 
-def test_a_ranking_that_was_cut_is_not_read_deeper() -> None:
-    ranking = torch_recmetrics.rank(**DENSE, top_k=2)
+@pytest.mark.parametrize("layout", [DENSE, BY_ID, LISTS, LONG_FLAT], ids=["dense", "target_ids", "item_ids", "flat"])
+def test_a_ranking_that_was_cut_is_not_read_deeper(layout: dict[str, torch.Tensor]) -> None:
+    ranking = torch_recmetrics.rank(**layout, top_k=2)
     torch_recmetrics.NDCG(2).update(ranking)
     torch_recmetrics.MAP(1).update(ranking)
     for deeper in (torch_recmetrics.NDCG(3), torch_recmetrics.Precision(None)):
         with pytest.raises(ValueError, match=r"(cut|top_k).*2"):
             deeper.update(ranking)
         assert deeper.update_count == 0
+
+
+@pytest.mark.parametrize("layout", [DENSE, BY_ID, LISTS, LONG_FLAT], ids=["dense", "target_ids", "item_ids", "flat"])
+def test_a_ranking_that_cut_nothing_off_is_read_at_any_depth(layout: dict[str, torch.Tensor]) -> None:
+    ranking = torch_recmetrics.rank(**layout, top_k=3)
+    for deeper in (torch_recmetrics.NDCG(100), torch_recmetrics.Precision(None)):
+        deeper.update(ranking)
+        alone = deeper.clone()
+        alone.reset()
+        alone.update(**layout)
+        assert torch.equal(deeper.compute(), alone.compute())
 
 
 @pytest.mark.parametrize("more", ["weights", "sample_ids", "target", "target_ids", "seen_ids", "indexes", "mask"])
