@@ -117,7 +117,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
     labels = torch.empty(target.shape, dtype=torch.bool, device=target.device)
-    extremes = []
+    extremes: list[Tensor] = []
     for label, part in slices(labels, target):
         label.copy_(part)
         if checks.active and part.numel():
