@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.inputs import Inputs
@@ -17,7 +18,7 @@ from torch_recmetrics.metrics.means import MeanOverUsers
 from torch_recmetrics.metrics.memory import RecMetric
 from torch_recmetrics.metrics.panel import Panel
 from torch_recmetrics.metrics.ranking import RANKING_METRICS
-from torch_recmetrics.metrics.totals import stores, totals_everywhere, totals_here
+from torch_recmetrics.metrics.shared import SharedSums
 
 LAYOUT_ARGUMENTS = tuple(Inputs.__dataclass_fields__)
 
@@ -149,6 +150,9 @@ class RecMetricCollection(MetricCollection):
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         shared, others = self._share(), self._others()
+        for metric in shared.metrics:
+            if metric._is_synced:
+                raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         given = {name: value for name, value in arguments.items() if value is not None}
         arguments_of = [(member, taken_by(member, given)) for member in others]
         taken = set(LAYOUT_ARGUMENTS) if shared.metrics else set()
@@ -175,8 +179,8 @@ class RecMetricCollection(MetricCollection):
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
-        self._share().tickets.clear()
-        values: dict[str, Any] = super().compute()
+        with self._share().together():
+            values: dict[str, Any] = super().compute()
         return values
 
     def merge_state(self, other: MetricCollection) -> None:
@@ -222,113 +226,6 @@ def remembered(member: Metric) -> dict[str, Any]:
     states = {name: getattr(member, name) for name in member._defaults}
     copies = {name: list(value) if isinstance(value, list) else value.clone() for name, value in states.items()}
     return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}
-
-
-class SharedSums:
-    """What the ranking metrics of one collection share: one evaluation, one row store, one exchange.
-
-    The members stay complete metrics at every moment: each holds its own sums, as a view of one tensor for all. Whoever
-    replaces a member's state (reset, a checkpoint, a merge) is noticed by identity at the next update.
-    """
-
-    def __init__(self, metrics: list[MeanOverUsers]) -> None:
-        self.metrics = metrics
-        self.panel = Panel(metrics) if metrics else None
-        self.tickets: dict[int, Tensor] = {}
-        self._sums: Tensor | None = None
-        self._views: tuple[Tensor, ...] = ()
-        self._names = [metric.state_name("sums") for metric in metrics]
-        self._here: tuple[list[Tensor], dict[int, Tensor]] = [], {}
-        for metric in metrics:
-            metric.group = self
-
-    # -- updates ------------------------------------------------------------------------------------------------------
-
-    def prepare(self, given: Inputs) -> Any:
-        """Rank, check and evaluate; nothing is counted yet."""
-        return self._panel.prepare(given)
-
-    @property
-    def _panel(self) -> Panel:
-        if self.panel is None:
-            raise ValueError("the collection has no ranking metrics")
-        return self.panel
-
-    def count(self, prepared: Any, *, with_values: bool) -> dict[int, Tensor]:
-        """Count what was prepared; the values of this batch by the id of the metric, where they are asked for."""
-        batch = self._panel.totals(prepared) if with_values or prepared.is_sums else None
-        if prepared.is_sums and batch is not None:
-            self._add(batch)
-        else:
-            self._panel.count(prepared)
-        for metric in self.metrics:
-            metric.note_update()
-        if batch is None or not with_values:
-            return {}
-        values = {}
-        for metric, part in zip(self.metrics, torch.split(batch, self._panel.sizes), strict=True):
-            values[id(metric)] = metric.__dict__["_forward_cache"] = part[0, 0] / part[0, 1]  # Lightning reads it there
-        return values
-
-    def _add(self, batch: Tensor) -> None:
-        held = zip(self.metrics, self._names, self._views, strict=False)
-        if self._sums is None or not all(metric.__dict__[name] is view for metric, name, view in held):
-            self._sums = torch.cat(
-                [metric.__dict__[name] for metric, name in zip(self.metrics, self._names, strict=True)]
-            )
-        self._sums = self._sums + batch
-        self._views = torch.split(self._sums, self._panel.sizes)
-        for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
-            metric.__dict__[name] = view
-
-    # -- totals -------------------------------------------------------------------------------------------------------
-
-    def drop(self, metric: MeanOverUsers) -> None:
-        """A member has changed: what was exchanged for it is not its value any more."""
-        self.tickets.pop(id(metric), None)
-        self._here = [], {}
-
-    def total_here(self, metric: MeanOverUsers) -> Tensor:
-        """The totals of one member in this process; its rows are evaluated once for all that hold the same."""
-        held, totals = self._here
-        rows = waiting(metric)
-        if (
-            id(metric) not in totals
-            or len(held) != len(rows)
-            or any(a is not b for a, b in zip(held, rows, strict=True))
-        ):
-            sharing = self._same_rows(metric)
-            found = totals_here(sharing)
-            totals = {id(member): total - member.state("sums") for member, total in zip(sharing, found, strict=True)}
-            self._here = waiting(metric), totals
-        total: Tensor = metric.state("sums") + totals[id(metric)]
-        return total
-
-    def _same_rows(self, metric: MeanOverUsers) -> list[MeanOverUsers]:
-        for stem in ("rows", "sample_ids"):
-            if metric.state(stem):
-                return next(
-                    some
-                    for positions in stores(self.metrics, stem)
-                    if any((some := [self.metrics[p] for p in positions])[i] is metric for i in range(len(positions)))
-                )
-        return [metric]
-
-    def total_everywhere(self, metric: MeanOverUsers, process_group: Any) -> Tensor:
-        """The totals of one member over all processes; the first that asks exchanges those of all members."""
-        if id(metric) not in self.tickets:
-            members = [m for m in self.metrics if m.process_group is metric.process_group and m.dist_sync_fn is None]
-            if not any(member is metric for member in members):
-                members = [metric]
-            asked = next(place for place, member in enumerate(members) if member is metric)
-            totals = totals_everywhere(members, process_group, asked)
-            self.tickets.update({id(member): total for member, total in zip(members, totals, strict=True)})
-        return self.tickets.pop(id(metric))
-
-
-def waiting(metric: MeanOverUsers) -> list[Tensor]:
-    """The rows that a metric keeps, for comparison by identity."""
-    return [row for stem in ("rows", "sample_ids") for row in metric.state(stem)]
 
 
 def ranking_metrics(

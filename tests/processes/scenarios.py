@@ -149,7 +149,6 @@ class Scenario:
     at_most: int | None = None
     ties: str = "average"
     options: dict[str, Any] = field(default_factory=dict)
-    told_off: str | None = None  # the error that every process must raise
 
     @property
     def asked(self) -> dict[str, tuple[Variant, int | None]]:
@@ -183,7 +182,6 @@ class Scenario:
         return values
 
 
-APART = "members were computed one by one, and in between only some processes had an update"
 HISTORY_COST = {"sums": 1, "flat rows": 4, "sample ids": 4}
 
 SCENARIOS: dict[str, Scenario] = {
@@ -202,10 +200,6 @@ SCENARIOS: dict[str, Scenario] = {
     **{f"reset and again, {h}": Scenario(uneven(h), way="again", at_most=c) for h, c in HISTORY_COST.items()},
     **{f"computed in between, {h}": Scenario(uneven(h), way="between") for h in HISTORIES},
     **{f"one metric, computed in between, {h}": Scenario(uneven(h), "one metric", way="between") for h in HISTORIES},
-    **{
-        f"another member in between, {h}": Scenario(uneven(h), way="another member", told_off=APART)
-        for h in HISTORIES
-    },
     **{f"bounds, {h}": Scenario(uneven(h), "one metric", "bounds", options={"bounds": True}) for h in HISTORIES},
     **{f"own gather function, {h}": Scenario(uneven(h), "own gather function") for h in HISTORIES},
     **{f"own gather function, idle, {h}": Scenario(one_without_data(h, 0), "own gather function") for h in HISTORIES},
@@ -232,9 +226,8 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def values_of(metric: Any, way: str) -> dict[str, float]:
-    if way in ("members", "another member"):
-        members = list(metric.items(keep_base=True))
-        return {name: float(member.compute()) for name, member in (members if way == "members" else members[::-1])}
+    if way == "members":
+        return {name: float(member.compute()) for name, member in metric.items(keep_base=True)}
     if way == "refused":
         try:
             metric.compute()
@@ -262,9 +255,9 @@ def feed(metric: Any, updates: list[Update], way: str) -> Any:
 def play(scenario: Scenario, rank: int, world: int, collectives: Callable[[], int]) -> dict[str, Any]:
     """What one process has to say: its values, asked twice, and how many collectives the first took."""
     updates, metric = scenario.shards(world)[rank], scenario.make()
-    if scenario.way in ("between", "another member"):
+    if scenario.way == "between":
         metric = feed(metric, updates[:1], "update")
-        (metric if scenario.way == "between" else next(iter(metric.values()))).compute()
+        metric.compute()
         updates = updates[1:]  # the first process has none left: the others' further updates must not strand it
     metric = feed(metric, updates, scenario.way)
     if scenario.way == "again":

@@ -1,4 +1,8 @@
-"""Who came to an exchange: processes that wait for one that never comes say which one it is."""
+"""What processes tell each other beside their collectives, in the store that the process group was started with.
+
+Who came to an exchange: processes that wait for one that never comes say which one it is. And who spoke first:
+processes that must all do the same follow the first of them.
+"""
 
 from __future__ import annotations
 
@@ -78,6 +82,28 @@ def arrivals(store: Any, key: str) -> int | None:
         return int(store.get(key)) if store.check([key]) else 0
     except RuntimeError:
         return None
+
+
+def next_round(group: Any) -> int:
+    """A number that is the same on all processes, if all of them call this equally often; 0 without a store."""
+    store = store_of_processes()
+    return (
+        0
+        if store is None
+        else arrive(store, f"torch_recmetrics/{everyone_in(group).group_name}/round/{dist.get_rank()}")
+    )
+
+
+def first_word(group: Any, key: str, word: str) -> str:
+    """What the first process said that called this with the key; the own word without a store."""
+    store = store_of_processes()
+    if store is None:
+        return word
+    try:
+        said: bytes = store.compare_set(f"torch_recmetrics/{everyone_in(group).group_name}/{key}", "", word)
+    except RuntimeError:
+        return word
+    return said.decode()
 
 
 def time_limit(group: Any) -> timedelta:

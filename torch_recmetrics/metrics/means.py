@@ -182,5 +182,7 @@ class MeanOverUsers(RecMetric):
     def empty_row(self, stem: str) -> Tensor:
         if stem == "rows":
             return torch.zeros((0, 4), dtype=torch.int64, device=self.device)
-        dtype = torch.int64 if stem == "sample_ids" else exact_dtype(self.device)
-        return torch.zeros(0, dtype=dtype, device=self.device)
+        if stem == "sample_ids":
+            return torch.zeros(0, dtype=torch.int64, device=self.device)
+        shape = (0, len(self.columns)) if stem == "numerators" and self.bounds else (0,)
+        return torch.zeros(shape, dtype=exact_dtype(self.device), device=self.device)

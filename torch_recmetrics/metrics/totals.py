@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from torch_recmetrics.metrics.means import MeanOverUsers
 
 
+APART = (
+    "members were computed one by one, and in between only some processes had an update. Compute the whole collection"
+)
+
+
 def joined(metric: MeanOverUsers, stem: str) -> Tensor:
     """A list state as one tensor on the device of the metric."""
     parts = [part.to(metric.device) for part in metric.state(stem)]
@@ -103,8 +108,7 @@ def totals_everywhere(metrics: Sequence[MeanOverUsers], group: Any, asked: int =
     n_processes, place, square, n_sampled, split_samples, n_flat, split_flat = summed[:7].tolist()
     if place != n_processes * asked or square != n_processes * asked**2:
         raise RuntimeError(
-            f"{metrics[asked].name} is computed here, but another metric of the collection on another process: members "
-            "were computed one by one, and in between only some processes had an update. Compute the whole collection"
+            f"{metrics[asked].name} is computed here, but another metric of the collection on another process: {APART}"
         )
     totals = list(torch.split(summed[7:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
     if n_sampled:
