@@ -151,6 +151,15 @@ def test_exponential_gains_that_are_finite_have_a_finite_sum() -> None:
     assert functional.dcg(torch.tensor([[3.0, 2.0, 1.0]]), relevance, top_k=1).tolist() == [2.0**1023]
 
 
+def test_flat_relevance_without_a_gain_is_refused_before_it_is_kept() -> None:
+    metrics = RecMetricCollection([NDCG(2), MRR()])
+    metrics.update(PREDS[0], TARGET[0], torch.zeros(3, dtype=torch.int64))
+    before = metrics.compute()
+    with pytest.raises(ValueError, match=r"1023.*2000 in row 1"):
+        metrics.update(PREDS[0], torch.tensor([0, 2000, 1]), torch.ones(3, dtype=torch.int64))
+    assert metrics.compute() == before
+
+
 def test_no_warning_for_transposed_scores_and_many_relevant_items() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

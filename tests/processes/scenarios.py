@@ -201,6 +201,10 @@ SCENARIOS: dict[str, Scenario] = {
     **{f"computed in between, {h}": Scenario(uneven(h), way="between") for h in HISTORIES},
     **{f"one metric, computed in between, {h}": Scenario(uneven(h), "one metric", way="between") for h in HISTORIES},
     **{f"bounds, {h}": Scenario(uneven(h), "one metric", "bounds", options={"bounds": True}) for h in HISTORIES},
+    **{
+        f"bounds, one idle, {h}": Scenario(one_without_data(h, 0), "one metric", "bounds", options={"bounds": True})
+        for h in HISTORIES
+    },
     **{f"own gather function, {h}": Scenario(uneven(h), "own gather function") for h in HISTORIES},
     **{f"own gather function, idle, {h}": Scenario(one_without_data(h, 0), "own gather function") for h in HISTORIES},
     "refused when all rows are together": Scenario(

@@ -40,6 +40,7 @@ class Panel:
         order = [position for family in self.families for position in family]
         self._back = tuple(float(order.index(position)) for position in range(len(order)))
         self.validate_args = any(metric.validate_args for metric in self.metrics)
+        self.exponential = any(metric.exponential for metric in self.metrics)
         cuts = [metric.top_k for metric in self.metrics]
         rules = frozenset(rule for metric in self.metrics for rule in metric.rules)
         nan_actions = {metric.nan_action for metric in self.metrics}
@@ -68,6 +69,8 @@ class Panel:
         if given.is_flat:
             rows = given.flat_rows(self.plan, checks)
             refuse_split_weights(rows.indexes, rows.weights, checks)
+            if self.exponential:
+                check.refuse_exponential(checks, rows.relevance)
             checks.settle()
             return Prepared(packed=pack(rows))
         ranking = given.rank(self.plan, checks)
@@ -106,7 +109,7 @@ class Panel:
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> Values:
         """Every metric for every user; call ``checks.settle()`` before they are believed."""
-        if any(metric.exponential for metric in self.metrics):
+        if self.exponential:
             check.refuse_exponential(checks, largest_relevance(ranking))
         weights = ranking.weights
         if weights is None:
