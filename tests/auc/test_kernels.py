@@ -81,6 +81,13 @@ def test_both_sorts_sort(dtype: torch.dtype, n: int, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(key_module, "numpy_is_faster", lambda dtype, f=numpy_is_faster: f)
         assert torch.equal(sort_keys(keys.clone()), expected)
 
+    def without_numpy(self: torch.Tensor) -> None:
+        raise RuntimeError("Numpy is not available")
+
+    monkeypatch.setattr(torch.Tensor, "numpy", without_numpy)
+    monkeypatch.setattr(key_module, "numpy_is_faster", lambda dtype: True)
+    assert torch.equal(sort_keys(keys.clone()), expected)
+
 
 def test_the_faster_sort_is_found() -> None:
     assert key_module.numpy_is_faster(torch.int32) in (True, False)

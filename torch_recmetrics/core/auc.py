@@ -138,14 +138,15 @@ def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
     if not keys.shape[0]:
         return Pairs(0, 0, 0)
     codes = sort_keys(pack(keys, labels).codes)
-    n_numbers = min(codes.shape[0], slice_rows(codes.device))
-    numbers = torch.arange(n_numbers, dtype=exact_dtype(codes.device), device=codes.device)
+    # In float64 sums of integers are exact here, and faster; float32 would round them.
+    number = torch.float64 if exact_dtype(codes.device) == torch.float64 else torch.int64
+    numbers = torch.arange(min(codes.shape[0], slice_rows(codes.device)), dtype=number, device=codes.device)
     offset, positives, places = 0, 0, 0
     for (part,) in slices(codes):
-        positive = (part & 1).to(numbers.dtype)
+        positive = (part & 1).to(number)
         n = int(positive.sum())
         positives += n
-        places += offset * n + int(positive @ numbers[: part.shape[0]])
+        places += offset * n + int(positive.mul_(numbers[: part.shape[0]]).sum())
         offset += part.shape[0]
     before = places - positives * (positives - 1) // 2
     negatives_tied, positives_tied = tied_rows(codes, tie_ends(codes))
