@@ -93,6 +93,7 @@ def traffic(rank: int, world: int) -> dict[str, Any]:
     own_groups = {**mine, "indexes": torch.randint(100, (ROWS,)) * world + rank}
     cases = {
         "auc": (BinaryAUC(), mine),
+        "auc of mostly positive rows": (BinaryAUC(), {**mine, "target": 1 - mine["target"]}),
         "auc of half precision": (BinaryAUC(), {**mine, "preds": mine["preds"].half()}),
         "auc in bins": (BinaryAUC(64), mine),
         "group auc": (GroupAUC(), own_groups),

@@ -20,7 +20,7 @@ Shards = list[list[Update]]  # for each process its updates
 def update(seed: int, n: int = 9, *extra: str, dtype: torch.dtype = torch.float32, rate: float = 0.4) -> Update:
     generator = torch.Generator().manual_seed(seed)
     made = {
-        "preds": (torch.randint(1, 20, (n,), generator=generator) / 20).to(dtype),
+        "preds": (torch.randint(1, 20, (n,), generator=generator).double() / 20).to(dtype),
         "target": (torch.rand(n, generator=generator) < rate).long(),
         "indexes": torch.randint(-2, 3, (n,), generator=generator) * 2**61,
     }
