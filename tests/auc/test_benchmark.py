@@ -19,5 +19,5 @@ def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 
 
 def test_a_wrong_value_stops_it() -> None:
-    with pytest.raises(SystemExit, match="theirs gives 0.5.*, expected 0.6.*: nothing was timed"):
+    with pytest.raises(SystemExit, match=r"theirs gives 0.5.*, expected 0.6.*: nothing was timed"):
         auc.check("theirs", 0.5, 0.6, 1e-12)
