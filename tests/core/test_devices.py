@@ -149,3 +149,20 @@ def test_a_device_without_float64(layout, rule, monkeypatch):
     for name, value in wide.items():
         assert narrow[name].dtype == torch.float32
         torch.testing.assert_close(narrow[name].double(), value, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("layout", ["dense", "target_ids", "item_ids"])
+def test_a_gpu_is_not_waited_for(layout, rule):
+    data = {name: value.cuda() for name, value in batch(layout, 0).items()}
+    metrics = ranking_metrics(NAMES, CUTS, ties=rule, validate_args=False).cuda()
+    expected = ranking_metrics(NAMES, CUTS, ties=rule)
+    expected.update(**batch(layout, 0))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        metrics.update(**data)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for name, value in expected.compute().items():
+        torch.testing.assert_close(metrics[name].compute().cpu(), value, rtol=0, atol=1e-12)
