@@ -23,7 +23,9 @@ KEY_DTYPES = {
     torch.float64: torch.int64,
 }
 SCORE_DTYPES = {key: score for score, key in KEY_DTYPES.items()}
-SLICE = 1 << 16
+# Half a megabyte at most, and just below the size from which torch shares one operation between threads: with thousands
+# of short operations threads wait for each other more than they work, and for ever where another process has a core.
+SLICE = 511 * 64
 SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in float64
 
 
