@@ -84,12 +84,13 @@ def log_loss(rows: Sequence[Row], eps: float) -> float:
 
 
 def normalized_entropy(rows: Sequence[Row], eps: float) -> float:
-    """The loss by that of always predicting the share of positives."""
-    total = math.fsum(row.weight for row in rows)
-    rate = math.fsum(row.weight for row in rows if row.label) / total if total else 0.0
-    if not 0 < rate < 1:
+    """The loss by that of always predicting the share of positives; exact where a class has nearly all the weight."""
+    classes = [sum((Fraction(row.weight) for row in rows if row.label == label), Fraction()) for label in (1, 0)]
+    if not all(classes):
         return math.nan
-    return log_loss(rows, eps) / -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
+    shares = [part / sum(classes) for part in classes]
+    logs = [math.log(share) if share < 0.5 else math.log1p(-(1 - share)) for share in shares]
+    return log_loss(rows, eps) / -math.fsum(share * log for share, log in zip(shares, logs))
 
 
 def calibration(rows: Sequence[Row]) -> float:

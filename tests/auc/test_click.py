@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -99,3 +100,13 @@ def test_refused_eps(eps: Any) -> None:
     for metric in (LogLoss, NormalizedEntropy):
         with pytest.raises(ValueError, match="`eps` must be a float between 0 and 1/2, or None, got"):
             metric(eps=eps)
+
+
+def test_normalized_entropy_holds_where_one_class_has_nearly_all_the_weight() -> None:
+    preds, target = torch.tensor([0.5, 0.5], dtype=torch.float64), torch.tensor([1, 0])
+    for rare in (1e-3, 1e-9, 1e-15):
+        for weights in ([rare, 1.0], [1.0, rare]):
+            share = Fraction(rare) / (1 + Fraction(rare))
+            entropy = -(share * math.log(share) + (1 - share) * math.log1p(-share))
+            value = click.normalized_entropy(preds, target, weights=torch.tensor(weights, dtype=torch.float64))
+            assert value.item() == pytest.approx(math.log(2) / entropy, rel=1e-14)

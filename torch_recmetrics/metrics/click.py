@@ -17,7 +17,7 @@ from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.processes import sum_over_processes
 from torch_recmetrics.metrics.rows import RowMetric
 
-LOSS, WEIGHT, CLICKS, PREDICTED = range(4)  # the columns of the sums
+LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
 
 
 class ClickSums(RowMetric):
@@ -130,7 +130,7 @@ class LogLoss(ClickSums):
         return "log_loss"
 
     def value(self, sums: Tensor) -> Tensor:
-        return sums[LOSS] / sums[WEIGHT]
+        return sums[LOSS] / (sums[CLICKS] + sums[PASSED])
 
 
 class NormalizedEntropy(ClickSums):
@@ -173,9 +173,12 @@ class NormalizedEntropy(ClickSums):
         return "normalized_entropy"
 
     def value(self, sums: Tensor) -> Tensor:
-        rate = sums[CLICKS] / sums[WEIGHT]
-        entropy = -(torch.xlogy(rate, rate) + torch.xlogy(1 - rate, 1 - rate))
-        return torch.where(entropy > 0, sums[LOSS] / sums[WEIGHT] / entropy, float("nan"))
+        classes = sums[[CLICKS, PASSED]]
+        share = classes / classes.sum()
+        # log1p of the other class: where a class is nearly all, its share is rounded to one and its log lost.
+        logs = torch.where(share > 0.5, (-share.flip(0)).log1p(), share.log())
+        entropy = -(share * logs).sum()
+        return torch.where((classes > 0).all(), sums[LOSS] / classes.sum() / entropy, float("nan"))
 
 
 class Calibration(ClickSums):
@@ -220,7 +223,7 @@ def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | No
     preds, label = exact(preds), exact(labels)
     clipped = preds.clamp(eps, 1 - eps)
     loss = torch.where(labels, clipped.log(), (-clipped).log1p()).neg_()
-    columns = torch.stack([loss, torch.ones_like(loss), label, preds], 1)
+    columns = torch.stack([loss, 1 - label, label, preds], 1)
     return columns if weights is None else columns * weights.unsqueeze(1)
 
 
