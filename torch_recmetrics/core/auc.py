@@ -19,6 +19,7 @@ from torch_recmetrics.core.segments import run_starts, sum_by
 
 MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; the label takes one, the sign another
 TABLE_BITS = 20  # 8 MB: beyond the processor's cache a larger table loses more than it saves
+FEW_STEPS = 4
 SPREAD = -7046029254386353131  # 2^64 / golden ratio, odd: neighbouring ids go far apart
 
 
@@ -165,15 +166,24 @@ def tie_ends(codes: Tensor) -> Tensor:
 
 def tied_rows(codes: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
     """How many negatives and positives have the key of each place that :func:`tie_ends` found."""
+    return run_lengths(codes, ends - 1, -1), run_lengths(codes, ends, 1)
+
+
+def run_lengths(codes: Tensor, places: Tensor, step: int) -> Tensor:
+    """How many equal codes there are from each place on, going down or up; the code before each is another."""
+    lengths = torch.ones_like(places)
     last = codes.shape[0] - 1
-    at = codes[ends]
-    longer = (ends > 1) & (codes[(ends - 2).clamp(min=0)] == at - 1)
-    longer |= (ends < last) & (codes[(ends + 1).clamp(max=last)] == at)
-    rows = longer.nonzero().flatten()  # few; most ties are of two rows
-    negatives, positives = torch.ones_like(ends), torch.ones_like(ends)
-    negatives[rows] = ends[rows] - torch.searchsorted(codes, at[rows] - 1)
-    positives[rows] = torch.searchsorted(codes, at[rows], right=True) - ends[rows]
-    return negatives, positives
+    rows = torch.arange(places.shape[0], device=places.device)
+    key = codes.index_select(0, places)
+    for far in range(1, FEW_STEPS):  # most runs are of one row: a look at the next is cheaper than a search
+        following = places + step * far
+        more = codes.index_select(0, following.clamp(0, last)) == key
+        rest = more.logical_and_(following >= 0).logical_and_(following <= last).nonzero().flatten()
+        rows, places, key = rows[rest], places[rest], key[rest]
+        lengths[rows] += 1
+    far_end = torch.searchsorted(codes, key, right=step > 0)
+    lengths[rows] = far_end - places if step > 0 else places + 1 - far_end
+    return lengths
 
 
 def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPairs:

@@ -116,23 +116,21 @@ def _refuse_scores(checks: check.ValueChecks, preds: Tensor, columns: int, proba
 def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
-    labels = torch.empty(target.shape, dtype=torch.bool, device=target.device)
-    extremes: list[Tensor] = []
-    for label, part in slices(labels, target):
-        label.copy_(part)
-        if checks.active and part.numel():
+    if checks.active and target.numel():
+        if target.is_floating_point():
             # Of all floats 0 and 1 alone are their own squares; inf - inf is NaN, which is seen as well.
-            extremes += ((part * part).sub_(part) if part.is_floating_point() else part).aminmax()
-    if extremes:
-        limits = torch.stack(extremes)
-        broken = limits.any() if target.is_floating_point() else ((limits < 0) | (limits > 1)).any()
+            squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
+            broken = torch.stack([limit for limits in squares for limit in limits]).any()
+        else:
+            low, high = target.aminmax()
+            broken = (low < 0) | (high > 1)
 
         def message(_: int) -> str:
             place = _first((target != 0) & (target != 1))
             return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // columns}"
 
         checks.refuse(broken.reshape(1), message)
-    return labels
+    return target.to(torch.bool)
 
 
 def _first(broken: Tensor) -> int:
