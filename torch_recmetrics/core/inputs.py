@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.layouts import FlatRows, Plan, may_branch, rank_flat, rank_lists, rank_scores
+from torch_recmetrics.core.flat import FlatRows, rank_flat
+from torch_recmetrics.core.layouts import rank_lists, rank_scores
+from torch_recmetrics.core.plan import Plan, may_branch
 from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.core.topk import hide

@@ -1,4 +1,4 @@
-"""Scores, ids and flat rows -> Ranking.
+"""Scores and recommended ids -> Ranking.
 
 Nothing here loops over users. On a CPU the shape of the work follows from the values (are there ties at all?); on any
 other device every step has a shape that is known beforehand, so that an update never waits for the device.
@@ -6,25 +6,18 @@ other device every step has a shape that is known beforehand, so that an update 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.columns import columns_of
 from torch_recmetrics.core.counting import block_maxima, ranks_of, worth_counting
+from torch_recmetrics.core.plan import Plan, may_branch
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.ranking import Ranking
-from torch_recmetrics.core.segments import (
-    largest_first,
-    order_by,
-    place_in_run,
-    run_sizes,
-    run_starts,
-    sum_by,
-    table,
-)
 from torch_recmetrics.core.ties import GAINS, Blocks, Crossing, blocks_of, gain_of
 from torch_recmetrics.core.topk import count_where, in_input_order, top_items
 from torch_recmetrics.core.truth import Truth, listed_truth
@@ -32,32 +25,6 @@ from torch_recmetrics.core.whole import Entries, Whole, whole_of_entries
 
 # Beyond so many relevant items a user, sorting the scores is cheaper than counting the higher ones for each.
 COUNTED_TARGETS = 48
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a ranking is made for.
-
-    Args:
-        depth: ranks to keep; None keeps all, in order.
-        whole: also work out the uncut lists, without sorting them where that can be had.
-        rules: the tie rules that will read it.
-        ordered: put equal scores into the order of the input (``stable``, and whoever shows item ids).
-        lists: the items between the relevant ones are looked at too.
-        nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
-    """
-
-    depth: int | None
-    whole: bool = False
-    rules: frozenset[str] = frozenset({"average"})
-    ordered: bool = False
-    lists: bool = False
-    nan_hidden: bool = False
-
-
-def may_branch(device: torch.device) -> bool:
-    """Whether looking at a value costs nothing."""
-    return device.type == "cpu"
 
 
 def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChecks) -> Ranking:
@@ -263,118 +230,3 @@ def rank_lists(item_ids: Tensor, truth: Truth, plan: Plan, seen_ids: Tensor | No
         best_tied=torch.ones_like(ids[:, :1]).sum(1),  # ranked ids are not tied
         retrieved=lambda: relevance.sort(dim=1, descending=True).values[:, :depth],
     )
-
-
-@dataclass(frozen=True, eq=False)
-class FlatRows:
-    """Rows of many users in any order."""
-
-    indexes: Tensor  # (M,) int64: the user of a row
-    preds: Tensor  # (M,) float, -inf hides the row
-    relevance: Tensor  # (M,)
-    weights: Tensor | None  # (M,), one value for each user
-
-
-def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
-    """Flat rows; users in ascending order of their index."""
-    order = order_by(rows.indexes, rows.preds, descending=True)
-    indexes, preds, relevance = rows.indexes[order], rows.preds[order], exact(rows.relevance[order])
-    new_user = run_starts(indexes)
-    users = new_user.cumsum(0) - 1
-    n_users = int(users[-1]) + 1 if users.shape[0] else 0
-    refuse_split_weights(rows.indexes, rows.weights, checks)
-    visible, relevant = preds > float("-inf"), relevance > 0
-    place = place_in_run(new_user)
-    lengths = sum_by(users, visible.to(torch.int64), n_users)
-    longest = int(lengths.max()) if n_users else 0
-    depth = longest if plan.depth is None else min(plan.depth, longest)
-
-    new_block = run_starts(users, preds)
-    retrieved = visible & relevant
-    entries = Entries(
-        users[retrieved],
-        (place - place_in_run(new_block))[retrieved],
-        run_sizes(new_block)[retrieved],
-        place[retrieved],
-        relevance[retrieved],
-    )
-    by_rank, blocks = columns_of(entries, (n_users, depth), plan)
-    n_relevant = sum_by(users, relevant.to(torch.int64), n_users)
-    most = int(n_relevant.max()) if n_users else 0
-    users, relevance = users[relevant], relevance[relevant]
-    return Ranking(
-        relevance=by_rank,
-        lengths=lengths.clamp(max=depth),
-        n_relevant=n_relevant,
-        best=lambda: largest_first(users, relevance, n_users, most if depth == longest else depth),
-        depth=None if depth == longest else depth,
-        weights=exact(rows.weights)[order][new_user] if rows.weights is not None else None,
-        blocks=blocks,
-        best_tied=torch.where(visible, run_sizes(new_block), 1)[new_user],
-        whole=whole_of_entries(lengths, entries, users, relevance) if plan.whole else None,
-        retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
-    )
-
-
-def columns_of(entries: Entries, shape: tuple[int, int], plan: Plan) -> tuple[Tensor, Blocks | None]:
-    """Relevance by rank (users, D) and the blocks of equal scores, from the relevant items alone.
-
-    A block without a relevant member decides nothing: its ranks stand as if no two of its scores were equal.
-    """
-    n_users, depth = shape
-    near = entries.start < depth
-    if not bool(near.all()):
-        entries = entries.pick(near)
-    users, start, size = entries.users, entries.start, entries.size
-    tied = size > 1
-    any_tied = bool(tied.any())
-    place = entries.place
-    if place is None:
-        place = start
-        if any_tied:  # the members that are known stand first in their block, in any order
-            order = order_by(users, start)
-            entries, users, start, size = entries.pick(order), users[order], start[order], size[order]
-            place, tied = start + place_in_run(run_starts(users, start)), tied[order]
-    relevance = table(users, place, entries.relevance, shape)
-    if not any_tied:
-        return relevance, None
-    rank = torch.arange(depth, device=users.device).expand(shape)
-    heads = torch.full(shape, -1, dtype=torch.int64, device=users.device)
-    heads[users[tied], start[tied]] = start[tied]
-    sizes = torch.ones(shape, dtype=torch.int64, device=users.device)
-    sizes[users[tied], start[tied]] = size[tied]
-    head = heads.cummax(1).values
-    head_size = sizes.gather(1, head.clamp(min=0))
-    inside = (head >= 0) & (rank < head + head_size)
-    starts, sizes = torch.where(inside, head, rank), torch.where(inside, head_size, 1)
-    at_cut = start + size > depth
-    if not bool(at_cut.any()):
-        return relevance, Blocks(starts, sizes, None)
-    users, members = users[at_cut], entries.relevance[at_cut]
-    crosses = torch.zeros(n_users, dtype=torch.bool, device=users.device)
-    crosses[users] = True
-    crossing = Crossing(
-        crosses,
-        sum_by(users, torch.ones_like(users), n_users),
-        {gain: sum_by(users, gain_of(members, gain), n_users) for gain in GAINS},
-        largest_first(users, members, n_users, depth) if "optimistic" in plan.rules else None,
-        largest_first(users, members, n_users, depth, descending=False) if "pessimistic" in plan.rules else None,
-    )
-    return relevance, Blocks(starts, sizes, crossing)
-
-
-def refuse_split_weights(indexes: Tensor, weights: Tensor | None, checks: check.ValueChecks) -> None:
-    """All rows of a user carry the same weight."""
-    if weights is None or not checks.active or not indexes.shape[0]:
-        return
-    order = order_by(indexes, weights)
-    users, sorted_weights = indexes[order], weights[order]
-    inside = ~run_starts(users)
-    differs = torch.zeros_like(inside)
-    differs[1:] = inside[1:] & (sorted_weights[1:] != sorted_weights[:-1])
-
-    def message(row: int) -> str:
-        one, other = sorted_weights[row - 1].item(), sorted_weights[row].item()
-        return f"`weights` must agree within a user, got {one} and {other} for index {users[row].item()}"
-
-    checks.refuse(differs, message)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.flat import FlatRows, rank_flat, refuse_split_weights
 from torch_recmetrics.core.inputs import Inputs
-from torch_recmetrics.core.layouts import FlatRows, Plan, rank_flat, refuse_split_weights
+from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.precision import bits_float, float_bits
 from torch_recmetrics.core.ranking import Ranking, constants, deepest
 from torch_recmetrics.core.segments import first_of_each

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.inputs import Inputs
-from torch_recmetrics.core.layouts import Plan
+from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.ranking import Cuts, Ranking, Reading
 from torch_recmetrics.core.ties import GAINS, TIES
 from torch_recmetrics.metrics.means import MeanOverUsers

@@ -1,0 +1,33 @@
+"""What a ranking must hold for those that will read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a ranking is made for.
+
+    Args:
+        depth: ranks to keep; None keeps all, in order.
+        whole: also work out the uncut lists, without sorting them where that can be had.
+        rules: the tie rules that will read it.
+        ordered: put equal scores into the order of the input (``stable``, and whoever shows item ids).
+        lists: the items between the relevant ones are looked at too.
+        nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
+    """
+
+    depth: int | None
+    whole: bool = False
+    rules: frozenset[str] = frozenset({"average"})
+    ordered: bool = False
+    lists: bool = False
+    nan_hidden: bool = False
+
+
+def may_branch(device: torch.device) -> bool:
+    """Whether looking at a value costs nothing."""
+    return device.type == "cpu"
