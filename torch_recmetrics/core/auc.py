@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.keys import slice_rows, slices, sort_keys
+from torch_recmetrics.core.numbering import numbered, span
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.segments import run_starts, sum_by
 
 MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; the label takes one, the sign another
-TABLE_BITS = 20  # 8 MB: beyond the processor's cache a larger table loses more than it saves
 FEW_STEPS = 4
-SPREAD = -7046029254386353131  # 2^64 / golden ratio, odd: neighbouring ids go far apart
 
 
 class Pairs(NamedTuple):
@@ -61,12 +60,6 @@ class Packed(NamedTuple):
         return groups if self.names is None else self.names[groups]
 
 
-def span(column: Tensor) -> tuple[int, int]:
-    """Smallest and largest number, as Python integers, whose difference cannot overflow."""
-    low, high = column.aminmax()
-    return int(low), int(high)
-
-
 def empty_middle(keys: Tensor) -> int:
     """How far the keys of both signs can be moved towards zero: scores of both signs leave a wide gap around it."""
     nearest = torch.iinfo(keys.dtype).max
@@ -74,26 +67,6 @@ def empty_middle(keys: Tensor) -> int:
         distance = part.abs()
         nearest = min(nearest, int(distance.masked_fill_(distance == 0, nearest).min()))
     return nearest - 1
-
-
-def numbered(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Small numbers in place of ids of any size, and the id of each number; numbers may be left out.
-
-    Ids are thrown into a table; rows whose place was taken by another id are numbered by sorting them. Every row is
-    compared with what its place holds, so nothing rests on luck.
-    """
-    bits = min(TABLE_BITS, ids.shape[0].bit_length() + 1)
-    names = ids.new_zeros(1 << bits)
-    numbers = torch.empty_like(ids)
-    for number, part in slices(numbers, ids):
-        torch.mul(part, SPREAD, out=number)
-        number.bitwise_right_shift_(63 - bits).bitwise_and_((1 << bits) - 1)
-        names.scatter_(0, number, part)
-    lost = torch.cat([names[number] != part for number, part in slices(numbers, ids)])
-    rows = lost.nonzero().flatten()
-    others, number = torch.unique(ids[rows], return_inverse=True)
-    numbers[rows] = number + (1 << bits)
-    return numbers, torch.cat([names, others])
 
 
 def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:

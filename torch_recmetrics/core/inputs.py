@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.flat import FlatRows, rank_flat
+from torch_recmetrics.core.flat import rank_flat
+from torch_recmetrics.core.flat_rows import FlatRows
 from torch_recmetrics.core.layouts import rank_lists, rank_scores
 from torch_recmetrics.core.plan import Plan, may_branch
 from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.core.topk import hide
-from torch_recmetrics.core.truth import Truth, dense_truth, listed_truth
+from torch_recmetrics.core.truth import Truth, dense_truth, listed_truth, no_truth
 
 LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, target, indexes) or (ranking)"
@@ -59,7 +60,8 @@ class Inputs:
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights = exact(self.weights.detach().clone()) if self.weights is not None else None
         sample_ids = self.sample_ids.to(torch.int64, copy=True) if self.sample_ids is not None else None
-        return replace(ranking, weights=weights, sample_ids=sample_ids)
+        has_target = not self._nobody_asks(plan)
+        return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
 
     def flat_rows(self, plan: Plan, checks: check.ValueChecks) -> FlatRows:
         """The rows of the flat layout, hidden ones with a score of -inf."""
@@ -94,8 +96,12 @@ class Inputs:
         extra = list(self.tensors())
         if extra:
             raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
+        if plan.items and (ranking.item_ids is None or not ranking.ordered):
+            raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
         if plan.ordered and not ranking.ordered:
             raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+        if plan.needs_target and not ranking.has_target:
+            raise ValueError("the Ranking was made without a target: give rank(...) `target` or `target_ids`")
         if ranking.depth is not None and (plan.depth is None or plan.depth > ranking.depth):
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={plan.depth} is needed")
         if plan.whole and ranking.whole is None and ranking.depth is not None:
@@ -109,7 +115,10 @@ class Inputs:
         listed = self.target_ids is not None
         if self.target_relevance is not None and not listed:
             raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
-        truth = self._listed_truth(preds, "preds", checks) if listed else self._dense_truth(preds, checks)
+        if self._nobody_asks(plan):
+            truth = no_truth(preds)
+        else:
+            truth = self._listed_truth(preds, "preds", checks) if listed else self._dense_truth(preds, checks)
         if self.mask is not None:
             check.check_shape("mask", self._need("mask", 2), tuple(preds.shape), "`preds`")
             check.check_mask(self.mask)
@@ -135,12 +144,17 @@ class Inputs:
         if checks.active:
             check.refuse_repeats(checks, "item_ids", item_ids.sort(dim=1).values)
         self._check_users(item_ids, "item_ids")
-        truth = self._listed_truth(item_ids, "item_ids", checks)
+        truth = no_truth(item_ids) if self._nobody_asks(plan) else self._listed_truth(item_ids, "item_ids", checks)
         seen = None
         if self.seen_ids is not None:
             seen = self._ids("seen_ids", item_ids, "item_ids")
             check.refuse_ids(checks, "seen_ids", seen, below=None)
         return rank_lists(item_ids, truth, plan, seen)
+
+    def _nobody_asks(self, plan: Plan) -> bool:
+        """Whether there is no target, and need not be one."""
+        given = (self.target, self.target_ids, self.target_relevance)
+        return not plan.needs_target and all(argument is None for argument in given)
 
     def _dense_truth(self, preds: Tensor, checks: check.ValueChecks) -> Truth:
         target = self._need("target", 2)

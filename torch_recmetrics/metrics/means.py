@@ -7,38 +7,34 @@ summed and exchanged together; a single metric is the case of one.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.flat_rows import WIDE, joined_rows
 from torch_recmetrics.core.inputs import Inputs
 from torch_recmetrics.core.precision import exact_dtype
-from torch_recmetrics.core.ranking import Cuts, Ranking, Reading
+from torch_recmetrics.core.ranking import Cuts, Reading
 from torch_recmetrics.core.ties import TIES
-from torch_recmetrics.metrics.memory import RecMetric
 from torch_recmetrics.metrics.panel import Panel
+from torch_recmetrics.metrics.ranked import RankedMetric
 from torch_recmetrics.metrics.totals import totals_everywhere, totals_here
 
 EMPTY_TARGET_ACTIONS = ("skip", "neg", "pos", "error")
-NAN_ACTIONS = ("error", "worst")
 LISTS = ("rows", "sample_ids", "numerators", "denominators")
 
 
-class MeanOverUsers(RecMetric):
+class MeanOverUsers(RankedMetric):
     """A metric whose value is the weighted mean of a measure over the users.
 
     A subclass names its :attr:`stem` and says in :meth:`measure` what one user's value is.
     """
 
-    stem: ClassVar[str]
     pooled = False  # True: the measure is a count of hits, and the value all hits by all relevant items
-    needs_target = True  # False: a user without relevant items counts like any other
-    reads_lists = False  # True: the measure looks at all items of the list, not at the relevant ones alone
-    higher_is_better = True
-    plot_lower_bound = 0.0
-    plot_upper_bound: float | None = 1.0
+    partial = False  # True: the measure is nan for users whose value is undefined; they are left out
+    higher_is_better: bool | None = True
 
     def __init__(
         self,
@@ -47,20 +43,15 @@ class MeanOverUsers(RecMetric):
         empty_target_action: str = "skip",
         ties: str = "average",
         bounds: bool = False,
-        nan_action: str = "error",
         **kwargs: Any,
     ) -> None:
-        check.check_top_k(top_k)
         check.check_choice("empty_target_action", empty_target_action, EMPTY_TARGET_ACTIONS)
         check.check_choice("ties", ties, TIES)
         check.check_flag("bounds", bounds)
-        check.check_choice("nan_action", nan_action, NAN_ACTIONS)
-        super().__init__(**kwargs)
-        self.top_k = top_k
+        super().__init__(top_k, **kwargs)
         self.empty_target_action = empty_target_action
         self.ties = ties
         self.bounds = bounds
-        self.nan_action = nan_action
         # The rules whose values are kept: that of the metric, and those of its bounds.
         self.columns = (ties, "pessimistic", "optimistic") if bounds else (ties,)
         self.add("sums", torch.zeros((len(self.columns), 2), dtype=exact_dtype(self.device), device=self.device))
@@ -68,71 +59,20 @@ class MeanOverUsers(RecMetric):
             self.add(stem, [])
 
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        """(B, cut-offs): each user's value; 0 for a user without relevant items."""
+        """(B, cut-offs): each user's value; 0 for a user without relevant items, nan where :attr:`partial`."""
         raise NotImplementedError
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The tie rules that the measure reads."""
         return self.columns
 
-    @property
-    def exponential(self) -> bool:
-        """Whether relevance is a power of two here, and so limited."""
-        return False
-
-    @property
-    def name(self) -> str:
-        return self.stem if self.top_k is None else f"{self.stem}@{self.top_k}"
-
-    def options(self) -> dict[str, Any]:
-        return {"top_k": self.top_k, **self.variant()}
-
     def variant(self) -> dict[str, Any]:
-        """The options without the cut-off: metrics that agree in these are evaluated together."""
         options: dict[str, Any] = {"ties": self.ties, "empty_target_action": self.empty_target_action}
         if self.bounds:
             options["bounds"] = True
-        if self.nan_action != "error":
-            options["nan_action"] = self.nan_action
-        return options
+        return options | super().variant()
 
-    def update(
-        self,
-        preds: Tensor | Ranking | None = None,
-        target: Tensor | None = None,
-        indexes: Tensor | None = None,
-        *,
-        item_ids: Tensor | None = None,
-        target_ids: Tensor | None = None,
-        target_relevance: Tensor | None = None,
-        seen_ids: Tensor | None = None,
-        mask: Tensor | None = None,
-        weights: Tensor | None = None,
-        sample_ids: Tensor | None = None,
-    ) -> None:
-        """Add users.
-
-        Args:
-            preds: (B, N) float scores, higher is better, ``-inf`` = must not be recommended; (M,) with ``indexes``; or
-                a :class:`~torch_recmetrics.Ranking`, and then nothing else.
-            target: relevance >= 0 of every score, bool, integer or float, in the shape of ``preds``.
-            indexes: (M,) integer, the user of each row.
-            item_ids: (B, L) integer, recommended ids, best first, padded with -1; in place of ``preds``.
-            target_ids: (B, T) integer, relevant item ids (columns of ``preds``), padded with -1; in place of
-                ``target``.
-            target_relevance: (B, T) relevance of ``target_ids``; 1 where it is not given.
-            seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat.
-            mask: in the shape of ``preds``, bool, True = may be recommended.
-            weights: (B,) weight of each user, >= 0, 0 leaves the user out; (M,) with ``indexes``.
-            sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives.
-
-        Raises:
-            ValueError, TypeError: for input that breaks a rule, before anything is counted.
-        """
-        given = Inputs(
-            preds, target, indexes, item_ids, target_ids, target_relevance, seen_ids, mask, weights, sample_ids
-        )
+    def count(self, given: Inputs) -> None:
         panel = Panel([self])
         panel.count(panel.prepare(given))
 
@@ -179,9 +119,12 @@ class MeanOverUsers(RecMetric):
         for stem in LISTS:
             self.set_state(stem, [])
 
+    def joined(self, stem: str) -> Tensor:
+        if stem == "rows":  # wide, so that every process has as many columns
+            return joined_rows(self.state("rows"), WIDE, self.device)
+        return super().joined(stem)
+
     def empty_row(self, stem: str) -> Tensor:
-        if stem == "rows":
-            return torch.zeros((0, 4), dtype=torch.int64, device=self.device)
         if stem == "sample_ids":
             return torch.zeros(0, dtype=torch.int64, device=self.device)
         shape = (0, len(self.columns)) if stem == "numerators" and self.bounds else (0,)

@@ -96,6 +96,11 @@ class RecMetric(Metric):
         """What an empty list state joins to: no rows, but of the right dtype and shape."""
         return torch.zeros(0, dtype=torch.int64, device=self.device)
 
+    def joined(self, stem: str) -> Tensor:
+        """A list state as one tensor on the device of the metric."""
+        parts = [part.to(self.device) for part in self.state(stem)]
+        return torch.cat(parts) if parts else self.empty_row(stem)
+
     # -- devices and dtypes -------------------------------------------------------------------------------------------
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> RecMetric:  # noqa: ARG002
@@ -281,9 +286,9 @@ class RecMetric(Metric):
             self.exchange(process_group)
             return
         for name, default in self._defaults.items():
-            if isinstance(default, list) and not getattr(self, name):
+            if isinstance(default, list):
                 # torchmetrics fills an empty list with a float32 vector, which no other process can receive.
-                setattr(self, name, [self.empty_row(name.split("__")[0])])
+                setattr(self, name, [self.joined(name.split("__")[0])])
         super()._sync_dist(dist_sync_fn, process_group)
         for name, default in self._defaults.items():
             if isinstance(default, list) and isinstance(getattr(self, name), Tensor):

@@ -7,29 +7,33 @@ has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.flat import FlatRows, rank_flat, refuse_split_weights
+from torch_recmetrics.core.flat import rank_flat
+from torch_recmetrics.core.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.inputs import Inputs
 from torch_recmetrics.core.plan import Plan
-from torch_recmetrics.core.precision import bits_float, float_bits
 from torch_recmetrics.core.ranking import Ranking, constants, deepest
 from torch_recmetrics.core.segments import first_of_each
 
 if TYPE_CHECKING:
+    from torch_recmetrics.metrics.counts import CountOverItems
     from torch_recmetrics.metrics.means import MeanOverUsers
+    from torch_recmetrics.metrics.ranked import RankedMetric
 
 
 class Panel:
     """Metrics that read one ranking: what it must hold for all of them, and all their values from it."""
 
-    def __init__(self, metrics: Sequence[MeanOverUsers]) -> None:
+    def __init__(self, metrics: Sequence[MeanOverUsers], readers: Sequence[CountOverItems] = ()) -> None:
         self.metrics = list(metrics)
+        self.readers = list(readers)  # these count what was recommended
+        self.members: list[RankedMetric] = [*self.metrics, *self.readers]
         self.sizes = [len(metric.columns) for metric in self.metrics]
         self.columns = [(metric, rule) for metric in self.metrics for rule in metric.columns]
         families: dict[tuple[Any, ...], list[int]] = {}
@@ -40,57 +44,78 @@ class Panel:
         self.families = sorted(families.values(), key=lambda family: self._weighing(family[0]))
         order = [position for family in self.families for position in family]
         self._back = tuple(float(order.index(position)) for position in range(len(order)))
-        self.validate_args = any(metric.validate_args for metric in self.metrics)
-        self.exponential = any(metric.exponential for metric in self.metrics)
-        cuts = [metric.top_k for metric in self.metrics]
-        rules = frozenset(rule for metric in self.metrics for rule in metric.rules)
-        nan_actions = {metric.nan_action for metric in self.metrics}
+        self.validate_args = any(metric.validate_args for metric in self.members)
+        self.exponential = any(metric.exponential for metric in self.members)
+        cuts = [metric.top_k for metric in self.members]
+        rules = frozenset(rule for metric in self.members for rule in metric.rules)
+        nan_actions = {metric.nan_action for metric in self.members}
         if len(nan_actions) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         self.plan = Plan(
             deepest(cuts),
             whole=None in cuts,
+            sort_whole=any(m.top_k is None and (m.reads_lists or "stable" in m.rules) for m in self.members),
             rules=rules,
             ordered="stable" in rules,
-            lists=any(metric.reads_lists for metric in self.metrics),
+            lists=any(metric.reads_lists for metric in self.members),
+            items=any(metric.reads_items for metric in self.members),
+            needs_target=any(metric.needs_target for metric in self.members),
             nan_hidden=nan_actions == {"worst"},
         )
 
-    def _weighing(self, position: int) -> tuple[str, bool, bool]:
+    def _weighing(self, position: int) -> tuple[str, bool, bool, bool]:
         metric = self.columns[position][0]
-        return metric.empty_target_action, metric.pooled, metric.needs_target
+        return metric.empty_target_action, metric.pooled, metric.needs_target, metric.partial
 
     def prepare(self, given: Inputs) -> Prepared:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
-        first = self.metrics[0]
+        first = self.members[0]
         first.check_device(**given.tensors())
         if isinstance(given.preds, Ranking):
             first.check_device(preds=given.preds.relevance)
         checks = check.ValueChecks(self.validate_args)
+        self._check_catalogue(given)
         if given.is_flat:
             rows = given.flat_rows(self.plan, checks)
-            refuse_split_weights(rows.indexes, rows.weights, checks)
+            weight_of_each(rows, checks)
             if self.exponential:
                 check.refuse_exponential(checks, rows.relevance)
             checks.settle()
             return Prepared(packed=pack(rows))
         ranking = given.rank(self.plan, checks)
         values = self.evaluate(ranking, checks)
+        lists = {reader.kind: reader.lists_of(ranking.reading("stable"), ranking.weights) for reader in self.readers}
         checks.settle()
-        return Prepared(values=values, sample_ids=ranking.sample_ids)
+        return Prepared(values=values, sample_ids=ranking.sample_ids, lists=lists)
+
+    def _check_catalogue(self, given: Inputs) -> None:
+        """Refuse what shows by its shape that it has no items, or more than a member knows."""
+        scores = given.preds if isinstance(given.preds, Tensor) and given.preds.ndim == 2 else None
+        for metric in self.members:
+            if given.is_flat and metric.reads_items:
+                raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
+            if scores is not None and metric.n_items is not None and scores.shape[1] > metric.n_items:
+                raise ValueError(
+                    f"`preds` has scores of {scores.shape[1]} items, but {metric.name} knows {metric.n_items}"
+                )
 
     def totals(self, prepared: Prepared) -> Tensor:
         """(columns, 2): the sums of this batch alone."""
         if prepared.packed is not None:
-            return flat_sums(self.metrics, prepared.packed)
+            return flat_sums(self.metrics, [prepared.packed])
         if prepared.sample_ids is None:
             return prepared.evaluated.sums()
         counted = first_of_each(prepared.sample_ids)
         pairs = zip(prepared.evaluated.numerators(), prepared.evaluated.denominators(), strict=True)
         return torch.stack([torch.stack([n[counted].sum(), d[counted].sum()]) for n, d in pairs])
 
+    def count_lists(self, prepared: Prepared) -> None:
+        """Hand the lists to those that count what was recommended; this cannot be refused."""
+        for reader in self.readers:
+            reader.hold(prepared.lists[reader.kind], prepared.sample_ids)
+
     def count(self, prepared: Prepared) -> None:
-        """Add what was prepared to the states; this cannot be refused."""
+        """Add what was prepared to the sums and rows; this cannot be refused."""
         if prepared.packed is not None:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
@@ -115,6 +140,9 @@ class Panel:
         weights = ranking.weights
         if weights is None:
             weights = torch.ones_like(ranking.n_relevant, dtype=ranking.relevance.dtype)
+        for metric in self.members:
+            if metric.n_items is not None and ranking.item_ids is not None:
+                refuse_unknown_items(checks, metric, ranking.reading("stable").items((metric.top_k,)))
         empty = ranking.n_relevant == 0
         if any(metric.empty_target_action == "error" and metric.needs_target for metric in self.metrics):
             checks.refuse(
@@ -134,12 +162,13 @@ class Panel:
                 values = values + empty.unsqueeze(1)
             if self._weighing(family[0]) == weighing:
                 before, weight, denominator = blocks[-1]
-                blocks[-1] = torch.cat([before, values], 1), weight, denominator
+                values = torch.cat([before, values], 1)
+                blocks[-1] = values, weight, defined(values, weight) if metric.partial else denominator
                 continue
             weighing = self._weighing(family[0])
             weight = filled if metric.needs_target and metric.empty_target_action in ("skip", "error") else weights
             denominator = weights * ranking.n_relevant if metric.pooled else weight
-            blocks.append((values, weight, denominator))
+            blocks.append((values, weight, defined(values, weight) if metric.partial else denominator))
         return Values(blocks, self._back)
 
 
@@ -150,6 +179,7 @@ class Prepared:
     values: Values | None = None
     sample_ids: Tensor | None = None
     packed: Tensor | None = None
+    lists: dict[Any, Tensor] = field(default_factory=dict)  # by CountOverItems.kind
 
     @property
     def evaluated(self) -> Values:
@@ -167,13 +197,15 @@ class Values:
     """Values of many metrics for many users, not yet weighed."""
 
     def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...]) -> None:
-        self._blocks = blocks  # values (B, columns), what weighs them (B,), what they are divided by (B,)
+        # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
+        # may be undefined, which nan says.
+        self._blocks = blocks
         self._back = back  # the place of each column
 
     def sums(self) -> Tensor:
         """(columns, 2): the sum of weight times value, and of the weights."""
         parts = [
-            torch.stack([weight @ values, denominator.sum().expand(values.shape[1])], 1)
+            torch.stack([weight @ zeroed(values, denominator), denominator.sum(0).expand(values.shape[1])], 1)
             for values, weight, denominator in self._blocks
         ]
         sums = torch.cat(parts) if len(parts) > 1 else parts[0]
@@ -186,16 +218,45 @@ class Values:
 
     def numerators(self) -> list[Tensor]:
         """For each column (B,): weight times value."""
-        columns = [column for values, weight, _ in self._blocks for column in (values * weight.unsqueeze(1)).unbind(1)]
+        columns = [
+            column
+            for values, weight, denominator in self._blocks
+            for column in (zeroed(values, denominator) * weight.unsqueeze(1)).unbind(1)
+        ]
         return [columns[int(place)].contiguous() for place in self._back]
 
     def denominators(self) -> list[Tensor]:
         """For each column (B,): what it is divided by; one tensor for all that share it."""
-        columns = [denominator for values, _, denominator in self._blocks for _ in range(values.shape[1])]
+        columns: list[Tensor] = []
+        for values, _, denominator in self._blocks:
+            columns += denominator.unbind(1) if denominator.ndim == 2 else [denominator] * values.shape[1]
         return [columns[int(place)] for place in self._back]
 
     def _positions(self, like: Tensor) -> Tensor:
         return constants(self._back, torch.int64, like.device)
+
+
+def defined(values: Tensor, weight: Tensor) -> Tensor:
+    """(B, columns): the weight of each value, 0 where there is none."""
+    return torch.where(values.isnan(), 0, weight.unsqueeze(1))
+
+
+def zeroed(values: Tensor, denominator: Tensor) -> Tensor:
+    """The values, 0 where one is undefined: such a value must not reach a sum."""
+    return torch.where(values.isnan(), 0, values) if denominator.ndim == 2 else values
+
+
+def refuse_unknown_items(checks: check.ValueChecks, metric: RankedMetric, item_ids: Tensor) -> None:
+    """Recommended ids that a metric knows nothing of."""
+    known = metric.n_items or 0
+    unknown = item_ids >= known
+    checks.refuse(
+        unknown,
+        lambda row: (
+            f"{metric.name} knows {known} items, so ids must be below {known}, "
+            f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
+        ),
+    )
 
 
 def largest_relevance(ranking: Ranking) -> Tensor:
@@ -210,20 +271,7 @@ def largest_relevance(ranking: Ranking) -> Tensor:
     return largest
 
 
-def pack(rows: FlatRows) -> Tensor:
-    """(M, 4) int64: index, score, relevance, weight; floats bit by bit, so one tensor travels whatever their dtypes."""
-    weights = torch.ones_like(rows.preds) if rows.weights is None else rows.weights
-    floats = [float_bits(column) for column in (rows.preds, rows.relevance, weights)]
-    return torch.stack([rows.indexes, *floats], 1)
-
-
-def unpack(packed: Tensor) -> FlatRows:
-    """Inverse of :func:`pack`."""
-    indexes, preds, relevance, weights = packed.unbind(1)
-    return FlatRows(indexes.contiguous(), bits_float(preds), bits_float(relevance), bits_float(weights))
-
-
-def flat_sums(metrics: Sequence[MeanOverUsers], packed: Tensor) -> Tensor:
+def flat_sums(metrics: Sequence[MeanOverUsers], packed: Sequence[Tensor]) -> Tensor:
     """(columns, 2): the sums of flat rows; all rows of a user must be there."""
     panel = Panel(metrics)
     checks = check.ValueChecks(panel.validate_args)

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from torch_recmetrics.core.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.precision import exact_dtype
 from torch_recmetrics.core.processes import gather_rows, owner_of, send_rows, sum_over_processes
 from torch_recmetrics.core.segments import first_of_each
@@ -27,18 +28,12 @@ APART = (
 )
 
 
-def joined(metric: MeanOverUsers, stem: str) -> Tensor:
-    """A list state as one tensor on the device of the metric."""
-    parts = [part.to(metric.device) for part in metric.state(stem)]
-    return torch.cat(parts) if parts else metric.empty_row(stem)
-
-
 def sample_sums(metrics: Sequence[MeanOverUsers], counted: Tensor) -> Tensor:
     """(columns, 2): the sums of the rows with a sample id that count here."""
     sums = []
     for metric in metrics:
-        numerators = joined(metric, "numerators")[counted].sum(0).reshape(-1)
-        denominator = joined(metric, "denominators")[counted].sum()
+        numerators = metric.joined("numerators")[counted].sum(0).reshape(-1)
+        denominator = metric.joined("denominators")[counted].sum()
         sums.append(torch.stack([numerators, denominator.expand(numerators.shape)], 1))
     return torch.cat(sums)
 
@@ -78,11 +73,11 @@ def totals_here(metrics: Sequence[MeanOverUsers]) -> list[Tensor]:
     for positions in stores(metrics, "sample_ids"):
         some = [metrics[p] for p in positions]
         if some[0].state("sample_ids"):
-            _add(totals, positions, sample_sums(some, first_of_each(joined(some[0], "sample_ids"))))
+            _add(totals, positions, sample_sums(some, first_of_each(some[0].joined("sample_ids"))))
     for positions in stores(metrics, "rows"):
         some = [metrics[p] for p in positions]
         if some[0].state("rows"):
-            _add(totals, positions, flat_sums(some, joined(some[0], "rows")))
+            _add(totals, positions, flat_sums(some, [part.to(some[0].device) for part in some[0].state("rows")]))
     return totals
 
 
@@ -104,19 +99,22 @@ def totals_everywhere(metrics: Sequence[MeanOverUsers], group: Any, asked: int =
     for stem in ("sample_ids", "rows"):
         groups = stores(metrics, stem)
         header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
+    header.append(float(any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))))
     summed = sum_over_processes(torch.cat([sums.new_tensor(header), sums.flatten()]), group)
-    n_processes, place, square, n_sampled, split_samples, n_flat, split_flat = summed[:7].tolist()
+    n_processes, place, square, n_sampled, split_samples, n_flat, split_flat, n_wide = summed[:8].tolist()
     if place != n_processes * asked or square != n_processes * asked**2:
         raise RuntimeError(
             f"{metrics[asked].name} is computed here, but another metric of the collection on another process: {APART}"
         )
-    totals = list(torch.split(summed[7:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
+    totals = list(torch.split(summed[8:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
     if n_sampled:
         for positions in _together(len(metrics), bool(split_samples)):
             _add(totals, positions, _sampled_everywhere([metrics[p] for p in positions], group))
     if n_flat:
         for positions in _together(len(metrics), bool(split_flat)):
-            _add(totals, positions, _flat_everywhere([metrics[p] for p in positions], group))
+            _add(
+                totals, positions, _flat_everywhere([metrics[p] for p in positions], WIDE if n_wide else NARROW, group)
+            )
     return totals
 
 
@@ -127,23 +125,23 @@ def _together(n: int, split: bool) -> list[list[int]]:
 
 def _sampled_everywhere(metrics: Sequence[MeanOverUsers], group: Any) -> Tensor:
     """Only the ids travel: a row counts on the lowest process that has it, and there where it arrived first."""
-    ids = joined(metrics[0], "sample_ids")
+    ids = metrics[0].joined("sample_ids")
     everyone = gather_rows(ids, group)
     counted = first_of_each(torch.cat(everyone))
     before = sum(part.shape[0] for part in everyone[: dist.get_rank(group)])
     return sum_over_processes(sample_sums(metrics, counted[before : before + ids.shape[0]]), group)
 
 
-def _flat_everywhere(metrics: Sequence[MeanOverUsers], group: Any) -> Tensor:
+def _flat_everywhere(metrics: Sequence[MeanOverUsers], columns: int, group: Any) -> Tensor:
     """The rows of a user go to one process, which counts that user."""
-    packed = joined(metrics[0], "rows")
+    packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
     error: ValueError | None = None
     sums = torch.zeros(
         (sum(len(m.columns) for m in metrics), 2), dtype=exact_dtype(packed.device), device=packed.device
     )
     try:
-        sums = flat_sums(metrics, mine)
+        sums = flat_sums(metrics, [mine])
     except ValueError as refused:  # the others must hear of it, or they would wait
         error = refused
     failed = sums.new_tensor([float(error is not None)])
