@@ -14,9 +14,11 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.inputs import Inputs
 from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.metrics.counts import CountOverItems
 from torch_recmetrics.metrics.means import MeanOverUsers
 from torch_recmetrics.metrics.memory import RecMetric
 from torch_recmetrics.metrics.panel import Panel
+from torch_recmetrics.metrics.ranked import RankedMetric
 from torch_recmetrics.metrics.ranking import RANKING_METRICS
 from torch_recmetrics.metrics.shared import SharedSums
 
@@ -104,14 +106,14 @@ class RecMetricCollection(MetricCollection):
         """Members that cannot be together."""
         if len({id(member) for member in members}) < len(members):
             raise ValueError("one metric object cannot be two members: its updates would count twice; clone() it")
-        ranking = [member for member in members if isinstance(member, MeanOverUsers)]
-        for member in ranking:
+        ranked = [member for member in members if isinstance(member, RankedMetric)]
+        for member in ranked:
             if member.dist_sync_on_step:
                 raise ValueError(
                     f"{member.name} has dist_sync_on_step=True: a collection gives the values of one process"
                 )
-        if ranking:
-            Panel(ranking)
+        if ranked:
+            Panel(*_split(ranked))
 
     @staticmethod
     def _name(metric: Any) -> str:
@@ -119,13 +121,13 @@ class RecMetricCollection(MetricCollection):
 
     def _share(self) -> SharedSums:
         """What the members share, made anew when they have changed."""
-        members = [member for member in self._modules.values() if isinstance(member, MeanOverUsers)]
-        if self._shared is None or [id(m) for m in self._shared.metrics] != [id(m) for m in members]:
-            self._shared = SharedSums(members)
+        metrics, readers = _split(self._modules.values())
+        if self._shared is None or [id(m) for m in self._shared.members] != [id(m) for m in (*metrics, *readers)]:
+            self._shared = SharedSums(metrics, readers)
         return self._shared
 
     def _others(self) -> list[Metric]:
-        return [member for member in self._modules.values() if not isinstance(member, MeanOverUsers)]
+        return [member for member in self._modules.values() if not isinstance(member, RankedMetric)]
 
     def update(  # type: ignore[override]
         self,
@@ -150,12 +152,12 @@ class RecMetricCollection(MetricCollection):
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         shared, others = self._share(), self._others()
-        for metric in shared.metrics:
+        for metric in shared.members:
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         given = {name: value for name, value in arguments.items() if value is not None}
         arguments_of = [(member, taken_by(member, given)) for member in others]
-        taken = set(LAYOUT_ARGUMENTS) if shared.metrics else set()
+        taken = set(LAYOUT_ARGUMENTS) if shared.members else set()
         unknown = set(given) - taken.union(*(set(some) for _, some in arguments_of))
         if unknown:
             raise TypeError(f"no member of the collection takes `{sorted(unknown)[0]}`")
@@ -165,7 +167,7 @@ class RecMetricCollection(MetricCollection):
             with torch.no_grad():
                 # Everything that can be refused comes first; what has advanced by then is taken back.
                 layout = {name: value for name, value in given.items() if name in LAYOUT_ARGUMENTS}
-                prepared = shared.prepare(Inputs(**layout)) if shared.metrics else None
+                prepared = shared.prepare(Inputs(**layout)) if shared.members else None
             for member, some in arguments_of:
                 values[id(member)] = getattr(member, method)(**some)
             if prepared is not None:
@@ -197,6 +199,13 @@ class RecMetricCollection(MetricCollection):
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
         self._share()
+
+
+def _split(members: Iterable[Any]) -> tuple[list[MeanOverUsers], list[CountOverItems]]:
+    """The members that read the one ranking: means, and counts of what was recommended."""
+    members = list(members)
+    means = [member for member in members if isinstance(member, MeanOverUsers)]
+    return means, [member for member in members if isinstance(member, CountOverItems)]
 
 
 def taken_by(member: Metric, given: dict[str, Any]) -> dict[str, Any]:

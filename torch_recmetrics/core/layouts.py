@@ -31,7 +31,7 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
     """(B, N) scores, in which -inf hides an item, against what is relevant."""
     n_items = preds.shape[1]
     branch = may_branch(preds.device)
-    if plan.whole and (not branch or plan.ordered or plan.lists):
+    if plan.whole and (not branch or plan.sort_whole):
         plan = replace(plan, depth=None, whole=False)
     if branch and plan.depth is not None and not (plan.ordered or plan.lists):
         counted = _rank_counted(preds, truth, plan.depth, plan, checks)
@@ -65,6 +65,8 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
         item_ids=item_ids,
         blocks=blocks,
         best_tied=best_tied,
+        # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
+        whole=_whole_scores(preds, truth) if plan.whole else None,
         ordered=plan.ordered or complete,
         retrieved=partial(_ideal_retrieved, preds, truth, depth),
     )

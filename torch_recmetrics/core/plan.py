@@ -14,17 +14,23 @@ class Plan:
     Args:
         depth: ranks to keep; None keeps all, in order.
         whole: also work out the uncut lists, without sorting them where that can be had.
+        sort_whole: the uncut lists are read rank by rank, or in the order of the input, so they must be sorted.
         rules: the tie rules that will read it.
         ordered: put equal scores into the order of the input (``stable``, and whoever shows item ids).
         lists: the items between the relevant ones are looked at too.
+        items: their ids are read, equal scores in the order of the input.
+        needs_target: somebody asks what is relevant; where nobody does, it need not be given.
         nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
     """
 
     depth: int | None
     whole: bool = False
+    sort_whole: bool = False
     rules: frozenset[str] = frozenset({"average"})
     ordered: bool = False
     lists: bool = False
+    items: bool = False
+    needs_target: bool = True
     nan_hidden: bool = False
 
 

@@ -44,6 +44,7 @@ class Ranking:
     whole: Whole | None = None  # values of the uncut lists, where those were asked for
     ordered: bool = True  # equal scores stand in the order of the input
     retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
+    has_target: bool = True  # False: nobody said what is relevant
     _readings: dict[str, Reading] = field(default_factory=dict, repr=False)
 
     def kept(self) -> Ranking:
@@ -94,8 +95,8 @@ class Reading:
         if ties == "stable" and not ranking.ordered:
             raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
         self.ranking = ranking
+        self.ties = ties
         self.n_relevant = ranking.n_relevant.to(ranking.relevance.dtype).unsqueeze(1)
-        self._whole = ranking.whole.resolved(ties) if ranking.whole is not None else None
         blocks = ranking.blocks
         self._columns: Columns
         if blocks is None or ties == "stable":
@@ -105,6 +106,26 @@ class Reading:
         else:
             self._columns = Columns(resolved(ranking.relevance, blocks, ties), binary=ranking.binary)
         self._ideal_sums: dict[tuple[str, str], Tensor] = {}
+
+    @cached_property
+    def _whole(self) -> Whole | None:
+        return self.ranking.whole.resolved(self.ties) if self.ranking.whole is not None else None
+
+    def items(self, cuts: Cuts) -> Tensor:
+        """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cut-off, or
+        less where no list is as long."""
+        ids = self.ranking.item_ids
+        if ids is None or not self.ranking.ordered:
+            raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
+        depths = [self._column(cut, ids.shape[1]) + 1 for cut in cuts]
+        return ids[:, : max(depths, default=0)]
+
+    def at(self, cuts: Cuts, running: Tensor, of_nothing: float = 0.0) -> Tensor:
+        """(B, cut-offs): what stands at the cut-offs of something that was summed up along :meth:`items`."""
+        columns = [min(cut or running.shape[1], running.shape[1]) - 1 for cut in cuts]
+        if not running.shape[1]:
+            return running.new_full((running.shape[0], len(cuts)), of_nothing)
+        return running.index_select(1, constants(tuple(map(float, columns)), torch.int64, running.device))
 
     def hits(self, cuts: Cuts) -> Tensor:
         """Relevant items in the list."""
@@ -149,7 +170,7 @@ class Reading:
     def ideal_sum(self, cuts: Cuts, gain: str, ideal: str) -> Tensor:
         """Discounted cumulative gain of the best list, in the same unit."""
         gain = self._gain(gain)
-        if self.ranking.binary and ideal == "relevant" and self._whole is None:
+        if self.ranking.binary and ideal == "relevant" and self.ranking.whole is None:
             for cut in cuts:
                 self._column(cut)
             return best_sums(self._most_relevant(cuts), self.n_relevant.device)[self.best_hits(cuts).to(torch.int64)]
@@ -236,18 +257,19 @@ class Reading:
         `of_nothing` is the value of a list without any rank; `width` is that of the running sums, where they are not
         those of the list itself.
         """
-        ranked = cuts if self._whole is None else tuple(k for k in cuts if k is not None)
+        uncut = self.ranking.whole is not None and None in cuts
+        ranked = tuple(k for k in cuts if k is not None) if uncut else cuts
         columns = tuple(self._column(k, width) for k in ranked)
         if ranked and columns[0] >= 0:
             sums = running()
             at = sums.index_select(1, constants(columns, torch.int64, sums.device))
         else:
             at = self.n_relevant.new_full((self.ranking.n_users, len(ranked)), of_nothing)
-        if self._whole is None or len(ranked) == len(cuts):
+        whole = self._whole_at(None) if uncut else None
+        if whole is None:
             return at
-        found = iter(at.unbind(1))
-        uncut = of_whole(self._whole)
-        return torch.stack([uncut if k is None else next(found) for k in cuts], 1)
+        found, value = iter(at.unbind(1)), of_whole(whole)
+        return torch.stack([value if k is None else next(found) for k in cuts], 1)
 
 
 @lru_cache(maxsize=256)

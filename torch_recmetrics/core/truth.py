@@ -93,6 +93,12 @@ class Truth:
         return exact(relevance.topk(width, dim=1).values)
 
 
+def no_truth(like: Tensor) -> Truth:
+    """No relevant item for any row of a tensor."""
+    ids = torch.zeros((like.shape[0], 0), dtype=torch.int64, device=like.device)
+    return Truth(ids, None, ids)
+
+
 def dense_truth(target: Tensor, *, compact: bool) -> Truth:
     """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
     if not compact:

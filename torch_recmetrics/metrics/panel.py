@@ -143,6 +143,7 @@ class Panel:
         for metric in self.members:
             if metric.n_items is not None and ranking.item_ids is not None:
                 refuse_unknown_items(checks, metric, ranking.reading("stable").items((metric.top_k,)))
+            metric.refuse_users(ranking, checks)
         empty = ranking.n_relevant == 0
         if any(metric.empty_target_action == "error" and metric.needs_target for metric in self.metrics):
             checks.refuse(

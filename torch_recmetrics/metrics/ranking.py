@@ -372,6 +372,7 @@ def rank(
 
     The arguments are those of the ``update`` of a ranking metric, and ``top_k``, the deepest cut-off that will be asked
     for; None ranks the whole lists. Equal scores stand in the order of the input, and every tie rule can read it.
+    Without a target it serves the metrics that ask for none.
 
     Raises:
         ValueError, TypeError: for input that breaks a rule.
@@ -387,7 +388,7 @@ def rank(
     refuse_unknown(layout)
     with torch.no_grad():
         checks = check.ValueChecks(validate_args)
-        plan = Plan(top_k, rules=frozenset(TIES), ordered=True, lists=True)
+        plan = Plan(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
         ranking = Inputs(preds, target, indexes, **layout).rank(plan, checks)
         checks.settle()
         return ranking.kept()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,11 @@ from torch import Tensor
 
 from torch_recmetrics.core.arrivals import first_word, next_round
 from torch_recmetrics.core.inputs import Inputs
+from torch_recmetrics.metrics.counts import CountOverItems
+from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
 from torch_recmetrics.metrics.means import MeanOverUsers
 from torch_recmetrics.metrics.panel import Panel
+from torch_recmetrics.metrics.ranked import RankedMetric
 from torch_recmetrics.metrics.totals import APART, stores, totals_everywhere, totals_here
 
 
@@ -23,9 +26,11 @@ class SharedSums:
     replaces a member's state (reset, a checkpoint, a merge) is noticed by identity at the next update.
     """
 
-    def __init__(self, metrics: list[MeanOverUsers]) -> None:
+    def __init__(self, metrics: list[MeanOverUsers], readers: Sequence[CountOverItems] = ()) -> None:
         self.metrics = metrics
-        self.panel = Panel(metrics) if metrics else None
+        self.readers = list(readers)
+        self.members: list[RankedMetric] = [*metrics, *self.readers]
+        self.panel = Panel(metrics, self.readers) if self.members else None
         # Totals of the last exchange that their members have not asked for yet, and members that have changed since.
         self._tickets: dict[int, Tensor] = {}
         self._stale: set[int] = set()
@@ -35,8 +40,11 @@ class SharedSums:
         self._views: tuple[Tensor, ...] = ()
         self._names = [metric.state_name("sums") for metric in metrics]
         self._here: tuple[list[Tensor], dict[int, Tensor]] = [], {}
+        tables: dict[Any, ItemTable] = {}
         for metric in metrics:
             metric.group = self
+            if isinstance(metric, MeanOverLists) and "table" in metric._modules:
+                metric.table = tables.setdefault(metric.table.kind, metric.table)
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
@@ -52,16 +60,22 @@ class SharedSums:
 
     def count(self, prepared: Any, *, with_values: bool) -> dict[int, Tensor]:
         """Count what was prepared; the values of this batch by the id of the metric, where they are asked for."""
-        batch = self._panel.totals(prepared) if with_values or prepared.is_sums else None
+        batch = self._panel.totals(prepared) if self.metrics and (with_values or prepared.is_sums) else None
         if prepared.is_sums and batch is not None:
             self._add(batch)
         else:
             self._panel.count(prepared)
-        for metric in self.metrics:
-            metric.note_update()
-        if batch is None or not with_values:
+        self._panel.count_lists(prepared)
+        for member in self.members:
+            member.note_update()
+        if not with_values:
             return {}
         values = {}
+        for reader in self.readers:
+            value = reader.value_of(prepared.lists[reader.kind], prepared.sample_ids)
+            values[id(reader)] = reader.__dict__["_forward_cache"] = value
+        if batch is None:
+            return values
         for metric, part in zip(self.metrics, torch.split(batch, self._panel.sizes), strict=True):
             values[id(metric)] = metric.__dict__["_forward_cache"] = part[0, 0] / part[0, 1]  # Lightning reads it there
         return values
