@@ -218,6 +218,7 @@ SCENARIOS: dict[str, Scenario] = {
     "same user everywhere, optimistic": Scenario(same_user_everywhere, ties="optimistic"),
     "same user everywhere, stable": Scenario(same_user_everywhere, "one metric", ties="stable"),
     "flat scores of several dtypes": Scenario(flat_scores_of_several_dtypes, at_most=4),
+    "own gather function, several dtypes": Scenario(flat_scores_of_several_dtypes, "own gather function"),
     "padded sampler": Scenario(padded_sampler, at_most=4),
     "one metric, padded sampler": Scenario(padded_sampler, "one metric", at_most=4),
     "member by member, padded sampler": Scenario(padded_sampler, way="members", at_most=4),

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.columns import columns_of
 from torch_recmetrics.core.flat_rows import FlatRows, weight_of_each
-from torch_recmetrics.core.keys import ordered_keys, slices, sort_keys
-from torch_recmetrics.core.numbering import small_numbers, span
+from torch_recmetrics.core.keys import bits_of, slice_rows, slices, sort_keys, write_keys
+from torch_recmetrics.core.numbering import small_numbers
 from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Ranking
@@ -26,6 +26,8 @@ from torch_recmetrics.core.whole import Entries, whole_of_entries
 MOST_BITS = 62  # the sign takes one; one more leaves room for a place beyond the last
 # Relevance is packed as a multiple of one of these: integers, or the halves and quarters of star ratings.
 UNITS = (1.0, 0.25)
+RELEVANCE_BITS = 12
+HIGHEST = 0x7F800000  # the key of inf as float32
 
 
 class Sorted(NamedTuple):
@@ -34,9 +36,10 @@ class Sorted(NamedTuple):
     codes: Tensor  # (M,) int64, ascending
     user_shift: int
     score_shift: int
+    most: float  # the largest relevance, as far as it is known
     unit: float  # of the relevance in the lowest bits
     order: Tensor | None  # where the rows came from; None where their relevance is in the codes
-    end: int  # the place of the score -inf, or one beyond the last place
+    end: int  # the place of the score -inf; all others are below
 
     def block(self, at: Tensor) -> Tensor:
         """User and score of the rows at these positions, as one number."""
@@ -74,7 +77,7 @@ def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
         n_relevant=n_relevant,
         best=lambda: largest_first(users, relevance, n_users, most if depth == longest else depth),
         depth=None if depth == longest else depth,
-        binary=rows.relevance.dtype == torch.bool,
+        binary=rows.relevance.dtype == torch.bool or ranks.most <= 1.0 == ranks.unit,
         weights=exact(weights) if weights is not None else None,
         blocks=blocks,
         best_tied=best_tied,
@@ -87,46 +90,57 @@ def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
 def sort_rows(rows: FlatRows, *, ordered: bool) -> Sorted:
     """The rows as sorted integers; equal scores in the order of the rows only where that is asked for."""
     numbers, lowest, n_users = small_numbers(rows.indexes)
-    keys = ordered_keys(narrowed(rows.preds))
-    low, high = span(keys) if keys.shape[0] else (0, -1)
-    user_bits = max(n_users - 1, 0).bit_length()
-    if user_bits + (high - low).bit_length() > MOST_BITS:
-        keys = torch.unique(keys, return_inverse=True)[1]
-        low, high = span(keys)
-    hidden = bool((rows.preds == float("-inf")).any())
-    unit, bits = (1.0, 0) if ordered else unit_of(rows.relevance)
-    packed = unit > 0 and not ordered and user_bits + (high - low).bit_length() + bits <= MOST_BITS
-    score_shift = bits if packed else 0
-    user_shift = score_shift + (high - low).bit_length()
-    codes = torch.empty(numbers.shape, dtype=torch.int64, device=numbers.device)
-    for code, number, key, relevance in slices(codes, numbers, keys, rows.relevance):
-        code.copy_(key).neg_().add_(high)
-        if score_shift:
-            code.bitwise_left_shift_(score_shift).add_((relevance if unit == 1.0 else relevance / unit).to(code.dtype))
-        code.add_((number - lowest).bitwise_left_shift_(user_shift))
-    order = None
-    if packed:
-        codes = sort_keys(codes)
-    else:
-        codes, order = torch.sort(codes, stable=True)
-    return Sorted(codes, user_shift, score_shift, unit, order, high - low + (0 if hidden else 1))
+    scores, end = readable(rows.preds)
+    unsorted = Unsorted(numbers, lowest, scores, end.bit_length(), rows.relevance)
+    bits = min(RELEVANCE_BITS, MOST_BITS - max(n_users - 1, 0).bit_length() - unsorted.score_bits)
+    for unit in () if ordered else UNITS:
+        codes, most = unsorted.pack(unit, bits)
+        if most < 1 << bits:
+            return Sorted(sort_keys(codes), unsorted.score_bits + bits, bits, unit * most, unit, None, end)
+    codes, order = torch.sort(unsorted.pack(0.0, 0)[0], stable=True)
+    return Sorted(codes, unsorted.score_bits, 0, float("inf"), 0.0, order, end)
 
 
-def narrowed(preds: Tensor) -> Tensor:
-    """The scores as float32 where that loses nothing: their keys leave room for the user beside them."""
+def readable(preds: Tensor) -> tuple[Tensor, int]:
+    """Scores as the int32 bits of float32, or as int64 places where those lose something; and the place of -inf."""
     narrow = preds.to(torch.float32)
-    return narrow if preds.dtype != torch.float64 or torch.equal(narrow.to(torch.float64), preds) else preds
+    if preds.dtype != torch.float64 or torch.equal(narrow.to(torch.float64), preds):
+        return bits_of(narrow), 2 * HIGHEST
+    distinct, place = torch.unique(preds.neg(), return_inverse=True)
+    return place, distinct.shape[0] - int(distinct[-1] == float("inf"))
 
 
-def unit_of(relevance: Tensor) -> tuple[float, int]:
-    """A unit that all relevance is a multiple of, and the bits that the multiples take; a unit of 0 where none fits."""
-    if relevance.dtype == torch.bool:
-        return 1.0, 1
-    most = float(relevance.amax()) if relevance.shape[0] else 0.0
-    for unit in UNITS:
-        if most / unit < 1 << MOST_BITS and not any(bool((part / unit).frac().any()) for (part,) in slices(relevance)):
-            return unit, int(most / unit).bit_length()
-    return 0.0, 0
+class Unsorted(NamedTuple):
+    """What the codes of :class:`Sorted` are made of."""
+
+    numbers: Tensor  # (M,) the users, counted from the lowest
+    lowest: int
+    scores: Tensor  # (M,) see readable()
+    score_bits: int
+    relevance: Tensor  # (M,)
+
+    def pack(self, unit: float, bits: int) -> tuple[Tensor, float]:
+        """The codes, and the largest multiple of the unit; inf where one is not whole or takes too many bits."""
+        codes = torch.empty(self.numbers.shape, dtype=torch.int64, device=self.numbers.device)
+        keys = torch.empty(min(codes.shape[0], slice_rows(codes.device)), dtype=torch.int32, device=codes.device)
+        signs = torch.empty_like(keys)
+        most = 0.0
+        for code, number, score, relevance in slices(codes, self.numbers, self.scores, self.relevance):
+            if score.dtype == torch.int32:
+                key = keys[: score.shape[0]]
+                write_keys(score, key, signs[: score.shape[0]])
+                code.copy_(key).neg_().add_(HIGHEST)
+            else:
+                code.copy_(score)
+            if unit:
+                multiple = relevance if unit == 1.0 else relevance / unit
+                whole = multiple.to(torch.int64)
+                most = max(most, float(whole.max()) if whole.shape[0] else 0.0)
+                if most >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
+                    return codes, float("inf")
+                code.bitwise_left_shift_(bits).add_(whole)
+            code.add_((number - self.lowest).bitwise_left_shift_(self.score_bits + bits))
+        return codes, most
 
 
 def first_and_relevant(ranks: Sorted, relevance: Tensor) -> tuple[Tensor, Tensor]:

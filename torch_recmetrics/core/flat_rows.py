@@ -43,11 +43,12 @@ def pack(rows: FlatRows) -> Tensor:
     Floats are kept bit by bit, so one tensor travels whatever their dtypes, and a row takes 16 bytes where it can.
     """
     if fit_narrow(rows):
-        packed = torch.empty((rows.indexes.shape[0], NARROW), dtype=torch.int64, device=rows.indexes.device)
-        packed[:, 0] = rows.indexes
-        halves = packed.view(torch.float32)
-        halves[:, 2], halves[:, 3] = rows.preds, rows.relevance
-        return packed
+        # A column after the other, so that each is read without the rest.
+        packed = torch.empty((NARROW, rows.indexes.shape[0]), dtype=torch.int64, device=rows.indexes.device)
+        packed[0] = rows.indexes
+        halves = packed[1].view(torch.float32).view(-1, 2)
+        halves[:, 0], halves[:, 1] = rows.preds, rows.relevance
+        return packed.T
     weights = torch.ones_like(rows.preds) if rows.weights is None else rows.weights
     floats = [float_bits(column) for column in (rows.preds, rows.relevance, weights)]
     return torch.stack([rows.indexes, *floats], 1)
@@ -70,8 +71,8 @@ def unpack(parts: Sequence[Tensor]) -> FlatRows:
 
 def _unpacked(packed: Tensor) -> FlatRows:
     if packed.shape[1] == NARROW:
-        floats = packed.view(torch.float32)
-        return FlatRows(packed[:, 0], floats[:, 2], floats[:, 3], None)
+        halves = packed[:, 1].contiguous().view(torch.float32).view(-1, 2)
+        return FlatRows(packed[:, 0], halves[:, 0], halves[:, 1], None)
     indexes, preds, relevance, weights = packed.unbind(1)
     return FlatRows(indexes, bits_float(preds), bits_float(relevance), bits_float(weights))
 
