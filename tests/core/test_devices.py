@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import torch_recmetrics.core.inputs
-import torch_recmetrics.core.layouts
 import torch_recmetrics.core.precision
 import torch_recmetrics.core.ranking
+import torch_recmetrics.core.scores
 import torch_recmetrics.core.ties
 from torch_recmetrics import ranking_metrics
 
@@ -95,7 +95,7 @@ class NoFloat64(TorchDispatchMode):
 @pytest.fixture
 def elsewhere(monkeypatch):
     """The code takes the CPU for a device on which looking at a value costs a wait."""
-    for module in (torch_recmetrics.core.layouts, torch_recmetrics.core.inputs):
+    for module in (torch_recmetrics.core.scores, torch_recmetrics.core.inputs):
         monkeypatch.setattr(module, "may_branch", lambda device: False)
 
 
@@ -105,7 +105,7 @@ def test_fixed_shapes_give_the_same_values(layout, rule, monkeypatch):
         data = batch(layout, seed)
         here = values(data, rule)
         with monkeypatch.context() as patch:
-            for module in (torch_recmetrics.core.layouts, torch_recmetrics.core.inputs):
+            for module in (torch_recmetrics.core.scores, torch_recmetrics.core.inputs):
                 patch.setattr(module, "may_branch", lambda device: False)
             there = values(data, rule)
         for name, value in here.items():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from variants import PER_USER, VARIANTS, Variant
 
 import torch_recmetrics
-from torch_recmetrics.core import inputs, layouts
+from torch_recmetrics.core import inputs, scores
 
 EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 ACTIONS = ("skip", "neg", "pos")
@@ -81,7 +81,7 @@ def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_shapes_that_do_not_depend_on_values_give_the_same(layout: str, ties: str, monkeypatch: Any) -> None:
     """The way that is taken on a GPU, where looking at a value would be a wait, tried on the CPU."""
-    for module in (layouts, inputs):
+    for module in (scores, inputs):
         monkeypatch.setattr(module, "may_branch", lambda device: False)
 
     def law(case: Case) -> None:

@@ -14,7 +14,7 @@ from torch_recmetrics.core.layouts import rank_lists, rank_scores
 from torch_recmetrics.core.plan import Plan, may_branch
 from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Ranking
-from torch_recmetrics.core.topk import hide
+from torch_recmetrics.core.scores import Scores
 from torch_recmetrics.core.truth import Truth, dense_truth, listed_truth, no_truth
 
 LAYOUTS = (
@@ -127,9 +127,7 @@ class Inputs:
             seen = self._ids("seen_ids", preds, "preds")
             check.refuse_ids(checks, "seen_ids", seen, below=preds.shape[1])
             seen = seen.clamp(-1, preds.shape[1] - 1)
-        if plan.nan_hidden:
-            preds = preds.masked_fill(preds.isnan(), float("-inf"))
-        return rank_scores(hide(preds, seen, self.mask), truth, plan, checks)
+        return rank_scores(Scores(preds, seen, self.mask, nan_hidden=plan.nan_hidden), truth, plan, checks)
 
     def _rank_lists(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
         for name in ("preds", "target"):

@@ -14,47 +14,47 @@ from torch import Tensor
 
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.columns import columns_of
-from torch_recmetrics.core.counting import block_maxima, ranks_of, worth_counting
-from torch_recmetrics.core.plan import Plan, may_branch
+from torch_recmetrics.core.counting import counts_of, ranks_of, worth_counting
+from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.core.scores import HIDDEN, Scores
 from torch_recmetrics.core.ties import GAINS, Blocks, Crossing, blocks_of, gain_of
-from torch_recmetrics.core.topk import count_where, in_input_order, top_items
+from torch_recmetrics.core.topk import Top, count_where, in_input_order, top_items
 from torch_recmetrics.core.truth import Truth, listed_truth
 from torch_recmetrics.core.whole import Entries, Whole, whole_of_entries
 
-# Beyond so many relevant items a user, sorting the scores is cheaper than counting the higher ones for each.
-COUNTED_TARGETS = 48
 
-
-def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChecks) -> Ranking:
-    """(B, N) scores, in which -inf hides an item, against what is relevant."""
-    n_items = preds.shape[1]
-    branch = may_branch(preds.device)
+def rank_scores(scores: Scores, truth: Truth, plan: Plan, checks: check.ValueChecks) -> Ranking:
+    """Scores against what is relevant."""
+    n_items = scores.n_items
+    branch = scores.in_steps
     if plan.whole and (not branch or plan.sort_whole):
         plan = replace(plan, depth=None, whole=False)
+    # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
+    whole = _whole_scores(scores, truth, checks) if plan.whole else None
     if branch and plan.depth is not None and not (plan.ordered or plan.lists):
-        counted = _rank_counted(preds, truth, plan.depth, plan, checks)
+        counted = _rank_counted(scores, truth, whole, plan.depth, plan, checks)
         if counted is not None:
             return counted
     depth = n_items if plan.depth is None else min(plan.depth, n_items)
     complete = depth == n_items
     # One more than is kept, to see whether a tie crosses the cut.
-    values, ids = top_items(preds, min(depth + 1, n_items) if depth else 0)
+    top = top_items(scores, min(depth + 1, n_items))
+    values = top.values
     if n_items:
-        top = values[:, 0] if depth else preds.amax(1)
-        check.refuse_nan(checks, "preds", top.isnan())
-    tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > float("-inf"))
+        check.refuse_nan(checks, "preds", values[:, 0].isnan())
+    tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
     best_tied = tied.cumprod(1).sum(1) + 1 if plan.lists else None
-    values, ids, cut_ties = values[:, :depth], ids[:, :depth], tied[:, depth - 1 :] if depth else tied
     any_tied = bool(tied.any()) if branch else True
-    if any_tied and plan.ordered and depth and not complete:
-        ids = _ordered(preds, values, ids, tied, branch)
-    listed = values > float("-inf")
+    values, ids = values[:, :depth], top.ids[:, :depth]
+    if any_tied and plan.ordered and depth and not top.ordered:
+        ids = _ordered(scores, values, ids, tied, branch)
+    listed = values > HIDDEN
     item_ids = torch.where(listed, ids, -1)
     blocks = None
     if any_tied and depth and plan.rules - {"stable"}:
-        blocks = _blocks(preds, values, tied, cut_ties, truth, plan, branch)
+        blocks = _blocks(scores, top, tied, depth, truth, plan, branch)
     return Ranking(
         relevance=truth.of(item_ids),
         lengths=listed.sum(1),
@@ -65,30 +65,27 @@ def rank_scores(preds: Tensor, truth: Truth, plan: Plan, checks: check.ValueChec
         item_ids=item_ids,
         blocks=blocks,
         best_tied=best_tied,
-        # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
-        whole=_whole_scores(preds, truth) if plan.whole else None,
-        ordered=plan.ordered or complete,
-        retrieved=partial(_ideal_retrieved, preds, truth, depth),
+        whole=whole,
+        ordered=plan.ordered or top.ordered,
+        retrieved=partial(_ideal_retrieved, scores, truth, depth),
     )
 
 
-def _rank_counted(preds: Tensor, truth: Truth, depth: int, plan: Plan, checks: check.ValueChecks) -> Ranking | None:
+def _rank_counted(
+    scores: Scores, truth: Truth, whole: Whole | None, depth: int, plan: Plan, checks: check.ValueChecks
+) -> Ranking | None:
     """The same without a top-k, from the ranks of the relevant items; None where they are not few.
 
     Who they are is known then, not what stands between them. A whole list needs the ranks of all of them, a cut list
     only of those that may be within.
     """
-    if not preds.shape[1]:
+    if not scores.n_items:
         return None
-    whole = None
-    if plan.whole:
-        check.refuse_nan(checks, "preds", preds.amax(1).isnan())
-        whole = _whole_scores(preds, truth)
+    if whole is not None:
         entries = Entries(whole.users, whole.start, whole.size, None, whole.relevance)
-    elif preds.shape[0] and worth_counting(preds.shape[1], truth.width, depth):
-        maxima = block_maxima(preds)
-        check.refuse_nan(checks, "preds", maxima.amax(1).isnan())
-        ranks = ranks_of(preds, maxima, truth.scores(preds), depth)
+    elif scores.n_users and worth_counting(scores.n_items, truth.width, depth):
+        check.refuse_nan(checks, "preds", scores.maxima.amax(1).isnan())
+        ranks = ranks_of(scores, truth.scores(scores), depth)
         if ranks is None:
             return None
         users, columns, start, size = ranks
@@ -97,59 +94,58 @@ def _rank_counted(preds: Tensor, truth: Truth, depth: int, plan: Plan, checks: c
             entries = entries.pick(entries.relevance > 0)
     else:
         return None
-    depth = min(depth, preds.shape[1])
-    relevance, blocks = columns_of(entries, (preds.shape[0], depth), plan)
+    depth = min(depth, scores.n_items)
+    relevance, blocks = columns_of(entries, (scores.n_users, depth), plan)
     return Ranking(
         relevance=relevance,
         lengths=None,
         n_relevant=truth.n_relevant(),
         best=partial(truth.ideal, depth),
-        depth=None if depth == preds.shape[1] else depth,
+        depth=None if depth == scores.n_items else depth,
         binary=truth.relevance is None,
         blocks=blocks,
         whole=whole,
         ordered=False,
-        retrieved=partial(_ideal_retrieved, preds, truth, depth),
+        retrieved=partial(_ideal_retrieved, scores, truth, depth),
     )
 
 
-def _ideal_retrieved(preds: Tensor, truth: Truth, depth: int) -> Tensor:
-    return truth.ideal(depth, truth.scores(preds) > float("-inf"))
+def _ideal_retrieved(scores: Scores, truth: Truth, depth: int) -> Tensor:
+    return truth.ideal(depth, truth.scores(scores) > HIDDEN)
 
 
-def _ordered(preds: Tensor, values: Tensor, ids: Tensor, tied: Tensor, branch: bool) -> Tensor:
+def _ordered(scores: Scores, values: Tensor, ids: Tensor, tied: Tensor, branch: bool) -> Tensor:
     """`ids` with equal scores in the order of the columns."""
-    kth = values[:, -1:]
     if not branch:
-        return in_input_order(preds, values, ids, kth, None)
+        return in_input_order(scores, values, ids, None)
     rows = tied.any(1).nonzero().squeeze(1)
     ids = ids.clone()
-    ids[rows] = in_input_order(preds, values[rows], ids[rows], kth[rows], rows)
+    ids[rows] = in_input_order(scores, values[rows], ids[rows], rows)
     return ids
 
 
-def _blocks(
-    preds: Tensor, values: Tensor, tied: Tensor, cut_ties: Tensor, truth: Truth, plan: Plan, branch: bool
-) -> Blocks:
-    depth = values.shape[1]
+def _blocks(scores: Scores, top: Top, tied: Tensor, depth: int, truth: Truth, plan: Plan, branch: bool) -> Blocks:
     start, size = blocks_of(tied, depth)
-    if not cut_ties.shape[1]:
-        return Blocks(start, size, None)
-    crosses = cut_ties[:, 0]
+    if tied.shape[1] < depth:
+        return Blocks(start, size, None)  # the list is complete
+    crosses, kth = tied[:, depth - 1], top.values[:, depth - 1]
     rows = None
     if branch:
         rows = crosses.nonzero().squeeze(1)
         if not rows.shape[0]:
             return Blocks(start, size, None)
-        if rows.shape[0] == preds.shape[0]:
+        if rows.shape[0] == scores.n_users:
             rows = None
-    kth = values[:, -1] if rows is None else values[rows, -1]
+    kth = kth if rows is None else kth[rows]
     # Of the block at the cut the top-k shows only a part: count its members, and find the relevant ones among them.
-    count = count_where(torch.eq, preds, kth, rows)
-    scores, relevance = truth.scores(preds), truth.values
+    if top.n_last is not None:
+        count = top.n_last if rows is None else top.n_last[rows]
+    else:
+        count = count_where(torch.eq, scores, kth, rows)
+    wanted, relevance = truth.scores(scores), truth.values
     if rows is not None:
-        scores, relevance = scores[rows], relevance[rows]
-    crossing = crossing_of(torch.where(scores == kth.unsqueeze(1), relevance, 0), crosses, rows, depth, plan)
+        wanted, relevance = wanted[rows], relevance[rows]
+    crossing = crossing_of(torch.where(wanted == kth.unsqueeze(1), relevance, 0), crosses, rows, depth, plan)
     if rows is not None:
         count = torch.zeros_like(size[:, 0]).index_copy_(0, rows, count)
     size = torch.where((start == start[:, -1:]) & crosses.unsqueeze(1), count.unsqueeze(1), size)
@@ -181,28 +177,19 @@ def crossing_of(members: Tensor, crosses: Tensor, rows: Tensor | None, depth: in
     return Crossing(crosses, spread((members > 0).sum(1)), gains, best, worst)
 
 
-def _whole_scores(preds: Tensor, truth: Truth) -> Whole:
+def _whole_scores(scores: Scores, truth: Truth, checks: check.ValueChecks) -> Whole:
     """The uncut lists, from the number of scores above and beside that of each relevant item."""
-    scores, relevance = truth.scores(preds), truth.values
+    wanted, relevance = truth.scores(scores), truth.values
+    # The number of scores above -inf is the length of the list; NaN is not even as high as that.
+    above, from_here = counts_of(scores, torch.nn.functional.pad(wanted, (0, 1), value=HIDDEN))
+    check.refuse_nan(checks, "preds", from_here[:, -1] < scores.n_items)
     relevant = relevance > 0
-    retrieved = relevant & (scores > float("-inf"))
-    n_users, n_targets = scores.shape
-    if n_targets <= COUNTED_TARGETS:
-        columns = [scores[:, t].contiguous() for t in range(n_targets)]
-        above = torch.stack([count_where(torch.gt, preds, column) for column in columns], 1) if columns else None
-        from_here = torch.stack([count_where(torch.ge, preds, column) for column in columns], 1) if columns else None
-    else:
-        rising = preds.sort(dim=1).values.contiguous()
-        above = preds.shape[1] - torch.searchsorted(rising, scores.contiguous(), right=True)
-        from_here = preds.shape[1] - torch.searchsorted(rising, scores.contiguous())
-    if above is None or from_here is None:
-        above = from_here = torch.zeros((n_users, 0), dtype=torch.int64, device=preds.device)
-    users, place = retrieved.nonzero(as_tuple=True)
+    users, place = (relevant & (wanted > HIDDEN)).nonzero(as_tuple=True)
     all_users, all_place = relevant.nonzero(as_tuple=True)
-    lowest = torch.full((n_users,), float("-inf"), dtype=preds.dtype, device=preds.device)
+    start = above[users, place]
     return whole_of_entries(
-        lengths=count_where(torch.gt, preds, lowest),
-        entries=Entries(users, above[users, place], (from_here - above)[users, place], None, relevance[users, place]),
+        lengths=above[:, -1],
+        entries=Entries(users, start, from_here[users, place] - start, None, relevance[users, place]),
         all_users=all_users,
         all_relevance=relevance[all_users, all_place],
     )

@@ -2,100 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-# Elements of the scores that are looked at in one step where a step needs a buffer: the buffer stays in cache.
-STEP_ELEMENTS = 1 << 20
+from torch_recmetrics.core.scores import HIDDEN, WIDTH, Scores, Tile, steps
+from torch_recmetrics.core.segments import place_in_run, run_starts
+
+# Columns for each item of the top from which on the maxima of blocks find it faster than torch.topk does.
+COLUMNS_PER_RANK = 512
 
 
-def top_items(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest scores of each row, descending, and their columns; equal scores in any order, NaN first."""
-    if k >= scores.shape[1]:
-        order = torch.sort(scores, dim=1, descending=True, stable=True)
-        return order.values, order.indices
-    top = torch.topk(scores, k, dim=1)
-    return top.values, top.indices
+@dataclass(frozen=True, eq=False)
+class Top:
+    """The k largest scores of each row, descending."""
+
+    values: Tensor  # (B, k); NaN first
+    ids: Tensor  # (B, k) columns; any number beside a score of -inf
+    ordered: bool  # equal scores stand in the order of the columns, and so those that are in are the first ones
+    n_last: Tensor | None  # (B,) int64: how many scores of the row equal the last one (above -inf); None: not known
 
 
-def steps(n_rows: int, n_columns: int, elements: int = STEP_ELEMENTS) -> Iterator[slice]:
-    """Slices of rows that cover a matrix in steps of about so many elements."""
-    step = max(1, elements // max(1, n_columns))
-    for first in range(0, n_rows, step):
-        yield slice(first, min(first + step, n_rows))
+def top_items(scores: Scores, k: int) -> Top:
+    """The k largest scores of each row and their columns."""
+    if k >= scores.n_items:
+        order = torch.sort(scores.whole(), dim=1, descending=True, stable=True)
+        return Top(order.values, order.indices, True, None)
+    if scores.in_steps and k * COLUMNS_PER_RANK <= scores.n_items:
+        top = _top_of_blocks(scores, k)
+        if top is not None:
+            return top
+    values, ids = _top_of_tiles(scores, k, None, lambda tile: tile.values, scores.dtype)
+    return Top(values, ids, False, None)
 
 
-def count_where(compare: Callable[..., Tensor], scores: Tensor, against: Tensor, rows: Tensor | None = None) -> Tensor:
+def fold(maxima: Tensor, width: int) -> Tensor:
+    """Maxima of maxima, so many that they still outnumber `width`, or the maxima themselves: cheap to compare with."""
+    while maxima.shape[1] > 4 * width:
+        n = maxima.shape[1]
+        half = torch.maximum(maxima[:, : n // 2], maxima[:, n // 2 : n // 2 * 2])
+        maxima = torch.cat([half, maxima[:, n // 2 * 2 :]], 1) if n % 2 else half
+    return maxima
+
+
+def reaching(maxima: Tensor, rows: Tensor | None, at_least: Tensor, most: int) -> tuple[Tensor, Tensor] | None:
+    """The blocks that hold a score of at least so much, and above -inf.
+
+    Args:
+        maxima: (B, blocks).
+        rows: (E,) int64, the row that each number belongs to; None for one number a row.
+        at_least: (E,).
+        most: how many blocks there may be in all.
+
+    Returns:
+        (L,) positions in `at_least`, ascending, and (L,) blocks, ascending; None where there are more than `most`.
+    """
+    found: list[tuple[Tensor, Tensor]] = []
+    for part in steps(at_least.shape[0], maxima.shape[1]):
+        some = maxima[part] if rows is None else maxima[rows[part]]
+        reached = some >= at_least[part].unsqueeze(1)
+        which, block = reached.nonzero(as_tuple=True)
+        most -= which.shape[0]
+        if most < 0:
+            return None
+        found.append((which + part.start, block))
+    if not found:
+        nothing = torch.zeros(0, dtype=torch.int64, device=maxima.device)
+        return nothing, nothing
+    return torch.cat([which for which, _ in found]), torch.cat([block for _, block in found])
+
+
+def _top_of_blocks(scores: Scores, k: int) -> Top | None:
+    """The same from the blocks whose maximum is not below the k-th largest maximum: no other score is among the k
+    largest, nor equal to the last of them. None where many scores are equal.
+    """
+    maxima = scores.maxima
+    lowest = torch.finfo(scores.dtype).min  # a row with fewer than k candidates has all of them, and none at -inf
+    at_least = fold(maxima, max(WIDTH, k)).topk(k, dim=1).values[:, -1].clamp(min=lowest)
+    found = reaching(maxima, None, at_least, scores.n_users * scores.n_items // (8 * WIDTH))
+    if found is None:
+        return None
+    rows, columns, values = [], [], []
+    for part in steps(found[0].shape[0], WIDTH):
+        row, block = found[0][part], found[1][part]
+        looked_at = scores.blocks(row, block)
+        which, column = (looked_at >= at_least[row].unsqueeze(1)).nonzero(as_tuple=True)
+        rows.append(row[which])
+        columns.append(scores.first_columns(block)[which] + column)
+        values.append(looked_at[which, column])
+    row = torch.cat(rows) if rows else found[0]
+    place = place_in_run(run_starts(row))
+    width = max(k, int(place.max()) + 1 if place.shape[0] else 0)
+    if width > 2 * WIDTH + 4 * k:
+        return None
+    shape = (scores.n_users, width)
+    candidates = torch.full(shape, HIDDEN, dtype=scores.dtype, device=scores.device)
+    ids = torch.zeros(shape, dtype=torch.int64, device=scores.device)
+    if rows:
+        candidates[row, place] = torch.cat(values)
+        ids[row, place] = torch.cat(columns)
+    order = torch.sort(candidates, dim=1, descending=True, stable=True)
+    best = order.values[:, :k]
+    return Top(best, ids.gather(1, order.indices[:, :k]), True, (candidates == best[:, -1:]).sum(1))
+
+
+def _top_of_tiles(
+    scores: Scores, k: int, rows: Tensor | None, key: Callable[[Tile], Tensor], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The k largest keys of each row, descending, and their columns, by torch.topk."""
+    shape = (scores.n_users if rows is None else rows.shape[0], k)
+    values = torch.empty(shape, dtype=dtype, device=scores.device)
+    ids = torch.empty(shape, dtype=torch.int64, device=scores.device)
+    for tile in scores.tiles(rows, width=k):
+        keys = key(tile)
+        if tile.first:  # a long row comes in several tiles
+            columns = torch.arange(tile.first, tile.first + keys.shape[1], device=scores.device).expand(keys.shape)
+            keys = torch.cat([values[tile.rows], keys], 1)
+            columns = torch.cat([ids[tile.rows], columns], 1)
+            values[tile.rows], at = keys.topk(k, dim=1)
+            ids[tile.rows] = columns.gather(1, at)
+        else:
+            values[tile.rows], ids[tile.rows] = keys.topk(k, dim=1)
+    return values, ids
+
+
+def count_where(compare: Callable[..., Tensor], scores: Scores, against: Tensor, rows: Tensor | None = None) -> Tensor:
     """(R,) int64: how many scores of each row compare so (`torch.eq`, `torch.gt`) with the row's number.
 
     Args:
         compare: a comparison that takes `out`.
-        scores: (B, N).
+        scores: of B rows.
         against: (R,) of the dtype of the scores, one for each row that is looked at.
         rows: (R,) int64, the rows to look at; None for all.
     """
     counts = torch.zeros(against.shape[0], dtype=torch.int64, device=scores.device)
-    for part in steps(against.shape[0], scores.shape[1]):
-        block = scores[part] if rows is None else scores[rows[part]]
-        # Writing the comparison as float32 and adding that up is three times faster than adding up a bool mask, and
-        # exact below 2^24.
-        if scores.shape[1] < 1 << 24:
-            mask = torch.empty(block.shape, dtype=torch.float32, device=scores.device)
-            compare(block, against[part].unsqueeze(1), out=mask)
-            counts[part] = mask.sum(1).to(torch.int64)
-        else:
-            counts[part] = compare(block, against[part].unsqueeze(1)).sum(1)
+    for tile in scores.tiles(rows):
+        # Writing the comparison as float32 and adding that up is three times faster than adding up a bool mask.
+        mask = torch.empty(tile.values.shape, dtype=torch.float32, device=scores.device)
+        compare(tile.values, against[tile.rows].unsqueeze(1), out=mask)
+        counts[tile.rows] += mask.sum(1).to(torch.int64)
     return counts
 
 
-def in_input_order(scores: Tensor, values: Tensor, ids: Tensor, kth: Tensor, rows: Tensor | None) -> Tensor:
+def in_input_order(scores: Scores, values: Tensor, ids: Tensor, rows: Tensor | None) -> Tensor:
     """The columns of the top D of each row with equal scores in the order of the columns.
 
     Args:
-        scores: (B, N).
+        scores: of B rows.
         values: (R, D) the D largest scores of the rows.
         ids: (R, D) their columns, equal scores in any order.
-        kth: (R, 1) the smallest of the D.
         rows: (R,) the rows of `scores` that these are; None for all.
     """
-    depth, n_items = values.shape[1], scores.shape[1]
+    depth, n_items = values.shape[1], scores.n_items
     if depth < n_items:
         # Which members of the block at the cut are kept is not the choice of the sort: it is the first ones.
+        kth = values[:, -1:]
         above = (values > kth).sum(1, keepdim=True)
-        members = torch.empty_like(ids)
-        countdown = torch.arange(n_items, 0, -1, dtype=torch.int32, device=scores.device)
-        for part in steps(values.shape[0], n_items):
-            block = scores[part] if rows is None else scores[rows[part]]
-            members[part] = torch.where(block == kth[part], countdown, 0).topk(depth, dim=1).indices
+
+        def earliest(tile: Tile) -> Tensor:
+            first = n_items - tile.first
+            width = tile.values.shape[1]
+            countdown = torch.arange(first, first - width, -1, dtype=torch.int32, device=scores.device)
+            return torch.where(tile.values == kth[tile.rows], countdown, 0)
+
+        _, members = _top_of_tiles(scores, depth, rows, earliest, torch.int32)
         place = torch.arange(depth, device=scores.device) - above
         ids = torch.where(place < 0, ids, members.gather(1, place.clamp(min=0)))
-    by_column = torch.sort(ids, dim=1)
+    by_column = torch.sort(ids, dim=1).values
     # A stable sort by falling score of what is sorted by column.
-    at = scores.gather(1, by_column.values) if rows is None else scores[rows.unsqueeze(1), by_column.values]
-    order = torch.sort(at, dim=1, descending=True, stable=True).indices
-    return by_column.values.gather(1, order)
-
-
-def hide(scores: Tensor, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:
-    """A copy of the scores with -inf where an item must not be recommended; the scores themselves where nothing is
-    hidden.
-
-    Args:
-        scores: (B, N).
-        seen_ids: (B, S) within the columns, or -1, anywhere and any number of times.
-        mask: (B, N) bool, True = may be recommended.
-    """
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    if seen_ids is not None and seen_ids.shape[1] and scores.shape[1]:
-        if mask is None:
-            scores = scores.clone()
-        # A pad writes where a real entry of its row writes, or, in a row of pads, what is there already.
-        some = seen_ids.amax(1, keepdim=True)
-        at = torch.where(seen_ids < 0, some, seen_ids)
-        nothing = scores[:, :1]
-        source = torch.where(some < 0, nothing, float("-inf")).expand(at.shape)
-        scores.scatter_(1, at.clamp(min=0), source)
-    return scores
+    at = scores.of(by_column) if rows is None else scores.at(rows.unsqueeze(1), by_column)
+    return by_column.gather(1, torch.sort(at, dim=1, descending=True, stable=True).indices)

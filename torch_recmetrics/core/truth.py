@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.precision import exact, exact_dtype
+from torch_recmetrics.core.scores import Scores
 from torch_recmetrics.core.segments import place_in_run, run_sizes, run_starts, table
 
 
@@ -72,14 +73,9 @@ class Truth:
             return same.to(dtype)
         return torch.where(same, exact(self.relevance.gather(1, at)), 0)
 
-    def scores(self, scores: Tensor) -> Tensor:
+    def scores(self, scores: Scores) -> Tensor:
         """(B, T): the score of each item; -inf for padding."""
-        if self.ids is None:
-            return scores
-        if not scores.shape[1]:
-            return scores.new_full(self.ids.shape, float("-inf"))
-        found = scores.gather(1, self.ids.clamp(min=0))
-        return torch.where(self.ids >= 0, found, float("-inf"))
+        return scores.whole() if self.ids is None else scores.of(self.ids)
 
     def ideal(self, depth: int, visible: Tensor | None = None) -> Tensor:
         """(B, <= depth): the relevance of all relevant items (of the visible ones), descending."""

@@ -1,0 +1,226 @@
+"""Score matrices of which some items are hidden, read in tiles and in blocks, never copied as a whole.
+
+Copying a matrix of a million scores and more costs several times what reading it costs: its fresh memory has to be
+made first. One tile fits into the cache, and its buffer is used again and again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.plan import may_branch
+from torch_recmetrics.core.segments import place_in_run, run_starts
+
+# Maxima over 64 neighbours run at the speed of memory; over widths that are no multiple of 64, several times slower.
+WIDTH = 64
+# Elements that are looked at in one step where a step needs a buffer: on a CPU the buffer stays in the cache, elsewhere
+# few large steps are best. A float32 sum of ones is exact up to 2^24 of them.
+STEP_ELEMENTS = 1 << 20
+STEP_ELEMENTS_ELSEWHERE = 1 << 24
+HIDDEN = float("-inf")
+
+
+class Tile(NamedTuple):
+    """A few rows of a score matrix, or a part of one long row; its values are gone when the next tile is read."""
+
+    rows: slice
+    first: int  # the column at which it begins
+    values: Tensor  # (rows, columns)
+
+
+class Scores:
+    """(B, N) scores in which an item that must not be recommended has -inf, however they are read.
+
+    On a CPU half-precision scores read as float32, in which all work on them is faster and nothing changes.
+
+    Args:
+        given: (B, N), as they came; never written to.
+        seen_ids: (B, S) within the columns, or -1, anywhere and any number of times.
+        mask: (B, N) bool, True = may be recommended.
+        nan_hidden: NaN hides too; else it stays and shows.
+    """
+
+    def __init__(
+        self, given: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
+    ) -> None:
+        self.in_steps = may_branch(given.device)
+        if not self.in_steps:
+            # The shapes of what follows would depend on values, which other devices are not asked for.
+            given, seen_ids, mask, nan_hidden = _hide(given, seen_ids, mask, nan_hidden), None, None, False
+        self._given = given
+        self._seen = seen_ids if seen_ids is not None and seen_ids.numel() and given.shape[1] else None
+        self._mask = mask
+        self._nan_hidden = nan_hidden
+        half = given.dtype in (torch.float16, torch.bfloat16)
+        self.dtype = torch.float32 if half and self.in_steps else given.dtype
+        self.device = given.device
+        self.n_users, self.n_items = given.shape
+
+    def whole(self) -> Tensor:
+        """(B, N): all of them at once, for those who need a matrix of this size anyway."""
+        return _hide(self._given, self._seen, self._mask, self._nan_hidden).to(self.dtype)
+
+    def tiles(self, rows: Tensor | None = None, *, width: int = 1) -> Iterator[Tile]:
+        """All scores, or those of the (R,) rows that are named, from left to right within a row.
+
+        The first tile of a row has at least `width` columns.
+        """
+        n_rows = self.n_users if rows is None else rows.shape[0]
+        elements = STEP_ELEMENTS if self.in_steps else STEP_ELEMENTS_ELSEWHERE
+        width = max(1, min(self.n_items, max(width, elements)))
+        buffer = None
+        for part in steps(n_rows, self.n_items, elements):
+            for first in range(0, self.n_items, width):
+                columns = slice(first, min(first + width, self.n_items))
+                if not self._copied:
+                    values = self._given[part, columns] if rows is None else self._given[rows[part], columns]
+                else:
+                    if buffer is None:  # one column more, which takes what is hidden nowhere
+                        shape = (part.stop - part.start, width + 1)
+                        buffer = torch.empty(shape, dtype=self.dtype, device=self.device)
+                    values = self._fill(buffer, part if rows is None else rows[part], columns)
+                yield Tile(part, first, values)
+
+    @cached_property
+    def maxima(self) -> Tensor:
+        """(B, blocks): the largest score of each block of 64 columns, the last one shorter; NaN shows."""
+        if not self._copied:
+            return _block_maxima(self._given)
+        shape = (self.n_users, -(-self.n_items // WIDTH))
+        maxima = torch.empty(shape, dtype=self.dtype, device=self.device)
+        for tile in self.tiles():
+            found = _block_maxima(tile.values)
+            first = tile.first // WIDTH
+            maxima[tile.rows, first : first + found.shape[1]] = found
+        return maxima
+
+    def at(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The scores of single items; -inf for column -1. Rows and columns are broadcast."""
+        if not self.n_items:
+            return torch.full(columns.shape, HIDDEN, dtype=self.dtype, device=self.device)
+        shown, columns = columns >= 0, columns.clamp(min=0)
+        values = self._given[rows, columns].to(self.dtype)
+        if self._mask is not None:
+            shown = shown & self._mask[rows, columns]
+        if self._nan_hidden:
+            shown = shown & ~values.isnan()
+        if self._seen is not None:
+            code = rows * self.n_items + columns
+            place = torch.searchsorted(self._seen_codes, code).clamp(max=self._seen_codes.shape[0] - 1)
+            shown = shown & (self._seen_codes[place] != code)
+        return torch.where(shown, values, HIDDEN)
+
+    def of(self, columns: Tensor) -> Tensor:
+        """(B, T): the scores of some items of each row; -inf for column -1."""
+        return self.at(torch.arange(self.n_users, device=self.device).unsqueeze(1), columns)
+
+    def first_columns(self, block: Tensor) -> Tensor:
+        """The column at which :meth:`blocks` begins to read: the last, short block is read as the last 64 columns."""
+        return (block * WIDTH).clamp(max=self.n_items - WIDTH)
+
+    def blocks(self, rows: Tensor, block: Tensor) -> Tensor:
+        """(L, 64): whole blocks, one for each pair of row and block; what a short block lacks is -inf, in front."""
+        first = self.first_columns(block)
+        values = _windows(self._given, rows, first).to(self.dtype)
+        if self._mask is not None:
+            values.masked_fill_(~_windows(self._mask, rows, first), HIDDEN)
+        if self._nan_hidden:
+            values.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
+        if self.n_items % WIDTH:
+            values[block == self.n_items // WIDTH, : WIDTH - self.n_items % WIDTH] = HIDDEN
+        if self._seen is not None:
+            start = rows * self.n_items + first
+            low, high = (torch.searchsorted(self._seen_codes, code) for code in (start, start + WIDTH))
+            which = torch.repeat_interleave(torch.arange(rows.shape[0], device=self.device), high - low)
+            place = low[which] + place_in_run(run_starts(which))
+            values[which, self._seen_codes[place] - start[which]] = HIDDEN
+        return values
+
+    @property
+    def _copied(self) -> bool:
+        """Whether a tile is a copy: something is hidden, or the rows cannot be read at speed where they lie."""
+        hides = self._seen is not None or self._mask is not None or self._nan_hidden
+        slow = self.in_steps and (self._given.stride(1) != 1 or self._given.dtype != self.dtype)
+        return hides or slow
+
+    @cached_property
+    def _seen_codes(self) -> Tensor:
+        """(B S,) row * N + column of what is hidden, ascending; padding beyond the last score."""
+        seen = self._need_seen()
+        rows = torch.arange(self.n_users, device=self.device).unsqueeze(1) * self.n_items
+        codes = torch.where(seen < 0, self.n_users * self.n_items, seen + rows)
+        return codes.flatten().sort().values
+
+    def _need_seen(self) -> Tensor:
+        if self._seen is None:
+            raise ValueError("nothing is hidden by its id")
+        return self._seen
+
+    def _fill(self, buffer: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:
+        values = self._given[rows, columns]
+        n_rows, width = values.shape
+        buffer = buffer[:n_rows]
+        tile = buffer[:, :width]
+        tile.copy_(values)
+        if self._nan_hidden:
+            tile.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
+        if self._mask is not None:
+            tile.masked_fill_(~self._mask[rows, columns], HIDDEN)
+        if self._seen is not None:
+            seen = self._seen[rows]
+            inside = (seen >= columns.start) & (seen < columns.stop)
+            buffer.scatter_(1, torch.where(inside, seen - columns.start, width), HIDDEN)
+        return tile
+
+
+def steps(n_rows: int, n_columns: int, elements: int = STEP_ELEMENTS) -> Iterator[slice]:
+    """Slices of rows that cover a matrix in steps of about so many elements."""
+    step = max(1, elements // max(1, n_columns))
+    for first in range(0, n_rows, step):
+        yield slice(first, min(first + step, n_rows))
+
+
+def _block_maxima(values: Tensor) -> Tensor:
+    n_columns = values.shape[1]
+    body = n_columns // WIDTH
+    maxima: Tensor = values[:, : body * WIDTH].unflatten(1, (body, WIDTH)).amax(2)  # type: ignore[no-untyped-call]
+    if n_columns % WIDTH:
+        maxima = torch.cat([maxima, values[:, body * WIDTH :].amax(1, keepdim=True)], 1)
+    return maxima
+
+
+def _windows(matrix: Tensor, rows: Tensor, first: Tensor) -> Tensor:
+    """(L, 64): 64 neighbours of a row, from the columns `first` on."""
+    if matrix.stride(1) != 1:
+        return matrix[rows.unsqueeze(1), first.unsqueeze(1) + torch.arange(WIDTH, device=matrix.device)]
+    # Rows of 64 at every multiple of a step that all windows share: one index_select takes whole windows, several times
+    # faster than element by element.
+    stride, last = matrix.stride(0), matrix.shape[1] - WIDTH
+    step = math.gcd(math.gcd(stride, WIDTH), last)
+    n_rows = ((matrix.shape[0] - 1) * stride + last) // step + 1
+    return matrix.as_strided((n_rows, WIDTH), (step, 1)).index_select(0, (rows * stride + first) // step)
+
+
+def _hide(given: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidden: bool) -> Tensor:
+    """A copy of the scores with -inf where something hides; the scores themselves where nothing does."""
+    scores = given
+    if nan_hidden:
+        scores = scores.masked_fill(scores.isnan(), HIDDEN)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, HIDDEN)
+    if seen_ids is not None and seen_ids.shape[1] and scores.shape[1]:
+        if scores is given:
+            scores = scores.clone()
+        # A pad writes where a real entry of its row writes, or, in a row of pads, what is there already.
+        some = seen_ids.amax(1, keepdim=True)
+        at = torch.where(seen_ids < 0, some, seen_ids)
+        nothing = scores[:, :1]
+        source = torch.where(some < 0, nothing, HIDDEN).expand(at.shape)
+        scores.scatter_(1, at.clamp(min=0), source)
+    return scores
