@@ -23,7 +23,10 @@ TITLES = {
     "torch_recmetrics.metrics.auc": "Click-through",
     "torch_recmetrics.metrics.group_auc": "Click-through",
     "torch_recmetrics.metrics.click": "Click-through",
-    "torch_recmetrics.metrics.lists": "Lists",
+    "torch_recmetrics.metrics.similarity": "Lists",
+    "torch_recmetrics.metrics.novelty": "Lists",
+    "torch_recmetrics.metrics.serendipity": "Lists",
+    "torch_recmetrics.metrics.categories": "Lists",
     "torch_recmetrics.metrics.catalogue": "Catalogue",
 }
 NAMES = frozenset(torch_recmetrics.__all__)
