@@ -1,0 +1,199 @@
+r"""The categories of the recommended items: how many there are in a list, and whether they are those of the user.
+
+Notation of the formulas, for one user: L is the list, cut at K; an item spreads one over its categories,
+:math:`p(g|i) = x_{ig} / \sum_h x_{ih}`, and the list has the distribution
+:math:`q(g) = \frac{1}{|L'|} \sum_{i \in L'} p(g|i)` over the items L' of it that have a category.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.precision import exact
+from torch_recmetrics.core.ranking import Cuts, Ranking, Reading
+from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
+
+DIVERSITY_KINDS = ("count", "share", "entropy")
+
+
+class MeanOfCategories(MeanOverLists):
+    """A metric that reads what the recommended items have in each category together."""
+
+    table: ItemTable
+    plot_upper_bound: float | None = None
+
+    def __init__(self, item_categories: Tensor, top_k: int | None, **kwargs: Any) -> None:
+        shares = distributions_of("item_categories", item_categories)
+        self.n_categories = shares.shape[1]
+        super().__init__(top_k, table=ItemTable(item_categories, shares=shares), **kwargs)
+
+    def sums(self, reading: Reading, cuts: Cuts) -> Tensor:
+        """(B, cut-offs, C): the sum of :math:`p(g|i)` over the recommended items; nan for an empty list."""
+        shares, item_ids = self.table["shares"], reading.items(cuts)
+        if not item_ids.shape[1]:  # embedding_bag has no words for it
+            return shares.new_full((item_ids.shape[0], len(cuts), self.n_categories), float("nan"))
+        weights = (item_ids >= 0).to(shares.dtype)
+        known = item_ids.clamp(0, shares.shape[0] - 1)
+        columns = [embedding_bag(known[:, :k], shares, mode="sum", per_sample_weights=weights[:, :k]) for k in cuts]
+        empty = (item_ids < 0).all(1)
+        return torch.where(empty[:, None, None], float("nan"), torch.stack(columns, 1))
+
+
+class CategoryDiversity(MeanOfCategories):
+    r"""How many different categories the recommended items have.
+
+    .. math:: \text{CategoryDiversity@K} = |\{g : q(g) > 0\}|, \qquad \frac{|\{g : q(g) > 0\}|}{C}
+        \qquad \text{or} \qquad -\sum_g q(g) \log_2 q(g)
+
+    with ``kind="count"``, ``"share"`` and ``"entropy"``; C is the number of categories. The entropy, in bits, also sees
+    whether the categories have equal parts of the list. Items without a category add nothing.
+
+    Undefined: for users with an empty list, for the entropy also where no item of the list has a category; they are
+    left out; nan where no user counts.
+    Range: [0, C], [0, 1] and [0, log2 C], higher is more diverse.
+    Source: the count of categories in a list, as the intent of S. Vargas et al., Coverage, redundancy and
+    size-awareness in genre diversity for recommender systems, RecSys 2014; C. Shannon's entropy, 1948.
+
+    Args:
+        item_categories: (num_items, C) bool, integer or float >= 0, by item id: the categories of an item, or how much
+            it belongs to each.
+        top_k: cut-off K >= 1; None for the whole list.
+        kind: what is counted.
+
+    Raises:
+        ValueError: for categories that are negative or not finite; in ``update`` for an item that is not in the table.
+
+    >>> genres = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 0, 1]])
+    >>> metric = CategoryDiversity(genres, top_k=2)
+    >>> metric.update(item_ids=torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    >>> metric.compute()  # 2 and 3
+    tensor(2.5000, dtype=torch.float64)
+    """
+
+    stem = "category_diversity"
+
+    def __init__(self, item_categories: Tensor, top_k: int | None = 10, *, kind: str = "count", **kwargs: Any) -> None:
+        check.check_choice("kind", kind, DIVERSITY_KINDS)
+        self.kind = kind
+        super().__init__(item_categories, top_k, **kwargs)
+
+    def settings(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+        sums = self.sums(reading, cuts)
+        if self.kind == "entropy":
+            entropy: Tensor = torch.special.entr(normalized(sums)).sum(2) / math.log(2)
+            return entropy
+        found = (sums > 0).sum(2) / (self.n_categories if self.kind == "share" else 1)
+        return torch.where(sums[:, :, 0].isnan(), float("nan"), found.to(sums.dtype))
+
+
+class CategoryCalibration(MeanOfCategories):
+    r"""How far the categories of the list are from those that the user has met, in bits.
+
+    .. math:: \text{CategoryCalibration@K} = \sum_g p(g) \log_2 \frac{p(g)}{(1 - \alpha) q(g) + \alpha p(g)}
+
+    the Kullback-Leibler divergence of the list's distribution q from the user's p. A user of seven dramas and three
+    comedies should find about seven dramas in a list of ten. It is 0 where the list has the user's categories in the
+    user's proportions; :math:`\alpha` keeps it finite where the list lacks one.
+
+    The user's p is a row of ``profiles``, which ``sample_ids`` names: a history does not change during an evaluation,
+    and is not always what ``seen_ids`` hides.
+
+    Undefined: for users with an empty list, without categories in it or in their profile, who are left out; nan where
+    no user counts.
+    Range: [0, -log2 alpha], lower is better calibrated.
+    Source: H. Steck, Calibrated recommendations, RecSys 2018, with equal weights of the ranks. It is called calibration
+    there; :class:`Calibration` is that of probabilities.
+
+    Args:
+        item_categories: (num_items, C) bool, integer or float >= 0, by item id: the categories of an item, or how much
+            it belongs to each.
+        profiles: (num_rows, C) float or integer >= 0, by sample id: the categories of what the user has met, as counts
+            or shares.
+        top_k: cut-off K >= 1; None for the whole list.
+        alpha: how much of the user's own distribution is mixed into that of the list, between 0 and 1.
+
+    Raises:
+        ValueError: for categories or profiles that are negative or not finite; in ``update`` for an item that is not in
+            the table, where ``sample_ids`` are missing, and for one that has no profile.
+
+    >>> genres = torch.tensor([[1, 0], [0, 1], [0, 1]])
+    >>> metric = CategoryCalibration(genres, profiles=torch.tensor([[5, 5], [0, 7]]), top_k=2)
+    >>> metric.update(item_ids=torch.tensor([[0, 1], [1, 2]]), sample_ids=torch.tensor([0, 1]))
+    >>> metric.compute()
+    tensor(0., dtype=torch.float64)
+    """
+
+    stem = "category_calibration"
+    higher_is_better = False
+
+    def __init__(
+        self, item_categories: Tensor, profiles: Tensor, top_k: int | None = 10, *, alpha: float = 0.01, **kwargs: Any
+    ) -> None:
+        check.check_share("alpha", alpha)
+        of_users = ItemTable(profiles, shares=distributions_of("profiles", profiles))
+        self.alpha = alpha
+        self._users = of_users.word
+        super().__init__(item_categories, top_k, **kwargs)
+        if profiles.shape[1] != self.n_categories:
+            raise ValueError(
+                f"`profiles` must have the {self.n_categories} columns of `item_categories`, "
+                f"got shape {tuple(profiles.shape)}"
+            )
+        self.profiles = of_users
+
+    def settings(self) -> dict[str, Any]:
+        return {"alpha": self.alpha, "profiles": self._users}
+
+    def refuse_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+        sample_ids = self.sample_ids_of(ranking)
+        known = self.profiles.n_items
+        checks.refuse(
+            (sample_ids < 0) | (sample_ids >= known),
+            lambda row: (
+                f"{self.name} has {known} profiles, so `sample_ids` must be 0 or more and below {known}, "
+                f"got {int(sample_ids[row])} in row {row}"
+            ),
+        )
+
+    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+        sample_ids = self.sample_ids_of(reading.ranking).clamp(0, self.profiles.n_items - 1)
+        p = self.profiles["shares"][sample_ids].unsqueeze(1)
+        q = normalized(self.sums(reading, cuts))
+        mixed = q + self.alpha * (p - q)  # exactly p where they agree
+        divergence = (torch.xlogy(p, p) - torch.xlogy(p, mixed)).sum(2).clamp(min=0) / math.log(2)
+        return torch.where(p.sum(2) > 0, divergence, float("nan"))
+
+    def sample_ids_of(self, ranking: Ranking) -> Tensor:
+        """The rows of the users' profiles."""
+        if ranking.sample_ids is None:
+            raise ValueError(f"`sample_ids` is missing: {self.name} needs it to find the users' profiles")
+        return ranking.sample_ids
+
+
+def normalized(sums: Tensor) -> Tensor:
+    """Shares of the last dimension; nan where there is nothing."""
+    return sums / sums.sum(-1, keepdim=True)
+
+
+def distributions_of(name: str, amounts: Any) -> Tensor:
+    """(rows, C) a copy in the exact dtype in which each row sums to one, or to zero; refuses what has no share."""
+    check.check_tensor(name, amounts, ndim=2)
+    check.check_relevance(name, amounts)
+    exactly = exact(amounts.detach())
+    wrong = ~((exactly >= 0) & (exactly < float("inf")))
+    if bool(wrong.any()):
+        row = int(wrong.any(1).to(torch.uint8).argmax())
+        raise ValueError(f"`{name}` must be >= 0 and finite, got {exactly[row][wrong[row]][0].item()} in row {row}")
+    if not exactly.numel():
+        raise ValueError(f"`{name}` must have a row and a column, got shape {tuple(amounts.shape)}")
+    total = exactly.sum(1, keepdim=True)
+    return exactly / torch.where(total > 0, total, 1)

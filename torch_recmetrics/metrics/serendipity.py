@@ -1,0 +1,149 @@
+r"""Whether the recommended items are more than what popularity would have shown: unexpectedness and serendipity.
+
+Notation of the formulas, for one user: L is the list, cut at K; item i stands at rank r(i) of it; :math:`c_i` is how
+often item i was met in training; N is the number of items.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.precision import exact
+from torch_recmetrics.core.ranking import Cuts, Reading
+from torch_recmetrics.metrics.item_values import item_counts_of, looked_up, mean_of_items
+from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
+
+EXPECTATIONS = ("set", "rank")
+
+
+class Unexpectedness(MeanOverLists):
+    r"""How far the list is from what everybody could have expected: the most popular items.
+
+    .. math:: \text{Unexpectedness@K} = \frac{1}{|L|} \sum_{i \in L} u_i, \qquad
+        u_i = [\,|\{j : c_j > c_i\}| \ge E\,] \quad \text{or} \quad
+        u_i = \max\Bigl(0, \frac{p_i - r(i)}{N}\Bigr)
+
+    With ``expected="set"`` it is the share of the list outside of the E most popular items; an item belongs to them
+    where fewer than E have been met more often, so items with equal counts go together. With ``"rank"`` an item counts
+    by how many places the list puts it above its place :math:`p_i` by popularity, as a share of the catalogue; there
+    items with equal counts share a place, the next lower count has the next, and an item that nobody has met has place
+    N + 1.
+
+    Undefined: for users with an empty list, who are left out; nan where no user counts.
+    Range: [0, 1], higher is less expected.
+    Source: M. Ge, C. Delgado-Battenfeld and D. Jannach, Beyond accuracy: evaluating recommender systems by coverage and
+    serendipity, RecSys 2010, and P. Adamopoulos and A. Tuzhilin, On unexpectedness in recommender systems, TIST 2014,
+    with the most popular items as the primitive model; ``"rank"`` is that of RecTools.
+
+    Args:
+        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
+        top_k: cut-off K >= 1; None for the whole list.
+        expected: what popularity says of an item: a set of items that are expected, or a rank.
+        num_expected: E, with ``expected="set"``; None for as many items as the list shows, K.
+
+    Raises:
+        ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count.
+
+    >>> metric = Unexpectedness(torch.tensor([9, 8, 2, 1]), top_k=2)
+    >>> metric.update(item_ids=torch.tensor([[0, 1, 2], [2, 0, 3]]))
+    >>> metric.compute()  # 0 / 2 and 1 / 2
+    tensor(0.2500, dtype=torch.float64)
+    """
+
+    stem = "unexpectedness"
+    plot_upper_bound = 1.0
+
+    def __init__(
+        self,
+        item_counts: Tensor,
+        top_k: int | None = 10,
+        *,
+        expected: str = "set",
+        num_expected: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check.check_choice("expected", expected, EXPECTATIONS)
+        counts = item_counts_of(item_counts)
+        if num_expected is not None:
+            check.check_count("num_expected", num_expected)
+            if expected == "rank":
+                raise ValueError(f'`num_expected` must be None with expected="rank", got {num_expected}')
+        elif expected == "set" and top_k is None:
+            raise ValueError("`num_expected` must be given where `top_k` is None")
+        self.expected = expected
+        self.num_expected = num_expected
+        self._column = "dense_places" if expected == "rank" else "places"
+        places = places_by_popularity(counts, dense=expected == "rank")
+        super().__init__(top_k, table=ItemTable(item_counts, **{self._column: places}), **kwargs)
+
+    def settings(self) -> dict[str, Any]:
+        return {"expected": self.expected, "num_expected": self.num_expected}
+
+    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+        places = looked_up(self.table, self._column, reading.items(cuts))
+        if self.expected == "rank":
+            rank = torch.arange(1, places.shape[1] + 1, device=places.device)
+            return self.mean(reading, cuts, (places - rank).clamp(min=0) / self.table.n_items)
+        if self.num_expected is not None:
+            return self.mean(reading, cuts, places > self.num_expected)
+        columns = [self.mean(reading, (cut,), places[:, :cut] > cut) for cut in cuts if cut is not None]
+        return torch.cat(columns, 1)
+
+    def mean(self, reading: Reading, cuts: Cuts, unexpected: Tensor) -> Tensor:
+        """The mean over the list of how unexpected (B, D) each item is."""
+        return mean_of_items(reading, cuts, exact(unexpected))
+
+
+class Serendipity(Unexpectedness):
+    r"""How much of the list is both unexpected and relevant.
+
+    .. math:: \text{Serendipity@K} = \frac{1}{|L|} \sum_{i \in L} u_i \cdot rel_i
+
+    with the :math:`u_i` of :class:`Unexpectedness` and :math:`rel_i = 1` for a relevant item, else 0. A hit that
+    popularity alone would have made counts nothing. The mean is over the items of the list, so a list shorter than K
+    divides by its own length, unlike precision.
+
+    Undefined: for users without relevant items or with an empty list, who are left out; nan where no user counts.
+    Range: [0, 1], higher is better.
+    Source: M. Ge, C. Delgado-Battenfeld and D. Jannach, Beyond accuracy: evaluating recommender systems by coverage and
+    serendipity, RecSys 2010. Same convention as RecTools' ``Serendipity`` with ``expected="rank"``, which counts users
+    without relevant items as 0.
+
+    Args:
+        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
+        top_k: cut-off K >= 1; None for the whole list.
+        expected: what popularity says of an item: a set of items that are expected, or a rank.
+        num_expected: E, with ``expected="set"``; None for as many items as the list shows, K.
+
+    Raises:
+        ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count, and where
+            there is no target.
+
+    >>> metric = Serendipity(torch.tensor([9, 8, 2, 1]), top_k=2)
+    >>> metric.update(item_ids=torch.tensor([[0, 1, 2], [2, 0, 3]]), target_ids=torch.tensor([[0], [2]]))
+    >>> metric.compute()  # 0 / 2 and 1 / 2
+    tensor(0.2500, dtype=torch.float64)
+    """
+
+    stem = "serendipity"
+    needs_target = True
+
+    def mean(self, reading: Reading, cuts: Cuts, unexpected: Tensor) -> Tensor:
+        relevant = reading.ranking.relevance[:, : unexpected.shape[1]] > 0
+        return super().mean(reading, cuts, unexpected * relevant)
+
+
+def places_by_popularity(counts: Tensor, *, dense: bool) -> Tensor:
+    """(num_items,) the place of each item by falling count; equal counts share a place.
+
+    After a shared place the next is 1 + the number of items before it, or, where `dense`, 1 + the number of their
+    different counts; an item without interactions has place N + 1 then.
+    """
+    _, place, sizes = torch.unique(-counts, return_inverse=True, return_counts=True)
+    if dense:
+        return exact(torch.where(counts > 0, place + 1, counts.shape[0] + 1))
+    return exact((sizes.cumsum(0) - sizes)[place] + 1)
