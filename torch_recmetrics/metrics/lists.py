@@ -20,7 +20,7 @@ class ItemTable(torch.nn.Module):
     """What is known of each item, by id.
 
     It follows the metric to another device, but never to another dtype, and is in no checkpoint: the metric is made
-    with it. Metrics of one collection that are made from equal data hold one table.
+    with it. Metrics of one collection that differ in nothing but the cut-off hold one table.
 
     Args:
         given: (N, ...) the data as the user gave it; its contents tell tables apart.
@@ -33,11 +33,6 @@ class ItemTable(torch.nn.Module):
         self.word = digest(given)
         for name, column in columns.items():
             self.register_buffer(name, column, persistent=False)
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """Tables of one kind hold the same."""
-        return (self.word, self.n_items, *((name, str(column.dtype)) for name, column in self.named_buffers()))
 
     def __getitem__(self, name: str) -> Tensor:
         return self.get_buffer(name)

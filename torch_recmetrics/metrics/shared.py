@@ -44,7 +44,8 @@ class SharedSums:
         for metric in metrics:
             metric.group = self
             if isinstance(metric, MeanOverLists) and "table" in metric._modules:
-                metric.table = tables.setdefault(metric.table.kind, metric.table)
+                kind = (type(metric), *metric.variant().items())
+                metric.table = tables.setdefault(kind, metric.table)
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
@@ -63,7 +64,7 @@ class SharedSums:
         batch = self._panel.totals(prepared) if self.metrics and (with_values or prepared.is_sums) else None
         if prepared.is_sums and batch is not None:
             self._add(batch)
-        else:
+        elif self.metrics:
             self._panel.count(prepared)
         self._panel.count_lists(prepared)
         for member in self.members:

@@ -105,7 +105,7 @@ class ILS(MeanOverLists):
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
         ids = reading.items(cuts)
         n = reading.at(cuts, (ids >= 0).cumsum(1)).to(exact_dtype(ids.device))
-        if not ids.shape[1]:
+        if not ids.numel():
             return n.fill_(float("nan"))
         sums = self._sums_of_vectors if self.similarity in SIMILARITIES else self._sums_of_pairs
         depths = [min(cut or ids.shape[1], ids.shape[1]) for cut in cuts]
@@ -127,8 +127,6 @@ class ILS(MeanOverLists):
             sums = embedding_bag(part.flatten(), vectors, bags.flatten(), mode="sum")
             running = exact(sums).view(part.shape[0], len(ends), -1).cumsum(1)
             parts.append(running.square().sum(2))
-        if not parts:
-            return squares.new_zeros((0, len(depths)))
         alone = squares[rows].cumsum(1)
         of_vectors = torch.cat(parts)
         return torch.stack([of_vectors[:, ends.index(end)] - alone[:, end - 1] for end in depths], 1)
