@@ -91,8 +91,8 @@ class CategoryDiversity(MeanOfCategories):
         if self.kind == "entropy":
             entropy: Tensor = torch.special.entr(normalized(sums)).sum(2) / math.log(2)
             return entropy
-        found = (sums > 0).sum(2) / (self.n_categories if self.kind == "share" else 1)
-        return torch.where(sums[:, :, 0].isnan(), float("nan"), found.to(sums.dtype))
+        found = (sums > 0).sum(2).to(sums.dtype) / (self.n_categories if self.kind == "share" else 1)
+        return torch.where(sums[:, :, 0].isnan(), float("nan"), found)
 
 
 class CategoryCalibration(MeanOfCategories):
