@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.columns import columns_of
 from torch_recmetrics.core.flat_rows import FlatRows, weight_of_each
-from torch_recmetrics.core.keys import bits_of, slice_rows, slices, sort_keys, write_keys
+from torch_recmetrics.core.keys import bits_of, slices, sort_keys, write_keys
 from torch_recmetrics.core.numbering import small_numbers
 from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.precision import exact
@@ -28,6 +28,7 @@ MOST_BITS = 62  # the sign takes one; one more leaves room for a place beyond th
 UNITS = (1.0, 0.25)
 RELEVANCE_BITS = 12
 HIGHEST = 0x7F800000  # the key of inf as float32
+STEP = 1 << 17  # rows that are looked at at once: many operations on each, which two threads share with profit
 
 
 class Sorted(NamedTuple):
@@ -122,10 +123,10 @@ class Unsorted(NamedTuple):
     def pack(self, unit: float, bits: int) -> tuple[Tensor, float]:
         """The codes, and the largest multiple of the unit; inf where one is not whole or takes too many bits."""
         codes = torch.empty(self.numbers.shape, dtype=torch.int64, device=self.numbers.device)
-        keys = torch.empty(min(codes.shape[0], slice_rows(codes.device)), dtype=torch.int32, device=codes.device)
+        keys = torch.empty(min(codes.shape[0], STEP), dtype=torch.int32, device=codes.device)
         signs = torch.empty_like(keys)
         most = 0.0
-        for code, number, score, relevance in slices(codes, self.numbers, self.scores, self.relevance):
+        for code, number, score, relevance in slices(codes, self.numbers, self.scores, self.relevance, rows=STEP):
             if score.dtype == torch.int32:
                 key = keys[: score.shape[0]]
                 write_keys(score, key, signs[: score.shape[0]])
@@ -148,12 +149,12 @@ def first_and_relevant(ranks: Sorted, relevance: Tensor) -> tuple[Tensor, Tensor
     codes = ranks.codes
     if not codes.shape[0]:
         return codes, codes
-    changes = ((after ^ before) >> ranks.user_shift for after, before in slices(codes[1:], codes[:-1]))
+    changes = ((after ^ before) >> ranks.user_shift for after, before in slices(codes[1:], codes[:-1], rows=STEP))
     if ranks.order is None:
         low_bits = (1 << ranks.score_shift) - 1
-        marks = (part & low_bits for (part,) in slices(codes))
+        marks = (part & low_bits for (part,) in slices(codes, rows=STEP))
     else:
-        marks = (relevance[part] > 0 for (part,) in slices(ranks.order))
+        marks = (relevance[part] > 0 for (part,) in slices(ranks.order, rows=STEP))
     return torch.cat([codes.new_zeros(1), places(changes) + 1]), places(marks)
 
 

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.keys import slices
 from torch_recmetrics.core.numbering import small_numbers
 from torch_recmetrics.core.plan import may_branch
 from torch_recmetrics.core.precision import bits_float, float_bits
 
 NARROW, WIDE = 2, 4  # columns of packed rows
 WHOLE_IN_FLOAT32 = 1 << 24
+STEP = 1 << 18  # rows that are written at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,8 @@ def pack(rows: FlatRows) -> Tensor:
         packed = torch.empty((NARROW, rows.indexes.shape[0]), dtype=torch.int64, device=rows.indexes.device)
         packed[0] = rows.indexes
         halves = packed[1].view(torch.float32).view(-1, 2)
-        halves[:, 0], halves[:, 1] = rows.preds, rows.relevance
+        for half, preds, relevance in slices(halves, rows.preds, rows.relevance, rows=STEP):
+            half[:, 0], half[:, 1] = preds, relevance
         return packed.T
     weights = torch.ones_like(rows.preds) if rows.weights is None else rows.weights
     floats = [float_bits(column) for column in (rows.preds, rows.relevance, weights)]

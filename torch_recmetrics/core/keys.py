@@ -34,9 +34,9 @@ def slice_rows(device: torch.device) -> int:
     return SLICE if device.type == "cpu" else SLICE_ON_A_GPU
 
 
-def slices(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def slices(*columns: Tensor, rows: int | None = None) -> Iterator[tuple[Tensor, ...]]:
     """Views of columns of one length, a slice of rows at a time."""
-    size = slice_rows(columns[0].device)
+    size = rows or slice_rows(columns[0].device)
     return zip(*(torch.split(column, size) for column in columns), strict=True)
 
 

@@ -6,6 +6,7 @@ has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -155,18 +156,15 @@ class Panel:
             )
         filled = weights * ~empty
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
-        weighing = None
-        for family in self.families:
-            metric, rule = self.columns[family[0]]
-            values = metric.measure(ranking.reading(rule), tuple(self.columns[p][0].top_k for p in family))
-            if metric.empty_target_action == "pos" and not metric.pooled and metric.needs_target:
-                values = values + empty.unsqueeze(1)
-            if self._weighing(family[0]) == weighing:
-                before, weight, denominator = blocks[-1]
-                values = torch.cat([before, values], 1)
-                blocks[-1] = values, weight, defined(values, weight) if metric.partial else denominator
-                continue
-            weighing = self._weighing(family[0])
+        for _, families in itertools.groupby(self.families, lambda family: self._weighing(family[0])):
+            parts = []
+            for family in families:
+                metric, rule = self.columns[family[0]]
+                values = metric.measure(ranking.reading(rule), tuple(self.columns[p][0].top_k for p in family))
+                if metric.empty_target_action == "pos" and not metric.pooled and metric.needs_target:
+                    values = values + empty.unsqueeze(1)
+                parts.append(values)
+            values = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
             weight = filled if metric.needs_target and metric.empty_target_action in ("skip", "error") else weights
             denominator = weights * ranking.n_relevant if metric.pooled else weight
             blocks.append((values, weight, defined(values, weight) if metric.partial else denominator))
