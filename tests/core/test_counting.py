@@ -9,6 +9,7 @@ import torch_recmetrics.core.layouts as layouts
 from torch_recmetrics import ranking_metrics
 from torch_recmetrics.core.counting import ranks_of
 from torch_recmetrics.core.scores import Scores
+from torch_recmetrics.core.topk import lower_bound
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
@@ -77,7 +78,8 @@ def test_ranks_are_counts(n_items):
     g = torch.Generator().manual_seed(n_items)
     preds = torch.randint(0, n_items, (5, n_items), generator=g).float()
     wanted = torch.cat([preds[:, :3], preds.topk(2, dim=1).values, torch.full((5, 1), float("-inf"))], 1)
-    users, columns, above, equal = ranks_of(Scores(preds), wanted, 3)
+    scored = Scores(preds)
+    users, columns, above, equal = ranks_of(scored, wanted, lower_bound(scored, 3), 3)
     found = {(u, c): (a, e) for u, c, a, e in zip(*(t.tolist() for t in (users, columns, above, equal)), strict=True)}
     for user in range(5):
         for column in range(6):
@@ -89,7 +91,7 @@ def test_ranks_are_counts(n_items):
 
 def test_too_many_ties_are_left_to_the_top_k():
     preds = torch.zeros(4, 1000)
-    assert ranks_of(Scores(preds), preds[:, :5], 2) is None
+    assert ranks_of(Scores(preds), preds[:, :5], lower_bound(Scores(preds), 2), 2) is None
 
 
 def test_nan_shows_in_the_maxima():

@@ -1,7 +1,7 @@
 """The ranks of few relevant items by counting the higher scores: no top-k, and hardly more than one read of the scores.
 
-The scores are read once, into the maxima of blocks of neighbours. An item above whose score lie the maxima of K blocks
-is not among the first K. For the few items left only the blocks whose maximum reaches their score are looked into.
+The scores are read once, into the maxima of blocks of neighbours. An item below the maxima of K blocks is not among the
+first K. For the few items left only the blocks whose maximum reaches their score are looked into.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores import HIDDEN, WIDTH, Scores, steps
-from torch_recmetrics.core.topk import fold, reaching
+from torch_recmetrics.core.scores import WIDTH, Scores, steps
+from torch_recmetrics.core.topk import reaching
 
 # Below so many blocks for each rank hardly any item can be ruled out.
 BLOCKS_PER_RANK = 2
@@ -23,19 +23,22 @@ def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
     return depth > 0 and BLOCKS_PER_RANK * depth * WIDTH <= n_items and n_targets <= 2 * WIDTH
 
 
-def ranks_of(scores: Scores, wanted: Tensor, depth: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+def ranks_of(
+    scores: Scores, wanted: Tensor, at_least: Tensor, depth: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """Which wanted scores are among the `depth` best of their row, and how many scores are higher and equal.
 
     Args:
         scores: of B rows, with no NaN.
         wanted: (B, T) scores of items of the row; -inf is never found.
+        at_least: (B,) the lower bound of the `depth` best.
         depth: K.
 
     Returns:
         (E,) users, (E,) columns of `wanted`, (E,) how many scores are higher (below K), (E,) how many are equal, itself
         included. None where too many blocks would have to be looked into.
     """
-    users, columns = _may_be_within(scores.maxima, wanted, depth)
+    users, columns = (wanted >= at_least.unsqueeze(1)).nonzero(as_tuple=True)
     found = wanted[users, columns]
     # Constant scores, say: a top-k is cheaper than looking at everything again.
     reached = reaching(scores.maxima, users, found, scores.n_users * scores.n_items // WIDTH)
@@ -57,22 +60,6 @@ def ranks_of(scores: Scores, wanted: Tensor, depth: int) -> tuple[Tensor, Tensor
     users, columns = users[within], columns[within]
     start, end = above[within].to(torch.int64), from_here[within].to(torch.int64)
     return users, columns, start, end - start
-
-
-def _may_be_within(maxima: Tensor, wanted: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """Rows and columns of the wanted scores above which lie fewer than `depth` maxima."""
-    # Folding loses some power to rule out, and makes the comparison with every wanted score cheap.
-    maxima = fold(maxima, max(WIDTH, depth))
-    n_blocks = maxima.shape[1]
-    higher = torch.empty(wanted.shape, dtype=torch.float32, device=wanted.device)
-    for part in steps(wanted.shape[0], wanted.shape[1] * n_blocks):
-        mask = torch.empty(
-            (part.stop - part.start, wanted.shape[1], n_blocks), dtype=torch.float32, device=wanted.device
-        )
-        torch.gt(maxima[part].unsqueeze(1), wanted[part].unsqueeze(2), out=mask)
-        torch.sum(mask, 2, out=higher[part])
-    users, columns = ((higher < depth) & (wanted > HIDDEN)).nonzero(as_tuple=True)
-    return users, columns
 
 
 def counts_of(scores: Scores, wanted: Tensor) -> tuple[Tensor, Tensor]:

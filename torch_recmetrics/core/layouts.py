@@ -20,7 +20,7 @@ from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.core.scores import HIDDEN, Scores
 from torch_recmetrics.core.ties import GAINS, Blocks, Crossing, blocks_of, gain_of
-from torch_recmetrics.core.topk import Top, count_where, in_input_order, top_items
+from torch_recmetrics.core.topk import Top, count_where, in_input_order, lower_bound, top_items
 from torch_recmetrics.core.truth import Truth, listed_truth
 from torch_recmetrics.core.whole import Entries, Whole, whole_of_entries
 
@@ -84,8 +84,9 @@ def _rank_counted(
     if whole is not None:
         entries = Entries(whole.users, whole.start, whole.size, None, whole.relevance)
     elif scores.n_users and worth_counting(scores.n_items, truth.width, depth):
-        check.refuse_nan(checks, "preds", scores.maxima.amax(1).isnan())
-        ranks = ranks_of(scores, truth.scores(scores), depth)
+        at_least = lower_bound(scores, depth)
+        check.refuse_nan(checks, "preds", at_least.isnan())
+        ranks = ranks_of(scores, truth.scores(scores), at_least, depth)
         if ranks is None:
             return None
         users, columns, start, size = ranks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -38,17 +39,25 @@ def top_items(scores: Scores, k: int) -> Top:
     return Top(values, ids, False, None)
 
 
-def fold(maxima: Tensor, width: int) -> Tensor:
-    """Maxima of maxima, so many that they still outnumber `width`, or the maxima themselves: cheap to compare with."""
-    while maxima.shape[1] > 4 * width:
-        n = maxima.shape[1]
-        half = torch.maximum(maxima[:, : n // 2], maxima[:, n // 2 : n // 2 * 2])
-        maxima = torch.cat([half, maxima[:, n // 2 * 2 :]], 1) if n % 2 else half
-    return maxima
+def lower_bound(scores: Scores, k: int) -> Tensor:
+    """(B,): at least k scores of the row are not below this, so what is below is not among the k largest.
+
+    Of a row with fewer than k scores above -inf, the lowest number there is; NaN where the row has one. Needs k blocks.
+    """
+    maxima = scores.maxima
+    # Maxima of maxima bound it nearly as well, and are few.
+    while maxima.shape[1] > 4 * max(WIDTH, k):
+        half = maxima.shape[1] // 2
+        folded = torch.maximum(maxima[:, :half], maxima[:, half : 2 * half])
+        if maxima.shape[1] % 2:
+            torch.maximum(folded[:, 0], maxima[:, -1], out=folded[:, 0])
+        maxima = folded
+    top = maxima.topk(k, dim=1).values
+    return torch.where(top[:, 0].isnan(), math.nan, top[:, -1].clamp(min=torch.finfo(scores.dtype).min))
 
 
 def reaching(maxima: Tensor, rows: Tensor | None, at_least: Tensor, most: int) -> tuple[Tensor, Tensor] | None:
-    """The blocks that hold a score of at least so much, and above -inf.
+    """The blocks that hold a score of at least so much.
 
     Args:
         maxima: (B, blocks).
@@ -75,13 +84,13 @@ def reaching(maxima: Tensor, rows: Tensor | None, at_least: Tensor, most: int) -
 
 
 def _top_of_blocks(scores: Scores, k: int) -> Top | None:
-    """The same from the blocks whose maximum is not below the k-th largest maximum: no other score is among the k
-    largest, nor equal to the last of them. None where many scores are equal.
+    """The same from the blocks that hold a score not below the lower bound: no other score is among the k largest, nor
+    equal to the last of them. None where many scores are equal.
     """
-    maxima = scores.maxima
-    lowest = torch.finfo(scores.dtype).min  # a row with fewer than k candidates has all of them, and none at -inf
-    at_least = fold(maxima, max(WIDTH, k)).topk(k, dim=1).values[:, -1].clamp(min=lowest)
-    found = reaching(maxima, None, at_least, scores.n_users * scores.n_items // (8 * WIDTH))
+    at_least = lower_bound(scores, k)
+    if bool(at_least.isnan().any()):
+        return None  # torch.topk shows NaN
+    found = reaching(scores.maxima, None, at_least, scores.n_users * scores.n_items // (8 * WIDTH))
     if found is None:
         return None
     rows, columns, values = [], [], []
