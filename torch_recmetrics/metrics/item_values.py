@@ -16,24 +16,24 @@ from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
 class MeanOfItems(MeanOverLists):
     """A metric whose value for a user is a mean over the recommended items; nan for an empty list.
 
-    The numbers are made when they are looked up, so that all metrics of a collection hold one copy of the counts.
+    Args:
+        item_counts: (num_items,) what the numbers follow from, as the user gave it.
+        values: (num_items,) the number of each item.
+        top_k: cut-off.
     """
 
-    table: ItemTable
     plot_upper_bound: float | None = None
 
-    def of_counts(self, counts: Tensor) -> Tensor:
-        """The number of each item from how often it was met, in the same shape."""
-        raise NotImplementedError
+    def __init__(self, item_counts: Tensor, values: Tensor, top_k: int | None, **kwargs: Any) -> None:
+        super().__init__(top_k, table=ItemTable(item_counts, values=values), **kwargs)
+
+    def values_of(self, item_ids: Tensor) -> Tensor:
+        """(B, D) the numbers of the recommended items; of those that are not in the table, anything."""
+        values = self.table["values"]
+        return values[item_ids.clamp(0, values.shape[0] - 1)]
 
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return mean_of_items(reading, cuts, self.of_counts(looked_up(self.table, "counts", reading.items(cuts))))
-
-
-def looked_up(table: ItemTable, column: str, item_ids: Tensor) -> Tensor:
-    """What a table says of (B, D) recommended items; of those that are not there, anything."""
-    values = table[column]
-    return values[item_ids.clamp(0, values.shape[0] - 1)]
+        return mean_of_items(reading, cuts, self.values_of(reading.items(cuts)))
 
 
 def mean_of_items(reading: Reading, cuts: Cuts, values: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.metrics.item_values import MeanOfItems, item_counts_of
-from torch_recmetrics.metrics.lists import ItemTable
 
 NOVELTY_KINDS = ("inverse_user_frequency", "self_information")
 TAIL_OF = ("items", "interactions")
@@ -82,14 +81,11 @@ class Novelty(MeanOfItems):
                 )
         self.kind = kind
         self.num_users = num_users
-        self._whole = max(float(num_users or counts.sum()), 1.0)
-        super().__init__(top_k, table=ItemTable(item_counts, counts=counts), **kwargs)
+        total = counts.sum() if num_users is None else counts.new_tensor(float(num_users))
+        super().__init__(item_counts, (total.clamp(min=1) / counts.clamp(min=1)).log2(), top_k, **kwargs)
 
     def settings(self) -> dict[str, Any]:
         return {"kind": self.kind, "num_users": self.num_users}
-
-    def of_counts(self, counts: Tensor) -> Tensor:
-        return (self._whole / counts.clamp(min=1)).log2()
 
 
 class Popularity(MeanOfItems):
@@ -128,14 +124,10 @@ class Popularity(MeanOfItems):
         check.check_flag("normalized", normalized)
         counts = item_counts_of(item_counts)
         self.normalized = normalized
-        self._whole = float(counts.sum()) if normalized else 1.0
-        super().__init__(top_k, table=ItemTable(item_counts, counts=counts), **kwargs)
+        super().__init__(item_counts, counts / counts.sum() if normalized else counts, top_k, **kwargs)
 
     def settings(self) -> dict[str, Any]:
         return {"normalized": self.normalized}
-
-    def of_counts(self, counts: Tensor) -> Tensor:
-        return counts / self._whole
 
 
 class TailShare(MeanOfItems):
@@ -184,11 +176,7 @@ class TailShare(MeanOfItems):
         last = (held < held[-1] * tail * (1 - ROUNDING)).sum()
         self.tail = tail
         self.of = of
-        self._most = float(ascending[last])
-        super().__init__(top_k, table=ItemTable(item_counts, counts=counts), **kwargs)
+        super().__init__(item_counts, (counts <= ascending[last]).to(counts.dtype), top_k, **kwargs)
 
     def settings(self) -> dict[str, Any]:
         return {"tail": self.tail, "of": self.of}
-
-    def of_counts(self, counts: Tensor) -> Tensor:
-        return (counts <= self._most).to(counts.dtype)

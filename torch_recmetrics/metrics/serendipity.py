@@ -14,13 +14,12 @@ from torch import Tensor
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Cuts, Reading
-from torch_recmetrics.metrics.item_values import item_counts_of, looked_up, mean_of_items
-from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
+from torch_recmetrics.metrics.item_values import MeanOfItems, item_counts_of, mean_of_items
 
 EXPECTATIONS = ("set", "rank")
 
 
-class Unexpectedness(MeanOverLists):
+class Unexpectedness(MeanOfItems):
     r"""How far the list is from what everybody could have expected: the most popular items.
 
     .. math:: \text{Unexpectedness@K} = \frac{1}{|L|} \sum_{i \in L} u_i, \qquad
@@ -76,15 +75,13 @@ class Unexpectedness(MeanOverLists):
             raise ValueError("`num_expected` must be given where `top_k` is None")
         self.expected = expected
         self.num_expected = num_expected
-        self._column = "dense_places" if expected == "rank" else "places"
-        places = places_by_popularity(counts, dense=expected == "rank")
-        super().__init__(top_k, table=ItemTable(item_counts, **{self._column: places}), **kwargs)
+        super().__init__(item_counts, places_by_popularity(counts, dense=expected == "rank"), top_k, **kwargs)
 
     def settings(self) -> dict[str, Any]:
         return {"expected": self.expected, "num_expected": self.num_expected}
 
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        places = looked_up(self.table, self._column, reading.items(cuts))
+        places = self.values_of(reading.items(cuts))
         if self.expected == "rank":
             rank = torch.arange(1, places.shape[1] + 1, device=places.device)
             return self.mean(reading, cuts, (places - rank).clamp(min=0) / self.table.n_items)
