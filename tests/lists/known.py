@@ -60,13 +60,10 @@ class Variant:
         """As many expected items as the list shows must be a number."""
         return top_k is not None or not self.options.get("as_many_as_shown")
 
-    def make(
-        self, top_k: int | None, known: Known = KNOWN, *, data: dict[str, Any] | None = None, **kwargs: Any
-    ) -> Any:
-        """`data` is given in place of what it has the name of."""
+    def make(self, top_k: int | None, known: Known = KNOWN, **kwargs: Any) -> Any:
+        """What is given by name comes in place of the data and the options."""
         options = {name: value for name, value in self.options.items() if name != "as_many_as_shown"}
-        data = {**self.data(known), **(data or {})}
-        return getattr(torch_recmetrics, self.metric)(top_k=top_k, **data, **options, **kwargs)
+        return getattr(torch_recmetrics, self.metric)(top_k=top_k, **{**self.data(known), **options, **kwargs})
 
     def per_user(self, case: Case, top_k: int | None, known: Known = KNOWN) -> list[float | None]:
         relevant = [[i for i, g in enumerate(row) if g > 0] for row in case.relevance]
