@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 DATA ?=
 ARGS ?=
-BENCH ?= $(filter-out __init__ harness,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out __init__ __main__ harness,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
@@ -46,10 +46,10 @@ types: $(READY)
 docs: $(READY)  ## build the documentation; a warning is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
 
-bench: $(READY)  ## time the package beside the other libraries that are installed
+bench: $(READY)  ## time the package beside the other libraries that are installed, and keep the tables for the docs
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/competitors.txt || \
 		echo "not every library to compare with could be installed: those that are missing are skipped"
-	@set -e; for name in $(BENCH); do echo "benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name $(ARGS); echo; done
+	$(BIN)/python -m benchmarks $(BENCH) $(ARGS)
 
 format: $(READY)  ## bring all files into the one format
 	$(BIN)/ruff check --fix .
