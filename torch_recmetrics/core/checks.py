@@ -38,12 +38,6 @@ def check_top_k(top_k: Any) -> None:
         raise ValueError(f"`top_k` must be an integer >= 1, or None for the whole list, got {top_k!r}")
 
 
-def check_count(name: str, value: Any) -> None:
-    """Refuse a number of things that is not a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be an integer >= 1, got {value!r}")
-
-
 def check_share(name: str, value: Any) -> None:
     """Refuse a part of a whole that is nothing or all of it."""
     if not isinstance(value, float) or not 0 < value < 1:

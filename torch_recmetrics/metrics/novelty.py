@@ -72,7 +72,7 @@ class Novelty(MeanOfItems):
             if num_users is not None:
                 raise ValueError(f'`num_users` must be None with kind="self_information", got {num_users!r}')
         else:
-            check.check_count("num_users", num_users)
+            check.check_positive("num_users", num_users)
             most = int(counts.argmax())
             if float(counts[most]) > float(num_users or 0):
                 raise ValueError(

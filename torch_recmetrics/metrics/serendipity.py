@@ -68,7 +68,7 @@ class Unexpectedness(MeanOfItems):
         check.check_choice("expected", expected, EXPECTATIONS)
         counts = item_counts_of(item_counts)
         if num_expected is not None:
-            check.check_count("num_expected", num_expected)
+            check.check_positive("num_expected", num_expected)
             if expected == "rank":
                 raise ValueError(f'`num_expected` must be None with expected="rank", got {num_expected}')
         elif expected == "set" and top_k is None:
