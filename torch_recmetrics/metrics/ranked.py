@@ -98,6 +98,13 @@ class RankedMetric(RecMetric):
             Inputs(preds, target, indexes, item_ids, target_ids, target_relevance, seen_ids, mask, weights, sample_ids)
         )
 
+    def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
+        super()._sync_dist(*args, **kwargs)
+        for name, default in self._defaults.items():
+            if isinstance(default, list):
+                # torchmetrics' exchange leaves something in every list; no rows are no reason to evaluate any.
+                setattr(self, name, [rows for rows in getattr(self, name) if rows.shape[0]])
+
     def count(self, given: Inputs) -> None:
         """Check, rank, evaluate, and only then count."""
         raise NotImplementedError
