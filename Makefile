@@ -31,7 +31,7 @@ demo: $(READY)  ## train on MovieLens-like data in two processes and report (DAT
 	$(BIN)/python -m examples.movielens.demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(READY)  ## run all tests, doctests and examples
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $(ARGS)
 
 check: lint types docs  ## lint, format, types, direction of imports, docs
 
