@@ -22,6 +22,7 @@ from torch_recmetrics import (
     UserCoverage,
 )
 from torch_recmetrics.core.digest import digest
+from torch_recmetrics.metrics import counts
 from torch_recmetrics.metrics.counts import CountOverItems
 
 EYE = torch.eye(4, dtype=torch.float64)
@@ -126,6 +127,25 @@ def test_equal_scores_keep_the_order_of_the_items() -> None:
     assert table["coverage@2"] == 3 / 4  # items 0 and 1; items 2 and 1
     assert table["ils@2"] == 0
     assert table["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4 / 2)
+
+
+def test_functions_of_one_name_are_told_apart_in_a_collection() -> None:
+    def constant(value: float) -> Any:
+        return lambda i, j: torch.full(i.shape, value)
+
+    metrics = RecMetricCollection({f"{v}": ILS(similarity=constant(float(v)), top_k=2) for v in (1, 2)})
+    metrics.update(item_ids=torch.tensor([[0, 1]]))
+    assert {name: float(value) for name, value in metrics.compute().items()} == {"1": 1, "2": 2}
+
+
+def test_lists_wait_until_counting_them_is_worth_a_pass_over_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "WAITING_IDS", 6)
+    metric = Coverage(5, 2)
+    for rows, waiting in ((1, 1), (1, 2), (1, 0), (4, 0), (2, 1)):
+        metric.update(item_ids=torch.tensor([[0, 1]] * rows))
+        assert len(metric.state("lists")) == waiting
+    assert metric.state("counts").tolist() == [7, 7, 0, 0, 0, 7]
+    assert metric._defaults[metric.state_name("counts")].sum() == 0
 
 
 def test_a_catalogue_of_ten_million_items() -> None:
