@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +16,14 @@ import torch
 
 pytest.importorskip("pytorch_lightning")
 
+from lists import list_oracles, value_oracles
+
 from examples.movielens.data import History, InteractionData, TrainPairs, leave_last_out
 from examples.movielens.log import InputError, Log, read_log, simulate_log
+from examples.movielens.report import METRICS, VARIETY
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL_DATA = ROOT.parent / "shared" / "data" / "ml-latest-small"
-METRICS = ["hit_rate@10", "recall@20", "ndcg@10", "map@10", "mrr"]
 RATINGS = "userId,movieId,rating,timestamp\n"
 MOVIES = "movieId,title,genres\n5,Five (2000),Drama|Comedy\n3,Three,(no genres listed)\n4,'Four',Comedy\n"
 
@@ -206,6 +209,33 @@ class TestRuns:
         assert len(logged) == 6
         assert result["values"]["val_ndcg@10"] == pytest.approx(max(logged), abs=1e-12)
         assert result["values"]["val_ndcg@10"] > result["popularity"]["val_ndcg@10"]
+
+    def test_what_the_baseline_shows_is_weighed_as_defined(self, demo: tuple[Path, str]) -> None:
+        data = InteractionData(simulated_users=341, simulated_items=200)
+        counts, genres = data.item_counts.tolist(), data.genres.tolist()
+        lists = []
+        for row in range(len(data.val_data)):
+            seen = set(data.val_data.__getitems__([row]).seen_ids[0].tolist())
+            unseen = [item for item in range(200) if item not in seen]
+            lists.append(sorted(unseen, key=lambda item: -counts[item])[:10])
+        novelties = [value_oracles.inverse_user_frequency(items, counts, 341) for items in lists]
+        alike = [list_oracles.ils(items, lambda i, j: list_oracles.cosine(genres[i], genres[j])) for items in lists]
+        expected = {
+            "val_ils@10": statistics.fmean(alike),
+            "val_coverage@10": list_oracles.coverage(lists, 200),
+            "val_gini@10": list_oracles.gini(lists, 200),
+            "val_novelty@10": statistics.fmean(novelties),
+        }
+        for name in ("mf", "two_tower"):
+            shown = json.loads((demo[0] / "out" / name / "result.json").read_text())["popularity"]
+            assert {key: shown[key] for key in expected} == pytest.approx(expected, abs=1e-6)
+
+    def test_diversity_is_logged_at_every_epoch(self, demo: tuple[Path, str]) -> None:
+        for name in ("mf", "two_tower"):
+            curves = json.loads((demo[0] / "out" / name / "result.json").read_text())["curves"]
+            for metric in METRICS:
+                assert [epoch for epoch, _ in curves[f"val_{metric}"]] == [1, 2, 3, 4, 5, 6]
+            assert all(len({value for _, value in curves[f"val_{metric}"]}) > 1 for metric in VARIETY)
 
     def test_one_process_and_two_validate_to_the_same_numbers(self, demo: tuple[Path, str]) -> None:
         values = json.loads((demo[0] / "out" / "mf" / "result.json").read_text())["values"]

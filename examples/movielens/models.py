@@ -7,22 +7,38 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from examples.movielens.data import TrainBatch, ValBatch
-from torch_recmetrics import MAP, MRR, NDCG, HitRate, Recall
+from examples.movielens.data import InteractionData, TrainBatch, ValBatch
+from torch_recmetrics import ILS, MAP, MRR, NDCG, Coverage, Gini, HitRate, Novelty, Recall, RecMetricCollection
+
+
+def validation_metrics(data: InteractionData) -> RecMetricCollection:
+    """Whether the held-out items are found, and what else there is in the lists: all from one ranking."""
+    return RecMetricCollection(
+        [
+            *(HitRate(10), Recall(20), NDCG(10), MAP(10), MRR()),
+            ILS(data.genres, 10),
+            Coverage(data.num_items, 10),
+            Gini(data.num_items, 10),
+            Novelty(data.item_counts, data.num_users, 10),
+        ],
+        prefix="val_",
+    )
 
 
 class Recommender(pl.LightningModule):
     """What all share: ``forward`` scores every item for each user, validation ranks those scores."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.val_metrics = nn.ModuleList([HitRate(10), Recall(20), NDCG(10), MAP(10), MRR()])
+    def setup(self, stage: str) -> None:  # noqa: ARG002 (the trainer names it)
+        # Genres and item counts belong to the data that is validated on, not to a model or its checkpoint.
+        self.val_metrics = validation_metrics(self.trainer.datamodule)
 
     def validation_step(self, batch: ValBatch) -> None:
         scores = self(batch.user_ids)  # (B, num_items)
-        for metric in self.val_metrics:
-            metric.update(scores, target_ids=batch.target_ids, seen_ids=batch.seen_ids, sample_ids=batch.sample_ids)
-            self.log(f"val_{metric.name}", metric, on_step=False, on_epoch=True, prog_bar=metric.name == "ndcg@10")
+        self.val_metrics.update(
+            scores, target_ids=batch.target_ids, seen_ids=batch.seen_ids, sample_ids=batch.sample_ids
+        )
+        for name, metric in self.val_metrics.items():
+            self.log(name, metric, on_step=False, on_epoch=True, prog_bar=name == "val_ndcg@10")
 
 
 class Popularity(Recommender):

@@ -6,7 +6,9 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-METRICS = ("hit_rate@10", "recall@20", "ndcg@10", "map@10", "mrr")
+ACCURACY = ("hit_rate@10", "recall@20", "ndcg@10", "map@10", "mrr")
+VARIETY = ("ils@10", "coverage@10", "gini@10", "novelty@10")
+METRICS = (*ACCURACY, *VARIETY)
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 
@@ -66,44 +68,70 @@ def write_report(run_dir: Path, results: list[Result]) -> str:
 def table(results: list[Result]) -> str:
     """A Markdown table: popularity first, then a row for each model."""
     rows = {"Popularity": results[0].popularity, **{result.model: result.values for result in results}}
-    first, other = max(map(len, rows)), max(map(len, METRICS))
+    first, widths = max(map(len, rows)), [max(len(name), len("0.0000")) for name in METRICS]
     lines = [
-        " | ".join([" " * first, *(name.rjust(other) for name in METRICS)]),
-        " | ".join(["-" * first, *["-" * (other - 1) + ":"] * len(METRICS)]),
+        " | ".join([" " * first, *(name.rjust(width) for name, width in zip(METRICS, widths))]),
+        " | ".join(["-" * first, *("-" * (width - 1) + ":" for width in widths)]),
     ]
     for model, values in rows.items():
-        cells = [f"{values[f'val_{name}']:{other}.4f}" for name in METRICS]
+        cells = [f"{values[f'val_{name}']:{width}.4f}" for name, width in zip(METRICS, widths)]
         lines.append(" | ".join([model.ljust(first), *cells]))
     return "\n".join(f"| {line} |" for line in lines)
 
 
+OVER_EPOCHS = {
+    "ndcg@10": "higher: better lists",
+    "hit_rate@10": "higher: better lists",
+    "novelty@10": "higher: items less known",
+    "ils@10": "lower: genres more different",
+    "coverage@10": "higher: more of the catalogue",
+    "gini@10": "lower: items more even",
+}
+
+
 def draw(path: Path, results: list[Result]) -> None:
-    """One panel for each metric, epoch by epoch beside the popularity baseline, and one for the training loss."""
+    """Metrics epoch by epoch beside the popularity baseline, the training loss, and accuracy against diversity."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 6.2), layout="constrained", dpi=130)
-    panels = figure.subplots(2, 3, sharex=True)
-    for panel, name in zip(panels.flat, METRICS):
-        for result, color in zip(results, COLORS):
+    figure = Figure(figsize=(11, 9.2), layout="constrained", dpi=130)
+    panels = figure.subplots(3, 3).flat
+    colored = list(zip(results, COLORS))
+    star = {"marker": "*", "markersize": 15, "markeredgecolor": "white", "zorder": 3}
+    baseline = {"color": "0.35", "label": "Popularity"}
+    for (name, reading), panel in zip(OVER_EPOCHS.items(), panels):
+        for result, color in colored:
             epochs, values = zip(*result.curves[f"val_{name}"])
             panel.plot(epochs, values, color=color, marker=".", label=result.model)
-            star = {"marker": "*", "markersize": 15, "markeredgecolor": "white", "zorder": 3}
             panel.plot(result.best_epoch, result.values[f"val_{name}"], color=color, **star)
-        panel.axhline(results[0].popularity[f"val_{name}"], color="0.35", linestyle="--", label="Popularity")
-        panel.set(title=f"validation {name}", ylabel="mean over users")
-        panel.set_ylim(bottom=0)
-    loss_panel = panels.flat[len(METRICS)]
-    for result, color in zip(results, COLORS):
+        panel.axhline(results[0].popularity[f"val_{name}"], linestyle="--", **baseline)
+        panel.set(title=f"validation {name}", xlabel="epoch", ylabel=reading)
+        if name in ACCURACY:
+            panel.set_ylim(bottom=0)
+
+    loss_panel = next(panels)
+    for result, color in colored:
         epochs, losses = zip(*result.curves["train_loss"])
         loss_panel.plot(epochs, [loss / losses[0] for loss in losses], color=color, marker=".")
-    loss_panel.set(title="training loss", ylabel="loss / loss of the first epoch")
+    loss_panel.set(title="training loss", xlabel="epoch", ylabel="loss / loss of the first epoch")
     loss_panel.set_ylim(bottom=0)
-    for panel in panels[-1]:
-        panel.set_xlabel("epoch")
-    for panel in panels.flat:
+
+    for name, panel in zip(("ils@10", "coverage@10"), panels):
+        for result, color in colored:
+            across, up = ([value for _, value in result.curves[f"val_{of}"]] for of in (name, "ndcg@10"))
+            panel.plot(across, up, color=color, marker=".", alpha=0.7)
+            panel.plot(result.values[f"val_{name}"], result.values["val_ndcg@10"], color=color, **star)
+        panel.plot(results[0].popularity[f"val_{name}"], results[0].popularity["val_ndcg@10"], "X", **baseline)
+        panel.set(title=f"ndcg@10 against {name}", xlabel="more diverse to the right", ylabel="ndcg@10")
+        panel.set_ylim(bottom=0)
+        if OVER_EPOCHS[name].startswith("lower"):
+            panel.invert_xaxis()
+
+    for panel in figure.axes:
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-        panel.xaxis.get_major_locator().set_params(integer=True)
+        if panel.get_xlabel() == "epoch":
+            panel.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle("Whole catalogue ranked for every validation user (star: the checkpoint that was kept)")
-    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(results) + 1)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(results) + 1)
     figure.savefig(path)
