@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores import WIDTH, Scores, steps
+from torch_recmetrics.core.scores import COMPARED_ELEMENTS, HIDDEN, WIDTH, Scores, steps
 from torch_recmetrics.core.topk import reaching
 
 # Below so many blocks for each rank hardly any item can be ruled out.
 BLOCKS_PER_RANK = 2
 # Beyond so many relevant items a user, sorting the scores is cheaper than counting the higher ones for each.
-COUNTED_TARGETS = 48
+COUNTED_TARGETS = 96
 
 
 def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
@@ -62,22 +62,34 @@ def ranks_of(
     return users, columns, start, end - start
 
 
-def counts_of(scores: Scores, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, T) int64: how many scores of its row are higher than each wanted one, and how many are not lower."""
-    shape = (scores.n_users, wanted.shape[1])
-    above, from_here = torch.zeros((2, *shape), dtype=torch.int64, device=scores.device)
-    for tile in scores.tiles():
-        values, against = tile.values, wanted[tile.rows]
-        if shape[1] > COUNTED_TARGETS:
-            rising = values.sort(dim=1).values.contiguous()
-            above[tile.rows] += values.shape[1] - torch.searchsorted(rising, against.contiguous(), right=True)
-            from_here[tile.rows] += values.shape[1] - torch.searchsorted(rising, against.contiguous())
-            continue
+def counts_of(scores: Scores, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How many scores of its row are higher than each wanted one.
+
+    Args:
+        scores: of B rows.
+        wanted: (B, T); nothing is counted for -inf.
+
+    Returns:
+        (B, T) int64 how many are higher, (B, T) how many are not lower, (B,) how many are above -inf, or -1 where the
+        row has a NaN.
+    """
+    n_users, n_wanted = wanted.shape
+    above, from_here = torch.zeros((2, n_users, n_wanted), dtype=torch.int64, device=scores.device)
+    lengths = torch.zeros(n_users, dtype=torch.int64, device=scores.device)
+    with_nan = torch.zeros(n_users, dtype=torch.bool, device=scores.device)
+    for tile in scores.tiles(elements=COMPARED_ELEMENTS):
+        rows, values = tile.rows, tile.values
+        width, against = values.shape[1], wanted[rows]
         mask = torch.empty(values.shape, dtype=torch.float32, device=scores.device)
-        for counts, compare in ((above, torch.gt), (from_here, torch.ge)):
-            columns = []
-            for column in against.unbind(1):
-                compare(values, column.unsqueeze(1), out=mask)
-                columns.append(mask.sum(1))
-            counts[tile.rows] += torch.stack(columns, 1).to(torch.int64)
-    return above, from_here
+        with_nan[rows] |= values.amax(1).isnan()
+        lengths[rows] += torch.gt(values, HIDDEN, out=mask).sum(1).to(torch.int64)
+        if n_wanted > COUNTED_TARGETS:
+            rising = values.sort(dim=1).values
+            above[rows] += width - torch.searchsorted(rising, against.contiguous(), right=True)
+            from_here[rows] += width - torch.searchsorted(rising, against.contiguous())
+            continue
+        for column in (against > HIDDEN).any(0).nonzero().flatten().tolist():
+            score = against[:, column : column + 1]
+            above[rows, column] += torch.gt(values, score, out=mask).sum(1).to(torch.int64)
+            from_here[rows, column] += torch.ge(values, score, out=mask).sum(1).to(torch.int64)
+    return above, from_here, torch.where(with_nan, -1, lengths)

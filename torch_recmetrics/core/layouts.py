@@ -181,15 +181,14 @@ def crossing_of(members: Tensor, crosses: Tensor, rows: Tensor | None, depth: in
 def _whole_scores(scores: Scores, truth: Truth, checks: check.ValueChecks) -> Whole:
     """The uncut lists, from the number of scores above and beside that of each relevant item."""
     wanted, relevance = truth.scores(scores), truth.values
-    # The number of scores above -inf is the length of the list; NaN is not even as high as that.
-    above, from_here = counts_of(scores, torch.nn.functional.pad(wanted, (0, 1), value=HIDDEN))
-    check.refuse_nan(checks, "preds", from_here[:, -1] < scores.n_items)
+    above, from_here, lengths = counts_of(scores, wanted)
+    check.refuse_nan(checks, "preds", lengths < 0)
     relevant = relevance > 0
     users, place = (relevant & (wanted > HIDDEN)).nonzero(as_tuple=True)
     all_users, all_place = relevant.nonzero(as_tuple=True)
     start = above[users, place]
     return whole_of_entries(
-        lengths=above[:, -1],
+        lengths=lengths,
         entries=Entries(users, start, from_here[users, place] - start, None, relevance[users, place]),
         all_users=all_users,
         all_relevance=relevance[all_users, all_place],

@@ -1,6 +1,6 @@
-"""Score matrices of which some items are hidden, read in tiles and in blocks, never copied as a whole.
+"""Score matrices of which some items are hidden, read in tiles and in blocks, not copied as a whole.
 
-Copying a matrix of a million scores and more costs several times what reading it costs: its fresh memory has to be
+Copying a matrix of many million scores costs several times what reading it costs: its fresh memory has to be
 made first. One tile fits into the cache, and its buffer is used again and again.
 """
 
@@ -23,6 +23,10 @@ WIDTH = 64
 # few large steps are best. A float32 sum of ones is exact up to 2^24 of them.
 STEP_ELEMENTS = 1 << 20
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
+# The same where a tile is gone over many times.
+COMPARED_ELEMENTS = 1 << 18
+# So few scores are copied as a whole: the copy fits into memory that the allocator keeps.
+COPIED_ELEMENTS = 1 << 23
 HIDDEN = float("-inf")
 
 
@@ -50,8 +54,8 @@ class Scores:
         self, given: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
     ) -> None:
         self.in_steps = may_branch(given.device)
-        if not self.in_steps:
-            # The shapes of what follows would depend on values, which other devices are not asked for.
+        if not self.in_steps or given.numel() <= COPIED_ELEMENTS:
+            # Elsewhere than on a CPU the shapes of what follows must not depend on values.
             given, seen_ids, mask, nan_hidden = _hide(given, seen_ids, mask, nan_hidden), None, None, False
         self._given = given
         self._seen = seen_ids if seen_ids is not None and seen_ids.numel() and given.shape[1] else None
@@ -66,13 +70,13 @@ class Scores:
         """(B, N): all of them at once, for those who need a matrix of this size anyway."""
         return _hide(self._given, self._seen, self._mask, self._nan_hidden).to(self.dtype)
 
-    def tiles(self, rows: Tensor | None = None, *, width: int = 1) -> Iterator[Tile]:
+    def tiles(self, rows: Tensor | None = None, *, width: int = 1, elements: int = STEP_ELEMENTS) -> Iterator[Tile]:
         """All scores, or those of the (R,) rows that are named, from left to right within a row.
 
-        The first tile of a row has at least `width` columns.
+        The first tile of a row has at least `width` columns; on a CPU a tile has about so many elements.
         """
         n_rows = self.n_users if rows is None else rows.shape[0]
-        elements = STEP_ELEMENTS if self.in_steps else STEP_ELEMENTS_ELSEWHERE
+        elements = elements if self.in_steps else STEP_ELEMENTS_ELSEWHERE
         width = max(1, min(self.n_items, max(width, elements)))
         buffer = None
         for part in steps(n_rows, self.n_items, elements):
@@ -213,7 +217,7 @@ def _hide(given: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidde
     if nan_hidden:
         scores = scores.masked_fill(scores.isnan(), HIDDEN)
     if mask is not None:
-        scores = scores.masked_fill(~mask, HIDDEN)
+        scores = torch.where(mask, scores, HIDDEN)
     if seen_ids is not None and seen_ids.shape[1] and scores.shape[1]:
         if scores is given:
             scores = scores.clone()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores import HIDDEN, WIDTH, Scores, Tile, steps
+from torch_recmetrics.core.scores import COMPARED_ELEMENTS, HIDDEN, WIDTH, Scores, Tile, steps
 from torch_recmetrics.core.segments import place_in_run, run_starts
 
 # Columns for each item of the top from which on the maxima of blocks find it faster than torch.topk does.
@@ -147,7 +147,7 @@ def count_where(compare: Callable[..., Tensor], scores: Scores, against: Tensor,
         rows: (R,) int64, the rows to look at; None for all.
     """
     counts = torch.zeros(against.shape[0], dtype=torch.int64, device=scores.device)
-    for tile in scores.tiles(rows):
+    for tile in scores.tiles(rows, elements=COMPARED_ELEMENTS):
         # Writing the comparison as float32 and adding that up is three times faster than adding up a bool mask.
         mask = torch.empty(tile.values.shape, dtype=torch.float32, device=scores.device)
         compare(tile.values, against[tile.rows].unsqueeze(1), out=mask)
