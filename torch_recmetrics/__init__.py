@@ -1,6 +1,7 @@
 """Recommendation metrics for PyTorch and Lightning: exact, ranked once, the same on one process and on many."""
 
 from torch_recmetrics import functional
+from torch_recmetrics.catalogue import topk_catalogue
 from torch_recmetrics.collection import RecMetricCollection, ranking_metrics
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.ctr import ctr_metrics
@@ -53,4 +54,5 @@ __all__ = [
     "functional",
     "rank",
     "ranking_metrics",
+    "topk_catalogue",
 ]

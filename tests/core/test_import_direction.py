@@ -21,6 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core": (set(), {"torch"}),
     "metrics": ({"core"}, {"torch", "torchmetrics", "matplotlib"}),
+    "catalogue": ({"core"}, {"torch"}),
     "functional": ({"core", "metrics"}, {"torch"}),
     "collection": ({"core", "metrics"}, {"torch", "torchmetrics"}),
     "ctr": ({"core", "metrics", "collection"}, {"torch", "torchmetrics"}),
@@ -33,7 +34,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
         {"core", "metrics", "functional", "collection", "compare"},
         {"torch", "duckdb", "pyarrow", "numpy", "matplotlib"},
     ),
-    "__init__": ({"core", "metrics", "functional", "collection", "ctr", "compare"}, set()),
+    "__init__": ({"core", "metrics", "functional", "catalogue", "collection", "ctr", "compare"}, set()),
 }
 
 
