@@ -18,7 +18,7 @@ from torch_recmetrics.core.segments import order_by, place_in_run, run_first, ru
 from torch_recmetrics.core.ties import gain_of
 
 # Elements of a table over the members of tied blocks that are held at once.
-TABLE_ELEMENTS = 1 << 21
+TABLE_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,38 +156,45 @@ class Whole:
         """For the tied entries, the mean of a function of rank and place over all places of the block."""
         keys = torch.stack([self.start[tied], self.size[tied]], 1)
 
-        def mean(start: Tensor, size: Tensor, place: Tensor) -> Tensor:
-            return (of_rank(start + place + 1, place) * (place < size)).sum(1) / size.squeeze(1)
+        def mean(start: Tensor, size: Tensor, place: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
+            return (of_rank(start + place + 1, place) * (place < size)).sum(1) / size.squeeze(1), carry
 
         return _over_blocks(keys, mean, self.relevance.dtype)
 
 
-def _first_of_block(start: Tensor, size: Tensor, relevant: Tensor, place: Tensor) -> Tensor:
+def _first_of_block(
+    start: Tensor, size: Tensor, relevant: Tensor, place: Tensor, carry: Tensor
+) -> tuple[Tensor, Tensor]:
     """E[1 / rank of the first relevant member] = sum over j of P(first at j) / (s + j + 1)."""
-    none_yet = ((size - relevant - place).clamp(min=0) / (size - place).clamp(min=1)).cumprod(1)
-    before = torch.cat([torch.ones_like(none_yet[:, :1]), none_yet[:, :-1]], 1)
-    return ((before - none_yet) / (start + place + 1)).sum(1)
+    none_yet = carry * ((size - relevant - place).clamp(min=0) / (size - place).clamp(min=1)).cumprod(1)
+    before = torch.cat([carry, none_yet[:, :-1]], 1)
+    return ((before - none_yet) / (start + place + 1)).sum(1), none_yet[:, -1:]
 
 
-def _over_blocks(keys: Tensor, function: Callable[..., Tensor], dtype: torch.dtype) -> Tensor:
-    """A function of (start, size, ...) and of the places 0, 1, ... of a block, each distinct block worked out once.
+def _over_blocks(keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], dtype: torch.dtype) -> Tensor:
+    """A sum over the places 0, 1, ... of a block, each distinct block (start, size, ...) worked out once.
 
-    A model that gives every item the same score has one distinct block for all its users. Differences of cumulative
-    sums would need no table at all, but lose the last digits of blocks far down the list.
+    The function gets some of the places at a time, and what it handed on from the places before (ones at first). A
+    model that gives every item the same score has one distinct block for all its users. Differences of cumulative sums
+    would need no table at all, but lose the last digits of blocks far down the list.
     """
     distinct, which = torch.unique(keys, dim=0, return_inverse=True)
     by_size = torch.sort(distinct[:, 1]).indices
     distinct = distinct[by_size]
-    values = torch.empty(distinct.shape[0], dtype=dtype, device=keys.device)
+    values = torch.zeros(distinct.shape[0], dtype=dtype, device=keys.device)
     sizes = distinct[:, 1].tolist()
     first = 0
     while first < len(sizes):
         last = first + 1
         while last < len(sizes) and (last + 1 - first) * sizes[last] <= TABLE_ELEMENTS:
             last += 1
-        place = torch.arange(sizes[last - 1], dtype=dtype, device=keys.device).unsqueeze(0)
-        columns = distinct[first:last].to(dtype).unbind(1)
-        values[first:last] = function(*(c.unsqueeze(1) for c in columns), place)
+        columns = [column.unsqueeze(1) for column in distinct[first:last].to(dtype).unbind(1)]
+        carry = torch.ones_like(columns[0])
+        for place in range(0, sizes[last - 1], TABLE_ELEMENTS):
+            stop = min(place + TABLE_ELEMENTS, sizes[last - 1])
+            places = torch.arange(place, stop, dtype=dtype, device=keys.device).unsqueeze(0)
+            part, carry = function(*columns, places, carry)
+            values[first:last] += part
         first = last
     out = torch.empty_like(values)
     out[by_size] = values
