@@ -120,6 +120,15 @@ class Reading:
         depths = [self._column(cut, ids.shape[1]) + 1 for cut in cuts]
         return ids[:, : max(depths, default=0)]
 
+    def shown(self, cuts: Cuts) -> Tensor:
+        """(B, cut-offs): how many items the list holds."""
+        lengths = self.ranking.lengths
+        if lengths is None:
+            raise ValueError("the Ranking does not know how long the lists are; make it with rank(...)")
+        for cut in cuts:
+            self._column(cut)
+        return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cuts, float("inf")))
+
     def at(self, cuts: Cuts, running: Tensor, of_nothing: float = 0.0) -> Tensor:
         """(B, cut-offs): what stands at the cut-offs of something that was summed up along :meth:`items`."""
         columns = [min(cut or running.shape[1], running.shape[1]) - 1 for cut in cuts]

@@ -63,7 +63,7 @@ class Truth:
         """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""
         dtype = exact_dtype(self.device)
         if self.like.shape[1] == 0:
-            return torch.zeros(item_ids.shape, dtype=dtype, device=self.device)
+            return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
         if self.ids is None:
             found = exact(self.values.gather(1, item_ids.clamp(min=0)))
             return torch.where(item_ids >= 0, found, 0)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.precision import exact, exact_dtype
+from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Cuts, Reading
 from torch_recmetrics.metrics.counts import CountOverItems
 from torch_recmetrics.metrics.lists import MeanOverLists
@@ -205,5 +205,5 @@ class UserCoverage(MeanOverLists):
         return {"min_items": self.min_items}
 
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        listed = reading.items(cuts) >= 0
-        return (reading.at(cuts, listed.cumsum(1)) >= self.min_items).to(exact_dtype(listed.device))
+        shown = reading.shown(cuts)
+        return (shown >= self.min_items).to(shown.dtype)

@@ -103,10 +103,9 @@ class ILS(MeanOverLists):
         return {"similarity": self.similarity}
 
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        ids = reading.items(cuts)
-        n = reading.at(cuts, (ids >= 0).cumsum(1)).to(exact_dtype(ids.device))
+        ids, n = reading.items(cuts), reading.shown(cuts)
         if not ids.numel():
-            return n.fill_(float("nan"))
+            return torch.full_like(n, float("nan"))
         sums = self._sums_of_vectors if self.similarity in SIMILARITIES else self._sums_of_pairs
         depths = [min(cut or ids.shape[1], ids.shape[1]) for cut in cuts]
         mean = sums(ids, depths) / (n * (n - 1))
@@ -117,19 +116,19 @@ class ILS(MeanOverLists):
     def _sums_of_vectors(self, ids: Tensor, depths: list[int]) -> Tensor:
         """(B, cut-offs): the sum over the ordered pairs, from the sums of the vectors between the cut-offs."""
         vectors, squares = self.table["vectors"], self.table["squares"]
-        nothing = vectors.shape[0] - 1
-        rows = torch.where(ids < 0, nothing, ids.clamp(max=nothing))
         ends = sorted(set(depths))
+        rows = (ids[:, : ends[-1]] + 1).clamp_(0, vectors.shape[0] - 1)
         firsts = torch.stack([torch.full((), first, device=ids.device) for first in [0, *ends[:-1]]])
         parts = []
-        for part in torch.split(rows[:, : ends[-1]], rows_of(len(ends) * vectors.shape[1])):
+        for part in torch.split(rows, rows_of(len(ends) * vectors.shape[1])):
             bags = torch.arange(part.shape[0], device=ids.device).unsqueeze(1) * part.shape[1] + firsts
             sums = embedding_bag(part.flatten(), vectors, bags.flatten(), mode="sum")
             running = exact(sums).view(part.shape[0], len(ends), -1).cumsum(1)
             parts.append(running.square().sum(2))
-        alone = squares[rows].cumsum(1)
-        of_vectors = torch.cat(parts)
-        return torch.stack([of_vectors[:, ends.index(end)] - alone[:, end - 1] for end in depths], 1)
+        each = squares.index_select(0, rows.flatten()).view(rows.shape)
+        alone = torch.stack([each[:, first:end].sum(1) for first, end in zip([0, *ends], ends, strict=False)], 1)
+        found = torch.cat(parts) - alone.cumsum(1)
+        return torch.stack([found[:, ends.index(end)] for end in depths], 1)
 
     def _sums_of_pairs(self, ids: Tensor, depths: list[int]) -> Tensor:
         """(B, cut-offs): the sum over the ordered pairs, each looked at.
@@ -194,7 +193,7 @@ class IntraListDiversity(ILS):
 
 
 def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
-    """The vectors that are added up, with one of zeros behind them for padding, and their squared lengths."""
+    """The vectors that are added up, after one of zeros for padding, and their squared lengths."""
     check.check_tensor("item_features", item_features, ndim=2)
     check.check_relevance("item_features", item_features)
     refuse_infinite("item_features", item_features)
@@ -209,7 +208,7 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
         vectors = vectors / torch.where(length > 0, length, 1)
     if item_features.dtype != torch.float64:
         vectors = vectors.to(torch.float32)
-    vectors = torch.nn.functional.pad(vectors, (0, 0, 0, 1))
+    vectors = torch.nn.functional.pad(vectors, (0, 0, 1, 0))
     return ItemTable(item_features, vectors=vectors, squares=exact(vectors).square().sum(1))
 
 
