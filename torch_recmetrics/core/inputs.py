@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.catalogue import rank_catalogue
+from torch_recmetrics.core.embeddings import checked_embeddings
 from torch_recmetrics.core.flat import rank_flat
 from torch_recmetrics.core.flat_rows import FlatRows
 from torch_recmetrics.core.layouts import rank_lists, rank_scores
@@ -18,8 +20,10 @@ from torch_recmetrics.core.scores import Scores
 from torch_recmetrics.core.truth import Truth, dense_truth, listed_truth, no_truth
 
 LAYOUTS = (
-    "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, target, indexes) or (ranking)"
+    "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), "
+    "(user_embeddings=..., item_embeddings=..., target_ids=...), (preds, target, indexes) or (ranking)"
 )
+EMBEDDINGS = ("user_embeddings", "item_embeddings", "item_bias")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,9 @@ class Inputs:
     mask: Tensor | None = None
     weights: Tensor | None = None
     sample_ids: Tensor | None = None
+    user_embeddings: Tensor | None = None
+    item_embeddings: Tensor | None = None
+    item_bias: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """The arguments that were given, by name, without a ready ranking."""
@@ -53,7 +60,10 @@ class Inputs:
             return self._ready(self.preds, plan)
         if self.is_flat:
             return rank_flat(self.flat_rows(plan, checks), plan, checks)
-        layout = self._rank_scores if self.item_ids is None else self._rank_lists
+        if any(getattr(self, name) is not None for name in EMBEDDINGS):
+            layout = self._rank_catalogue
+        else:
+            layout = self._rank_scores if self.item_ids is None else self._rank_lists
         ranking = layout(plan, checks)
         if self.weights is not None:
             check.refuse_weights(checks, self.weights)
@@ -65,7 +75,7 @@ class Inputs:
 
     def flat_rows(self, plan: Plan, checks: check.ValueChecks) -> FlatRows:
         """The rows of the flat layout, hidden ones with a score of -inf."""
-        for name in ("item_ids", "target_ids", "target_relevance", "seen_ids", "sample_ids"):
+        for name in ("item_ids", "target_ids", "target_relevance", "seen_ids", "sample_ids", *EMBEDDINGS):
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids")
         preds = self._need("preds", 1)
@@ -118,7 +128,8 @@ class Inputs:
         if self._nobody_asks(plan):
             truth = no_truth(preds)
         else:
-            truth = self._listed_truth(preds, "preds", checks) if listed else self._dense_truth(preds, checks)
+            n_items = preds.shape[1]
+            truth = self._listed_truth(preds, "preds", checks, n_items) if listed else self._dense_truth(preds, checks)
         if self.mask is not None:
             check.check_shape("mask", self._need("mask", 2), tuple(preds.shape), "`preds`")
             check.check_mask(self.mask)
@@ -149,6 +160,24 @@ class Inputs:
             check.refuse_ids(checks, "seen_ids", seen, below=None)
         return rank_lists(item_ids, truth, plan, seen)
 
+    def _rank_catalogue(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
+        for name in ("preds", "target", "item_ids", "mask"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"`{name}` and embeddings must not be given together: the layouts are {LAYOUTS}")
+        users, items = self._need("user_embeddings", 2), self._need("item_embeddings", 2)
+        pairs = checked_embeddings(users, items, self.item_bias, "dot")
+        n_items = pairs.n_items
+        self._check_users(users, "user_embeddings")
+        truth = no_truth(users)
+        if not self._nobody_asks(plan):
+            truth = self._listed_truth(users, "user_embeddings", checks, n_items)
+        seen = None
+        if self.seen_ids is not None:
+            seen = self._ids("seen_ids", users, "user_embeddings")
+            check.refuse_ids(checks, "seen_ids", seen, below=n_items)
+            seen = seen.clamp(-1, n_items - 1)
+        return rank_catalogue(pairs, truth, seen, plan)
+
     def _nobody_asks(self, plan: Plan) -> bool:
         """Whether there is no target, and need not be one."""
         given = (self.target, self.target_ids, self.target_relevance)
@@ -161,11 +190,12 @@ class Inputs:
         check.refuse_relevance(checks, "target", target)
         return dense_truth(target, compact=may_branch(preds.device))
 
-    def _listed_truth(self, like: Tensor, like_name: str, checks: check.ValueChecks) -> Truth:
+    def _listed_truth(
+        self, like: Tensor, like_name: str, checks: check.ValueChecks, n_items: int | None = None
+    ) -> Truth:
         if self.target is not None:
             raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
         ids = self._ids("target_ids", like, like_name)
-        n_items = like.shape[1] if like_name == "preds" else None
         check.refuse_ids(checks, "target_ids", ids, below=n_items)
         relevance = None
         if self.target_relevance is not None:

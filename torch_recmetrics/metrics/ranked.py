@@ -73,6 +73,9 @@ class RankedMetric(RecMetric):
         mask: Tensor | None = None,
         weights: Tensor | None = None,
         sample_ids: Tensor | None = None,
+        user_embeddings: Tensor | None = None,
+        item_embeddings: Tensor | None = None,
+        item_bias: Tensor | None = None,
     ) -> None:
         """Add users.
 
@@ -90,12 +93,30 @@ class RankedMetric(RecMetric):
             mask: in the shape of ``preds``, bool, True = may be recommended.
             weights: (B,) weight of each user, >= 0, 0 leaves the user out; (M,) with ``indexes``.
             sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives.
+            user_embeddings: (B, d) float, in place of ``preds``: the score of an item is the product of the two vectors
+                in float64. Only the best are looked for (see :func:`~torch_recmetrics.topk_catalogue`).
+            item_embeddings: (N, d) float, the vectors of all items.
+            item_bias: (N,) float, added to the scores of an item.
 
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
         self.count(
-            Inputs(preds, target, indexes, item_ids, target_ids, target_relevance, seen_ids, mask, weights, sample_ids)
+            Inputs(
+                preds,
+                target,
+                indexes,
+                item_ids,
+                target_ids,
+                target_relevance,
+                seen_ids,
+                mask,
+                weights,
+                sample_ids,
+                user_embeddings,
+                item_embeddings,
+                item_bias,
+            )
         )
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
