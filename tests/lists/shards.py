@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from cases import LAYOUTS, Case
 from lists.compared import COMPARED, NUM_ITEMS, Compared
+from lists.known import VARIANTS, Variant
 
 Update = dict[str, torch.Tensor]
 Shards = list[list[tuple[Case, Update]]]  # for each process its updates, with the users that count in each
@@ -76,14 +77,19 @@ SHARDS: dict[str, Callable[[int], Shards]] = {
 WAYS = ("collection", "members", "forward", "single", "own gather function")
 
 
+# One of each class that weighs items, since all remember alike. Calibration needs a sample id in every update.
+ONE_OF_EACH = {variant.metric: variant for variant in VARIANTS if variant.metric != "CategoryCalibration"}
+WEIGHED: dict[str, Compared | Variant] = {str(compared): compared for compared in COMPARED} | ONE_OF_EACH
+
+
 def members(**options: Any) -> dict[str, Any]:
     import torch_recmetrics
 
-    metrics = {str(compared): compared.make(K, **options) for compared in COMPARED}
+    metrics = {name: weighed.make(K, **options) for name, weighed in WEIGHED.items()}
     return metrics | {"ndcg": torch_recmetrics.NDCG(K, **options), "mrr": torch_recmetrics.MRR(**options)}
 
 
-def expected(compared: Compared, shards: Shards) -> float:
+def expected(weighed: Compared | Variant, shards: Shards) -> float:
     parts = [case for shard in shards for case, _ in shard]
     joined = Case(
         [row for case in parts for row in case.scores],
@@ -91,4 +97,4 @@ def expected(compared: Compared, shards: Shards) -> float:
         [w for case in parts for w in case.weights or [1.0] * len(case.scores)],
         [row for case in parts for row in case.seen or [[]] * len(case.scores)],
     )
-    return compared.expected(joined, K)
+    return weighed.expected(joined, K)

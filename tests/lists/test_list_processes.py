@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lists.compared import COMPARED
-from lists.shards import SHARDS, WAYS, expected, members
+from lists.shards import SHARDS, WAYS, WEIGHED, expected, members
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -63,7 +62,7 @@ def test_every_process_has_the_value_of_one(shards: str, way: str, outcomes: tup
             for _, update in shard:
                 metric.update(**update)
     values = {name: float(metric.compute()) for name, metric in alone.items()}
-    values |= {str(compared): expected(compared, given) for compared in COMPARED}
+    values |= {name: expected(weighed, given) for name, weighed in WEIGHED.items()}
     for rank, outcome in enumerate(told):
         assert outcome[f"{shards}, {way}"] == pytest.approx(values, **EXACT), f"process {rank}"
     assert len({json.dumps(outcome[f"{shards}, {way}"]) for outcome in told}) == 1  # to the last bit
