@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from torch_recmetrics.core import checks as check
+from torch_recmetrics.core.digest import digest
 from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Cuts, Ranking, Reading
 from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
@@ -139,23 +140,25 @@ class CategoryCalibration(MeanOfCategories):
         self, item_categories: Tensor, profiles: Tensor, top_k: int | None = 10, *, alpha: float = 0.01, **kwargs: Any
     ) -> None:
         check.check_share("alpha", alpha)
-        of_users = ItemTable(profiles, shares=distributions_of("profiles", profiles))
+        of_users = distributions_of("profiles", profiles)
         self.alpha = alpha
-        self._users = of_users.word
+        self.n_profiles = profiles.shape[0]
+        self._profiles = digest(profiles)
         super().__init__(item_categories, top_k, **kwargs)
         if profiles.shape[1] != self.n_categories:
             raise ValueError(
                 f"`profiles` must have the {self.n_categories} columns of `item_categories`, "
                 f"got shape {tuple(profiles.shape)}"
             )
-        self.profiles = of_users
+        # In the same table, which metrics that differ in nothing but the cut-off hold together.
+        self.table.register_buffer("profiles", of_users, persistent=False)
 
     def settings(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "profiles": self._users}
+        return {"alpha": self.alpha, "profiles": self._profiles}
 
     def refuse_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         sample_ids = self.sample_ids_of(ranking)
-        known = self.profiles.n_items
+        known = self.n_profiles
         checks.refuse(
             (sample_ids < 0) | (sample_ids >= known),
             lambda row: (
@@ -165,8 +168,8 @@ class CategoryCalibration(MeanOfCategories):
         )
 
     def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        sample_ids = self.sample_ids_of(reading.ranking).clamp(0, self.profiles.n_items - 1)
-        p = self.profiles["shares"][sample_ids].unsqueeze(1)
+        sample_ids = self.sample_ids_of(reading.ranking).clamp(0, self.n_profiles - 1)
+        p = self.table["profiles"][sample_ids].unsqueeze(1)
         q = normalized(self.sums(reading, cuts))
         mixed = q + self.alpha * (p - q)  # exactly p where they agree
         divergence = (torch.xlogy(p, p) - torch.xlogy(p, mixed)).sum(2).clamp(min=0) / math.log(2)
