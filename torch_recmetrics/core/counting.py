@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores import COMPARED_ELEMENTS, HIDDEN, WIDTH, Scores, steps
+from torch_recmetrics.core.scores import HIDDEN, WIDTH, Scores, steps
 from torch_recmetrics.core.topk import reaching
 
 # Below so many blocks for each rank hardly any item can be ruled out.
@@ -77,7 +77,7 @@ def counts_of(scores: Scores, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     above, from_here = torch.zeros((2, n_users, n_wanted), dtype=torch.int64, device=scores.device)
     lengths = torch.zeros(n_users, dtype=torch.int64, device=scores.device)
     with_nan = torch.zeros(n_users, dtype=torch.bool, device=scores.device)
-    for tile in scores.tiles(elements=COMPARED_ELEMENTS):
+    for tile in scores.tiles(compared=True):
         rows, values = tile.rows, tile.values
         width, against = values.shape[1], wanted[rows]
         mask = torch.empty(values.shape, dtype=torch.float32, device=scores.device)

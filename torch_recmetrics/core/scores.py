@@ -70,12 +70,13 @@ class Scores:
         """(B, N): all of them at once, for those who need a matrix of this size anyway."""
         return _hide(self._given, self._seen, self._mask, self._nan_hidden).to(self.dtype)
 
-    def tiles(self, rows: Tensor | None = None, *, width: int = 1, elements: int = STEP_ELEMENTS) -> Iterator[Tile]:
+    def tiles(self, rows: Tensor | None = None, *, width: int = 1, compared: bool = False) -> Iterator[Tile]:
         """All scores, or those of the (R,) rows that are named, from left to right within a row.
 
-        The first tile of a row has at least `width` columns; on a CPU a tile has about so many elements.
+        The first tile of a row has at least `width` columns; tiles that are compared again and again are smaller.
         """
         n_rows = self.n_users if rows is None else rows.shape[0]
+        elements = COMPARED_ELEMENTS if compared else STEP_ELEMENTS
         elements = elements if self.in_steps else STEP_ELEMENTS_ELSEWHERE
         width = max(1, min(self.n_items, max(width, elements)))
         buffer = None

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores import COMPARED_ELEMENTS, HIDDEN, WIDTH, Scores, Tile, steps
+from torch_recmetrics.core.scores import HIDDEN, WIDTH, Scores, Tile, steps
 from torch_recmetrics.core.segments import place_in_run, run_starts
 
 # Columns for each item of the top from which on the maxima of blocks find it faster than torch.topk does.
-COLUMNS_PER_RANK = 512
+COLUMNS_PER_RANK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def _top_of_blocks(scores: Scores, k: int) -> Top | None:
     at_least = lower_bound(scores, k)
     if bool(at_least.isnan().any()):
         return None  # torch.topk shows NaN
-    found = reaching(scores.maxima, None, at_least, scores.n_users * scores.n_items // (8 * WIDTH))
+    found = reaching(scores.maxima, None, at_least, scores.n_users * scores.n_items // (2 * WIDTH))
     if found is None:
         return None
     rows, columns, values = [], [], []
@@ -147,7 +147,7 @@ def count_where(compare: Callable[..., Tensor], scores: Scores, against: Tensor,
         rows: (R,) int64, the rows to look at; None for all.
     """
     counts = torch.zeros(against.shape[0], dtype=torch.int64, device=scores.device)
-    for tile in scores.tiles(rows, elements=COMPARED_ELEMENTS):
+    for tile in scores.tiles(rows, compared=True):
         # Writing the comparison as float32 and adding that up is three times faster than adding up a bool mask.
         mask = torch.empty(tile.values.shape, dtype=torch.float32, device=scores.device)
         compare(tile.values, against[tile.rows].unsqueeze(1), out=mask)

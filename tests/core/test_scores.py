@@ -1,0 +1,281 @@
+"""However scores are hidden, laid out and cut into tiles, they read as a plain copy with -inf would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from torch_recmetrics import ranking_metrics
+from torch_recmetrics.core import counting, layouts, scores, topk
+from torch_recmetrics.core.counting import counts_of, ranks_of
+from torch_recmetrics.core.scores import Scores
+from torch_recmetrics.core.topk import in_input_order, lower_bound, top_items
+
+NAN, INF = math.nan, math.inf
+DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
+RULES = ("average", "optimistic", "pessimistic", "stable")
+
+
+def matrix(kind: str, layout: str, dtype: torch.dtype, shape: tuple[int, int], g: torch.Generator) -> torch.Tensor:
+    """Scores of one kind, lying in memory in one way."""
+    n_items = shape[1]
+    x = torch.randn(shape, generator=g)
+    match kind:
+        case "tied":
+            x = (x * 3).round()
+        case "constant":
+            x = torch.zeros(shape)
+        case "signed zeros":
+            x = torch.where(x > 0, 0.0, -0.0)
+        case "short":  # hardly a candidate
+            x = x.masked_fill(torch.rand(shape, generator=g) < 0.97, -INF)
+        case "infinite":
+            x = x.masked_fill(torch.rand(shape, generator=g) < 0.03, INF)
+        case "huge":
+            x = x.sign() * torch.finfo(dtype).max
+    x = x.to(dtype)
+    match layout:
+        case "transposed":
+            return x.T.contiguous().T
+        case "sliced":
+            return torch.nn.functional.pad(x, (3, 2), value=1.0)[:, 3 : 3 + n_items]
+        case "every other":
+            return x.repeat_interleave(2, 1)[:, ::2]
+        case "one row":
+            return x[:1].expand(shape)
+    return x
+
+
+@st.composite
+def drawn(draw: Any) -> dict[str, Any]:
+    """The arguments of Scores, with hidden items in all ways."""
+    shape = draw(st.integers(1, 5)), draw(st.sampled_from([1, 3, 63, 64, 65, 128, 191, 200, 320, 449]))
+    g = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    kinds = ["smooth", "tied", "constant", "signed zeros", "short", "infinite", "huge"]
+    places = ["plain", "transposed", "sliced", "every other", "one row"]
+    kind, place = draw(st.sampled_from(kinds)), draw(st.sampled_from(places))
+    given_scores = matrix(kind, place, draw(st.sampled_from(DTYPES)), shape, g)
+    hidden: dict[str, Any] = {}
+    if draw(st.booleans()):
+        seen = torch.randint(-1, shape[1], (shape[0], draw(st.integers(0, 9))), generator=g)
+        best = given_scores.float().nan_to_num(0).argsort(1, descending=True)[:, : draw(st.integers(0, 30))]
+        hidden["seen_ids"] = torch.cat([seen, best, seen], 1)  # every id twice, and the best ones hidden
+    if draw(st.booleans()):
+        hidden["mask"] = torch.rand(shape, generator=g) < draw(st.sampled_from([0.02, 0.8]))
+        if draw(st.booleans()):
+            hidden["mask"] = hidden["mask"].T.contiguous().T
+    if draw(st.booleans()):
+        given_scores = given_scores.masked_fill(torch.rand(shape, generator=g) < 0.1, NAN)
+        hidden["nan_hidden"] = True
+    return {"given": given_scores, **hidden}
+
+
+def plainly(given: torch.Tensor, seen_ids: Any = None, mask: Any = None, nan_hidden: bool = False) -> list[list[float]]:
+    """The same as lists of numbers."""
+    rows = given.double().tolist()
+    for user, row in enumerate(rows):
+        for item in range(len(row)):
+            seen = seen_ids is not None and item in seen_ids[user].tolist()
+            masked = mask is not None and not mask[user, item]
+            if seen or masked or (nan_hidden and math.isnan(row[item])):
+                row[item] = -INF
+    return rows
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_steps() -> Iterator[None]:
+    """No matrix is small enough to be copied, rows come in several tiles, and few columns are many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scores, "COPIED_ELEMENTS", 0)
+        patch.setattr(scores, "STEP_ELEMENTS", 192)
+        patch.setattr(scores, "COMPARED_ELEMENTS", 128)
+        patch.setattr(topk, "COLUMNS_PER_RANK", 64)
+        yield
+
+
+def ordered(row: list[float], k: int) -> list[int]:
+    return sorted(range(len(row)), key=lambda item: (-row[item], item))[:k]
+
+
+@settings(max_examples=60)
+@given(arguments=drawn())
+def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
+    expected = plainly(**arguments)
+    before = arguments["given"].clone()
+    read = Scores(**arguments)
+    n_users, n_items = before.shape
+    assert read.whole().double().tolist() == expected
+    for rows in (None, torch.arange(n_users).flip(0).repeat(2)):
+        tiled = torch.zeros(n_users if rows is None else 2 * n_users, n_items, dtype=torch.float64)
+        for tile in read.tiles(rows):
+            tiled[tile.rows, tile.first : tile.first + tile.values.shape[1]] = tile.values.double()
+        assert tiled.tolist() == [expected[user] for user in (range(n_users) if rows is None else rows.tolist())]
+    every_block = [[row[first : first + 64] for first in range(0, n_items, 64)] for row in expected]
+    assert read.maxima.double().tolist() == [[max(block) for block in row] for row in every_block]
+    columns = torch.randint(-1, n_items, (n_users, 7))
+    singles = [[expected[u][c] if c >= 0 else -INF for c in row] for u, row in enumerate(columns.tolist())]
+    assert read.of(columns).double().tolist() == singles
+    if n_items >= 64:
+        n_blocks = len(every_block[0])
+        rows, block = torch.randint(0, n_users, (9,)), torch.randint(0, n_blocks, (9,))
+        values, first = read.blocks(rows, block).double().tolist(), read.first_columns(block).tolist()
+        for i, (user, b) in enumerate(zip(rows.tolist(), block.tolist(), strict=True)):
+            lacking = 64 - len(every_block[user][b])
+            assert first[i] + lacking == 64 * b
+            assert values[i] == [-INF] * lacking + every_block[user][b]
+    assert torch.equal(arguments["given"].nan_to_num(123), before.nan_to_num(123)), "the input was written to"
+
+
+@settings(max_examples=60)
+@given(arguments=drawn(), k=st.integers(1, 12))
+def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int) -> None:
+    expected = plainly(**arguments)
+    read = Scores(**arguments)
+    k = min(k, read.n_items)
+    for allowed in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not allowed:
+                patch.setattr(topk, "COLUMNS_PER_RANK", 1 << 30)
+            top = top_items(read, k)
+        ids = top.ids if top.ordered else in_input_order(read, top.values, top.ids, None)
+        for user, row in enumerate(expected):
+            best = ordered(row, k)
+            assert top.values[user].double().tolist() == [row[item] for item in best]
+            candidates = sum(row[item] > -INF for item in best)
+            assert ids[user, :candidates].tolist() == best[:candidates]
+            last = row[best[-1]]
+            if top.n_last is not None and last > -INF:
+                assert top.n_last[user] == sum(value == last for value in row)
+
+
+def test_both_ways_to_the_top_are_taken() -> None:
+    x = torch.randn(4, 1000)
+    taken = [topk._top_of_blocks(Scores(y), 3) is not None for y in (x, x * 0)]
+    assert taken == [True, False]
+
+
+@settings(max_examples=60)
+@given(arguments=drawn(), depth=st.integers(1, 5), limit=st.sampled_from([0, 96]))
+def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int) -> None:
+    expected = plainly(**arguments)
+    read = Scores(**arguments)
+    wanted = read.of(torch.randint(-1, read.n_items, (read.n_users, 6)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "COUNTED_TARGETS", limit)
+        above, from_here, lengths = counts_of(read, wanted)
+    higher, same = {}, {}
+    for user, row in enumerate(expected):
+        assert lengths[user] == sum(value > -INF for value in row)
+        for column, score in enumerate(wanted[user].double().tolist()):
+            if score > -INF:
+                higher[user, column] = sum(value > score for value in row)
+                same[user, column] = sum(value == score for value in row)
+                assert above[user, column] == higher[user, column]
+                assert from_here[user, column] - above[user, column] == same[user, column]
+    if read.maxima.shape[1] < depth:
+        return
+    ranks = ranks_of(read, wanted, lower_bound(read, depth), depth)
+    if ranks is not None:
+        found = {(user, column): (start, size) for user, column, start, size in zip(*(t.tolist() for t in ranks))}
+        assert found == {at: (higher[at], same[at]) for at in higher if higher[at] < depth}
+
+
+@settings(max_examples=60)
+@given(arguments=drawn(), rule=st.sampled_from(RULES), cuts=st.sampled_from([(1, 3), (2, None)]))
+def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...]) -> None:
+    n_users, n_items = arguments["given"].shape
+    relevant = torch.rand(n_users, n_items) < 4 / n_items
+    target = relevant * torch.randint(1, 4, relevant.shape)
+    update = {"preds" if name == "given" else name: value for name, value in arguments.items() if name != "nan_hidden"}
+    values = []
+    for simple in (True, False):
+        metrics = ranking_metrics(
+            ("recall", "ndcg", "map", "mrr"),
+            cuts,
+            ties=rule,
+            nan_action="worst" if "nan_hidden" in arguments else "error",
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            if simple:
+                patch.setattr(scores, "COPIED_ELEMENTS", 1 << 30)
+                patch.setattr(topk, "COLUMNS_PER_RANK", 1 << 30)
+                patch.setattr(layouts, "worth_counting", lambda *sizes: False)
+                patch.setattr(counting, "COUNTED_TARGETS", 0)
+            metrics.update(**update, target=target)
+        values.append(metrics.compute())
+    for name, value in values[0].items():
+        torch.testing.assert_close(values[1][name], value, rtol=0, atol=1e-14, equal_nan=True)
+
+
+@pytest.mark.parametrize("cuts", [3, None, (3, None)])
+@pytest.mark.parametrize("rule", ["average", "stable"])
+@pytest.mark.parametrize("n_items", [10, 700])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("hidden", ["nothing", "another item", "the NaN itself", "all but the NaN"])
+def test_nan_is_refused_unless_it_is_hidden(
+    hidden: str, dtype: torch.dtype, n_items: int, rule: str, cuts: Any
+) -> None:
+    preds = torch.rand(3, n_items).to(dtype)
+    preds[1, n_items - 2] = NAN
+    seen = {"another item": torch.tensor([[0], [1], [-1]]), "the NaN itself": torch.tensor([[0], [n_items - 2], [1]])}
+    update: dict[str, Any] = {"seen_ids": seen[hidden]} if hidden in seen else {}
+    if hidden == "all but the NaN":
+        update = {"mask": preds.isnan()}
+    metrics = ranking_metrics("ndcg", cuts, ties=rule)
+    if hidden == "the NaN itself":
+        metrics.update(preds, target_ids=torch.tensor([[1], [2], [3]]), **update)
+    else:
+        with pytest.raises(ValueError, match="NaN in row 1"):
+            metrics.update(preds, target_ids=torch.tensor([[1], [2], [3]]), **update)
+
+
+class Largest(TorchDispatchMode):
+    """The most bytes that one operation allocated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        known = {leaf.untyped_storage().data_ptr() for leaf in tree_leaves((args, kwargs)) if _is_tensor(leaf)}
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if _is_tensor(leaf) and leaf.untyped_storage().data_ptr() not in known:
+                self.bytes = max(self.bytes, leaf.untyped_storage().nbytes())
+        return out
+
+
+def _is_tensor(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor)
+
+
+@pytest.mark.parametrize("way", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant"])
+def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "STEP_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(scores, "COMPARED_ELEMENTS", 1 << 12)
+    preds = torch.rand(16, 20_000)
+    update: dict[str, Any] = {"target_ids": torch.randint(0, 20_000, (16, 1)) + torch.arange(-1, 1)}
+    match way:
+        case "seen":
+            update["seen_ids"] = torch.randint(-1, 20_000, (16, 50))
+        case "mask":
+            update["mask"] = torch.rand(preds.shape) < 0.9
+        case "half":
+            preds = preds.half()
+        case "transposed":
+            preds = preds.T.contiguous().T
+        case "constant":
+            preds = torch.zeros_like(preds)
+    top_k, ties = None if way == "uncut" else 5, "stable" if way == "stable" else "average"
+    metrics = ranking_metrics(("ndcg", "mrr"), top_k, ties=ties)
+    with Largest() as largest:
+        metrics.update(preds, **update)
+    assert largest.bytes <= preds.numel() * preds.element_size() / 7
