@@ -158,7 +158,7 @@ class Inputs:
         if self.seen_ids is not None:
             seen = self._ids("seen_ids", item_ids, "item_ids")
             check.refuse_ids(checks, "seen_ids", seen, below=None)
-        return rank_lists(item_ids, truth, plan, seen)
+        return rank_lists(item_ids, truth, plan, seen, may_look=may_branch(item_ids.device))
 
     def _rank_catalogue(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
         for name in ("preds", "target", "item_ids", "mask"):

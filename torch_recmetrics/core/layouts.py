@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.columns import columns_of
 from torch_recmetrics.core.counting import counts_of, ranks_of, worth_counting
-from torch_recmetrics.core.plan import Plan, may_branch
+from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.core.scores import HIDDEN, Scores
@@ -195,13 +195,16 @@ def _whole_scores(scores: Scores, truth: Truth, checks: check.ValueChecks) -> Wh
     )
 
 
-def rank_lists(item_ids: Tensor, truth: Truth, plan: Plan, seen_ids: Tensor | None) -> Ranking:
-    """(B, L) recommended ids, best first, padded with -1; what was seen is dropped and the rest moves up."""
+def rank_lists(item_ids: Tensor, truth: Truth, plan: Plan, seen_ids: Tensor | None, *, may_look: bool) -> Ranking:
+    """(B, L) recommended ids, best first, padded with -1; what was seen is dropped and the rest moves up.
+
+    Where values may be looked at, lists without gaps are left as they are.
+    """
     ids = item_ids.to(torch.int64)
     if seen_ids is not None:
         seen = listed_truth(seen_ids, None)
         ids = torch.where(seen.of(ids) > 0, -1, ids)
-    if not may_branch(ids.device) or bool(((ids[:, 1:] >= 0) & (ids[:, :-1] < 0)).any()):
+    if not may_look or bool(((ids[:, 1:] >= 0) & (ids[:, :-1] < 0)).any()):
         order = torch.sort((ids < 0).to(torch.uint8), dim=1, stable=True).indices
         ids = ids.gather(1, order)
     width = ids.shape[1]
