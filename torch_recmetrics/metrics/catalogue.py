@@ -87,8 +87,9 @@ class Entropy(CountOverItems):
     In bits by default: as much as an even spread over :math:`2^{\text{Entropy}}` items.
 
     Undefined: nan where nothing is recommended.  Range: [0, log N], [0, 1] when normalized; higher is more even.
-    Source: C. E. Shannon, 1948; T. Zhou, Z. Kuscsik et al., PNAS 2010, on recommendations. RecBole's ``ShannonEntropy``
-    is the value in nats divided by the number of items that are recommended at all.
+    Source: G. Shani and A. Gunawardana, Evaluating recommendation systems, Recommender Systems Handbook 2011. Same
+    convention as recommenders' ``distributional_coverage``; RecBole's ``ShannonEntropy`` is the value in nats divided by
+    the number of items that are recommended at all.
 
     Args:
         num_items: N >= 1, the number of items in the catalogue; N >= 2 when normalized.
@@ -175,8 +176,8 @@ class UserCoverage(MeanOverLists):
     All users that are given count, also those with an empty list.
 
     Undefined: nan where no user counts.  Range: [0, 1], higher is better.
-    Source: M. Ge, C. Delgado-Battenfeld and D. Jannach, Beyond accuracy, RecSys 2010, on prediction coverage. LensKit
-    reports the same as the number of lists of a length above 0.
+    Source: G. Shani and A. Gunawardana, Evaluating recommendation systems, Recommender Systems Handbook 2011, user space
+    coverage.
 
     Args:
         top_k: cut-off K >= 1; None for the whole list.
