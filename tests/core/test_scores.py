@@ -134,6 +134,14 @@ def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
     assert torch.equal(arguments["given"].nan_to_num(123), before.nan_to_num(123)), "the input was written to"
 
 
+def test_infinity_stays_where_nan_hides() -> None:
+    preds = torch.zeros(2, 130)
+    preds[0, 5], preds[0, 6], preds[1, 129] = INF, NAN, INF
+    read = Scores(preds, nan_hidden=True)
+    assert read.blocks(torch.tensor([0, 1]), torch.tensor([0, 2])).amax(1).tolist() == [INF, INF]
+    assert read.of(torch.tensor([[5, 6], [129, 0]])).tolist() == [[INF, -INF], [INF, 0.0]]
+
+
 @settings(max_examples=60)
 @given(arguments=drawn(), k=st.integers(1, 12))
 def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int) -> None:
@@ -158,8 +166,10 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int) -> 
 
 def test_both_ways_to_the_top_are_taken() -> None:
     x = torch.randn(4, 1000)
-    taken = [topk._top_of_blocks(Scores(y), 3) is not None for y in (x, x * 0)]
-    assert taken == [True, False]
+    hardly = x.clone()
+    hardly[1:3, 2:] = -INF  # fewer candidates than are asked for
+    taken = [topk._top_of_blocks(Scores(y), 3) is not None for y in (x, hardly, x * 0)]
+    assert taken == [True, True, False]
 
 
 @settings(max_examples=60)
@@ -167,7 +177,8 @@ def test_both_ways_to_the_top_are_taken() -> None:
 def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int) -> None:
     expected = plainly(**arguments)
     read = Scores(**arguments)
-    wanted = read.of(torch.randint(-1, read.n_items, (read.n_users, 6)))
+    best = torch.tensor([ordered(row, min(6, len(row))) for row in expected])
+    wanted = read.of(torch.cat([torch.randint(-1, read.n_items, (read.n_users, 6)), best], 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "COUNTED_TARGETS", limit)
         above, from_here, lengths = counts_of(read, wanted)
@@ -217,7 +228,7 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
 
 @pytest.mark.parametrize("cuts", [3, None, (3, None)])
 @pytest.mark.parametrize("rule", ["average", "stable"])
-@pytest.mark.parametrize("n_items", [10, 700])
+@pytest.mark.parametrize("n_items", [10, 700, 64 * 257])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("hidden", ["nothing", "another item", "the NaN itself", "all but the NaN"])
 def test_nan_is_refused_unless_it_is_hidden(
