@@ -20,7 +20,7 @@ OURS, UNCHECKED = "ILS", "ILS, validate_args=False"
 PAIRS, ALL_PAIRS = "matrix of all pairs, 100 lists at a time", "matrix of all pairs, all lists at once"
 GATHERED = "all vectors of all lists, then their sums"
 SEVERAL = "ILS at 10, 20, 50 and 100"
-UPDATE, FORWARD, WHOLE = "4 metrics, update", "4 metrics, compute", "torch.bincount of the catalogue"
+UPDATE, COMPUTE, WHOLE = "4 metrics, update", "4 metrics, compute", "torch.bincount of the catalogue"
 
 
 def draw(lists: int, length: int, items: int, numbers: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def ratio(results: list[Result], some: str, other: str, goal: str) -> str:
     by_name = {result.name: result for result in results}
     fastest = by_name[some].fastest / by_name[other].fastest
     median = by_name[some].median / by_name[other].median
-    return f"{some} / {other}: {fastest:.1f} by the fastest rounds, {median:.1f} by the medians ({goal})"
+    return f"{some} / {other}: {fastest:.3g} by the fastest rounds, {median:.3g} by the medians ({goal})"
 
 
 def race_similarity(lists: int, length: int, items: int, numbers: int, rounds: int) -> None:
@@ -114,7 +114,7 @@ def race_counts(lists: int, length: int, items: int, rounds: int) -> None:
     results = race(
         [
             Contestant(UPDATE, lambda: metrics.update(item_ids=ids)),
-            Contestant(FORWARD, metrics.compute, 4, max(2, rounds // 4)),
+            Contestant(COMPUTE, metrics.compute, 4, max(2, rounds // 4)),
             Contestant(WHOLE, whole),
         ],
         rounds,

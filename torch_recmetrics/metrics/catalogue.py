@@ -88,8 +88,8 @@ class Entropy(CountOverItems):
 
     Undefined: nan where nothing is recommended.  Range: [0, log N], [0, 1] when normalized; higher is more even.
     Source: G. Shani and A. Gunawardana, Evaluating recommendation systems, Recommender Systems Handbook 2011. Same
-    convention as recommenders' ``distributional_coverage``; RecBole's ``ShannonEntropy`` is the value in nats divided by
-    the number of items that are recommended at all.
+    convention as recommenders' ``distributional_coverage``; RecBole's ``ShannonEntropy`` is the value in nats divided
+    by the number of items that are recommended at all.
 
     Args:
         num_items: N >= 1, the number of items in the catalogue; N >= 2 when normalized.
@@ -176,8 +176,8 @@ class UserCoverage(MeanOverLists):
     All users that are given count, also those with an empty list.
 
     Undefined: nan where no user counts.  Range: [0, 1], higher is better.
-    Source: G. Shani and A. Gunawardana, Evaluating recommendation systems, Recommender Systems Handbook 2011, user space
-    coverage.
+    Source: G. Shani and A. Gunawardana, Evaluating recommendation systems, Recommender Systems Handbook 2011, user
+    space coverage.
 
     Args:
         top_k: cut-off K >= 1; None for the whole list.
