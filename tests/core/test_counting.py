@@ -77,15 +77,15 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
 def test_ranks_are_counts(n_items):
     g = torch.Generator().manual_seed(n_items)
     preds = torch.randint(0, n_items, (5, n_items), generator=g).float()
-    wanted = torch.cat([preds[:, :3], preds.topk(2, dim=1).values, torch.full((5, 1), float("-inf"))], 1)
+    wanted = torch.cat([preds[:, :3], preds.topk(5, dim=1).values, torch.full((5, 1), float("-inf"))], 1)
     scored = Scores(preds)
     users, columns, above, equal = ranks_of(scored, wanted, lower_bound(scored, 3), 3)
     found = {(u, c): (a, e) for u, c, a, e in zip(*(t.tolist() for t in (users, columns, above, equal)), strict=True)}
     for user in range(5):
-        for column in range(6):
+        for column in range(9):
             score = wanted[user, column]
             higher, same = int((preds[user] > score).sum()), int((preds[user] == score).sum())
-            expected = (higher, same) if higher < 3 and column < 5 else None
+            expected = (higher, same) if higher < 3 and column < 8 else None
             assert found.get((user, column)) == expected
 
 
