@@ -16,6 +16,7 @@ from torch_recmetrics.metrics.auc import auc
 from torch_recmetrics.metrics.click import calibration, log_loss, normalized_entropy
 from torch_recmetrics.metrics.group_auc import group_auc
 from torch_recmetrics.metrics.means import MeanOverUsers
+from torch_recmetrics.metrics.similarity import ILS, Similarity
 
 __all__ = [
     "auc",
@@ -25,6 +26,7 @@ __all__ = [
     "f1",
     "group_auc",
     "hit_rate",
+    "intra_list_similarity",
     "log_loss",
     "ndcg",
     "normalized_entropy",
@@ -182,3 +184,23 @@ def reciprocal_rank(
     tensor([0.3333], dtype=torch.float64)
     """
     return _per_user(metrics.MRR, top_k, preds, target, indexes, named)
+
+
+def intra_list_similarity(
+    preds: Tensor | Ranking | None = None,
+    *,
+    item_features: Tensor | None = None,
+    similarity: str | Tensor | Similarity = "cosine",
+    top_k: int | None = 10,
+    validate_args: bool = True,
+    **named: Any,
+) -> Tensor:
+    """Mean similarity of the pairs of the first K items, nan for fewer than two; see :class:`~torch_recmetrics.ILS`.
+
+    >>> import torch
+    >>> genres = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> intra_list_similarity(item_ids=torch.tensor([[0, 1], [1, 2], [2, -1]]), item_features=genres, top_k=2)
+    tensor([1., 0., nan], dtype=torch.float64)
+    """
+    metric = ILS(item_features, top_k, similarity=similarity, validate_args=validate_args)
+    return metrics.value_per_user(metric, preds, **named)

@@ -132,6 +132,17 @@ def test_beside_metrics_of_the_whole_list(compared: Compared, uncut: Any) -> Non
 
 
 @each
+def test_scores_from_embeddings(compared: Compared) -> None:
+    g = torch.Generator().manual_seed(8)
+    users, items = (torch.randint(-2, 3, (n, 3), generator=g).double() for n in (5, NUM_ITEMS))  # many equal products
+    case = Case((users @ items.t()).tolist(), CASE.relevance, CASE.weights)
+    for k in (1, 4):
+        metric = compared.make(k)
+        metric.update(user_embeddings=users, item_embeddings=items, weights=torch.tensor(case.weights))
+        assert float(metric.compute()) == pytest.approx(compared.expected(case, k), **EXACT)
+
+
+@each
 def test_a_ranking_made_once_gives_the_same(compared: Compared) -> None:
     ranking = rank(**without_target(LAYOUTS["dense"](CASE)), top_k=5)
     for k in (1, 5):

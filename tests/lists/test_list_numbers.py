@@ -22,6 +22,7 @@ from torch_recmetrics import (
     UserCoverage,
 )
 from torch_recmetrics.core.digest import digest
+from torch_recmetrics.functional import intra_list_similarity
 from torch_recmetrics.metrics import counts
 from torch_recmetrics.metrics.counts import CountOverItems
 
@@ -46,6 +47,18 @@ def test_ils() -> None:
     assert of_lists(ILS(similarity=table, top_k=3), [[0, 2, 1]]) == (1 + 3 + 5 + 7) / 6
     assert of_lists(ILS(similarity=table, top_k=2), [[0, 2, 1]]) == (3 + 7) / 2
     assert of_lists(ILS(similarity=lambda i, j: (i - 2 * j).double(), top_k=2), [[3, 1]]) == ((3 - 2) + (1 - 6)) / 2
+
+
+def test_the_value_of_every_user() -> None:
+    lists = torch.tensor([[0, 1], [0, 2], [3, -1], [-1, -1]])
+    features = GENRES.double()
+    values = intra_list_similarity(item_ids=lists, item_features=features, top_k=2)
+    assert values.tolist() == pytest.approx([HALF, 0, math.nan, math.nan], abs=1e-15, nan_ok=True)
+    scores = torch.tensor([[0.1, 0.9, 0.5, 0.5], [4, 3, 2, 1]])
+    named = {"target_ids": torch.tensor([[-1], [0]]), "weights": torch.tensor([0.0, 1.0])}
+    for given in ({}, named):
+        found = intra_list_similarity(scores, similarity=features @ features.t(), top_k=2, **given)
+        assert found.tolist() == [0, 1]
 
 
 def test_a_list_without_a_pair_has_no_value() -> None:

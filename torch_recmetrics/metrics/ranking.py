@@ -349,7 +349,8 @@ def value_per_user(metric: MeanOverUsers, *layout: Any, **named: Any) -> Tensor:
         ranking = given.rank(panel.plan, checks)
         values = panel.evaluate(ranking, checks).per_user()[:, 0]
         checks.settle()
-        return torch.where(ranking.n_relevant > 0, values, float("nan"))
+        # Where relevance is not asked for, a user without relevant items is like any other.
+        return torch.where(ranking.n_relevant > 0, values, float("nan")) if metric.needs_target else values
 
 
 def refuse_unknown(named: dict[str, Any]) -> None:
