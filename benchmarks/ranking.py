@@ -1,6 +1,7 @@
-"""Eight metrics at 5, 10 and 20 for 2,000 users and 3,706 items, beside the libraries one would use otherwise.
+"""Score matrices, short and long: eight metrics at 5, 10 and 20 and the ids of the first 20, beside other libraries.
 
-All contestants get the same tensors; where two give the same number it must agree before anything is timed.
+All contestants get the same tensors; where two give the same number it must agree before anything is timed. Seen items
+are hidden by the others in a copy of the scores that is theirs to overwrite, as a loop does that is done with them.
 """
 
 from __future__ import annotations
@@ -15,45 +16,101 @@ from torch import Tensor
 from benchmarks.harness import Contestant, Result, machine, race, table
 
 CUTS = (5, 10, 20)
+DEEPEST = max(CUTS)
 METRICS = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 REPLAY = ("recall", "precision", "ndcg", "map", "mrr")
+TORCHMETRICS = ("ndcg@10", "recall@10", "hit_rate@10")
+READ, TOPK, OURS, IDS = "reading once (amax)", "torch.topk alone", "torch_recmetrics", "torch_recmetrics.rank"
 Values = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A shape, and what the package is held to on it: ratios of the fastest rounds."""
+
+    users: int
+    items: int
+    seen: int = 0
+    ids_only: bool = False
+    reads: float | None = None  # ours takes at most so many times one read of the scores
+    times: float | None = None  # ours is at least so many times faster than the fastest of the others
+    relevant: int = 20
+
+    @property
+    def title(self) -> str:
+        what = f"ids of the first {DEEPEST}" if self.ids_only else f"1 to {self.relevant} relevant, top {DEEPEST}"
+        seen = f", {self.seen} seen items a user" if self.seen else ""
+        return f"{self.users:,} users x {self.items:,} items, float32, {what}{seen}"
+
+    @property
+    def short(self) -> bool:
+        """Whether contestants take part whose time goes with users times items."""
+        return self.items < 10_000
+
+
+WORKLOADS = (
+    Workload(2000, 3706, times=1.5),
+    Workload(2000, 3706, seen=50),
+    Workload(1024, 100_000, reads=2.2, times=3.5),
+    Workload(1024, 100_000, seen=200, reads=4),
+    Workload(1024, 100_000, ids_only=True, times=2.8),
+    Workload(64, 1_000_000, ids_only=True, times=4),
+)
 
 
 @dataclass(frozen=True)
 class Data:
     scores: Tensor  # (B, N) float32, positive and without ties: two things that some contestants need
     target_ids: Tensor  # (B, T) padded with -1
-    target: Tensor  # (B, N) bool, the same as target_ids
+    target: Tensor | None  # (B, N) bool, the same as target_ids; short rows only
+    seen_ids: Tensor | None  # (B, S)
+    theirs: Tensor  # (B, N) the scores, or a copy to hide seen items in
+
+    def top(self) -> Tensor:
+        """(B, deepest cut-off) ids, as the others begin."""
+        if self.seen_ids is not None:
+            self.theirs.scatter_(1, self.seen_ids, float("-inf"))
+        return self.theirs.topk(DEEPEST, dim=1).indices
 
 
-def draw(users: int, items: int, relevant: int, device: torch.device, seed: int = 0) -> Data:
+def draw(work: Workload, device: torch.device, seed: int = 0) -> Data:
     """Random scores, and 1 to `relevant` relevant items for each user."""
     generator = torch.Generator().manual_seed(seed)
-    scores = torch.rand(users, items, generator=generator).argsort(1).add(1).float()
-    width = min(relevant, items)
-    target_ids = torch.rand(users, items, generator=generator).topk(width, dim=1).indices
-    number = torch.randint(1, width + 1, (users, 1), generator=generator)
-    target_ids[torch.arange(width) >= number] = -1
+    scores = torch.empty(work.users, work.items)
+    for row in scores:
+        row.copy_(torch.randperm(work.items, generator=generator)).add_(1)
+    width = min(work.relevant, work.items)
+    first = torch.randint(work.items, (work.users, 1), generator=generator)
+    target_ids = (first + torch.arange(width) * (work.items // width)) % work.items
+    number = torch.randint(1, width + 1, (work.users, 1), generator=generator)
     # A third of the users get one of their items to the top, or hardly any number would differ from 0.
-    lucky = torch.arange(0, users, 3)
-    scores[lucky, target_ids[lucky, 0]] = items + 1.0
-    target = torch.zeros(users, items + 1, dtype=torch.bool)
-    target.scatter_(1, target_ids.where(target_ids >= 0, items), True)
-    return Data(scores.to(device), target_ids.to(device), target[:, :items].to(device).contiguous())
+    lucky = torch.arange(0, work.users, 3)
+    scores[lucky, target_ids[lucky, 0]] = work.items + 1.0
+    seen_ids = None
+    if work.seen:  # never a relevant item: not all contestants agree on what that is
+        seen_ids = (
+            first + 1 + torch.randint(work.items // width - 1, (work.users, work.seen), generator=generator)
+        ) % (work.items)
+    target = None
+    if work.short:
+        target = torch.zeros(work.users, work.items, dtype=torch.bool)
+        target.scatter_(1, target_ids, torch.arange(width) < number)
+        target = target.to(device)
+    target_ids[torch.arange(width) >= number] = -1
+    scores = scores.to(device)
+    seen_ids = None if seen_ids is None else seen_ids.to(device)
+    return Data(scores, target_ids.to(device), target, seen_ids, scores if seen_ids is None else scores.clone())
 
 
 def recmetrics(data: Data, names: tuple[str, ...] = METRICS, *, dense: bool = False) -> Callable[[], Values]:
     from torch_recmetrics import ranking_metrics
 
     metrics = ranking_metrics(names, top_k=CUTS).to(data.scores.device)
+    truth = {"target": data.target} if dense else {"target_ids": data.target_ids}
 
     def run() -> Values:
         metrics.reset()
-        if dense:
-            metrics.update(data.scores, data.target)
-        else:
-            metrics.update(data.scores, target_ids=data.target_ids)
+        metrics.update(data.scores, seen_ids=data.seen_ids, **truth)
         return {name: float(value) for name, value in metrics.compute().items()}
 
     return run
@@ -61,14 +118,12 @@ def recmetrics(data: Data, names: tuple[str, ...] = METRICS, *, dense: bool = Fa
 
 def topk_then_sums(data: Data) -> Callable[[], Values]:
     """What such loops do at their best: one top-k, one comparison with the truth, then sums in float32."""
-    deepest = max(CUTS)
-    discounts = torch.arange(2, deepest + 2, device=data.scores.device).log2().reciprocal()
+    discounts = torch.arange(2, DEEPEST + 2, device=data.scores.device).log2().reciprocal()
     ideal = torch.cat([discounts.new_zeros(1), discounts.cumsum(0)])
-    ranks = torch.arange(1, deepest + 1, device=data.scores.device)
+    ranks = torch.arange(1, DEEPEST + 1, device=data.scores.device)
 
     def run() -> Values:
-        ids = data.scores.topk(deepest, dim=1).indices
-        hits = (ids.unsqueeze(2) == data.target_ids.unsqueeze(1)).any(2).float()
+        hits = (data.top().unsqueeze(2) == data.target_ids.unsqueeze(1)).any(2).float()
         relevant = (data.target_ids >= 0).sum(1)
         values = {}
         for k in CUTS:
@@ -91,7 +146,7 @@ def replay(data: Data) -> Callable[[], Values]:
 
     def run() -> Values:
         builder.reset()
-        builder.add_prediction(data.scores.topk(builder.max_k, dim=1).indices, data.target_ids)
+        builder.add_prediction(data.top(), data.target_ids)
         return {name: float(value) for name, value in builder.get_metrics().items()}
 
     return run
@@ -111,12 +166,50 @@ def pyg(data: Data) -> Callable[[], Values]:
     }
     metrics = link.LinkPredMetricCollection({f"{n}@{k}": c(k=k) for n, c in classes.items() for k in CUTS})
     metrics.to(data.scores.device)
-    edges = data.target.nonzero().T.contiguous()
+    users, places = (data.target_ids >= 0).nonzero(as_tuple=True)
+    edges = torch.stack([users, data.target_ids[users, places]])
 
     def run() -> Values:
         metrics.reset()
-        metrics.update(data.scores.topk(metrics.max_k, dim=1).indices, edges)
+        metrics.update(data.top(), edges)
         return {name: float(value) for name, value in metrics.compute().items()}
+
+    return run
+
+
+def ignite(data: Data) -> Callable[[], Values]:
+    from ignite.metrics import rec_sys
+
+    metrics = {
+        "ndcg": rec_sys.NDCG(list(CUTS), device=data.scores.device),
+        "hit_rate": rec_sys.HitRate(list(CUTS), device=data.scores.device),
+    }
+    target = data.target.float()  # its NDCG multiplies with it
+
+    def run() -> Values:
+        values = {}
+        for name, metric in metrics.items():
+            metric.reset()
+            metric.update((data.theirs, target))
+            values |= {f"{name}@{k}": value for k, value in zip(CUTS, metric.compute(), strict=True)}
+        return values
+
+    return run
+
+
+def ranx(data: Data) -> Callable[[], Values]:
+    import ranx as library
+
+    asked = [f"{name}@{k}" for name in ("ndcg", "recall", "mrr", "precision", "f1", "hit_rate") for k in CUTS]
+    truth = [[item for item in row if item >= 0] for row in data.target_ids.tolist()]
+    qrels = library.Qrels({str(user): {str(item): 1 for item in items} for user, items in enumerate(truth)})
+
+    def run() -> Values:
+        run_of_users = {
+            str(user): {str(item): DEEPEST - place for place, item in enumerate(items)}
+            for user, items in enumerate(data.top().tolist())
+        }
+        return {name: float(v) for name, v in library.evaluate(qrels, library.Run(run_of_users), asked).items()}
 
     return run
 
@@ -149,15 +242,65 @@ def check_agreement(ours: Values, name: str, theirs: Values) -> None:
             raise SystemExit(f"{name} gives {value:.9f} for {key}, torch_recmetrics {ours[key]:.9f}: nothing was timed")
 
 
-def summary(results: dict[str, Result]) -> list[str]:
+def rivals(work: Workload, data: Data, slow_rounds: int) -> dict[str, Callable[[], Callable[[], Values]]]:
+    """How to make each contestant that gives metric values."""
+    makers: dict[str, Callable[[], Callable[[], Values]]] = {
+        OURS: lambda: recmetrics(data),
+        f"{OURS}, RePlay's 15": lambda: recmetrics(data, REPLAY),
+        "top-k, then sums": lambda: topk_then_sums(data),
+        "RePlay": lambda: replay(data),
+        "PyG": lambda: pyg(data),
+    }
+    if work.short and not work.seen:
+        makers[f"{OURS}, dense target"] = lambda: recmetrics(data, dense=True)
+        makers["ignite"] = lambda: ignite(data)
+        if slow_rounds:
+            makers["ranx"] = lambda: ranx(data)
+            for name in TORCHMETRICS:
+                makers[f"torchmetrics {name}"] = lambda name=name: torchmetrics_retrieval(data, name)
+    return makers
+
+
+def entrants(work: Workload, data: Data, slow_rounds: int) -> list[Contestant]:
+    """Everybody who takes part, after their values have been checked."""
+    contestants = [Contestant(READ, lambda: data.scores.amax(1)), Contestant(TOPK, data.top)]
+    if work.ids_only:
+        from torch_recmetrics import rank
+
+        def ours() -> Tensor | None:
+            return rank(data.scores, top_k=DEEPEST, seen_ids=data.seen_ids).item_ids
+
+        if not torch.equal(ours(), data.top()):
+            raise SystemExit("torch.topk gives other ids: nothing was timed")
+        return [*contestants, Contestant(IDS, ours)]
+    values_of_ours: Values = {}
+    for name, make in rivals(work, data, slow_rounds).items():
+        try:
+            run = make()
+        except ImportError as error:
+            print(f"skipped: {name} ({error})")
+            continue
+        values = run()
+        values_of_ours = values_of_ours or values
+        check_agreement(values_of_ours, name, values)
+        slow = name.startswith(("torchmetrics ", "ranx"))
+        contestants.append(Contestant(name, run, len(values), slow_rounds if slow else None))
+    return contestants
+
+
+def summary(work: Workload, results: dict[str, Result]) -> list[str]:
     """The ratios that the package is held to."""
-    ours = results["torch_recmetrics"]
-    lines = [f"ours / torch.topk alone: {ours.median / results['torch.topk alone'].median:.2f} (goal: at most 2)"]
-    for name in ("RePlay", "top-k, then sums"):
-        if name in results:
-            theirs = results[name]
-            ratio = ours.median / theirs.median
-            lines.append(f"ours ({ours.numbers} numbers) / {name} ({theirs.numbers}): {ratio:.2f} (goal: at most 1)")
+    ours = results[IDS if work.ids_only else OURS]
+    reads = ours.fastest / results[READ].fastest
+    others = [r for name, r in results.items() if not name.startswith("torch_recmetrics") and name != READ]
+    if not work.ids_only:
+        others = [result for result in others if result.numbers >= len(REPLAY)]  # top-k alone gives no number
+    best = min(others, key=lambda result: result.fastest)
+    goals = [f" (goal: at most {work.reads})" if work.reads else "", f" (goal: {work.times})" if work.times else ""]
+    lines = [
+        f"ours / reading once: {reads:.2f}{goals[0]}",
+        f"the fastest of the others ({best.name}) / ours: {best.fastest / ours.fastest:.2f}{goals[1]}",
+    ]
     per_number = [r.per_number / ours.per_number for n, r in results.items() if n.startswith("torchmetrics ")]
     if per_number:
         lines.append(f"torchmetrics.retrieval / ours, per number: at least {min(per_number):,.0f} (goal: 1,000)")
@@ -166,54 +309,29 @@ def summary(results: dict[str, Result]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--users", type=int, default=2000)
+    parser.add_argument("--only", type=int, nargs="*", help=f"numbers of the workloads, 0 to {len(WORKLOADS) - 1}")
+    parser.add_argument("--users", type=int, help="a workload of one's own")
     parser.add_argument("--items", type=int, default=3706)
+    parser.add_argument("--seen", type=int, default=0)
     parser.add_argument("--relevant", type=int, default=20, help="the most relevant items that a user has")
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--slow-rounds", type=int, default=3, help="rounds of what takes seconds; 0 leaves it out")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="of torch; as many as it takes by itself when not given")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    data = draw(options.users, options.items, options.relevant, torch.device(options.device))
-
-    makers: dict[str, Callable[[], Callable[[], Values]]] = {
-        "torch_recmetrics": lambda: recmetrics(data),
-        "torch_recmetrics, RePlay's 15": lambda: recmetrics(data, REPLAY),
-        "torch_recmetrics, dense target": lambda: recmetrics(data, dense=True),
-        "top-k, then sums": lambda: topk_then_sums(data),
-        "RePlay": lambda: replay(data),
-        "PyG": lambda: pyg(data),
-    }
-    if options.slow_rounds:
-        for name in ("ndcg@10", "recall@10", "hit_rate@10"):
-            makers[f"torchmetrics {name}"] = lambda name=name: torchmetrics_retrieval(data, name)
-
-    print(
-        f"{options.users:,} users x {options.items:,} items, float32, 1 to {options.relevant} relevant, top {max(CUTS)}"
-    )
+    works = [WORKLOADS[number] for number in options.only] if options.only else list(WORKLOADS)
+    if options.users:
+        works = [Workload(options.users, options.items, options.seen, relevant=options.relevant)]
     print(machine())
-    deepest = max(CUTS)
-    contestants = [Contestant("torch.topk alone", lambda: data.scores.topk(deepest, dim=1))]
-    ours: Values = {}
-    for name, make in makers.items():
-        try:
-            run = make()
-        except ImportError as error:
-            print(f"skipped: {name} ({error})")
-            continue
-        values = run()
-        ours = ours or values
-        check_agreement(ours, name, values)
-        slow = name.startswith("torchmetrics ")
-        contestants.append(Contestant(name, run, len(values), options.slow_rounds if slow else None))
-
-    results = race(contestants, options.rounds)
-    print()
-    print(table(results, "torch.topk alone"))
-    print()
-    print("\n".join(summary({result.name: result for result in results})))
+    for work in works:
+        print(f"\n{work.title}")
+        data = draw(work, torch.device(options.device))
+        contestants = entrants(work, data, options.slow_rounds)
+        results = race(contestants, options.rounds)
+        print(f"\n{table(results, READ)}\n")
+        print("\n".join(summary(work, {result.name: result for result in results})))
 
 
 if __name__ == "__main__":
