@@ -16,7 +16,7 @@ from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.precision import exact, exact_dtype
 
 # Numbers that the vectors of the pairs of one step may have: the step stays in cache.
-STEP_NUMBERS = 1 << 18
+STEP_NUMBERS = 1 << 17
 # Two vectors of the largest length, and a bias of that size, give a finite score; the cosine takes what is shorter than
 # the smallest for zero, so that the product of two lengths is never lost.
 LARGEST, SMALLEST = 1e150, 1e-150
@@ -61,22 +61,26 @@ class Embeddings:
 
     def pair_scores(self, users: Tensor, items: Tensor) -> Tensor:
         """(C,) float64 scores of pairs of a user and an item, by their rows."""
-        scores = torch.empty(users.shape[0], dtype=exact_dtype(users.device), device=users.device)
-        step = max(1, STEP_NUMBERS // max(1, self.width))
-        for first in range(0, users.shape[0], step):
-            part = slice(first, first + step)
-            scores[part] = self._pair_scores(users[part], items[part])
-        return scores
-
-    def _pair_scores(self, users: Tensor, items: Tensor) -> Tensor:
-        ours = self._exact_users.index_select(0, users)
-        theirs = exact(self.items.index_select(0, items))
-        if self.cosine:
-            product = directed_lengths(ours) * directed_lengths(theirs)
-        scores = row_sums(theirs.mul_(ours))  # both are copies
-        if self.cosine:
-            scores = torch.where(product > 0, scores / product, 0.0)
+        dtype, device = exact_dtype(users.device), users.device
+        scores = torch.empty(users.shape[0], dtype=dtype, device=device)
+        step = min(max(1, STEP_NUMBERS // max(1, self.width)), users.shape[0])
+        # Buffers, since fresh memory would cost more than what is done in it.
+        rows = torch.empty((step, self.width), dtype=self.items.dtype, device=device)
+        ours, theirs = (torch.empty((step, self.width), dtype=dtype, device=device) for _ in range(2))
+        for first in range(0, users.shape[0], max(1, step)):
+            part = slice(first, min(first + step, users.shape[0]))
+            n_pairs = part.stop - first
+            torch.index_select(self._exact_users, 0, users[part], out=ours[:n_pairs])
+            theirs[:n_pairs] = torch.index_select(self.items, 0, items[part], out=rows[:n_pairs])
+            scores[part] = self._row_scores(ours[:n_pairs], theirs[:n_pairs])
         return scores if self.bias is None else scores + exact(self.bias[items])
+
+    def _row_scores(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        """(C,) products or cosines of rows; overwrites `theirs`."""
+        if not self.cosine:
+            return row_sums(theirs.mul_(ours))
+        lengths = directed_lengths(ours) * directed_lengths(theirs)
+        return torch.where(lengths > 0, row_sums(theirs.mul_(ours)) / lengths, 0.0)
 
 
 def row_sums(terms: Tensor) -> Tensor:
@@ -91,7 +95,7 @@ def row_sums(terms: Tensor) -> Tensor:
         half = (width + 1) // 2
         terms[:, : width - half] += terms[:, half:width]
         width = half
-    return terms[:, 0].clone()
+    return terms[:, 0]
 
 
 def directed_lengths(vectors: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch_recmetrics.core.precision import exact, exact_dtype
 # Maxima are taken over blocks of this many items; the last block of a piece is filled up with -inf.
 BLOCK = 16
 # Scores and vectors of one piece: what is made of them stays near the processor, and never takes much memory.
-PIECE_NUMBERS = 1 << 22
+PIECE_NUMBERS = 1 << 23
 LARGEST_IN_FLOAT32 = 2.0**120
 # The 8 bits of bfloat16 round by no more than this part of a number; a little more, for errors of second order.
 BFLOAT16_ROUNDING = 1.02 * 2**-8
@@ -42,21 +43,14 @@ class Piece:
         """(blocks, BLOCK, U): the scores."""
         return self.scores.view(-1, BLOCK, self.scores.shape[1])
 
-    def maxima(self, low: Tensor) -> Tensor:
-        """(blocks, U): the largest score of each block, as far as it is compared with `low` (U,)."""
-        if self.scores.dtype == torch.bfloat16 and bool((low >= 0).all()):
-            # bfloat16 that is not negative has the order of its bits, whose maxima take a third of the time.
-            return self.blocks.view(torch.int16).amax(1).view(torch.bfloat16)
-        return self.blocks.amax(1)
-
     def lowest_of(self, exact_scores: Tensor) -> Tensor:
         """(U,): coarse scores below this have exact scores below those."""
-        low = exact_scores - self.margin
+        low = exact_scores - self.margin + 0.0  # no zero with a sign
         return low - self.rounding * low.abs() if self.rounding else low  # 0 * inf is no number
 
     def least_exact(self, coarse: Tensor) -> Tensor:
-        """(n, U): what the exact scores are at least."""
-        low = exact(coarse) - self.margin
+        """(U, n): what the exact scores are at least."""
+        low = exact(coarse) - self.margin.unsqueeze(1)
         return low - self.rounding * exact(coarse).abs() if self.rounding else low
 
 
@@ -117,6 +111,12 @@ class Scan:
         scores[n_items:] = float("-inf")
         return scores
 
+    @cached_property
+    def _lost(self) -> Tensor:
+        """(U,): the length of what the vectors of the users lose in bfloat16."""
+        lost: Tensor = torch.linalg.vector_norm(exact(self._users) - exact(self._users.to(torch.bfloat16)), dim=1)
+        return lost
+
     def _error(self, theirs: float, bias: float, dtype: torch.dtype) -> tuple[Tensor, float]:
         """The margin and the rounding of a :class:`Piece`.
 
@@ -132,9 +132,8 @@ class Scan:
         rounding = 0.0
         if narrow:
             # What the users' vectors lose is known; the items' lose what a rounding may take.
-            lost = torch.linalg.vector_norm(exact(self._users) - exact(self._factors[dtype]), dim=1)
             items = 0.0 if pairs.items.dtype == dtype and not pairs.cosine else BFLOAT16_ROUNDING
-            margin = margin + 1.001 * theirs * (lost + items * (ours + lost))
+            margin = margin + 1.001 * theirs * (self._lost + items * (ours + self._lost))
             rounding = BFLOAT16_ROUNDING
         elif dtype == torch.float32 and rounds_factors():
             margin = margin + 2.02 * BFLOAT16_ROUNDING * ours * theirs
