@@ -12,6 +12,7 @@ from torchmetrics import classification as own
 from torch_recmetrics.collection import RecMetricCollection
 from torch_recmetrics.core.checks import ValueChecks, check_flag
 from torch_recmetrics.core.clicks import read_clicks
+from torch_recmetrics.core.precision import exact_dtype
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.click import Calibration, LogLoss, NormalizedEntropy
 from torch_recmetrics.metrics.group_auc import GroupAUC
@@ -56,7 +57,9 @@ class ClickMetrics(RecMetricCollection):
             named: ``weights`` and ``sample_ids``, as in :class:`~torch_recmetrics.BinaryAUC`. torchmetrics' own members
                 know neither: they count every row once for each time that it arrives.
         """
-        super().update(preds, self._whole(preds, target, indexes), indexes, **named)
+        given = self._given(preds, target, indexes, named)
+        if given["target"].numel():
+            super().update(**given)
 
     def forward(
         self,
@@ -65,8 +68,18 @@ class ClickMetrics(RecMetricCollection):
         indexes: Tensor | None = None,
         **named: Any,
     ) -> dict[str, Any]:
-        """Update all members, and return their values for this batch alone."""
-        return super().forward(preds, self._whole(preds, target, indexes), indexes, **named)
+        """Update all members, and return their values for this batch alone; nan for a batch without rows."""
+        given = self._given(preds, target, indexes, named)
+        if given["target"].numel():
+            return super().forward(**given)
+        nothing = torch.full((), float("nan"), dtype=exact_dtype(preds.device))
+        return {str(name): nothing for name in self.keys()}
+
+    def _given(self, preds: Any, target: Any, indexes: Any, named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as all members take them: torchmetrics' own refuse floats, and a row without a dimension."""
+        labels = self._whole(preds, target, indexes)
+        given = {"preds": preds, "target": labels, "indexes": indexes, **named}
+        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
 
     def _whole(self, preds: Any, target: Any, indexes: Any) -> Tensor:
         if indexes is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):

@@ -79,7 +79,11 @@ def log_loss(rows: Sequence[Row], eps: float) -> float:
     if not total:
         return math.nan
     clipped = [min(max(row.score, eps), 1 - eps) for row in rows]
-    losses = [-(math.log(p) if row.label else math.log1p(-p)) * row.weight for p, row in zip(clipped, rows)]
+    limit = math.log(eps)  # where 1 - eps is no other float than 1
+    losses = [
+        -(math.log(p) if row.label else max(math.log1p(-p), limit) if p < 1 else limit) * row.weight
+        for p, row in zip(clipped, rows)
+    ]
     return math.fsum(losses) / total
 
 

@@ -14,8 +14,8 @@ from auc.updates import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_recmetrics.core import auc as kernel
 from torch_recmetrics.core import keys as key_module
+from torch_recmetrics.core import numbering
 from torch_recmetrics.core.auc import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
 from torch_recmetrics.core.histogram import histogram, lower_edges, pairs_of
 from torch_recmetrics.core.keys import KEY_DTYPES, integers, ordered_keys, scores_of, sort_keys, widened
@@ -32,7 +32,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(key_module, "SLICE", 1)
         monkeypatch.setattr(key_module, "numpy_is_faster", lambda dtype: False)
     elif request.param == "crowded tables":
-        monkeypatch.setattr(kernel, "TABLE_BITS", 1)
+        monkeypatch.setattr(numbering, "TABLE_BITS", 1)
 
 
 # Keys -----------------------------------------------------------------------------------------------------------------

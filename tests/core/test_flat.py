@@ -121,3 +121,17 @@ def test_weights_that_differ_within_a_user_name_the_user() -> None:
     with pytest.raises(ValueError, match=r"`weights` must agree within a user, got .* for index 7"):
         metric.update(torch.rand(3), torch.ones(3), torch.tensor([7, 2, 7]), weights=torch.tensor([1.0, 1.0, 2.0]))
     assert metric.update_count == 0
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 2])
+def test_rows_are_read_back_whatever_their_strides(n_rows: int) -> None:
+    packed = torch.zeros((n_rows, NARROW), dtype=torch.int64)
+    assert unpack([packed]).preds.tolist() == [0.0] * n_rows
+    assert unpack([packed.T.contiguous().T]).preds.tolist() == [0.0] * n_rows
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.float16])
+def test_relevance_of_eight_bits_is_below_the_limit_of_gains(dtype: torch.dtype) -> None:
+    metric = NDCG(2)
+    metric.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]).to(dtype), torch.tensor([0, 0]))
+    assert metric.compute() == 1

@@ -84,6 +84,11 @@ def same_user_everywhere(world: int) -> Shards:
     return shards
 
 
+def one_row_each(world: int) -> Shards:
+    """What a process holds and what it is sent is a single row, or none."""
+    return [[flat([(7 * rank, 1.0, 1.0)])] for rank in range(world)]
+
+
 def flat_scores_of_several_dtypes(world: int) -> Shards:
     dtypes = [torch.float16, torch.float64, torch.bfloat16]
     rows = [(1, 0.5, 0.0), (1, 0.25, 1.0), (2, -1.0, 2.0), (2, -3.0, 0.0)]
@@ -217,6 +222,7 @@ SCENARIOS: dict[str, Scenario] = {
     "same user everywhere": Scenario(same_user_everywhere, at_most=4),
     "same user everywhere, optimistic": Scenario(same_user_everywhere, ties="optimistic"),
     "same user everywhere, stable": Scenario(same_user_everywhere, "one metric", ties="stable"),
+    "one flat row each": Scenario(one_row_each, at_most=4),
     "flat scores of several dtypes": Scenario(flat_scores_of_several_dtypes, at_most=4),
     "own gather function, several dtypes": Scenario(flat_scores_of_several_dtypes, "own gather function"),
     "padded sampler": Scenario(padded_sampler, at_most=4),

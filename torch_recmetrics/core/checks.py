@@ -16,6 +16,7 @@ ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 # 2^1024 is infinite in float64, and inf / inf would be reported as nan.
 LARGEST_EXPONENTIAL_RELEVANCE = 1023
+SMALLEST_ROW_WEIGHT, LARGEST_ROW_WEIGHT = 1e-100, 1e100
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
@@ -166,6 +167,8 @@ def refuse_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
 
 def refuse_exponential(checks: ValueChecks, largest: Tensor) -> None:
     """Relevance whose exponential gain no float64 holds; `largest` is that of each user."""
+    if largest.element_size() == 1:
+        largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
     checks.refuse(
         largest > LARGEST_EXPONENTIAL_RELEVANCE,
         lambda row: (
@@ -214,3 +217,16 @@ def refuse_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
             return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}"
 
         checks.refuse(again, message)
+
+
+def refuse_row_weights(checks: ValueChecks, weights: Tensor) -> None:
+    """Weights that a product of two of them would lose."""
+    refuse_weights(checks, weights)
+    if weights.dtype in (torch.float32, torch.float64):
+        checks.refuse(
+            ((weights > 0) & (weights < SMALLEST_ROW_WEIGHT)) | (weights > LARGEST_ROW_WEIGHT),
+            lambda row: (
+                f"`weights` must be 0 or between {SMALLEST_ROW_WEIGHT:g} and {LARGEST_ROW_WEIGHT:g}, "
+                f"got {weights[row].item():g} in row {row}"
+            ),
+        )

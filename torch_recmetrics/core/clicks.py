@@ -40,7 +40,7 @@ def read_clicks(
         preds: any shape, floating point, without NaN.
         target: 0 and 1, in the shape of `preds`.
         indexes: integer, in the shape of `preds`; (B,) for (B, N) predictions.
-        weights: >= 0, likewise.
+        weights: 0, or 1e-100 to 1e100, likewise.
         sample_ids: integer, likewise; one of (B,) names N rows at once.
         checks: where the rules about values are collected.
         grouped: whether `indexes` must be given.
@@ -66,7 +66,7 @@ def read_clicks(
     if weights is not None:
         weights = _one_per_row("weights", weights, shape)
         check.check_relevance("weights", weights)
-        check.refuse_weights(checks, weights.detach().reshape(-1))
+        check.refuse_row_weights(checks, weights.detach().reshape(-1))
         weights = exact(_spread(weights.detach(), shape))
     if sample_ids is not None:
         sample_ids = _one_per_row("sample_ids", sample_ids, shape)

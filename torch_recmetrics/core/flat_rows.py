@@ -74,7 +74,10 @@ def unpack(parts: Sequence[Tensor]) -> FlatRows:
 
 def _unpacked(packed: Tensor) -> FlatRows:
     if packed.shape[1] == NARROW:
-        halves = packed[:, 1].contiguous().view(torch.float32).view(-1, 2)
+        column = packed[:, 1]
+        # Of a column of one row any stride counts as contiguous, but not for a view of another width.
+        column = column if column.stride(0) == 1 else column.clone(memory_format=torch.contiguous_format)
+        halves = column.view(torch.float32).view(-1, 2)
         return FlatRows(packed[:, 0], halves[:, 0], halves[:, 1], None)
     indexes, preds, relevance, weights = packed.unbind(1)
     return FlatRows(indexes, bits_float(preds), bits_float(relevance), bits_float(weights))

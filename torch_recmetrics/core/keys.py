@@ -57,7 +57,7 @@ def ordered_keys(scores: Tensor) -> Tensor:
         scores: any shape, floating point, without NaN (which would have keys beyond those of inf and -inf).
     """
     bits = bits_of(scores.detach().reshape(-1).contiguous())
-    keys = torch.empty_like(bits)
+    keys = bits.new_empty(bits.shape)  # with no stride but 1, also for a single score
     signs = bits.new_empty(min(bits.shape[0], slice_rows(bits.device)))
     for key, part in slices(keys, bits):
         write_keys(part, key, signs[: part.shape[0]])

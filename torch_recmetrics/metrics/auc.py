@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.auc import Pairs
@@ -79,7 +80,7 @@ class BinaryAUC(RowMetric):
         Args:
             preds: scores of any shape, floating point; -inf and inf are ordinary scores.
             target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
-            weights: weight >= 0 of each row, in the shape of ``preds``; (B,) for (B, N) scores.
+            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) scores.
             sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
 
         Raises:
@@ -109,6 +110,24 @@ class BinaryAUC(RowMetric):
         value = super().forward(*args, **kwargs)
         self._fold()
         return value
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add what another metric of the same options has seen (or its ``metric_state``)."""
+        before = self._copy_state_dict() | {"_update_count": self._update_count}
+        super().merge_state(incoming_state)
+        try:
+            self._refuse_mixed()
+        except ValueError:
+            self.__dict__.update(before)
+            raise
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
+        self._refuse_mixed()
+
+    def _refuse_mixed(self) -> None:
+        if self.num_bins is not None:
+            refuse_mixed(self._dtypes())
 
     def compute(self) -> Tensor:
         """The AUC, 0-dim float64; nan where a class is missing."""
@@ -174,7 +193,8 @@ class BinaryAUC(RowMetric):
 
     def _dtypes(self) -> set[torch.dtype]:
         """The dtypes of the scores that were seen."""
-        return {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")} | {dtype for dtype, _ in self._tables()}
+        kept = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys") if keys.shape[0]}
+        return kept | {kind[0] for kind in KINDS if any(table.numel() for table in self.state(table_stem(kind)))}
 
     def _tables(self) -> Tables:
         """The histograms that are held."""
@@ -186,7 +206,9 @@ class BinaryAUC(RowMetric):
         return [part for table in held for part in table.view(-1, width)]  # a gather joins tables end to end
 
     def _fold(self) -> None:
-        """Count the rows that wait for it, once there are many."""
+        """Count the rows that wait for it, once there are many; keep one table of each kind."""
+        for kind, table in self._tables().items():
+            self.set_state(table_stem(kind), [table])
         columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
         waiting = [bool(bins_of(SCORE_DTYPES[keys.dtype], self.num_bins)) and not ids.shape[0] for keys, ids in columns]
         if sum(waiting) < FOLD_PIECES:

@@ -5,6 +5,7 @@ Notation of the formulas: row i has the prediction :math:`p_i`, the label :math:
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ class ClickSums(RowMetric):
         Args:
             preds: probabilities in [0, 1] of any shape, floating point.
             target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
-            weights: weight >= 0 of each row, in the shape of ``preds``; (B,) for (B, N) predictions.
+            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) predictions.
             sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
 
         Raises:
@@ -222,7 +223,8 @@ def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | No
         eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
     preds, label = exact(preds), exact(labels)
     clipped = preds.clamp(eps, 1 - eps)
-    loss = torch.where(labels, clipped.log(), (-clipped).log1p()).neg_()
+    # Where 1 - eps is rounded to 1, the limit must hold all the same.
+    loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
     columns = torch.stack([loss, 1 - label, label, preds], 1)
     return columns if weights is None else columns * weights.unsqueeze(1)
 

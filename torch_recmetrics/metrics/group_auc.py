@@ -97,7 +97,7 @@ class GroupAUC(RowMetric):
             preds: scores of any shape, floating point; -inf and inf are ordinary scores.
             target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
             indexes: integer, the group of each row, any number; (B,) for (B, N) scores.
-            weights: weight >= 0 of each row, likewise.
+            weights: weight of each row, 0 or 1e-100 to 1e100, likewise.
             sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
 
         Raises:

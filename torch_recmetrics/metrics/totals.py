@@ -136,18 +136,18 @@ def _flat_everywhere(metrics: Sequence[MeanOverUsers], columns: int, group: Any)
     """The rows of a user go to one process, which counts that user."""
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
-    error: ValueError | None = None
+    error: Exception | None = None
     sums = torch.zeros(
         (sum(len(m.columns) for m in metrics), 2), dtype=exact_dtype(packed.device), device=packed.device
     )
     try:
         sums = flat_sums(metrics, [mine])
-    except ValueError as refused:  # the others must hear of it, or they would wait
+    except Exception as refused:  # the others must hear of it, or they would wait
         error = refused
     failed = sums.new_tensor([float(error is not None)])
     summed = sum_over_processes(torch.cat([failed, sums.flatten()]), group)
     if error is not None:
         raise error
     if bool(summed[0]):
-        raise ValueError("another process refused its users' rows; its message says why")
+        raise ValueError("another process could not count its users' rows; its message says why")
     return summed[1:].view_as(sums)
