@@ -7,9 +7,10 @@ import itertools
 import pytest
 import torch
 
-from torch_recmetrics import MAP, NDCG, functional
-from torch_recmetrics.core.flat import sort_rows
+import torch_recmetrics.core.flat
+from torch_recmetrics import MAP, NDCG, CollapseRate, functional, ranking_metrics
 from torch_recmetrics.core.flat_rows import NARROW, WIDE, FlatRows, joined_rows, pack, unpack
+from torch_recmetrics.core.flat_sort import sort_rows
 
 MEASURES = (
     functional.ndcg,
@@ -135,3 +136,25 @@ def test_relevance_of_eight_bits_is_below_the_limit_of_gains(dtype: torch.dtype)
     metric = NDCG(2)
     metric.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]).to(dtype), torch.tensor([0, 0]))
     assert metric.compute() == 1
+
+
+@pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic", "stable"])
+def test_tables_of_bounded_size_give_the_same_sums(ties: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = torch.cat([torch.arange(40), torch.randint(0, 8, (200,)), torch.zeros(100, dtype=torch.int64)])
+    users = users[torch.randperm(users.shape[0])] * 3 - 10
+    preds = torch.randint(0, 6, users.shape).float()
+    preds[torch.rand(users.shape) < 0.1] = float("-inf")
+    target = torch.randint(0, 3, users.shape) * (torch.rand(users.shape) < 0.5)
+    weights = torch.rand(40)[(users + 10) // 3]
+
+    def values() -> dict[str, torch.Tensor]:
+        metrics = ranking_metrics(("ndcg", "map", "mrr", "precision"), top_k=(1, 7, 50, None), ties=ties)
+        metrics.add_metrics(CollapseRate(3, warn_above=None))
+        metrics.update(preds, target, users, weights=weights)
+        return metrics.compute()
+
+    expected = values()
+    for places in (1, 30, 300):
+        monkeypatch.setattr(torch_recmetrics.core.flat, "TABLE_PLACES", places)
+        for name, value in values().items():
+            torch.testing.assert_close(value, expected[name], rtol=1e-12, atol=1e-12)

@@ -1,13 +1,9 @@
-"""Flat rows -> Ranking, by one sort of integers: the user in the high bits, the score below it.
-
-After the sort only rows of relevant items are looked at. Where their relevance fits into the lowest bits too, the sort
-needs not even tell where a row came from.
-"""
+"""Flat rows -> Ranking: one row for each user and item, in any order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,40 +11,91 @@ from torch import Tensor
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.columns import columns_of
 from torch_recmetrics.core.flat_rows import FlatRows, weight_of_each
-from torch_recmetrics.core.keys import bits_of, slices, sort_keys, write_keys
-from torch_recmetrics.core.numbering import small_numbers
+from torch_recmetrics.core.flat_sort import block_at, first_and_relevant, relevance_at, sort_rows
 from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.precision import exact
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.core.segments import largest_first
 from torch_recmetrics.core.whole import Entries, whole_of_entries
 
-MOST_BITS = 62  # the sign takes one; one more leaves room for a place beyond the last
-# Relevance is packed as a multiple of one of these: integers, or the halves and quarters of star ratings.
-UNITS = (1.0, 0.25)
-RELEVANCE_BITS = 12
-HIGHEST = 0x7F800000  # the key of inf as float32
-STEP = 1 << 17  # rows that are looked at at once: many operations on each, which two threads share with profit
+# Places of tables of users by ranks that are made at once.
+TABLE_PLACES = 1 << 23
 
 
-class Sorted(NamedTuple):
-    """Rows by user, then by falling score: (user << user_shift) + (place of the score << score_shift) + relevance."""
+@dataclass(frozen=True, eq=False)
+class FlatLists:
+    """The lists of flat rows, known by their relevant items."""
 
-    codes: Tensor  # (M,) int64, ascending
-    user_shift: int
-    score_shift: int
-    most: float  # the largest relevance, as far as it is known
-    unit: float  # of the relevance in the lowest bits
-    order: Tensor | None  # where the rows came from; None where their relevance is in the codes
-    end: int  # the place of the score -inf; all others are below
+    lengths: Tensor  # (U,) int64: items that are not hidden
+    n_relevant: Tensor  # (U,) int64
+    relevant: Entries  # all relevant items, users ascending; a hidden one starts beyond the end of its list
+    weights: Tensor | None  # (U,)
+    best_tied: Tensor | None  # (U,) int64: items with the best score
+    binary: bool
+    ordered: bool
 
-    def block(self, at: Tensor) -> Tensor:
-        """User and score of the rows at these positions, as one number."""
-        return self.codes[at] >> self.score_shift
+    def of(self, users: Tensor) -> FlatLists:
+        """The lists of some users, numbered anew in the order given."""
+        counts = self.n_relevant[users]
+        ends = self.n_relevant.cumsum(0)[users]
+        new = torch.repeat_interleave(torch.arange(users.shape[0], device=users.device), counts)
+        # The entries of a user stand together: the place of each is that of the last one, less what follows it.
+        entries = (ends - counts.cumsum(0))[new] + torch.arange(new.shape[0], device=users.device)
+        old = self.relevant.pick(entries)
+        return FlatLists(
+            self.lengths[users],
+            counts,
+            Entries(new, old.start, old.size, old.place, old.relevance),
+            self.weights[users] if self.weights is not None else None,
+            self.best_tied[users] if self.best_tied is not None else None,
+            self.binary,
+            self.ordered,
+        )
+
+    def ranking(self, plan: Plan) -> Ranking:
+        """The lists as tables of users by ranks."""
+        n_users = self.lengths.shape[0]
+        longest = int(self.lengths.max()) if n_users else 0
+        depth = longest if plan.depth is None else min(plan.depth, longest)
+        users, relevance = self.relevant.users, self.relevant.relevance
+        entries = self.relevant.pick((self.relevant.start < self.lengths[users]).nonzero().flatten())
+        by_rank, blocks = columns_of(entries, (n_users, depth), plan)
+        most = int(self.n_relevant.max()) if n_users else 0
+        return Ranking(
+            relevance=by_rank,
+            lengths=self.lengths.clamp(max=depth),
+            n_relevant=self.n_relevant,
+            best=lambda: largest_first(users, relevance, n_users, most if depth == longest else depth),
+            depth=None if depth == longest else depth,
+            binary=self.binary,
+            weights=self.weights,
+            blocks=blocks,
+            best_tied=self.best_tied,
+            whole=whole_of_entries(self.lengths, entries, users, relevance) if plan.whole else None,
+            ordered=self.ordered,
+            retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
+        )
+
+    def rankings(self, plan: Plan) -> Iterator[Ranking]:
+        """The lists in tables of bounded size, each of users with lists of about one length."""
+        n_users = self.lengths.shape[0]
+        longest = int(self.lengths.max()) if n_users else 0
+        depth = longest if plan.depth is None else min(plan.depth, longest)
+        if n_users * depth <= TABLE_PLACES:
+            yield self.ranking(plan)
+            return
+        lengths, users = torch.sort(self.lengths)
+        first = 0
+        while first < n_users:
+            last = n_users
+            while last - first > 1 and (last - first) * min(depth, int(lengths[last - 1])) > TABLE_PLACES:
+                last = first + (last - first) // 2
+            yield self.of(users[first:last]).ranking(plan)
+            first = last
 
 
-def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
-    """Flat rows; users in ascending order of their index."""
+def read_lists(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> FlatLists:
+    """The lists of all users, ascending by index."""
     weights = weight_of_each(rows, checks)
     ranks = sort_rows(rows, ordered=plan.ordered)
     codes = ranks.codes
@@ -57,131 +104,21 @@ def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
     end = torch.cat([first[1:], first.new_full((1 if n_users else 0,), codes.shape[0])])
     hidden = ((codes[first] >> ranks.user_shift) << ranks.user_shift) + (ranks.end << ranks.score_shift)
     lengths = torch.searchsorted(codes, hidden) - first
-    longest = int(lengths.max()) if n_users else 0
-    depth = longest if plan.depth is None else min(plan.depth, longest)
-
     n_relevant = torch.searchsorted(relevant, end) - torch.searchsorted(relevant, first)
     users = torch.repeat_interleave(torch.arange(n_users, device=codes.device), n_relevant)
-    relevance = relevance_at(ranks, relevant, rows.relevance)
     start, size = block_at(ranks, relevant)
-    start = start - first[users]
     place = relevant - first[users] if ranks.order is not None else None
-    entries = Entries(users, start, size, place, relevance).pick((start < lengths[users]).nonzero().flatten())
-    by_rank, blocks = columns_of(entries, (n_users, depth), plan)
-    most = int(n_relevant.max()) if n_users else 0
-    best_tied = None
-    if plan.lists:
-        best_tied = torch.where(lengths > 0, block_at(ranks, first)[1], 1)
-    return Ranking(
-        relevance=by_rank,
-        lengths=lengths.clamp(max=depth),
-        n_relevant=n_relevant,
-        best=lambda: largest_first(users, relevance, n_users, most if depth == longest else depth),
-        depth=None if depth == longest else depth,
+    return FlatLists(
+        lengths,
+        n_relevant,
+        Entries(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
+        exact(weights) if weights is not None else None,
+        torch.where(lengths > 0, block_at(ranks, first)[1], 1) if plan.lists else None,
         binary=rows.relevance.dtype == torch.bool or ranks.most <= 1.0 == ranks.unit,
-        weights=exact(weights) if weights is not None else None,
-        blocks=blocks,
-        best_tied=best_tied,
-        whole=whole_of_entries(lengths, entries, users, relevance) if plan.whole else None,
         ordered=plan.ordered,
-        retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
     )
 
 
-def sort_rows(rows: FlatRows, *, ordered: bool) -> Sorted:
-    """The rows as sorted integers; equal scores in the order of the rows only where that is asked for."""
-    numbers, lowest, n_users = small_numbers(rows.indexes)
-    scores, end = readable(rows.preds)
-    unsorted = Unsorted(numbers, lowest, scores, end.bit_length(), rows.relevance)
-    bits = min(RELEVANCE_BITS, MOST_BITS - max(n_users - 1, 0).bit_length() - unsorted.score_bits)
-    for unit in () if ordered else UNITS:
-        codes, most = unsorted.pack(unit, bits)
-        if most < 1 << bits:
-            return Sorted(sort_keys(codes), unsorted.score_bits + bits, bits, unit * most, unit, None, end)
-    codes, order = torch.sort(unsorted.pack(0.0, 0)[0], stable=True)
-    return Sorted(codes, unsorted.score_bits, 0, float("inf"), 0.0, order, end)
-
-
-def readable(preds: Tensor) -> tuple[Tensor, int]:
-    """Scores as the int32 bits of float32, or as int64 places where those lose something; and the place of -inf."""
-    narrow = preds.to(torch.float32)
-    if preds.dtype != torch.float64 or torch.equal(narrow.to(torch.float64), preds):
-        return bits_of(narrow), 2 * HIGHEST
-    distinct, place = torch.unique(preds.neg(), return_inverse=True)
-    return place, distinct.shape[0] - int(distinct[-1] == float("inf"))
-
-
-class Unsorted(NamedTuple):
-    """What the codes of :class:`Sorted` are made of."""
-
-    numbers: Tensor  # (M,) the users, counted from the lowest
-    lowest: int
-    scores: Tensor  # (M,) see readable()
-    score_bits: int
-    relevance: Tensor  # (M,)
-
-    def pack(self, unit: float, bits: int) -> tuple[Tensor, float]:
-        """The codes, and the largest multiple of the unit; inf where one is not whole or takes too many bits."""
-        codes = torch.empty(self.numbers.shape, dtype=torch.int64, device=self.numbers.device)
-        keys = torch.empty(min(codes.shape[0], STEP), dtype=torch.int32, device=codes.device)
-        signs = torch.empty_like(keys)
-        most = 0.0
-        for code, number, score, relevance in slices(codes, self.numbers, self.scores, self.relevance, rows=STEP):
-            if score.dtype == torch.int32:
-                key = keys[: score.shape[0]]
-                write_keys(score, key, signs[: score.shape[0]])
-                code.copy_(key).neg_().add_(HIGHEST)
-            else:
-                code.copy_(score)
-            if unit:
-                multiple = relevance if unit == 1.0 else relevance / unit
-                whole = multiple.to(torch.int64)
-                most = max(most, float(whole.max()) if whole.shape[0] else 0.0)
-                if most >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
-                    return codes, float("inf")
-                code.bitwise_left_shift_(bits).add_(whole)
-            code.add_((number - self.lowest).bitwise_left_shift_(self.score_bits + bits))
-        return codes, most
-
-
-def first_and_relevant(ranks: Sorted, relevance: Tensor) -> tuple[Tensor, Tensor]:
-    """(U,) where the rows of each user begin, and (R,) where the relevant rows are, in the sorted rows."""
-    codes = ranks.codes
-    if not codes.shape[0]:
-        return codes, codes
-    changes = ((after ^ before) >> ranks.user_shift for after, before in slices(codes[1:], codes[:-1], rows=STEP))
-    if ranks.order is None:
-        low_bits = (1 << ranks.score_shift) - 1
-        marks = (part & low_bits for (part,) in slices(codes, rows=STEP))
-    else:
-        marks = (relevance[part] > 0 for (part,) in slices(ranks.order, rows=STEP))
-    return torch.cat([codes.new_zeros(1), places(changes) + 1]), places(marks)
-
-
-def places(parts: Iterator[Tensor]) -> Tensor:
-    """Where a column that comes in parts is not zero."""
-    found, offset = [], 0
-    for part in parts:
-        found.append(part.to(torch.bool).nonzero().flatten() + offset)
-        offset += part.shape[0]
-    return torch.cat(found)
-
-
-def relevance_at(ranks: Sorted, at: Tensor, relevance: Tensor) -> Tensor:
-    """The relevance of the rows at these positions of the sorted rows."""
-    if ranks.order is None:
-        return exact(ranks.codes[at] & ((1 << ranks.score_shift) - 1)) * ranks.unit
-    return exact(relevance[ranks.order[at]])
-
-
-def block_at(ranks: Sorted, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the block of equal scores around each position begins, and how many rows it has."""
-    codes, block = ranks.codes, ranks.block(at)
-    first, after = at.clone(), at + 1
-    # Few scores have an equal, and a look at both neighbours is cheaper than a search.
-    like_before = (ranks.block((at - 1).clamp(min=0)) == block).logical_and_(at > 0).nonzero().flatten()
-    like_after = (ranks.block(after.clamp(max=codes.shape[0] - 1)) == block).logical_and_(after < codes.shape[0])
-    rows = like_after.nonzero().flatten()
-    first[like_before] = torch.searchsorted(codes, block[like_before] << ranks.score_shift)
-    after[rows] = torch.searchsorted(codes, (block[rows] + 1) << ranks.score_shift)
-    return first, after - first
+def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
+    """Flat rows; users in ascending order of their index."""
+    return read_lists(rows, plan, checks).ranking(plan)

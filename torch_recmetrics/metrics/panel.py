@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.flat import rank_flat
+from torch_recmetrics.core.flat import read_lists
 from torch_recmetrics.core.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.inputs import Inputs
 from torch_recmetrics.core.plan import Plan
@@ -274,7 +274,10 @@ def flat_sums(metrics: Sequence[MeanOverUsers], packed: Sequence[Tensor]) -> Ten
     """(columns, 2): the sums of flat rows; all rows of a user must be there."""
     panel = Panel(metrics)
     checks = check.ValueChecks(panel.validate_args)
-    ranking = rank_flat(unpack(packed), panel.plan, checks)
-    values = panel.evaluate(ranking, checks)
-    checks.settle()
-    return values.sums()
+    lists = read_lists(unpack(packed), panel.plan, checks)
+    sums = []
+    for ranking in lists.rankings(panel.plan):
+        values = panel.evaluate(ranking, checks)
+        checks.settle()
+        sums.append(values.sums())
+    return torch.stack(sums).sum(0)
