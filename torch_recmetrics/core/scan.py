@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -76,6 +75,7 @@ class Scan:
         self._lengths = torch.ones_like(embeddings.user_norms) if embeddings.cosine else embeddings.user_norms
         self._buffers: dict[torch.dtype, Tensor] = {}
         self._factors: dict[torch.dtype, Tensor] = {}
+        self._errors: dict[torch.dtype, tuple[Tensor, Tensor, float, float]] = {}
         self._seen: tuple[Tensor, Tensor] | None = None
         if seen_ids is not None and seen_ids.numel():
             ids, order = seen_ids.flatten().sort()
@@ -111,14 +111,16 @@ class Scan:
         scores[n_items:] = float("-inf")
         return scores
 
-    @cached_property
-    def _lost(self) -> Tensor:
-        """(U,): the length of what the vectors of the users lose in bfloat16."""
-        lost: Tensor = torch.linalg.vector_norm(exact(self._users) - exact(self._users.to(torch.bfloat16)), dim=1)
-        return lost
-
     def _error(self, theirs: float, bias: float, dtype: torch.dtype) -> tuple[Tensor, float]:
-        """The margin and the rounding of a :class:`Piece`.
+        """The margin and the rounding of a :class:`Piece` whose longest vector and largest bias are these."""
+        if dtype not in self._errors:
+            self._errors[dtype] = self._error_parts(dtype)
+        slope, least, of_bias, rounding = self._errors[dtype]
+        return slope * (1.0 if self.pairs.cosine else theirs) + (least + of_bias * bias), rounding
+
+    def _error_parts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, float, float]:
+        """What a margin is made of, for each unit of the items' length (U,), at the least (U,) and for each unit of the
+        bias; and the rounding.
 
         A sum of d products in any order, fused or not, of factors that were rounded to the dtype, is off by at most
         d + 2 times the unit roundoff, in lengths; the rest is for the bias, for the lengths themselves, for the exact
@@ -127,20 +129,20 @@ class Scan:
         pairs, ours = self.pairs, self._lengths
         narrow = dtype == torch.bfloat16
         info = torch.finfo(torch.float32 if narrow else dtype)
-        theirs = 1.0 if pairs.cosine else theirs
-        margin = (pairs.width + 8) * info.eps * (ours * theirs + bias) * (3 if pairs.cosine else 1)
-        rounding = 0.0
+        error = (pairs.width + 8) * info.eps * (3 if pairs.cosine else 1)
+        slope, rounding = error * ours, 0.0
         if narrow:
             # What the users' vectors lose is known; the items' lose what a rounding may take.
             items = 0.0 if pairs.items.dtype == dtype and not pairs.cosine else BFLOAT16_ROUNDING
-            margin = margin + 1.001 * theirs * (self._lost + items * (ours + self._lost))
+            lost = torch.linalg.vector_norm(exact(self._users) - exact(self._factors[dtype]), dim=1)
+            slope = slope + 1.001 * (lost + items * (ours + lost))
             rounding = BFLOAT16_ROUNDING
         elif dtype == torch.float32 and rounds_factors():
-            margin = margin + 2.02 * BFLOAT16_ROUNDING * ours * theirs
+            slope = slope + 2.02 * BFLOAT16_ROUNDING * ours
             rounding = BFLOAT16_ROUNDING
         # Numbers below the smallest one may be taken for 0, be they factors or products; a zero vector has none.
-        margin = margin + info.tiny * pairs.width * (1 + ours + theirs) * (pairs.user_norms > 0)
-        return margin, rounding
+        smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
+        return slope + smallest, smallest * (1 + ours), error, rounding
 
 
 def rounds_factors() -> bool:

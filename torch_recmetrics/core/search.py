@@ -22,7 +22,7 @@ USERS = 256
 # Numbers in the lists of the best so far: with very long lists fewer users are searched for at once.
 LIST_NUMBERS = 1 << 20
 # Items that wait to be compared with the best, at the least, and on average k of each user.
-FEWEST_COMPARED = 1 << 15
+FEWEST_COMPARED = 1 << 14
 
 
 def best_items(
