@@ -115,7 +115,7 @@ class Entropy(CountOverItems):
         self, num_items: int, top_k: int = 10, *, base: float = 2.0, normalized: bool = False, **kwargs: Any
     ) -> None:
         check.check_flag("normalized", normalized)
-        if not 1 < base < math.inf:
+        if not (isinstance(base, int | float) and 1 < base < math.inf):  # type: ignore[redundant-expr]
             raise ValueError(f"`base` must be a number above 1, got {base!r}")
         if normalized and num_items == 1:
             raise ValueError("`num_items` must be 2 or more with normalized=True: one item leaves nothing to spread")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch_recmetrics.metrics.ranked import RankedMetric
 # Lists wait until they hold so many ids, or as many as there are items: then the counts are written anew. So an update
 # costs what its lists cost, however large the catalogue is.
 WAITING_IDS = 1 << 20
+WAITING_LISTS = 1 << 12  # tensors
 
 
 class CountOverItems(RankedMetric):
@@ -72,12 +74,12 @@ class CountOverItems(RankedMetric):
         panel.count_lists(panel.prepare(given))
 
     def lists_of(self, reading: Reading, weights: Tensor | None) -> Tensor:
-        """(B, K) the recommended items, padded with -1; nothing for users without weight."""
+        """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""
         items = reading.items((self.top_k,))[:, : self.width]
+        shown = items < self.num_items
         if weights is not None:
-            items = torch.where(weights.unsqueeze(1) > 0, items, -1)
-        dtype = torch.int32 if self.num_items < 1 << 31 else torch.int64
-        return torch.nn.functional.pad(items, (0, self.width - items.shape[1]), value=-1).to(dtype)
+            shown = shown & (weights.unsqueeze(1) > 0)
+        return torch.where(shown, items, -1).to(torch.int32 if self.num_items < 1 << 31 else torch.int64)
 
     def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
         """Remember lists of :meth:`lists_of`."""
@@ -85,11 +87,21 @@ class CountOverItems(RankedMetric):
             self.set_state("sample_ids", [*self.state("sample_ids"), sample_ids])
             self.set_state("named_lists", [*self.state("named_lists"), lists])
             return
-        waiting = [*self.state("lists"), lists]
-        if sum(some.numel() for some in waiting) >= max(WAITING_IDS, self.num_items):
+        self.set_state("lists", [*self.state("lists"), lists])
+        self._fold()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the value of this batch alone, which takes a look at the whole catalogue."""
+        value = super().forward(*args, **kwargs)
+        self._fold()
+        return value
+
+    def _fold(self) -> None:
+        """Count the lists that wait for it, once there are many."""
+        waiting = self.state("lists")
+        if sum(some.numel() for some in waiting) >= max(WAITING_IDS, self.num_items) or len(waiting) >= WAITING_LISTS:
             self.set_state("counts", self.state("counts") + self._counted(waiting))
-            waiting = []
-        self.set_state("lists", waiting)
+            self.set_state("lists", [])
 
     def _counted(self, lists: list[Tensor]) -> Tensor:
         """(N + 1,) int64: what these lists add to the state."""
@@ -99,7 +111,7 @@ class CountOverItems(RankedMetric):
         for some in lists:
             ids = some.to(self.device).flatten() + 1
             counts.index_add_(0, ids, one.expand(ids.shape))
-            counts[-1] += (some[:, :1] >= 0).sum().to(self.device)
+            counts[-1] += (some >= 0).any(1).sum().to(self.device)
         return counts[1:]
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -121,9 +133,20 @@ class CountOverItems(RankedMetric):
         """The counts of all lists here; of those with a sample id the ones that count."""
         lists = list(self.state("lists"))
         if counted is not None:
-            lists.append(torch.cat([part.to(self.device) for part in self.state("named_lists")])[counted])
+            lists.append(torch.cat(list(self._padded("named_lists")))[counted])
         total: Tensor = self.state("counts") + self._counted(lists) if lists else self.state("counts")
         return total
+
+    def _padded(self, stem: str, width: int = 0) -> Iterator[Tensor]:
+        """Lists as they are held, all of one width."""
+        lists = [part.to(self.device) for part in self.state(stem)]
+        width = max([width, *(part.shape[1] for part in lists)])
+        return (torch.nn.functional.pad(part, (0, width - part.shape[1]), value=-1) for part in lists)
+
+    def joined(self, stem: str) -> Tensor:
+        if stem == "sample_ids" or not self.state(stem):
+            return super().joined(stem)
+        return torch.cat(list(self._padded(stem, self.width)))  # as wide as on every other process
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
@@ -145,4 +168,5 @@ class CountOverItems(RankedMetric):
     def empty_row(self, stem: str) -> Tensor:
         if stem == "sample_ids":
             return super().empty_row(stem)
-        return torch.zeros((0, self.width), dtype=torch.int32, device=self.device)
+        dtype = torch.int32 if self.num_items < 1 << 31 else torch.int64
+        return torch.zeros((0, self.width), dtype=dtype, device=self.device)

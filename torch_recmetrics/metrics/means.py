@@ -34,7 +34,6 @@ class MeanOverUsers(RankedMetric):
 
     pooled = False  # True: the measure is a count of hits, and the value all hits by all relevant items
     partial = False  # True: the measure is nan for users whose value is undefined; they are left out
-    data: object = None  # what has no name: only metrics that share it are evaluated together
     higher_is_better: bool | None = True
 
     def __init__(

@@ -40,7 +40,7 @@ class Panel:
         families: dict[tuple[Any, ...], list[int]] = {}
         for position, (metric, rule) in enumerate(self.columns):
             variant = {name: value for name, value in metric.variant().items() if name != "ties"}
-            families.setdefault((type(metric), rule, id(metric.data), *variant.items()), []).append(position)
+            families.setdefault((type(metric), rule, *variant.items()), []).append(position)
         # Families that weigh users alike stand together, so that one product gives all their sums.
         self.families = sorted(families.values(), key=lambda family: self._weighing(family[0]))
         order = [position for family in self.families for position in family]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,9 +16,44 @@ from torch_recmetrics.core.ranking import Cuts, Reading
 from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
 
 SIMILARITIES = ("cosine", "dot")
+LARGEST_FEATURE = 1e140  # products of sums of larger ones are infinite
 STEP_ELEMENTS = 1 << 18  # numbers that are held at a time: they stay in cache
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
+
+
+class Function:
+    """A function of the user's, and the name that no other function goes by.
+
+    Copies of a metric share it, also where it is a module with weights; those belong to the user's model.
+    """
+
+    known: ClassVar[dict[str, list[weakref.ref[Any]]]] = {}
+
+    def __init__(self, given: Similarity) -> None:
+        self.given = given
+        name = getattr(given, "__qualname__", type(given).__qualname__)
+        name = f"{getattr(given, '__module__', '')}.{name}"
+        known = self.known.setdefault(name, [])
+        number = next((number for number, other in enumerate(known) if other() is given), len(known))
+        if number == len(known):
+            known.append(reference_to(given))
+        # Numbered in the order in which they are met, a script gives them the same names when it runs again.
+        self.name = name if not number else f"{name}#{number + 1}"
+
+    def __call__(self, first: Tensor, second: Tensor) -> Tensor:
+        return self.given(first, second)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self
+
+
+def reference_to(thing: Any) -> weakref.ref[Any]:
+    """A reference that keeps nothing alive; to nothing, where there can be none."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return weakref.ref(Function)
 
 
 class ILS(MeanOverLists):
@@ -36,13 +72,13 @@ class ILS(MeanOverLists):
 
     Args:
         item_features: (N, d) bool, integer or floating point, finite: row i describes item i. An item whose row is all
-            zeros has similarity 0 with every item. float64 features are added up in float64, all others in float32,
-            which leaves an error of about 1e-7.
+            zeros has similarity 0 with every item. For the cosine, features that are not float64 are added up in
+            float32, which leaves an error of about 1e-7.
         top_k: cut-off K >= 1; None for the whole list.
         similarity: ``"cosine"`` or ``"dot"`` of features; without features an (N, N) tensor of finite similarities, or
             a function of two (P,) int64 tensors of ids that gives the (P,) floating point similarities of the pairs. It
-            need not be symmetric. A function makes an update wait for the device; its name stands for it in
-            checkpoints, so two of one name are not told apart there.
+            need not be symmetric. A function makes an update wait for the device; in checkpoints its name stands for
+            it, with a number where it is not the first function of that name.
         kwargs: those of ``torchmetrics.Metric``, ``nan_action``, and ``validate_args=False``.
 
     Raises:
@@ -73,6 +109,7 @@ class ILS(MeanOverLists):
         **kwargs: Any,
     ) -> None:
         self.similarity = similarity if isinstance(similarity, str) else "given"
+        function = None
         if isinstance(similarity, str):
             check.check_choice("similarity", similarity, SIMILARITIES)
             if item_features is None:
@@ -86,18 +123,19 @@ class ILS(MeanOverLists):
             n_items = similarity.shape[0]
             check.check_shape("similarity", similarity, (n_items, n_items), "the pairs of items")
             refuse_infinite("similarity", similarity)
+            if not n_items:
+                raise ValueError("`similarity` must have at least one row, got shape (0, 0)")
             table = ItemTable(similarity, pairs=similarity.detach().clone())
         elif callable(similarity):
-            table = None
-            name = getattr(similarity, "__qualname__", type(similarity).__qualname__)
-            self.similarity = f"{getattr(similarity, '__module__', '')}.{name}"
+            table, function = None, Function(similarity)
+            self.similarity = function.name
         else:
             raise TypeError(
                 f"`similarity` must be one of {', '.join(map(repr, SIMILARITIES))}, a tensor or a function, "
                 f"got {type(similarity).__name__}"
             )
         super().__init__(top_k, table=table, **kwargs)
-        self.function = self.data = None if isinstance(similarity, str | Tensor) else similarity
+        self.function = function
 
     def settings(self) -> dict[str, Any]:
         return {"similarity": self.similarity}
@@ -197,8 +235,10 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
     check.check_tensor("item_features", item_features, ndim=2)
     check.check_relevance("item_features", item_features)
     refuse_infinite("item_features", item_features)
-    if not item_features.shape[1]:
-        raise ValueError(f"`item_features` must have at least one column, got shape {tuple(item_features.shape)}")
+    if not item_features.numel():
+        raise ValueError(
+            f"`item_features` must have at least one column and one row, got shape {tuple(item_features.shape)}"
+        )
     vectors = exact(item_features.detach())
     if similarity == "cosine":
         # Scaled first: the square of a very long vector is infinite, that of a very short one 0.
@@ -206,8 +246,10 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
         vectors = vectors / torch.where(largest > 0, largest, 1)
         length = vectors.square().sum(1, keepdim=True).sqrt()
         vectors = vectors / torch.where(length > 0, length, 1)
-    if item_features.dtype != torch.float64:
-        vectors = vectors.to(torch.float32)
+        if item_features.dtype != torch.float64:
+            vectors = vectors.to(torch.float32)
+    elif float(vectors.abs().amax()) > LARGEST_FEATURE:
+        raise ValueError(f'`item_features` must be at most {LARGEST_FEATURE:g} in size for similarity="dot"')
     vectors = torch.nn.functional.pad(vectors, (0, 0, 1, 0))
     return ItemTable(item_features, vectors=vectors, squares=exact(vectors).square().sum(1))
 
