@@ -47,6 +47,15 @@ class Piece:
         low = exact_scores - self.margin + 0.0  # no zero with a sign
         return low - self.rounding * low.abs() if self.rounding else low  # 0 * inf is no number
 
+    def between(self, exact_scores: Tensor) -> tuple[Tensor, Tensor]:
+        """(U, T) lowest and highest coarse score that a pair may have whose exact score is not higher nor lower."""
+        off = (
+            self.margin.unsqueeze(1) + self.rounding * exact_scores.abs() if self.rounding else self.margin.unsqueeze(1)
+        )
+        infinity = torch.full((), float("inf"), dtype=self.scores.dtype, device=self.scores.device)
+        low, high = ((exact_scores - off).to(self.scores.dtype), (exact_scores + off).to(self.scores.dtype))
+        return low.nextafter(-infinity), high.nextafter(infinity)
+
     def least_exact(self, coarse: Tensor) -> Tensor:
         """(U, n): what the exact scores are at least."""
         low = exact(coarse) - self.margin.unsqueeze(1)

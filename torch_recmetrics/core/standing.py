@@ -1,7 +1,7 @@
 """Where given scores stand in a whole catalogue that is scored from embeddings: by counting, without a top-k.
 
-A product in float64 decides for all pairs but those within its error of a score that is asked for; in a piece of the
-catalogue where there are such pairs, they are scored one by one.
+A coarse product decides for all pairs but those within its error of a score that is asked for; they are scored one by
+one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.embeddings import Embeddings
-from torch_recmetrics.core.precision import exact_dtype
 from torch_recmetrics.core.scan import Piece, Scan
 from torch_recmetrics.core.scores import steps
 from torch_recmetrics.core.search import USERS
 
-# Items of a piece: its float64 scores of 256 users stay near the processor while one count follows the other.
-CHUNK = 4096
+# Items of a piece: its scores of 256 users stay near the processor while one count follows the other.
+CHUNK = 1024
 
 
 class Standing(NamedTuple):
@@ -49,25 +48,28 @@ def standing(
     for part in steps(embeddings.n_users, 1, USERS):
         some = embeddings.of_users(part)
         seen = seen_ids[part] if seen_ids is not None else None
-        for piece in Scan(some, seen, exact_dtype(wanted.device), chunk_size):
-            for column in range(wanted.shape[1]):
-                _count(piece, some, wanted[part, column], ids[part, column], counts[:, part, column])
+        for piece in Scan(some, seen, torch.float32, chunk_size):
+            _count(piece, some, wanted[part], ids[part], counts[:, part])
     return Standing(*counts)
 
 
 def _count(piece: Piece, embeddings: Embeddings, wanted: Tensor, ids: Tensor, counts: Tensor) -> None:
-    """Add what one piece has above, beside and before one score of each user to (3, U) counts."""
+    """Add what one piece has above, beside and before (U, T) scores to (3, U, T) counts."""
+    low, high = piece.between(wanted)
     mask = torch.empty_like(piece.scores, dtype=torch.float32)  # faster to write and to add up than bool
-    above = torch.gt(piece.scores, wanted + piece.margin, out=mask).sum(0)
-    near = torch.ge(piece.scores, wanted - piece.margin, out=mask).sum(0) - above
-    unsure = near.nonzero().squeeze(1)
-    counts[0] += torch.where(near > 0, 0, above.to(torch.int64))
-    for part in steps(unsure.shape[0], piece.scores.shape[0]):
-        users = unsure[part]
-        scores, score, margin = piece.scores[:, users], wanted[users], piece.margin[users]
-        item, user = ((scores >= score - margin) & (scores <= score + margin)).nonzero(as_tuple=True)
-        scores[item, user] = embeddings.pair_scores(users[user], piece.first + item)
-        equal = scores == score
-        lower = torch.arange(scores.shape[0], device=users.device).unsqueeze(1) + piece.first < ids[users]
-        found = torch.stack([(scores > score).sum(0), equal.sum(0), (equal & lower).sum(0)])
-        counts.index_add_(1, users, found)
+    above, near = torch.empty((2, *wanted.shape), dtype=torch.float32, device=wanted.device)
+    for column in range(wanted.shape[1]):
+        torch.sum(torch.gt(piece.scores, high[:, column], out=mask), 0, out=above[:, column])
+        torch.sum(torch.ge(piece.scores, low[:, column], out=mask), 0, out=near[:, column])
+    counts[0] += above.to(torch.int64)
+    users, columns = (near > above).nonzero(as_tuple=True)
+    for part in steps(users.shape[0], piece.scores.shape[0]):
+        user, column = users[part], columns[part]
+        scores = piece.scores.T[user]
+        inside = (scores >= low[user, column].unsqueeze(1)) & (scores <= high[user, column].unsqueeze(1))
+        which, item = inside.nonzero(as_tuple=True)
+        user, column, item = user[which], column[which], item + piece.first
+        score, against = embeddings.pair_scores(user, item), wanted[user, column]
+        equal = score == against
+        found = torch.stack([score > against, equal, equal & (item < ids[user, column])]).to(torch.int64)
+        counts.view(3, -1).index_add_(1, user * wanted.shape[1] + column, found)
