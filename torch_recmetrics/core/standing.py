@@ -57,12 +57,13 @@ def _count(piece: Piece, embeddings: Embeddings, wanted: Tensor, ids: Tensor, co
     """Add what one piece has above, beside and before (U, T) scores to (3, U, T) counts."""
     low, high = piece.between(wanted)
     mask = torch.empty_like(piece.scores, dtype=torch.float32)  # faster to write and to add up than bool
-    above, near = torch.empty((2, *wanted.shape), dtype=torch.float32, device=wanted.device)
-    for column in range(wanted.shape[1]):
-        torch.sum(torch.gt(piece.scores, high[:, column], out=mask), 0, out=above[:, column])
-        torch.sum(torch.ge(piece.scores, low[:, column], out=mask), 0, out=near[:, column])
-    counts[0] += above.to(torch.int64)
-    users, columns = (near > above).nonzero(as_tuple=True)
+    above, near = torch.empty((2, *wanted.T.shape), dtype=torch.float32, device=wanted.device)
+    limits = zip(low.T.contiguous(), high.T.contiguous(), strict=True)  # comparing with strided numbers is slow
+    for column, (lowest, highest) in enumerate(limits):
+        torch.sum(torch.gt(piece.scores, highest, out=mask), 0, out=above[column])
+        torch.sum(torch.ge(piece.scores, lowest, out=mask), 0, out=near[column])
+    counts[0] += above.T.to(torch.int64)
+    users, columns = (near > above).T.nonzero(as_tuple=True)
     for part in steps(users.shape[0], piece.scores.shape[0]):
         user, column = users[part], columns[part]
         scores = piece.scores.T[user]
