@@ -39,9 +39,10 @@ def topk_catalogue(
     product in float32 (in bfloat16 where the processor has it) finds the items that may be among the best, with a
     margin for all that it can be wrong.
 
-    Beside the tables that are given and the result it takes less than 200 MB, however many items there are. Nothing is
-    tracked for gradients and no argument is changed. Where very many items share the score of the last place (all items
-    with the same vector, say), the result is the same and takes tens of times longer.
+    Beside the tables, and a few times the seen ids and the result, it takes less than 200 MB, however many items there
+    are; more only where ``chunk_size`` asks for it. Nothing is tracked for gradients and no argument is changed. Where
+    very many items share the score of the last place (all items with the same vector, say), the result is the same and
+    takes tens of times longer.
 
     Args:
         user_embeddings: (U, d), float16, bfloat16, float32 or float64, finite.
@@ -53,11 +54,12 @@ def topk_catalogue(
         chunk_size: items that are scored in one step; None for what suits the processor.
         progress: called after each step with the number of pairs that are done, and of all pairs.
         process_group: the items are spread over the processes of this group: every process gives the same users and its
-            part of the items, which may be empty, and gets the result for all items, from one exchange between them.
+            part of the items, which may be empty, and gets the result for all items, from one exchange of U x k places.
         first_item: the id of the first row of ``item_embeddings``.
 
     Returns:
         (U, k) float32 scores, descending, and (U, k) int64 item ids; places that cannot be filled hold ``-inf`` and -1.
+        A score that float32 cannot hold is ``inf`` or ``-inf``, beside its id.
 
     Raises:
         ValueError, TypeError: for shapes that do not match, embeddings that are not finite, ids out of range.
@@ -72,14 +74,16 @@ def topk_catalogue(
     tensor([[ 0,  2],
             [ 1, -1]])
     """
-    check.check_top_k(top_k)
-    if top_k is None:
-        raise ValueError("`top_k` must be an integer >= 1, got None")
-    check.check_choice("similarity", similarity, ("dot", "cosine"))
-    check_count("chunk_size", chunk_size, 1)
-    check_count("first_item", first_item, 0)
 
-    def found() -> tuple[Tensor, Tensor]:
+    def found() -> tuple[Tensor, Tensor, range]:
+        check.check_top_k(top_k)
+        if top_k is None:
+            raise ValueError("`top_k` must be an integer >= 1, got None")
+        check.check_choice("similarity", similarity, ("dot", "cosine"))
+        check_count("chunk_size", chunk_size, 1)
+        check_count("first_item", first_item, 0)
+        if progress is not None and not callable(progress):
+            raise TypeError(f"`progress` must be a function or None, got {type(progress).__name__}")
         pairs = checked_embeddings(user_embeddings, item_embeddings, item_bias, similarity)
         seen = checked_seen(seen_ids, pairs, first_item, whole=process_group is None)
         total, done = pairs.n_users * pairs.n_items, 0
@@ -91,14 +95,15 @@ def topk_catalogue(
                 progress(done, total)
 
         scores, ids = best_items(pairs, top_k, seen, chunk_size, step)
-        return scores, torch.where(ids >= 0, ids + first_item, -1)
+        items = range(first_item, first_item + pairs.n_items)
+        return scores, torch.where(ids >= 0, ids + first_item, -1), items
 
     with torch.no_grad():
         if process_group is None:
-            scores, ids = found()
+            scores, ids, _ = found()
         else:
-            check.check_tensor("user_embeddings", user_embeddings, ndim=2)
-            scores, ids = merged_over_processes(found, user_embeddings, top_k, process_group)
+            device = getattr(user_embeddings, "device", torch.device("cpu"))
+            scores, ids = merged_over_processes(found, device, process_group)
         return scores.to(torch.float32), ids
 
 

@@ -48,6 +48,26 @@ def part_of(search: dict[str, Any], first: int, last: int) -> dict[str, Any]:
     return {**search, **cut, "first_item": first}
 
 
+def interrupted(done: int, total: int) -> None:
+    raise RuntimeError("enough")
+
+
+# What process 1 does differently.
+BROKEN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "no numbers": lambda given: {"item_embeddings": given["item_embeddings"] * float("nan")},
+    "no items": lambda given: {"item_embeddings": None},
+    "one dimension": lambda given: {"user_embeddings": given["user_embeddings"][0]},
+    "below the first": lambda given: {"first_item": -1},
+    "no chunk": lambda given: {"chunk_size": 0},
+    "no places": lambda given: {"top_k": 0},
+    "unknown similarity": lambda given: {"similarity": "cos"},
+    "interrupted": lambda given: {"progress": interrupted},
+    "other places": lambda given: {"top_k": 5},
+    "other users": lambda given: {"user_embeddings": given["user_embeddings"][:5], "seen_ids": None},
+    "overlap": lambda given: {"first_item": given["first_item"] - 1},
+}
+
+
 def main(folder: Path, rank: int, world: int) -> None:
     import torch.distributed as dist
 
@@ -68,14 +88,15 @@ def main(folder: Path, rank: int, world: int) -> None:
         before = group._get_sequence_number_for_group()
         found = topk_catalogue(**part_of(data(kind), first, last), top_k=k, process_group=group)
         told[name] = *found, group._get_sequence_number_for_group() - before
-    broken = part_of(data("smooth"), *[N_ITEMS * r // world for r in (rank, rank + 1)])
-    if rank == 1:
-        broken["item_embeddings"] = broken["item_embeddings"] * float("nan")
-    try:
-        topk_catalogue(**broken, top_k=10, process_group=group)
-    except ValueError as error:
-        told["refused"] = str(error)
+    whole = part_of(data("smooth"), *[N_ITEMS * r // world for r in (rank, rank + 1)])
+    for name, change in BROKEN.items():
+        given = {**whole, "top_k": 10, **(change(whole) if rank == 1 else {})}
+        try:
+            topk_catalogue(**given, process_group=group)
+        except Exception as error:
+            told[name] = f"{type(error).__name__}: {error}"
     torch.save(told, folder / f"{rank}.pt")
+    dist.barrier()  # no process takes the connections away while another still reads from them
     dist.destroy_process_group()
 
 

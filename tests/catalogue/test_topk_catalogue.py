@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import catalogue_oracles as oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_recmetrics import topk_catalogue
+from torch_recmetrics import MRR, topk_catalogue
 from torch_recmetrics.core import embeddings, scan, search
+from torch_recmetrics.core.embeddings import rounded_sqrt
 
 CHUNKS = (1, 3, 64, 777, None)
 KERNELS = ("bfloat16", "float32", "narrowed float32")
@@ -279,3 +282,34 @@ def test_refused(change, message):
     arguments = {"user_embeddings": torch.ones(2, 4), "item_embeddings": torch.ones(5, 4), "top_k": 3, **change}
     with pytest.raises((ValueError, TypeError), match=message):
         topk_catalogue(**arguments)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 16, 3])
+def test_vectors_whose_squares_are_lost_have_an_order(chunk_size: int | None) -> None:
+    users = torch.full((1, 2), 1e-200, dtype=torch.float64)
+    items = torch.arange(1.0, 101.0).double()[:, None].repeat(1, 2)
+    assert topk_catalogue(users, items, 3, chunk_size=chunk_size)[1].tolist() == [[99, 98, 97]]
+    long = items * 1e147
+    metric = MRR()
+    metric.update(user_embeddings=users, item_embeddings=long, target_ids=torch.tensor([[90]]))
+    assert metric.compute() == pytest.approx(1 / 10)
+
+
+def test_lengths_are_rounded_to_the_nearest_number() -> None:
+    squares = torch.cat([torch.rand(20_000).double() * 10.0**power for power in (-8, 0, 3, 30)])
+    expected = torch.tensor([math.sqrt(square) for square in squares.tolist()], dtype=torch.float64)
+    assert torch.equal(rounded_sqrt(squares), expected)
+    assert rounded_sqrt(torch.zeros(1, dtype=torch.float64)).tolist() == [0.0]
+
+
+def test_scores_beyond_float32_stand_beside_their_ids() -> None:
+    users = torch.tensor([[1e100]], dtype=torch.float64)
+    items = torch.tensor([[1e100], [-1e100], [0.0]], dtype=torch.float64)
+    scores, ids = topk_catalogue(users, items, 4)
+    assert ids.tolist() == [[0, 2, 1, -1]]
+    assert scores.tolist() == [[float("inf"), 0.0, float("-inf"), float("-inf")]]
+
+
+def test_a_progress_that_cannot_be_called_is_refused() -> None:
+    with pytest.raises(TypeError, match="`progress` must be a function or None, got int"):
+        topk_catalogue(torch.rand(1, 2), torch.rand(3, 2), 1, progress=3)

@@ -45,7 +45,7 @@ def ranks_of(
     if reached is None:
         return None
     which, block = reached
-    above = torch.zeros(users.shape[0], dtype=torch.float32, device=users.device)
+    above = torch.zeros(users.shape[0], dtype=torch.int64, device=users.device)
     from_here = torch.zeros_like(above)
     mask = torch.empty((0, WIDTH), dtype=torch.float32, device=users.device)
     for part in steps(which.shape[0], WIDTH):
@@ -53,12 +53,12 @@ def ranks_of(
         against = found[which[part]].unsqueeze(1)
         mask.resize_(values.shape)
         torch.gt(values, against, out=mask)
-        above.index_add_(0, which[part], mask.sum(1))
+        above.index_add_(0, which[part], mask.sum(1).to(torch.int64))
         torch.ge(values, against, out=mask)
-        from_here.index_add_(0, which[part], mask.sum(1))
+        from_here.index_add_(0, which[part], mask.sum(1).to(torch.int64))
     within = above < depth
     users, columns = users[within], columns[within]
-    start, end = above[within].to(torch.int64), from_here[within].to(torch.int64)
+    start, end = above[within], from_here[within]
     return users, columns, start, end - start
 
 

@@ -17,6 +17,7 @@ from torch_recmetrics.core.precision import exact, exact_dtype
 
 # Numbers that the vectors of the pairs of one step may have: the step stays in cache.
 STEP_NUMBERS = 1 << 17
+NORM_NUMBERS = 1 << 22
 # Two vectors of the largest length, and a bias of that size, give a finite score; the cosine takes what is shorter than
 # the smallest for zero, so that the product of two lengths is never lost.
 LARGEST, SMALLEST = 1e150, 1e-150
@@ -100,8 +101,20 @@ def row_sums(terms: Tensor) -> Tensor:
 
 def directed_lengths(vectors: Tensor) -> Tensor:
     """(C,) lengths for the cosine, 0 where there is no direction; the bits of each depend on its vector alone."""
-    found = row_sums(vectors * vectors).sqrt()
+    found = rounded_sqrt(row_sums(vectors * vectors))
     return torch.where(found >= SMALLEST, found, 0.0)
+
+
+def rounded_sqrt(squares: Tensor) -> Tensor:
+    """The nearest number to each root; torch's own may be off in the last bit, in another way on another processor."""
+    root = squares.sqrt()
+    # One step of Newton's, with the square of the root in two numbers that hold it exactly (T. J. Dekker, 1971).
+    shifted = root * (2.0**27 + 1 if root.dtype == torch.float64 else 2.0**12 + 1)
+    high = shifted - (shifted - root)
+    low = root - high
+    square = root * root
+    lost = ((high * high - square) + 2 * high * low) + low * low
+    return torch.where(root > 0, root + ((squares - square) - lost) / (2 * root), root)
 
 
 def directions(vectors: Tensor) -> Tensor:
@@ -112,8 +125,16 @@ def directions(vectors: Tensor) -> Tensor:
 
 
 def checked_norms(vectors: Tensor, name: str, first: int) -> Tensor:
-    """(C,) lengths; refuses vectors that are not finite. `first` is the row of the first one, for the message."""
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=1, dtype=exact_dtype(vectors.device))
+    """(C,) lengths, a little more for very short vectors; refuses vectors that are not finite.
+
+    `first` is the row of the first one, for the message.
+    """
+    dtype, step = exact_dtype(vectors.device), max(1, NORM_NUMBERS // max(1, vectors.shape[1]))
+    norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
+    short = (norms < SMALLEST).nonzero().squeeze(1)
+    if short.shape[0] and vectors.shape[1]:
+        # Squares of such numbers are lost; a bound of their length is not.
+        norms[short] = exact(vectors[short]).abs().amax(1) * vectors.shape[1] ** 0.5
     if norms.numel() and not bool(norms.max() <= LARGEST):
         row = int((~(norms <= LARGEST)).to(torch.uint8).argmax())
         rule = f"no longer than {LARGEST:g}" if bool(vectors[row].isfinite().all()) else "finite"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,35 +13,51 @@ from torch_recmetrics.core.precision import bits_float, float_bits
 from torch_recmetrics.core.processes import check_ready, gather_counts
 from torch_recmetrics.core.search import first_in_order
 
-FAILED = -2  # stands in place of an id where a process could not search
+READY = 1
 
 
 def merged_over_processes(
-    found: Callable[[], tuple[Tensor, Tensor]], like: Tensor, k: int, group: Any
+    found: Callable[[], tuple[Tensor, Tensor, range]], device: torch.device, group: Any
 ) -> tuple[Tensor, Tensor]:
     """(U, k) scores and ids of the best items of all processes, from what each has found among its own.
 
-    A process that finds its arguments wrong says so to the others, who would wait for it.
+    Before the lists travel, each process says that it has some, of which shape and of which items: what one refuses is
+    an error on all, who would wait for it.
 
     Args:
-        found: searches the items of this process; (U, k) float64 scores and (U, k) ids, which no two processes share.
-        like: (U, ...) a tensor of the same number of users on all processes.
-        k: places of each list.
+        found: checks the arguments and searches the items of this process; (U, k) float64 scores and (U, k) ids, and
+            the ids of the items.
+        device: where the processes exchange tensors.
         group: the processes.
     """
     check_ready(group)
     error: Exception | None = None
+    word = [0] * 5
     try:
-        scores, ids = found()
+        scores, ids, items = found()
         packed = torch.stack([ids, float_bits(scores)])
-    except (TypeError, ValueError) as refused:
+        word = [READY, *ids.shape, items.start, items.stop]
+    except Exception as refused:
         error = refused
-        packed = torch.full((2, like.shape[0], k), FAILED, dtype=torch.int64, device=like.device)
-    everyone = gather_counts(packed, group)
+    words = gather_counts(torch.tensor(word, device=device), group).tolist()
     if error is not None:
         raise error
-    all_ids, bits = (torch.cat(list(part), 1) for part in everyone.unbind(1))
-    failed = (all_ids[:, ::k] == FAILED).any(0)
-    if bool(failed.any()):
-        raise ValueError(f"process {int(failed.to(torch.uint8).argmax())} of the `process_group` refused its arguments")
-    return first_in_order(bits_float(bits), all_ids, k)
+    _refuse(words, word)
+    all_ids, bits = (torch.cat(list(part), 1) for part in gather_counts(packed, group).unbind(1))
+    return first_in_order(bits_float(bits), all_ids, word[2])
+
+
+def _refuse(words: list[list[int]], mine: list[int]) -> None:
+    """The words of all processes that do not fit together; the same on every process."""
+    for process, (ready, users, places, *_) in enumerate(words):
+        if not ready:
+            raise ValueError(f"process {process} of the `process_group` could not search its items; it says why")
+        if [users, places] != mine[1:3]:
+            raise ValueError(
+                "`user_embeddings` and `top_k` must be the same on all processes, got "
+                f"{mine[1]} users and {mine[2]} here, {users} and {places} on process {process}"
+            )
+    parts = sorted((first, last) for *_, first, last in words if first < last)
+    for (_, end), (first, _) in itertools.pairwise(parts):
+        if first < end:
+            raise ValueError(f"the items of the processes must not overlap, got item {first} twice: check `first_item`")
