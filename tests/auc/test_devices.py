@@ -11,6 +11,7 @@ from auc import oracles
 from auc.updates import Update, rows_of, without
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from waiting import no_waiting
 
 from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, LogLoss, NormalizedEntropy
 from torch_recmetrics.core import precision
@@ -111,8 +112,5 @@ def test_on_every_device(
     if device.type == "cuda":
         unchecked = make(validate_args=False).to(device)
         some = update(kind, device)
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with no_waiting(device):
             fed(unchecked, some)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from auc import oracles
 from auc.driver import ROWS
 from auc.shards import ASKED, MIXED, SHARDS, all_rows, eps_of, even
 from auc.updates import rows_of
+from real_processes import run_all
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from torch_recmetrics.metrics.auc import BinaryAUC
@@ -29,28 +28,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """What every process has to say; that they cannot be started is a failure."""
     world = request.param
     folder = tmp_path_factory.mktemp(f"auc{world}")
-    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
-    command = [sys.executable, str(HERE / "driver.py"), str(folder)]
-    children = [
-        subprocess.Popen([*command, str(rank), str(world)], stdout=log, stderr=subprocess.STDOUT)
-        for rank, log in enumerate(logs)
-    ]
-    try:
-        for child in children:
-            child.wait(ALL_DONE_WITHIN)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-    said = []
-    for log in logs:
-        log.seek(0)
-        said.append(log.read()[-3000:])
-        log.close()
-    if any(child.returncode for child in children):
-        pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
+    run_all(HERE / "driver.py", folder, world, patience=ALL_DONE_WITHIN)
     return world, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import catalogue_driver as driver
 import pytest
 import torch
+from real_processes import run_all
 
 from torch_recmetrics import topk_catalogue
 
@@ -23,26 +22,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """What each process got; whatever keeps one of them from its end is a failure."""
     world = request.param
     folder = tmp_path_factory.mktemp(f"catalogue{world}")
-    command = [sys.executable, str(Path(driver.__file__)), str(folder)]
-    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
-    children = [
-        subprocess.Popen([*command, str(rank), str(world)], stdout=logs[rank], stderr=subprocess.STDOUT)
-        for rank in range(world)
-    ]
-    try:
-        for child in children:
-            child.wait(ALL_DONE_WITHIN)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-        for log in logs:
-            log.close()
-    if any(child.returncode for child in children):
-        said = [(folder / f"log{rank}").read_text()[-2000:] for rank in range(world)]
-        pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
+    run_all(Path(driver.__file__), folder, world, patience=ALL_DONE_WITHIN)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(world)]
 
 

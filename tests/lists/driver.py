@@ -12,7 +12,7 @@ from typing import Any
 PATIENCE = 30.0  # seconds that a collective may wait for the others
 
 
-def play(way: str, updates: list[Any]) -> dict[str, float]:
+def play(way: str, shards: str, updates: list[Any]) -> dict[str, float]:
     import torchmetrics
     from lists.shards import members
 
@@ -20,9 +20,11 @@ def play(way: str, updates: list[Any]) -> dict[str, float]:
 
     if way == "own gather function":
         # torchmetrics' own exchange joins the rows; repeats of a sample id are found in what is joined.
-        made = members(dist_sync_fn=lambda *a, **kw: torchmetrics.utilities.distributed.gather_all_tensors(*a, **kw))
+        made = members(
+            shards, dist_sync_fn=lambda *a, **kw: torchmetrics.utilities.distributed.gather_all_tensors(*a, **kw)
+        )
     else:
-        made = members()
+        made = members(shards)
     alone = way in ("single", "own gather function")
     metrics: Any = made if alone else torch_recmetrics.RecMetricCollection(made)
     for _, update in updates:
@@ -45,7 +47,9 @@ def main(folder: Path, rank: int, world: int) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world, timeout=timedelta(seconds=PATIENCE)
     )
-    outcome = {f"{name}, {way}": play(way, shards(world)[rank]) for name, shards in SHARDS.items() for way in WAYS}
+    outcome = {
+        f"{name}, {way}": play(way, name, shards(world)[rank]) for name, shards in SHARDS.items() for way in WAYS
+    }
     (folder / f"{rank}.json").write_text(json.dumps(outcome))
     dist.destroy_process_group()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from cases import LAYOUTS, Case
 from lists.compared import COMPARED, NUM_ITEMS, Compared
-from lists.known import VARIANTS, Variant
+from lists.known import KNOWN, VARIANTS, Variant
 
 Update = dict[str, torch.Tensor]
 Shards = list[list[tuple[Case, Update]]]  # for each process its updates, with the users that count in each
@@ -66,6 +67,23 @@ def named_on_one(world: int) -> Shards:
     return shards
 
 
+def all_named(world: int) -> Shards:
+    """As `uneven`, each row by its number; the last process has the first row again, in an update of its own."""
+    shards: Shards = []
+    first: dict[str, torch.Tensor] = {}
+    n_rows = 0
+    for shard in uneven(world):
+        updates = []
+        for case, update in shard:
+            numbers = torch.arange(n_rows, n_rows + len(case.scores))
+            updates.append((case, {**update, "sample_ids": numbers}))
+            first = first or {name: value[:1] for name, value in updates[-1][1].items()}
+            n_rows += len(case.scores)
+        shards.append(updates)
+    shards[-1].append((shards[-1][0][0].part([]), first))
+    return shards
+
+
 SHARDS: dict[str, Callable[[int], Shards]] = {
     "uneven": uneven,
     "last idle": last_idle,
@@ -73,28 +91,42 @@ SHARDS: dict[str, Callable[[int], Shards]] = {
     "nothing recommended on one": nothing_recommended_on_one,
     "repeated rows": repeated_rows,
     "named on one": named_on_one,
+    "all named": all_named,
 }
 WAYS = ("collection", "members", "forward", "single", "own gather function")
 
 
-# One of each class that weighs items, since all remember alike. Calibration needs a sample id in every update.
-ONE_OF_EACH = {variant.metric: variant for variant in VARIANTS if variant.metric != "CategoryCalibration"}
+# One of each class that weighs items, since all remember alike.
+ONE_OF_EACH = {variant.metric: variant for variant in VARIANTS}
+# It needs a sample id in every update, and a profile for each.
+CALIBRATION = ONE_OF_EACH.pop("CategoryCalibration")
+PROFILED = replace(KNOWN, profiles=[KNOWN.profiles[number % len(KNOWN.profiles)] for number in range(40)])
 WEIGHED: dict[str, Compared | Variant] = {str(compared): compared for compared in COMPARED} | ONE_OF_EACH
 
 
-def members(**options: Any) -> dict[str, Any]:
+def members(shards: str, **options: Any) -> dict[str, Any]:
     import torch_recmetrics
 
     metrics = {name: weighed.make(K, **options) for name, weighed in WEIGHED.items()}
+    if shards == "all named":
+        metrics[CALIBRATION.metric] = CALIBRATION.make(K, PROFILED, **options)
     return metrics | {"ndcg": torch_recmetrics.NDCG(K, **options), "mrr": torch_recmetrics.MRR(**options)}
 
 
-def expected(weighed: Compared | Variant, shards: Shards) -> float:
+def all_expected(shards: str, world: int) -> dict[str, float]:
+    """What the definitions say of all users; of the metrics that are made here."""
+    case = joined(SHARDS[shards](world))
+    values = {name: weighed.expected(case, K) for name, weighed in WEIGHED.items()}
+    if shards == "all named":
+        values[CALIBRATION.metric] = CALIBRATION.expected(case, K, PROFILED)
+    return values
+
+
+def joined(shards: Shards) -> Case:
     parts = [case for shard in shards for case, _ in shard]
-    joined = Case(
+    return Case(
         [row for case in parts for row in case.scores],
         [row for case in parts for row in case.relevance],
         [w for case in parts for w in case.weights or [1.0] * len(case.scores)],
         [row for case in parts for row in case.seen or [[]] * len(case.scores)],
     )
-    return weighed.expected(joined, K)

@@ -13,6 +13,7 @@ from cases import CUTS, LAYOUTS, NAMED, Case, cuts, drawn, holds
 from hypothesis import strategies as st
 from lists.compared import COMPARED, NUM_ITEMS, Compared
 from torchmetrics import MetricCollection
+from waiting import no_waiting
 
 from torch_recmetrics import ILS, MRR, NDCG, Coverage, RecMetricCollection, rank
 from torch_recmetrics.metrics import counts as counting
@@ -250,12 +251,7 @@ def test_updates_do_not_wait_for_a_device(compared: Compared, device: torch.devi
     update = {name: value.to(device) for name, value in LAYOUTS["target_ids"](CASE).items()}
     metric.update(**update)
     metric.reset()
-    if device.type == "cuda":
-        torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting(device):
         metric.update(**update)
-    finally:
-        if device.type == "cuda":
-            torch.cuda.set_sync_debug_mode("default")
     for k, value in metric.compute().items():
         assert float(value) == pytest.approx(compared.expected(CASE, int(k)), **EXACT)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lists.shards import SHARDS, WAYS, WEIGHED, expected, members
+from lists.shards import SHARDS, WAYS, all_expected, members
+from real_processes import run_all
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -26,28 +25,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """What every process has to say; that they cannot be started is a failure."""
     world = request.param
     folder = tmp_path_factory.mktemp(f"lists{world}")
-    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
-    command = [sys.executable, str(HERE / "driver.py"), str(folder)]
-    children = [
-        subprocess.Popen([*command, str(rank), str(world)], stdout=log, stderr=subprocess.STDOUT)
-        for rank, log in enumerate(logs)
-    ]
-    try:
-        for child in children:
-            child.wait(ALL_DONE_WITHIN)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-        said = []
-        for log in logs:
-            log.seek(0)
-            said.append(log.read()[-2000:])
-            log.close()
-    if any(child.returncode for child in children):
-        pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
+    run_all(HERE / "driver.py", folder, world, patience=ALL_DONE_WITHIN)
     return world, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
 
 
@@ -56,13 +34,13 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_every_process_has_the_value_of_one(shards: str, way: str, outcomes: tuple[int, list[Any]]) -> None:
     world, told = outcomes
     given = SHARDS[shards](world)
-    alone = members()
+    alone = members(shards)
     for metric in alone.values():
         for shard in given:
             for _, update in shard:
                 metric.update(**update)
     values = {name: float(metric.compute()) for name, metric in alone.items()}
-    values |= {name: expected(weighed, given) for name, weighed in WEIGHED.items()}
+    values |= all_expected(shards, world)
     for rank, outcome in enumerate(told):
         assert outcome[f"{shards}, {way}"] == pytest.approx(values, **EXACT), f"process {rank}"
     assert len({json.dumps(outcome[f"{shards}, {way}"]) for outcome in told}) == 1  # to the last bit

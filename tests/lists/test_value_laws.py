@@ -13,6 +13,7 @@ import torch
 from cases import CUTS, LAYOUTS, NAMED, Case, cuts, drawn, holds
 from hypothesis import strategies as st
 from lists.known import KNOWN, VARIANTS, Known, Variant
+from waiting import no_waiting
 
 from torch_recmetrics import NDCG, RecMetricCollection, rank
 
@@ -203,11 +204,6 @@ def test_updates_do_not_wait_for_a_device(variant: Variant, device: torch.device
     update = {name: value.to(device) for name, value in update_of(some_case(), "target_ids").items()}
     metric.update(**update)
     metric.reset()
-    if device.type == "cuda":
-        torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting(device):
         metric.update(**update)
-    finally:
-        if device.type == "cuda":
-            torch.cuda.set_sync_debug_mode("default")
     assert float(metric.compute()) == pytest.approx(variant.expected(some_case(), 3), **EXACT)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from real_processes import run_all
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -17,29 +17,8 @@ ALL_DONE_WITHIN = 240  # seconds
 
 
 def play_all(world: int, folder: Path, python: str = sys.executable, patience: float = ALL_DONE_WITHIN) -> None:
-    """Start the processes and wait for their end; whatever keeps them from it is a failure."""
-    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
-    command = [python, str(HERE / "driver.py"), str(folder)]
-    children = [
-        subprocess.Popen([*command, str(rank), str(world)], stdout=logs[rank], stderr=subprocess.STDOUT)
-        for rank in range(world)
-    ]
-    try:
-        for child in children:
-            child.wait(patience)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-    said = []
-    for log in logs:
-        log.seek(0)
-        said.append(log.read()[-2000:])
-        log.close()
-    if any(child.returncode for child in children):
-        pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
+    """Let the processes play all scenarios."""
+    run_all(HERE / "driver.py", folder, world, patience=patience, python=python)
 
 
 @pytest.fixture(scope="session", params=[2, 3], ids=lambda world: f"{world} processes")
