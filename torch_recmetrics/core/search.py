@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.embeddings import Embeddings
+from torch_recmetrics.core.masks import positions
 from torch_recmetrics.core.precision import exact_dtype
 from torch_recmetrics.core.scan import BLOCK, Piece, Scan, bfloat16_is_native
 from torch_recmetrics.core.scores import steps
@@ -145,7 +146,7 @@ def _search(piece: Piece, best: Best) -> None:
     for part in steps(users.shape[0], BLOCK):
         user, first = users[part], block[part]
         looked = blocks[first, :, user]
-        which, column = (looked > low.view(dtype)[user].unsqueeze(1)).nonzero(as_tuple=True)
+        which, column = positions(looked > low.view(dtype)[user].unsqueeze(1))
         best.add(user[which], piece.first + first[which] * BLOCK + column)
     if piece.first == 0:
         best.compare()  # from here on there is a threshold
@@ -159,17 +160,6 @@ def _tighter(piece: Piece, maxima: Tensor, best: Best) -> Tensor:
     kth = torch.cat([best.scores, here], 1).topk(best.k, dim=1).values[:, -1]
     # Items with the score of the k-th count here: it may be one of them that is the k-th.
     return below(piece.lowest_of(kth), piece.scores.dtype, strictly=True)
-
-
-def positions(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns where a mask that is nearly empty is True: it is searched in words of eight."""
-    n_columns = mask.shape[1]
-    flat = mask.flatten()
-    words = flat.shape[0] // 8
-    filled = flat[: 8 * words].view(torch.int64).nonzero().squeeze(1)
-    which, byte = flat[: 8 * words].view(words, 8).index_select(0, filled).nonzero(as_tuple=True)
-    at = torch.cat([filled[which] * 8 + byte, 8 * words + flat[8 * words :].nonzero().squeeze(1)])
-    return at // n_columns, at % n_columns
 
 
 def below(bound: Tensor, dtype: torch.dtype, *, strictly: bool = False) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.masks import positions
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.scores import Scores
 from torch_recmetrics.core.segments import place_in_run, run_sizes, run_starts, table
@@ -99,7 +100,7 @@ def dense_truth(target: Tensor, *, compact: bool) -> Truth:
     """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
     if not compact:
         return Truth(None, target, target)
-    users, items = target.nonzero(as_tuple=True)
+    users, items = positions(target if target.dtype == torch.bool else target != 0)
     relevance = target[users, items]
     keep = relevance > 0  # with checks off a relevance below zero may come this far; it is not relevant
     if not bool(keep.all()):
