@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+import torch_recmetrics.core.counting as counting
 import torch_recmetrics.core.layouts as layouts
-from torch_recmetrics import ranking_metrics
+from torch_recmetrics import functional, ranking_metrics
 from torch_recmetrics.core.counting import ranks_of
+from torch_recmetrics.core.maxima import BlockMaxima
 from torch_recmetrics.core.scores import Scores
-from torch_recmetrics.core.topk import lower_bound
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
@@ -74,16 +75,17 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
 
 
 @pytest.mark.parametrize("n_items", [1024, 1025, 1087, 64 * 17, 5000, 20_000])
-def test_ranks_are_counts(n_items):
+def test_ranks_are_counts(n_items, monkeypatch):
+    monkeypatch.setattr(counting, "BLOCKS_PER_RANK", 100)  # as many relevant items on top as may be
     g = torch.Generator().manual_seed(n_items)
     preds = torch.randint(0, n_items, (5, n_items), generator=g).float()
-    wanted = torch.cat([preds[:, :3], preds.topk(5, dim=1).values, torch.full((5, 1), float("-inf"))], 1)
-    scored = Scores(preds)
-    users, columns, above, equal = ranks_of(scored, wanted, lower_bound(scored, 3), 3)
+    ids = torch.cat([torch.arange(3).repeat(5, 1), preds.topk(5, dim=1).indices, torch.full((5, 1), -1)], 1)
+    scored = BlockMaxima(Scores(preds), 64)
+    users, columns, above, equal = ranks_of(scored, ids, scored.lower_bound(3), 3)
     found = {(u, c): (a, e) for u, c, a, e in zip(*(t.tolist() for t in (users, columns, above, equal)), strict=True)}
     for user in range(5):
         for column in range(9):
-            score = wanted[user, column]
+            score = preds[user, ids[user, column]]
             higher, same = int((preds[user] > score).sum()), int((preds[user] == score).sum())
             expected = (higher, same) if higher < 3 and column < 8 else None
             assert found.get((user, column)) == expected
@@ -91,7 +93,8 @@ def test_ranks_are_counts(n_items):
 
 def test_too_many_ties_are_left_to_the_top_k():
     preds = torch.zeros(4, 1000)
-    assert ranks_of(Scores(preds), preds[:, :5], lower_bound(Scores(preds), 2), 2) is None
+    scored = BlockMaxima(Scores(preds), 64)
+    assert ranks_of(scored, torch.arange(5).repeat(4, 1), scored.lower_bound(2), 2) is None
 
 
 def test_nan_shows_in_the_maxima():
@@ -99,3 +102,12 @@ def test_nan_shows_in_the_maxima():
     preds[1, 999] = float("nan")
     with pytest.raises(ValueError, match="NaN in row 1"):
         ranking_metrics("ndcg", 2).update(preds, target_ids=torch.tensor([[1], [2], [3]]))
+
+
+def test_counts_beyond_the_integers_of_float32() -> None:
+    n_blocks = (1 << 24) // 63 + 2000
+    preds = torch.ones(1, n_blocks * 64)
+    preds[0, ::64] = 0  # so that no partial sum is a multiple of 64
+    tied = n_blocks * 63
+    value = functional.recall(preds, target_ids=torch.tensor([[1]]), top_k=10)
+    assert value.item() == pytest.approx(10 / tied, rel=1e-14)

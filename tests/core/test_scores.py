@@ -14,10 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_recmetrics import ranking_metrics
-from torch_recmetrics.core import counting, layouts, scores, topk
+from torch_recmetrics.core import counting, layouts, maxima, scores, topk
 from torch_recmetrics.core.counting import counts_of, ranks_of
+from torch_recmetrics.core.maxima import BlockMaxima
 from torch_recmetrics.core.scores import Scores
-from torch_recmetrics.core.topk import in_input_order, lower_bound, top_items
+from torch_recmetrics.core.topk import in_input_order, top_items
 
 NAN, INF = math.nan, math.inf
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -92,12 +93,13 @@ def plainly(given: torch.Tensor, seen_ids: Any = None, mask: Any = None, nan_hid
 
 @pytest.fixture(scope="module", autouse=True)
 def small_steps() -> Iterator[None]:
-    """No matrix is small enough to be copied, rows come in several tiles, and few columns are many."""
+    """No matrix is small enough to be copied, rows come in several tiles, and few columns are many, and few blocks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scores, "COPIED_ELEMENTS", 0)
-        patch.setattr(scores, "STEP_ELEMENTS", 192)
+        patch.setattr(scores, "STEP_ELEMENTS", 256)
         patch.setattr(scores, "COMPARED_ELEMENTS", 128)
-        patch.setattr(topk, "COLUMNS_PER_RANK", 64)
+        patch.setattr(topk, "BLOCKS_PER_ITEM", 1)
+        patch.setattr(maxima, "WIDE_BLOCKS_PER_RANK", 1)
         yield
 
 
@@ -118,41 +120,88 @@ def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
         for tile in read.tiles(rows):
             tiled[tile.rows, tile.first : tile.first + tile.values.shape[1]] = tile.values.double()
         assert tiled.tolist() == [expected[user] for user in (range(n_users) if rows is None else rows.tolist())]
-    every_block = [[row[first : first + 64] for first in range(0, n_items, 64)] for row in expected]
-    assert read.maxima.double().tolist() == [[max(block) for block in row] for row in every_block]
     columns = torch.randint(-1, n_items, (n_users, 7))
     singles = [[expected[u][c] if c >= 0 else -INF for c in row] for u, row in enumerate(columns.tolist())]
     assert read.of(columns).double().tolist() == singles
-    if n_items >= 64:
-        n_blocks = len(every_block[0])
-        rows, block = torch.randint(0, n_users, (9,)), torch.randint(0, n_blocks, (9,))
-        values, first = read.blocks(rows, block).double().tolist(), read.first_columns(block).tolist()
-        for i, (user, b) in enumerate(zip(rows.tolist(), block.tolist(), strict=True)):
-            lacking = 64 - len(every_block[user][b])
-            assert first[i] + lacking == 64 * b
-            assert values[i] == [-INF] * lacking + every_block[user][b]
     assert torch.equal(arguments["given"].nan_to_num(123), before.nan_to_num(123)), "the input was written to"
+
+
+@settings(max_examples=60)
+@given(arguments=drawn(), width=st.sampled_from([64, 256]), again=st.sampled_from([0, 100]))
+def test_blocks_are_those_of_a_plain_copy(arguments: dict[str, Any], width: int, again: float) -> None:
+    expected = plainly(**arguments)
+    blocks = BlockMaxima(Scores(**arguments), width)
+    n_users, n_items = arguments["given"].shape
+    every_block = [[row[first : first + width] for first in range(0, n_items, width)] for row in expected]
+    if n_items < width:
+        again = 0  # no block has this width
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maxima, "LOOKED_INTO_AGAIN", again)
+        assert blocks.values.double().tolist() == [[max(block) for block in row] for row in every_block]
+    if n_items < width:
+        return
+    rows, block = torch.randint(0, n_users, (9,)), torch.randint(0, len(every_block[0]), (9,))
+    values, first = blocks.read(rows, block).double().tolist(), blocks.first_columns(block).tolist()
+    for i, (user, b) in enumerate(zip(rows.tolist(), block.tolist(), strict=True)):
+        lacking = width - len(every_block[user][b])
+        assert first[i] + lacking == width * b
+        assert values[i] == [-INF] * lacking + every_block[user][b]
+
+
+@pytest.mark.parametrize(
+    ("n_items", "depth", "n_seen", "width"),
+    [
+        (81_920, 20, 0, 256),
+        (81_919, 20, 0, 64),
+        (81_920, 20, 53, 256),
+        (81_920, 20, 54, 64),  # so many blocks of 256 may have to be looked into again
+        (4096, 1, 0, 256),
+        (100, 0, 0, 64),
+    ],
+)
+def test_blocks_are_wide_where_that_pays(n_items: int, depth: int, n_seen: int, width: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maxima, "WIDE_BLOCKS_PER_RANK", 16)
+        seen_ids = torch.zeros(1, n_seen, dtype=torch.int64) if n_seen else None
+        assert maxima.block_width(Scores(torch.zeros(1, n_items), seen_ids), depth) == width
+
+
+def test_only_a_hidden_maximum_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    preds = torch.arange(1280.0).repeat(2, 1)
+    seen_ids = torch.tensor([[63, 62, 64, -1], [5, -1, 5, 1279]])  # maxima of their blocks are 63 and 1279
+    blocks, looked = BlockMaxima(Scores(preds, seen_ids), 64), []
+    whole = Scores.windows
+
+    def watched(self: Scores, rows: torch.Tensor, first: torch.Tensor, width: int) -> torch.Tensor:
+        looked.extend(zip(rows.tolist(), first.tolist(), strict=True))
+        return whole(self, rows, first, width)
+
+    monkeypatch.setattr(maxima, "LOOKED_INTO_AGAIN", 1)
+    monkeypatch.setattr(Scores, "windows", watched)
+    assert blocks.values[:, [0, 1, 19]].tolist() == [[61, 127, 1279], [63, 127, 1278]]
+    assert looked == [(0, 0), (1, 1216)]
 
 
 def test_infinity_stays_where_nan_hides() -> None:
     preds = torch.zeros(2, 130)
     preds[0, 5], preds[0, 6], preds[1, 129] = INF, NAN, INF
     read = Scores(preds, nan_hidden=True)
-    assert read.blocks(torch.tensor([0, 1]), torch.tensor([0, 2])).amax(1).tolist() == [INF, INF]
+    blocks = BlockMaxima(read, 64)
+    assert blocks.read(torch.tensor([0, 1]), torch.tensor([0, 2])).amax(1).tolist() == [INF, INF]
     assert read.of(torch.tensor([[5, 6], [129, 0]])).tolist() == [[INF, -INF], [INF, 0.0]]
 
 
 @settings(max_examples=60)
-@given(arguments=drawn(), k=st.integers(1, 12))
-def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int) -> None:
+@given(arguments=drawn(), k=st.integers(1, 12), width=st.sampled_from([64, 256]))
+def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, width: int) -> None:
     expected = plainly(**arguments)
     read = Scores(**arguments)
     k = min(k, read.n_items)
     for allowed in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not allowed:
-                patch.setattr(topk, "COLUMNS_PER_RANK", 1 << 30)
-            top = top_items(read, k)
+                patch.setattr(topk, "BLOCKS_PER_ITEM", 1 << 30)
+            top = top_items(BlockMaxima(read, width), k)
         ids = top.ids if top.ordered else in_input_order(read, top.values, top.ids, None)
         for user, row in enumerate(expected):
             best = ordered(row, k)
@@ -168,17 +217,20 @@ def test_both_ways_to_the_top_are_taken() -> None:
     x = torch.randn(4, 1000)
     hardly = x.clone()
     hardly[1:3, 2:] = -INF  # fewer candidates than are asked for
-    taken = [topk._top_of_blocks(Scores(y), 3) is not None for y in (x, hardly, x * 0)]
+    taken = [topk._top_of_blocks(BlockMaxima(Scores(y), 64), 3) is not None for y in (x, hardly, x * 0)]
     assert taken == [True, True, False]
 
 
 @settings(max_examples=60)
-@given(arguments=drawn(), depth=st.integers(1, 5), limit=st.sampled_from([0, 96]))
-def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int) -> None:
+@given(
+    arguments=drawn(), depth=st.integers(1, 5), limit=st.sampled_from([0, 96]), width=st.sampled_from([64, 128, 256])
+)
+def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, width: int) -> None:
     expected = plainly(**arguments)
     read = Scores(**arguments)
     best = torch.tensor([ordered(row, min(6, len(row))) for row in expected])
-    wanted = read.of(torch.cat([torch.randint(-1, read.n_items, (read.n_users, 6)), best], 1))
+    ids = torch.cat([torch.randint(-1, read.n_items, (read.n_users, 6)), best], 1)
+    wanted = read.of(ids)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "COUNTED_TARGETS", limit)
         above, from_here, lengths = counts_of(read, wanted)
@@ -191,9 +243,10 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int) ->
                 same[user, column] = sum(value == score for value in row)
                 assert above[user, column] == higher[user, column]
                 assert from_here[user, column] - above[user, column] == same[user, column]
-    if read.maxima.shape[1] < depth:
+    blocks = BlockMaxima(read, width)
+    if blocks.values.shape[1] < depth or read.n_items < width:
         return
-    ranks = ranks_of(read, wanted, lower_bound(read, depth), depth)
+    ranks = ranks_of(blocks, ids, blocks.lower_bound(depth), depth)
     if ranks is not None:
         found = {(user, column): (start, size) for user, column, start, size in zip(*(t.tolist() for t in ranks))}
         assert found == {at: (higher[at], same[at]) for at in higher if higher[at] < depth}
@@ -217,7 +270,7 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
         with pytest.MonkeyPatch.context() as patch:
             if simple:
                 patch.setattr(scores, "COPIED_ELEMENTS", 1 << 30)
-                patch.setattr(topk, "COLUMNS_PER_RANK", 1 << 30)
+                patch.setattr(topk, "BLOCKS_PER_ITEM", 1 << 30)
                 patch.setattr(layouts, "worth_counting", lambda *sizes: False)
                 patch.setattr(counting, "COUNTED_TARGETS", 0)
             metrics.update(**update, target=target)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores import HIDDEN, WIDTH, Scores, steps
-from torch_recmetrics.core.topk import reaching
+from torch_recmetrics.core.maxima import NARROW, BlockMaxima
+from torch_recmetrics.core.scores import HIDDEN, Scores, steps
 
 # Below so many blocks for each rank hardly any item can be ruled out.
 BLOCKS_PER_RANK = 2
@@ -20,36 +20,35 @@ COUNTED_TARGETS = 96
 
 def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
     """Whether rows are long and relevant items few enough."""
-    return depth > 0 and BLOCKS_PER_RANK * depth * WIDTH <= n_items and n_targets <= 2 * WIDTH
+    return depth > 0 and BLOCKS_PER_RANK * depth * NARROW <= n_items and n_targets <= 2 * NARROW
 
 
 def ranks_of(
-    scores: Scores, wanted: Tensor, at_least: Tensor, depth: int
+    maxima: BlockMaxima, ids: Tensor, at_least: Tensor, depth: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Which wanted scores are among the `depth` best of their row, and how many scores are higher and equal.
+    """Which items are among the `depth` best of their row, and how many scores are higher than theirs and equal.
 
     Args:
-        scores: of B rows, with no NaN.
-        wanted: (B, T) scores of items of the row; -inf is never found.
+        maxima: of scores of B rows, with no NaN.
+        ids: (B, T) items of the row, or -1.
         at_least: (B,) the lower bound of the `depth` best.
         depth: K.
 
     Returns:
-        (E,) users, (E,) columns of `wanted`, (E,) how many scores are higher (below K), (E,) how many are equal, itself
+        (E,) users, (E,) columns of `ids`, (E,) how many scores are higher (below K), (E,) how many are equal, itself
         included. None where too many blocks would have to be looked into.
     """
-    users, columns = (wanted >= at_least.unsqueeze(1)).nonzero(as_tuple=True)
-    found = wanted[users, columns]
-    # Constant scores, say: a top-k is cheaper than looking at everything again.
-    reached = reaching(scores.maxima, users, found, scores.n_users * scores.n_items // WIDTH)
+    users, columns, found = maxima.high_items(ids, at_least)
+    # Where scores are equal or most relevant items on top, a top-k is cheaper than looking at the same blocks again.
+    reached = maxima.reaching(users, found, BLOCKS_PER_RANK * depth * ids.shape[0])
     if reached is None:
         return None
     which, block = reached
     above = torch.zeros(users.shape[0], dtype=torch.int64, device=users.device)
     from_here = torch.zeros_like(above)
-    mask = torch.empty((0, WIDTH), dtype=torch.float32, device=users.device)
-    for part in steps(which.shape[0], WIDTH):
-        values = scores.blocks(users[which[part]], block[part])
+    mask = torch.empty((0, maxima.width), dtype=torch.float32, device=users.device)
+    for part in steps(which.shape[0], maxima.width):
+        values = maxima.read(users[which[part]], block[part])
         against = found[which[part]].unsqueeze(1)
         mask.resize_(values.shape)
         torch.gt(values, against, out=mask)

@@ -15,12 +15,13 @@ from torch import Tensor
 from torch_recmetrics.core import checks as check
 from torch_recmetrics.core.columns import columns_of
 from torch_recmetrics.core.counting import counts_of, ranks_of, worth_counting
+from torch_recmetrics.core.maxima import BlockMaxima, block_width
 from torch_recmetrics.core.plan import Plan
 from torch_recmetrics.core.precision import exact, exact_dtype
 from torch_recmetrics.core.ranking import Ranking
 from torch_recmetrics.core.scores import HIDDEN, Scores
 from torch_recmetrics.core.ties import GAINS, Blocks, Crossing, blocks_of, gain_of
-from torch_recmetrics.core.topk import Top, count_where, in_input_order, lower_bound, top_items
+from torch_recmetrics.core.topk import Top, count_where, in_input_order, top_items
 from torch_recmetrics.core.truth import Truth, listed_truth
 from torch_recmetrics.core.whole import Entries, Whole, whole_of_entries
 
@@ -33,14 +34,15 @@ def rank_scores(scores: Scores, truth: Truth, plan: Plan, checks: check.ValueChe
         plan = replace(plan, depth=None, whole=False)
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
     whole = _whole_scores(scores, truth, checks) if plan.whole else None
+    maxima = BlockMaxima(scores, block_width(scores, n_items if plan.depth is None else plan.depth))
     if branch and plan.depth is not None and not (plan.ordered or plan.lists):
-        counted = _rank_counted(scores, truth, whole, plan.depth, plan, checks)
+        counted = _rank_counted(maxima, truth, whole, plan.depth, plan, checks)
         if counted is not None:
             return counted
     depth = n_items if plan.depth is None else min(plan.depth, n_items)
     complete = depth == n_items
     # One more than is kept, to see whether a tie crosses the cut.
-    top = top_items(scores, min(depth + 1, n_items))
+    top = top_items(maxima, min(depth + 1, n_items))
     values = top.values
     if n_items:
         check.refuse_nan(checks, "preds", values[:, 0].isnan())
@@ -72,21 +74,22 @@ def rank_scores(scores: Scores, truth: Truth, plan: Plan, checks: check.ValueChe
 
 
 def _rank_counted(
-    scores: Scores, truth: Truth, whole: Whole | None, depth: int, plan: Plan, checks: check.ValueChecks
+    maxima: BlockMaxima, truth: Truth, whole: Whole | None, depth: int, plan: Plan, checks: check.ValueChecks
 ) -> Ranking | None:
     """The same without a top-k, from the ranks of the relevant items; None where they are not few.
 
     Who they are is known then, not what stands between them. A whole list needs the ranks of all of them, a cut list
     only of those that may be within.
     """
+    scores = maxima.scores
     if not scores.n_items:
         return None
     if whole is not None:
         entries = Entries(whole.users, whole.start, whole.size, None, whole.relevance)
     elif scores.n_users and worth_counting(scores.n_items, truth.width, depth):
-        at_least = lower_bound(scores, depth)
+        at_least = maxima.lower_bound(depth)
         check.refuse_nan(checks, "preds", at_least.isnan())
-        ranks = ranks_of(scores, truth.scores(scores), at_least, depth)
+        ranks = ranks_of(maxima, truth.sorted_ids, at_least, depth)
         if ranks is None:
             return None
         users, columns, start, size = ranks

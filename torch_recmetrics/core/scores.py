@@ -1,4 +1,4 @@
-"""Score matrices of which some items are hidden, read in tiles and in blocks, not copied as a whole.
+"""Score matrices of which some items are hidden, read in tiles and in windows, not copied as a whole.
 
 Copying a matrix of many million scores costs several times what reading it costs: its fresh memory has to be
 made first. One tile fits into the cache, and its buffer is used again and again.
@@ -7,7 +7,8 @@ made first. One tile fits into the cache, and its buffer is used again and again
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from copy import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,10 +16,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.plan import may_branch
-from torch_recmetrics.core.segments import place_in_run, run_starts
 
-# Maxima over 64 neighbours run at the speed of memory; over widths that are no multiple of 64, several times slower.
-WIDTH = 64
 # Elements that are looked at in one step where a step needs a buffer: on a CPU the buffer stays in the cache, elsewhere
 # few large steps are best. A float32 sum of ones is exact up to 2^24 of them.
 STEP_ELEMENTS = 1 << 20
@@ -26,7 +24,7 @@ STEP_ELEMENTS_ELSEWHERE = 1 << 24
 # The same where a tile is gone over many times.
 COMPARED_ELEMENTS = 1 << 18
 # So few scores are copied as a whole: the copy fits into memory that the allocator keeps.
-COPIED_ELEMENTS = 1 << 23
+COPIED_ELEMENTS = 1 << 20
 HIDDEN = float("-inf")
 
 
@@ -83,7 +81,7 @@ class Scores:
         for part in steps(n_rows, self.n_items, elements):
             for first in range(0, self.n_items, width):
                 columns = slice(first, min(first + width, self.n_items))
-                if not self._copied:
+                if not self.copied:
                     values = self._given[part, columns] if rows is None else self._given[rows[part], columns]
                 else:
                     if buffer is None:  # one column more, which takes what is hidden nowhere
@@ -92,14 +90,9 @@ class Scores:
                     values = self._fill(buffer, part if rows is None else rows[part], columns)
                 yield Tile(part, first, values)
 
-    @cached_property
-    def maxima(self) -> Tensor:
-        """(B, blocks): the largest score of each block of 64 columns, the last one shorter; NaN shows."""
-        shape = (self.n_users, -(-self.n_items // WIDTH))
-        maxima = torch.empty(shape, dtype=self.dtype, device=self.device)
-        for tile in self.tiles() if self._copied else [Tile(slice(None), 0, self._given)]:
-            _block_maxima(tile.values, maxima[tile.rows, tile.first // WIDTH :])
-        return maxima
+    def once(self) -> Iterable[Tile]:
+        """All scores for a step that needs no buffer of its own: in tiles only where they must be copied."""
+        return self.tiles() if self.copied else [Tile(slice(None), 0, self._given)]
 
     def at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """The scores of single items; -inf for column -1. Rows and columns are broadcast."""
@@ -124,34 +117,45 @@ class Scores:
             return torch.where(columns >= 0, values, HIDDEN)
         return self.at(torch.arange(self.n_users, device=self.device).unsqueeze(1), columns)
 
-    def first_columns(self, block: Tensor) -> Tensor:
-        """The column at which :meth:`blocks` begins to read: the last, short block is read as the last 64 columns."""
-        return (block * WIDTH).clamp(max=self.n_items - WIDTH)
-
-    def blocks(self, rows: Tensor, block: Tensor) -> Tensor:
-        """(L, 64): whole blocks, one for each pair of row and block; what a short block lacks is -inf, in front."""
-        first = self.first_columns(block)
-        values = _windows(self._given, rows, first).to(self.dtype)
+    def windows(self, rows: Tensor, first: Tensor, width: int) -> Tensor:
+        """(L, width): neighbours of a row, from the columns `first` on, of which there must be so many."""
+        values = _windows(self._given, rows, first, width).to(self.dtype)
         if self._mask is not None:
-            values.masked_fill_(~_windows(self._mask, rows, first), HIDDEN)
+            values.masked_fill_(~_windows(self._mask, rows, first, width), HIDDEN)
         if self._nan_hidden:
             values.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
-        if self.n_items % WIDTH:
-            values[block == self.n_items // WIDTH, : WIDTH - self.n_items % WIDTH] = HIDDEN
         if self._seen is not None:
             start = rows * self.n_items + first
-            low, high = (torch.searchsorted(self._seen_codes, code) for code in (start, start + WIDTH))
-            which = torch.repeat_interleave(torch.arange(rows.shape[0], device=self.device), high - low)
-            place = low[which] + place_in_run(run_starts(which))
+            low, high = (torch.searchsorted(self._seen_codes, code) for code in (start, start + width))
+            inside = high - low
+            which = torch.repeat_interleave(inside)
+            place = torch.arange(which.shape[0], device=self.device) + (high - inside.cumsum(0))[which]
             values[which, self._seen_codes[place] - start[which]] = HIDDEN
         return values
+
+    @property
+    def n_seen(self) -> int:
+        """How many ids of a row hide an item, padding included."""
+        return 0 if self._seen is None else self._seen.shape[1]
+
+    def seen(self) -> tuple[Tensor, Tensor]:
+        """(L,) rows and (L,) columns that are hidden by an id; some perhaps twice."""
+        seen = self._need_seen()
+        rows, place = (seen >= 0).nonzero(as_tuple=True)
+        return rows, seen[rows, place]
+
+    def with_seen_shown(self) -> Scores:
+        """The same without what the ids hide."""
+        shown = copy(self)
+        shown._seen = None
+        return shown
 
     @property
     def _hides(self) -> bool:
         return self._seen is not None or self._mask is not None or self._nan_hidden
 
     @property
-    def _copied(self) -> bool:
+    def copied(self) -> bool:
         """Whether a tile is a copy: something is hidden, or the rows cannot be read at speed where they lie."""
         slow = self.in_steps and (self._given.stride(1) != 1 or self._given.dtype != self.dtype)
         return self._hides or slow
@@ -198,24 +202,17 @@ def steps(n_rows: int, n_columns: int, elements: int = STEP_ELEMENTS) -> Iterato
         yield slice(first, min(first + step, n_rows))
 
 
-def _block_maxima(values: Tensor, out: Tensor) -> None:
-    body = values.shape[1] // WIDTH
-    blocks = values[:, : body * WIDTH].unflatten(1, (body, WIDTH))  # type: ignore[no-untyped-call]
-    torch.amax(blocks, 2, out=out[:, :body])
-    if values.shape[1] % WIDTH:
-        torch.amax(values[:, body * WIDTH :], 1, out=out[:, body])
-
-
-def _windows(matrix: Tensor, rows: Tensor, first: Tensor) -> Tensor:
-    """(L, 64): 64 neighbours of a row, from the columns `first` on."""
+def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:
+    """(L, width): neighbours of a row, from the columns `first` on."""
     if matrix.stride(1) != 1:
-        return matrix[rows.unsqueeze(1), first.unsqueeze(1) + torch.arange(WIDTH, device=matrix.device)]
-    # Rows of 64 at every multiple of a step that all windows share: one index_select takes whole windows, several times
-    # faster than element by element.
-    stride, last = matrix.stride(0), matrix.shape[1] - WIDTH
-    step = math.gcd(math.gcd(stride, WIDTH), last)
+        return matrix[rows.unsqueeze(1), first.unsqueeze(1) + torch.arange(width, device=matrix.device)]
+    # Rows of this width at every multiple of a step that all windows share: one index_select takes whole windows,
+    # several times faster than element by element.
+    stride, last = matrix.stride(0), matrix.shape[1] - width
+    step = math.gcd(math.gcd(stride, width), last)
     n_rows = ((matrix.shape[0] - 1) * stride + last) // step + 1
-    return matrix.as_strided((n_rows, WIDTH), (step, 1)).index_select(0, (rows * stride + first) // step)
+    at = rows * stride + first >> step.bit_length() - 1  # a power of 2, as the width is
+    return matrix.as_strided((n_rows, width), (step, 1)).index_select(0, at)
 
 
 def _hide(given: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidden: bool) -> Tensor:

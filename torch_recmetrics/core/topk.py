@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores import HIDDEN, WIDTH, Scores, Tile, steps
+from torch_recmetrics.core.masks import positions
+from torch_recmetrics.core.maxima import NARROW, BlockMaxima
+from torch_recmetrics.core.scores import HIDDEN, Scores, Tile, steps
 from torch_recmetrics.core.segments import place_in_run, run_starts
 
-# Columns for each item of the top from which on the maxima of blocks find it faster than torch.topk does.
-COLUMNS_PER_RANK = 256
+# Whole blocks for each item of the top from which on their maxima find it faster than torch.topk does.
+BLOCKS_PER_ITEM = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,85 +27,42 @@ class Top:
     n_last: Tensor | None  # (B,) int64: how many scores of the row equal the last one (above -inf); None: not known
 
 
-def top_items(scores: Scores, k: int) -> Top:
+def top_items(maxima: BlockMaxima, k: int) -> Top:
     """The k largest scores of each row and their columns."""
+    scores = maxima.scores
     if k >= scores.n_items:
         order = torch.sort(scores.whole(), dim=1, descending=True, stable=True)
         return Top(order.values, order.indices, True, None)
-    if scores.in_steps and k * COLUMNS_PER_RANK <= scores.n_items:
-        top = _top_of_blocks(scores, k)
+    if scores.in_steps and k * BLOCKS_PER_ITEM <= scores.n_items // maxima.width:
+        top = _top_of_blocks(maxima, k)
         if top is not None:
             return top
     values, ids = _top_of_tiles(scores, k, None, lambda tile: tile.values, scores.dtype)
     return Top(values, ids, False, None)
 
 
-def lower_bound(scores: Scores, k: int) -> Tensor:
-    """(B,): at least k scores of the row are not below this, so what is below is not among the k largest.
-
-    Of a row with fewer than k scores above -inf, the lowest number there is; NaN where the row has one. Needs k blocks.
-    """
-    maxima = scores.maxima
-    # Maxima of maxima bound it nearly as well, and are few.
-    while maxima.shape[1] > 4 * max(WIDTH, k):
-        half = maxima.shape[1] // 2
-        folded = torch.maximum(maxima[:, :half], maxima[:, half : 2 * half])
-        if maxima.shape[1] % 2:
-            torch.maximum(folded[:, 0], maxima[:, -1], out=folded[:, 0])
-        maxima = folded
-    top = maxima.topk(k, dim=1).values
-    return torch.where(top[:, 0].isnan(), math.nan, top[:, -1].clamp(min=torch.finfo(scores.dtype).min))
-
-
-def reaching(maxima: Tensor, rows: Tensor | None, at_least: Tensor, most: int) -> tuple[Tensor, Tensor] | None:
-    """The blocks that hold a score of at least so much.
-
-    Args:
-        maxima: (B, blocks).
-        rows: (E,) int64, the row that each number belongs to; None for one number a row.
-        at_least: (E,).
-        most: how many blocks there may be in all.
-
-    Returns:
-        (L,) positions in `at_least`, ascending, and (L,) blocks, ascending; None where there are more than `most`.
-    """
-    found: list[tuple[Tensor, Tensor]] = []
-    for part in steps(at_least.shape[0], maxima.shape[1]):
-        some = maxima[part] if rows is None else maxima[rows[part]]
-        reached = some >= at_least[part].unsqueeze(1)
-        which, block = reached.nonzero(as_tuple=True)
-        most -= which.shape[0]
-        if most < 0:
-            return None
-        found.append((which + part.start, block))
-    if not found:
-        nothing = torch.zeros(0, dtype=torch.int64, device=maxima.device)
-        return nothing, nothing
-    return torch.cat([which for which, _ in found]), torch.cat([block for _, block in found])
-
-
-def _top_of_blocks(scores: Scores, k: int) -> Top | None:
+def _top_of_blocks(maxima: BlockMaxima, k: int) -> Top | None:
     """The same from the blocks that hold a score not below the lower bound: no other score is among the k largest, nor
     equal to the last of them. None where many scores are equal.
     """
-    at_least = lower_bound(scores, k)
+    scores, at_least = maxima.scores, maxima.lower_bound(k)
     if bool(at_least.isnan().any()):
         return None  # torch.topk shows NaN
-    found = reaching(scores.maxima, None, at_least, scores.n_users * scores.n_items // (2 * WIDTH))
+    found = maxima.reaching(None, at_least, maxima.values.numel() // 2)
     if found is None:
         return None
     rows, columns, values = [], [], []
-    for part in steps(found[0].shape[0], WIDTH):
+    for part in steps(found[0].shape[0], maxima.width):
         row, block = found[0][part], found[1][part]
-        looked_at = scores.blocks(row, block)
-        which, column = (looked_at >= at_least[row].unsqueeze(1)).nonzero(as_tuple=True)
+        looked_at = maxima.read(row, block)
+        which, column = positions(looked_at >= at_least[row].unsqueeze(1))
         rows.append(row[which])
-        columns.append(scores.first_columns(block)[which] + column)
+        columns.append(maxima.first_columns(block)[which] + column)
         values.append(looked_at[which, column])
     row = torch.cat(rows) if rows else found[0]
     place = place_in_run(run_starts(row))
     width = max(k, int(place.max()) + 1 if place.shape[0] else 0)
-    if width > 2 * WIDTH + 4 * k:
+    if width > 2 * NARROW + 4 * k:
         return None
     shape = (scores.n_users, width)
     candidates = torch.full(shape, HIDDEN, dtype=scores.dtype, device=scores.device)
