@@ -105,9 +105,9 @@ def test_nan_shows_in_the_maxima():
 
 
 def test_counts_beyond_the_integers_of_float32() -> None:
-    n_blocks = (1 << 24) // 63 + 2000
-    preds = torch.ones(1, n_blocks * 64)
-    preds[0, ::64] = 0  # so that no partial sum is a multiple of 64
-    tied = n_blocks * 63
+    n_items = (1 << 24) + (1 << 22) + 1
+    preds = torch.ones(1, n_items)
+    preds[0, ::63] = 0  # in all an odd number of equal scores
+    tied = n_items - (n_items + 62) // 63
     value = functional.recall(preds, target_ids=torch.tensor([[1]]), top_k=10)
-    assert value.item() == pytest.approx(10 / tied, rel=1e-14)
+    assert value.item() == pytest.approx(10 / tied, rel=1e-14, abs=0)
