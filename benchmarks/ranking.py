@@ -35,10 +35,12 @@ class Workload:
     reads: float | None = None  # ours takes at most so many times one read of the scores
     times: float | None = None  # ours is at least so many times faster than the fastest of the others
     relevant: int = 20
+    on_top: float = 0  # the part of the relevant items that a good model has among the best hundredth of all
 
     @property
     def title(self) -> str:
-        what = f"ids of the first {DEEPEST}" if self.ids_only else f"1 to {self.relevant} relevant, top {DEEPEST}"
+        good = f", {self.on_top:.0%} of them near the top" if self.on_top else ""
+        what = f"ids of the first {DEEPEST}" if self.ids_only else f"1 to {self.relevant} relevant{good}, top {DEEPEST}"
         seen = f", {self.seen} seen items a user" if self.seen else ""
         return f"{self.users:,} users x {self.items:,} items, float32, {what}{seen}"
 
@@ -51,8 +53,10 @@ class Workload:
 WORKLOADS = (
     Workload(2000, 3706, times=1.5),
     Workload(2000, 3706, seen=50),
+    Workload(2000, 3706, on_top=0.25),
     Workload(1024, 100_000, reads=2.2, times=3.5),
     Workload(1024, 100_000, seen=200, reads=4),
+    Workload(1024, 100_000, on_top=0.25),
     Workload(1024, 100_000, ids_only=True, times=2.8),
     Workload(64, 1_000_000, ids_only=True, times=4),
 )
@@ -86,6 +90,8 @@ def draw(work: Workload, device: torch.device, seed: int = 0) -> Data:
     # A third of the users get one of their items to the top, or hardly any number would differ from 0.
     lucky = torch.arange(0, work.users, 3)
     scores[lucky, target_ids[lucky, 0]] = work.items + 1.0
+    good = torch.rand(target_ids.shape, generator=generator) < work.on_top
+    scores.scatter_add_(1, target_ids, good * (0.99 * work.items // 1 + 0.25))  # still without ties
     seen_ids = None
     if work.seen:  # never a relevant item: not all contestants agree on what that is
         seen_ids = (

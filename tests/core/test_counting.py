@@ -97,6 +97,17 @@ def test_too_many_ties_are_left_to_the_top_k():
     assert ranks_of(scored, torch.arange(5).repeat(4, 1), scored.lower_bound(2), 2) is None
 
 
+@pytest.mark.parametrize(("on_top", "counted"), [(5, True), (6, False)])
+def test_many_relevant_items_on_top_are_left_to_the_top_k(on_top, counted):
+    preds = torch.rand(3, 64 * 50, generator=torch.Generator().manual_seed(0))
+    best = torch.arange(10) * 128  # each in a block of its own: 1 + 2 + ... blocks are looked into
+    preds[:, best] = 2 - torch.arange(10) / 16
+    scored = BlockMaxima(Scores(preds), 64)
+    limit = 3 * 2 * 9  # users, blocks for each rank, depth
+    assert (3 * sum(range(1, on_top + 1)) <= limit) == counted
+    assert (ranks_of(scored, best[:on_top].repeat(3, 1), scored.lower_bound(9), 9) is not None) == counted
+
+
 def test_nan_shows_in_the_maxima():
     preds = torch.zeros(3, 1000)
     preds[1, 999] = float("nan")
@@ -104,7 +115,10 @@ def test_nan_shows_in_the_maxima():
         ranking_metrics("ndcg", 2).update(preds, target_ids=torch.tensor([[1], [2], [3]]))
 
 
-def test_counts_beyond_the_integers_of_float32() -> None:
+@pytest.mark.parametrize("counted", [True, False])
+def test_counts_beyond_the_integers_of_float32(counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if counted:  # as if it were cheaper to look into all blocks than to sort
+        monkeypatch.setattr(counting, "BLOCKS_PER_RANK", 1 << 20)
     n_items = (1 << 24) + (1 << 22) + 1
     preds = torch.ones(1, n_items)
     preds[0, ::63] = 0  # in all an odd number of equal scores

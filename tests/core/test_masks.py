@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_recmetrics.core import masks
+from torch_recmetrics import functional
+from torch_recmetrics.core import masks, scores
 from torch_recmetrics.core.masks import positions
 
 
@@ -18,16 +21,26 @@ def laid(mask: torch.Tensor, place: str) -> torch.Tensor:
             return mask.T.contiguous().T
         case "sliced":  # a row begins within a word
             return torch.nn.functional.pad(mask, (3, 0), value=True)[:, 3:]
+        case "every other":
+            return mask.repeat_interleave(2, 1)[:, ::2]
+        case "one column":  # of users beside each other, so that the next item is some bytes away
+            return mask[:1].T.repeat(1, 5)[:, :1].T
+        case "spread":
+            return mask[:, :1].expand(mask.shape)
         case "behind":  # the whole begins within a word
             return torch.cat([torch.ones(5, dtype=torch.bool), mask.flatten()])[5:].view(mask.shape)
     return mask
 
 
+PLACES = ["plain", "transposed", "sliced", "behind", "every other", "one column", "spread"]
+
+
+@settings(max_examples=200)
 @given(
     shape=st.tuples(st.integers(0, 40), st.integers(0, 70)),
-    part=st.sampled_from([0.0, 0.003, 0.02, 0.5, 1.0]),
-    place=st.sampled_from(["plain", "transposed", "sliced", "behind"]),
-    few=st.sampled_from([0, 1 << 15]),
+    part=st.sampled_from([0.0, 0.003, 0.01, 0.5, 1.0]),
+    place=st.sampled_from(PLACES),
+    few=st.sampled_from([0, 0, 1 << 15]),
     seed=st.integers(0, 1 << 30),
 )
 def test_positions_are_where_the_mask_is_true(
@@ -39,6 +52,32 @@ def test_positions_are_where_the_mask_is_true(
         rows, columns = positions(mask)
     expected = [(r, c) for r, row in enumerate(mask.tolist()) for c, true in enumerate(row) if true]
     assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_single_true_is_found_wherever_it_is(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "FEW_ELEMENTS", 0)
+    monkeypatch.setattr(masks, "FILLED_PART", 1.0)
+    for row, column in itertools.product(range(5), range(7)):  # 35 are four words and three more
+        mask = torch.zeros(5, 7, dtype=torch.bool)
+        mask[row, column] = True
+        mask = laid(mask, place)
+        assert [at.tolist() for at in positions(mask)] == [at.tolist() for at in mask.nonzero(as_tuple=True)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
+def test_a_dense_target_may_lie_in_memory_in_any_way(
+    place: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masks, "FEW_ELEMENTS", 0)
+    monkeypatch.setattr(scores, "STEP_ELEMENTS", 2 * 8192)
+    g = torch.Generator().manual_seed(3)
+    target = laid(torch.rand(9, 8192, generator=g) < 0.001, place)
+    preds = torch.rand(target.shape, generator=g)
+    hits = target.gather(1, preds.topk(50, dim=1).indices).sum(1)
+    value = functional.recall(preds, target.to(dtype), top_k=50)
+    torch.testing.assert_close(value, hits.double() / target.sum(1), equal_nan=True)
 
 
 @pytest.mark.parametrize(("part", "searched"), [(0.001, True), (0.3, False)])

@@ -2,104 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from core.hidden_scores import INF, NAN, hidden_scores, plainly, take_small_steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_recmetrics import ranking_metrics
-from torch_recmetrics.core import counting, layouts, maxima, scores, topk
+from torch_recmetrics.core import counting, layouts, scores, topk
 from torch_recmetrics.core.counting import counts_of, ranks_of
 from torch_recmetrics.core.maxima import BlockMaxima
 from torch_recmetrics.core.scores import Scores
 from torch_recmetrics.core.topk import in_input_order, top_items
 
-NAN, INF = math.nan, math.inf
-DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
 RULES = ("average", "optimistic", "pessimistic", "stable")
-
-
-def matrix(kind: str, layout: str, dtype: torch.dtype, shape: tuple[int, int], g: torch.Generator) -> torch.Tensor:
-    """Scores of one kind, lying in memory in one way."""
-    n_items = shape[1]
-    x = torch.randn(shape, generator=g)
-    match kind:
-        case "tied":
-            x = (x * 3).round()
-        case "constant":
-            x = torch.zeros(shape)
-        case "signed zeros":
-            x = torch.where(x > 0, 0.0, -0.0)
-        case "short":  # hardly a candidate
-            x = x.masked_fill(torch.rand(shape, generator=g) < 0.97, -INF)
-        case "infinite":
-            x = x.masked_fill(torch.rand(shape, generator=g) < 0.03, INF)
-        case "huge":
-            x = x.sign() * torch.finfo(dtype).max
-    x = x.to(dtype)
-    match layout:
-        case "transposed":
-            return x.T.contiguous().T
-        case "sliced":
-            return torch.nn.functional.pad(x, (3, 2), value=1.0)[:, 3 : 3 + n_items]
-        case "every other":
-            return x.repeat_interleave(2, 1)[:, ::2]
-        case "one row":
-            return x[:1].expand(shape)
-    return x
-
-
-@st.composite
-def drawn(draw: Any) -> dict[str, Any]:
-    """The arguments of Scores, with hidden items in all ways."""
-    shape = draw(st.integers(1, 5)), draw(st.sampled_from([1, 3, 63, 64, 65, 128, 191, 200, 320, 449]))
-    g = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-    kinds = ["smooth", "tied", "constant", "signed zeros", "short", "infinite", "huge"]
-    places = ["plain", "transposed", "sliced", "every other", "one row"]
-    kind, place = draw(st.sampled_from(kinds)), draw(st.sampled_from(places))
-    given_scores = matrix(kind, place, draw(st.sampled_from(DTYPES)), shape, g)
-    hidden: dict[str, Any] = {}
-    if draw(st.booleans()):
-        seen = torch.randint(-1, shape[1], (shape[0], draw(st.integers(0, 9))), generator=g)
-        best = given_scores.float().nan_to_num(0).argsort(1, descending=True)[:, : draw(st.integers(0, 30))]
-        hidden["seen_ids"] = torch.cat([seen, best, seen], 1)  # every id twice, and the best ones hidden
-    if draw(st.booleans()):
-        hidden["mask"] = torch.rand(shape, generator=g) < draw(st.sampled_from([0.02, 0.8]))
-        if draw(st.booleans()):
-            hidden["mask"] = hidden["mask"].T.contiguous().T
-    if draw(st.booleans()):
-        given_scores = given_scores.masked_fill(torch.rand(shape, generator=g) < 0.1, NAN)
-        hidden["nan_hidden"] = True
-    return {"given": given_scores, **hidden}
-
-
-def plainly(given: torch.Tensor, seen_ids: Any = None, mask: Any = None, nan_hidden: bool = False) -> list[list[float]]:
-    """The same as lists of numbers."""
-    rows = given.double().tolist()
-    for user, row in enumerate(rows):
-        for item in range(len(row)):
-            seen = seen_ids is not None and item in seen_ids[user].tolist()
-            masked = mask is not None and not mask[user, item]
-            if seen or masked or (nan_hidden and math.isnan(row[item])):
-                row[item] = -INF
-    return rows
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_steps() -> Iterator[None]:
-    """No matrix is small enough to be copied, rows come in several tiles, and few columns are many, and few blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scores, "COPIED_ELEMENTS", 0)
-        patch.setattr(scores, "STEP_ELEMENTS", 256)
-        patch.setattr(scores, "COMPARED_ELEMENTS", 128)
-        patch.setattr(topk, "BLOCKS_PER_ITEM", 1)
-        patch.setattr(maxima, "WIDE_BLOCKS_PER_RANK", 1)
+        take_small_steps(patch)
         yield
 
 
@@ -108,7 +35,7 @@ def ordered(row: list[float], k: int) -> list[int]:
 
 
 @settings(max_examples=60)
-@given(arguments=drawn())
+@given(arguments=hidden_scores())
 def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
     expected = plainly(**arguments)
     before = arguments["given"].clone()
@@ -126,62 +53,6 @@ def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
     assert torch.equal(arguments["given"].nan_to_num(123), before.nan_to_num(123)), "the input was written to"
 
 
-@settings(max_examples=60)
-@given(arguments=drawn(), width=st.sampled_from([64, 256]), again=st.sampled_from([0, 100]))
-def test_blocks_are_those_of_a_plain_copy(arguments: dict[str, Any], width: int, again: float) -> None:
-    expected = plainly(**arguments)
-    blocks = BlockMaxima(Scores(**arguments), width)
-    n_users, n_items = arguments["given"].shape
-    every_block = [[row[first : first + width] for first in range(0, n_items, width)] for row in expected]
-    if n_items < width:
-        again = 0  # no block has this width
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maxima, "LOOKED_INTO_AGAIN", again)
-        assert blocks.values.double().tolist() == [[max(block) for block in row] for row in every_block]
-    if n_items < width:
-        return
-    rows, block = torch.randint(0, n_users, (9,)), torch.randint(0, len(every_block[0]), (9,))
-    values, first = blocks.read(rows, block).double().tolist(), blocks.first_columns(block).tolist()
-    for i, (user, b) in enumerate(zip(rows.tolist(), block.tolist(), strict=True)):
-        lacking = width - len(every_block[user][b])
-        assert first[i] + lacking == width * b
-        assert values[i] == [-INF] * lacking + every_block[user][b]
-
-
-@pytest.mark.parametrize(
-    ("n_items", "depth", "n_seen", "width"),
-    [
-        (81_920, 20, 0, 256),
-        (81_919, 20, 0, 64),
-        (81_920, 20, 53, 256),
-        (81_920, 20, 54, 64),  # so many blocks of 256 may have to be looked into again
-        (4096, 1, 0, 256),
-        (100, 0, 0, 64),
-    ],
-)
-def test_blocks_are_wide_where_that_pays(n_items: int, depth: int, n_seen: int, width: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maxima, "WIDE_BLOCKS_PER_RANK", 16)
-        seen_ids = torch.zeros(1, n_seen, dtype=torch.int64) if n_seen else None
-        assert maxima.block_width(Scores(torch.zeros(1, n_items), seen_ids), depth) == width
-
-
-def test_only_a_hidden_maximum_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    preds = torch.arange(1280.0).repeat(2, 1)
-    seen_ids = torch.tensor([[63, 62, 64, -1], [5, -1, 5, 1279]])  # maxima of their blocks are 63 and 1279
-    blocks, looked = BlockMaxima(Scores(preds, seen_ids), 64), []
-    whole = Scores.windows
-
-    def watched(self: Scores, rows: torch.Tensor, first: torch.Tensor, width: int) -> torch.Tensor:
-        looked.extend(zip(rows.tolist(), first.tolist(), strict=True))
-        return whole(self, rows, first, width)
-
-    monkeypatch.setattr(maxima, "LOOKED_INTO_AGAIN", 1)
-    monkeypatch.setattr(Scores, "windows", watched)
-    assert blocks.values[:, [0, 1, 19]].tolist() == [[61, 127, 1279], [63, 127, 1278]]
-    assert looked == [(0, 0), (1, 1216)]
-
-
 def test_infinity_stays_where_nan_hides() -> None:
     preds = torch.zeros(2, 130)
     preds[0, 5], preds[0, 6], preds[1, 129] = INF, NAN, INF
@@ -192,7 +63,7 @@ def test_infinity_stays_where_nan_hides() -> None:
 
 
 @settings(max_examples=60)
-@given(arguments=drawn(), k=st.integers(1, 12), width=st.sampled_from([64, 256]))
+@given(arguments=hidden_scores(), k=st.integers(1, 12), width=st.sampled_from([64, 256]))
 def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, width: int) -> None:
     expected = plainly(**arguments)
     read = Scores(**arguments)
@@ -223,7 +94,10 @@ def test_both_ways_to_the_top_are_taken() -> None:
 
 @settings(max_examples=60)
 @given(
-    arguments=drawn(), depth=st.integers(1, 5), limit=st.sampled_from([0, 96]), width=st.sampled_from([64, 128, 256])
+    arguments=hidden_scores(),
+    depth=st.integers(1, 5),
+    limit=st.sampled_from([0, 96]),
+    width=st.sampled_from([64, 128, 256]),
 )
 def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, width: int) -> None:
     expected = plainly(**arguments)
@@ -253,7 +127,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
 
 
 @settings(max_examples=60)
-@given(arguments=drawn(), rule=st.sampled_from(RULES), cuts=st.sampled_from([(1, 3), (2, None)]))
+@given(arguments=hidden_scores(), rule=st.sampled_from(RULES), cuts=st.sampled_from([(1, 3), (2, None)]))
 def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...]) -> None:
     n_users, n_items = arguments["given"].shape
     relevant = torch.rand(n_users, n_items) < 4 / n_items
@@ -281,7 +155,7 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
 
 @pytest.mark.parametrize("cuts", [3, None, (3, None)])
 @pytest.mark.parametrize("rule", ["average", "stable"])
-@pytest.mark.parametrize("n_items", [10, 700, 64 * 257])
+@pytest.mark.parametrize("n_items", [10, 700, 256 * 129])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("hidden", ["nothing", "another item", "the NaN itself", "all but the NaN"])
 def test_nan_is_refused_unless_it_is_hidden(
@@ -321,7 +195,14 @@ def _is_tensor(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor)
 
 
-@pytest.mark.parametrize("way", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant"])
+DENSE = {
+    "dense": lambda target: target,
+    "dense numbers": lambda target: target.long(),
+    "dense transposed": lambda target: target.T.contiguous().T,
+}
+
+
+@pytest.mark.parametrize("way", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant", *DENSE])
 def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "STEP_ELEMENTS", 1 << 12)
     monkeypatch.setattr(scores, "COMPARED_ELEMENTS", 1 << 12)
@@ -338,6 +219,8 @@ def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
             preds = preds.T.contiguous().T
         case "constant":
             preds = torch.zeros_like(preds)
+        case _ if way in DENSE:
+            update = {"target": DENSE[way](torch.rand(preds.shape) < 1e-4)}
     top_k, ties = None if way == "uncut" else 5, "stable" if way == "stable" else "average"
     metrics = ranking_metrics(("ndcg", "mrr"), top_k, ties=ties)
     with Largest() as largest:

@@ -12,7 +12,12 @@ from torch import Tensor
 from torch_recmetrics.core.maxima import NARROW, BlockMaxima
 from torch_recmetrics.core.scores import HIDDEN, Scores, steps
 
-# Below so many blocks for each rank hardly any item can be ruled out.
+# Below so many columns for each rank hardly any item can be ruled out.
+COLUMNS_PER_RANK = 2 * NARROW
+# With more relevant items than these, nobody has few.
+FEW_TARGETS = 128
+# Blocks for each rank of a user in which the ranks of the relevant items would be counted: with more, a top-k is
+# cheaper, which looks into each of them once.
 BLOCKS_PER_RANK = 2
 # Beyond so many relevant items a user, sorting the scores is cheaper than counting the higher ones for each.
 COUNTED_TARGETS = 96
@@ -20,7 +25,7 @@ COUNTED_TARGETS = 96
 
 def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
     """Whether rows are long and relevant items few enough."""
-    return depth > 0 and BLOCKS_PER_RANK * depth * NARROW <= n_items and n_targets <= 2 * NARROW
+    return depth > 0 and COLUMNS_PER_RANK * depth <= n_items and n_targets <= FEW_TARGETS
 
 
 def ranks_of(
@@ -36,10 +41,9 @@ def ranks_of(
 
     Returns:
         (E,) users, (E,) columns of `ids`, (E,) how many scores are higher (below K), (E,) how many are equal, itself
-        included. None where too many blocks would have to be looked into.
+        included. None where too many of the items are, or too many scores are equal.
     """
     users, columns, found = maxima.high_items(ids, at_least)
-    # Where scores are equal or most relevant items on top, a top-k is cheaper than looking at the same blocks again.
     reached = maxima.reaching(users, found, BLOCKS_PER_RANK * depth * ids.shape[0])
     if reached is None:
         return None

@@ -18,7 +18,7 @@ def positions(mask: Tensor) -> tuple[Tensor, Tensor]:
     if mask.numel() < FEW_ELEMENTS:
         rows, columns = mask.nonzero(as_tuple=True)
         return rows, columns
-    n_columns, flat = mask.shape[1], mask.flatten()
+    n_columns, flat = mask.shape[1], mask.contiguous().flatten()
     if flat.storage_offset() % 8:  # no word begins there
         flat = flat.clone()
     words = flat.shape[0] // 8

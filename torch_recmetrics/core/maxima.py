@@ -13,20 +13,33 @@ from torch_recmetrics.core.scores import HIDDEN, Scores, steps
 # Widths of blocks. Maxima over these run near the speed of memory, the wider the nearer; over widths that are no
 # multiple of 64, several times slower.
 NARROW, WIDE = 64, 256
-# Wide blocks for each item of the top from which on looking into them costs less than reading faster gains.
-WIDE_BLOCKS_PER_RANK = 16
-# A copy in which items are hidden costs as much as looking again into this part of all blocks.
-LOOKED_INTO_AGAIN = 1 / 6
+# Wide blocks for each item of the top from which on reading faster gains more than looking into wider blocks costs.
+WIDE_BLOCKS_PER_ITEM = 16
+# If the maxima of this part of all blocks had to be found again, a copy in which items are hidden would cost as much.
+FOUND_AGAIN = 1 / 6
+# More maxima than these, and than four for each item of the top, are folded before the largest are sought.
+FOLDED = 128
 
 
 def block_width(scores: Scores, depth: int) -> int:
     """What suits the search for the `depth` best scores of each row."""
-    wide = scores.n_items >= WIDE_BLOCKS_PER_RANK * WIDE * max(depth, 1)
-    return WIDE if wide and scores.n_seen * WIDE <= scores.n_items * LOOKED_INTO_AGAIN else NARROW
+    if scores.n_items < WIDE_BLOCKS_PER_ITEM * WIDE * max(depth, 1):
+        return NARROW
+    return NARROW if _finds_again(scores, NARROW) and not _finds_again(scores, WIDE) else WIDE
+
+
+def _finds_again(scores: Scores, width: int) -> bool:
+    """Whether it is cheapest to find the maxima as if nothing had been seen, and those that were seen a second time: at
+    worst one in each block of a seen item."""
+    some = 0 < scores.seen_width * width <= scores.n_items * FOUND_AGAIN
+    return some and not scores.with_seen_shown().copied
 
 
 class BlockMaxima:
-    """The scores of each row in blocks of `width` columns, the last one shorter."""
+    """The scores of each row in blocks of `width` columns, a power of 2; the last block is shorter.
+
+    Blocks can be looked into where there are as many columns as one has.
+    """
 
     def __init__(self, scores: Scores, width: int) -> None:
         self.scores = scores
@@ -36,13 +49,13 @@ class BlockMaxima:
     def values(self) -> Tensor:
         """(B, blocks): the largest score of each block; NaN shows."""
         scores = self.scores
-        shown = scores.with_seen_shown()
-        if not scores.n_seen or shown.copied or scores.n_seen * self.width > scores.n_items * LOOKED_INTO_AGAIN:
+        if not _finds_again(scores, self.width):
             return self._read_once(scores)
-        # A hidden item changes the maximum of its block only where it is the maximum.
+        shown = scores.with_seen_shown()
         maxima = self._read_once(shown)
         rows, columns = scores.seen()
         block = self._block_of(columns)
+        # Not `>=`: NaN that was seen is hidden too.
         again = (~(shown.at(rows, columns) < maxima[rows, block])).nonzero().squeeze(1)
         for part in steps(again.shape[0], self.width):
             row, of_row = rows[again[part]], block[again[part]]
@@ -69,7 +82,7 @@ class BlockMaxima:
         """
         maxima = self.values
         # Maxima of maxima bound it nearly as well, and are few.
-        while maxima.shape[1] > max(2 * NARROW, 4 * k):
+        while maxima.shape[1] > max(FOLDED, 4 * k):
             half = maxima.shape[1] // 2
             folded = torch.maximum(maxima[:, :half], maxima[:, half : 2 * half])
             if maxima.shape[1] % 2:
@@ -79,7 +92,7 @@ class BlockMaxima:
         return kth.clamp(min=torch.finfo(kth.dtype).min)
 
     def high_items(self, ids: Tensor, at_least: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The items whose score is at least so much; it is not looked at where that of no item of the block is.
+        """The items whose score is at least so much. Only the scores of those are read whose block holds such a score.
 
         Args:
             ids: (B, T), or -1.

@@ -18,13 +18,14 @@ from torch import Tensor
 from torch_recmetrics.core.plan import may_branch
 
 # Elements that are looked at in one step where a step needs a buffer: on a CPU the buffer stays in the cache, elsewhere
-# few large steps are best. A float32 sum of ones is exact up to 2^24 of them.
+# few large steps are best. A float32 sum of ones is exact up to 2^24 of them. Parts of a long row have this width, so
+# it is a multiple of the width of every block (core/maxima.py).
 STEP_ELEMENTS = 1 << 20
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
 # The same where a tile is gone over many times.
 COMPARED_ELEMENTS = 1 << 18
-# So few scores are copied as a whole: the copy fits into memory that the allocator keeps.
-COPIED_ELEMENTS = 1 << 20
+# So few scores, those of one step, are copied as a whole; the fresh memory of more may cost more than all the rest.
+COPIED_ELEMENTS = STEP_ELEMENTS
 HIDDEN = float("-inf")
 
 
@@ -91,7 +92,8 @@ class Scores:
                 yield Tile(part, first, values)
 
     def once(self) -> Iterable[Tile]:
-        """All scores for a step that needs no buffer of its own: in tiles only where they must be copied."""
+        """All scores for those who need no buffer of their own: in tiles where they must be copied, else in one piece,
+        which all threads share without waiting for each other at the end of each tile."""
         return self.tiles() if self.copied else [Tile(slice(None), 0, self._given)]
 
     def at(self, rows: Tensor, columns: Tensor) -> Tensor:
@@ -105,7 +107,7 @@ class Scores:
         if self._nan_hidden:
             shown = shown & ~values.isnan()
         if self._seen is not None:
-            code = rows * self.n_items + columns
+            code = rows * (self.n_items + 1) + columns
             place = torch.searchsorted(self._seen_codes, code).clamp(max=self._seen_codes.shape[0] - 1)
             shown = shown & (self._seen_codes[place] != code)
         return torch.where(shown, values, HIDDEN)
@@ -118,14 +120,17 @@ class Scores:
         return self.at(torch.arange(self.n_users, device=self.device).unsqueeze(1), columns)
 
     def windows(self, rows: Tensor, first: Tensor, width: int) -> Tensor:
-        """(L, width): neighbours of a row, from the columns `first` on, of which there must be so many."""
+        """(L, width): neighbours of a row, from the columns `first` on.
+
+        The width is a power of 2 and not above N; `first` is a multiple of it, or N - width.
+        """
         values = _windows(self._given, rows, first, width).to(self.dtype)
         if self._mask is not None:
             values.masked_fill_(~_windows(self._mask, rows, first, width), HIDDEN)
         if self._nan_hidden:
             values.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
         if self._seen is not None:
-            start = rows * self.n_items + first
+            start = rows * (self.n_items + 1) + first
             low, high = (torch.searchsorted(self._seen_codes, code) for code in (start, start + width))
             inside = high - low
             which = torch.repeat_interleave(inside)
@@ -134,8 +139,8 @@ class Scores:
         return values
 
     @property
-    def n_seen(self) -> int:
-        """How many ids of a row hide an item, padding included."""
+    def seen_width(self) -> int:
+        """S, or 0 where no id hides anything."""
         return 0 if self._seen is None else self._seen.shape[1]
 
     def seen(self) -> tuple[Tensor, Tensor]:
@@ -162,11 +167,10 @@ class Scores:
 
     @cached_property
     def _seen_codes(self) -> Tensor:
-        """(B S,) row * N + column of what is hidden, ascending; padding beyond the last score."""
-        seen = self._need_seen()
-        rows = torch.arange(self.n_users, device=self.device).unsqueeze(1) * self.n_items
-        codes = torch.where(seen < 0, self.n_users * self.n_items, seen + rows)
-        return codes.flatten().sort().values
+        """(B S,) row * (N + 1) + column of what is hidden, ascending; padding stands at column N of the row before."""
+        # Rows are sorted in one step of all threads; the sort of one long column makes them wait for each other often.
+        columns = self._need_seen().sort(dim=1).values
+        return (columns + torch.arange(self.n_users, device=self.device).unsqueeze(1) * (self.n_items + 1)).flatten()
 
     def _need_seen(self) -> Tensor:
         if self._seen is None:
@@ -195,15 +199,15 @@ class Scores:
         return tile
 
 
-def steps(n_rows: int, n_columns: int, elements: int = STEP_ELEMENTS) -> Iterator[slice]:
-    """Slices of rows that cover a matrix in steps of about so many elements."""
-    step = max(1, elements // max(1, n_columns))
+def steps(n_rows: int, n_columns: int, elements: int | None = None) -> Iterator[slice]:
+    """Slices of rows that cover a matrix in steps of about so many elements; of as many as stay in the cache."""
+    step = max(1, (STEP_ELEMENTS if elements is None else elements) // max(1, n_columns))
     for first in range(0, n_rows, step):
         yield slice(first, min(first + step, n_rows))
 
 
 def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:
-    """(L, width): neighbours of a row, from the columns `first` on."""
+    """:meth:`Scores.windows` of any matrix."""
     if matrix.stride(1) != 1:
         return matrix[rows.unsqueeze(1), first.unsqueeze(1) + torch.arange(width, device=matrix.device)]
     # Rows of this width at every multiple of a step that all windows share: one index_select takes whole windows,

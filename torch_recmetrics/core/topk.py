@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.masks import positions
-from torch_recmetrics.core.maxima import NARROW, BlockMaxima
+from torch_recmetrics.core.maxima import BlockMaxima
 from torch_recmetrics.core.scores import HIDDEN, Scores, Tile, steps
 from torch_recmetrics.core.segments import place_in_run, run_starts
 
 # Whole blocks for each item of the top from which on their maxima find it faster than torch.topk does.
 BLOCKS_PER_ITEM = 4
+# Scores not below the bound, beside four for each item of the top: with more in a row, they are equal in masses.
+CANDIDATES = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ def _top_of_blocks(maxima: BlockMaxima, k: int) -> Top | None:
     row = torch.cat(rows) if rows else found[0]
     place = place_in_run(run_starts(row))
     width = max(k, int(place.max()) + 1 if place.shape[0] else 0)
-    if width > 2 * NARROW + 4 * k:
+    if width > CANDIDATES + 4 * k:
         return None
     shape = (scores.n_users, width)
     candidates = torch.full(shape, HIDDEN, dtype=scores.dtype, device=scores.device)

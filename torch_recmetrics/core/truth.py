@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.masks import positions
 from torch_recmetrics.core.precision import exact, exact_dtype
-from torch_recmetrics.core.scores import Scores
+from torch_recmetrics.core.scores import Scores, steps
 from torch_recmetrics.core.segments import place_in_run, run_sizes, run_starts, table
 
 
@@ -100,7 +100,13 @@ def dense_truth(target: Tensor, *, compact: bool) -> Truth:
     """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
     if not compact:
         return Truth(None, target, target)
-    users, items = positions(target if target.dtype == torch.bool else target != 0)
+    rows, columns = [], []
+    for part in steps(*target.shape) if target.shape[0] else [slice(0)]:
+        some = target[part]
+        users, items = positions(some if some.dtype == torch.bool else some != 0)
+        rows.append(users + part.start if part.start else users)
+        columns.append(items)
+    users, items = torch.cat(rows), torch.cat(columns)
     relevance = target[users, items]
     keep = relevance > 0  # with checks off a relevance below zero may come this far; it is not relevant
     if not bool(keep.all()):
