@@ -51,7 +51,7 @@ def ranks_of(
     above = torch.zeros(users.shape[0], dtype=torch.int64, device=users.device)
     from_here = torch.zeros_like(above)
     mask = torch.empty((0, maxima.width), dtype=torch.float32, device=users.device)
-    for part in steps(which.shape[0], maxima.width):
+    for part in steps(which.shape[0], maxima.width, compared=True):
         values = maxima.read(users[which[part]], block[part])
         against = found[which[part]].unsqueeze(1)
         mask.resize_(values.shape)

@@ -199,9 +199,14 @@ class Scores:
         return tile
 
 
-def steps(n_rows: int, n_columns: int, elements: int | None = None) -> Iterator[slice]:
-    """Slices of rows that cover a matrix in steps of about so many elements; of as many as stay in the cache."""
-    step = max(1, (STEP_ELEMENTS if elements is None else elements) // max(1, n_columns))
+def steps(n_rows: int, n_columns: int, elements: int | None = None, *, compared: bool = False) -> Iterator[slice]:
+    """Slices of rows that cover a matrix in steps of about so many elements.
+
+    Where no number is given, of as many as stay in the cache, and of fewer where they are compared again and again.
+    """
+    if elements is None:
+        elements = COMPARED_ELEMENTS if compared else STEP_ELEMENTS
+    step = max(1, elements // max(1, n_columns))
     for first in range(0, n_rows, step):
         yield slice(first, min(first + step, n_rows))
 
