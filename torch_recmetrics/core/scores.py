@@ -20,7 +20,7 @@ from torch_recmetrics.core.plan import may_branch
 # Elements that are looked at in one step where a step needs a buffer: on a CPU the buffer stays in the cache, elsewhere
 # few large steps are best. A float32 sum of ones is exact up to 2^24 of them. Parts of a long row have this width, so
 # it is a multiple of the width of every block (core/maxima.py).
-STEP_ELEMENTS = 1 << 20
+STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
 # The same where a tile is gone over many times.
 COMPARED_ELEMENTS = 1 << 18
