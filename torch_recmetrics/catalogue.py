@@ -42,7 +42,7 @@ def topk_catalogue(
     Beside the tables, and a few times the seen ids and the result, it takes less than 200 MB, however many items there
     are; more only where ``chunk_size`` asks for it. Nothing is tracked for gradients and no argument is changed. Where
     very many items share the score of the last place (all items with the same vector, say), the result is the same and
-    takes tens of times longer.
+    takes far longer.
 
     Args:
         user_embeddings: (U, d), float16, bfloat16, float32 or float64, finite.

@@ -16,6 +16,8 @@ from torch_recmetrics.core import maxima, scores, topk
 from torch_recmetrics.core.maxima import BlockMaxima
 from torch_recmetrics.core.scores import Scores
 
+STEPS = scores.STEP_ELEMENTS, scores.STEP_ELEMENTS_ELSEWHERE  # before they are made small
+
 
 @pytest.fixture(scope="module", autouse=True)
 def small_steps() -> Iterator[None]:
@@ -165,4 +167,8 @@ def test_the_public_way_takes_wide_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(rank(preds, top_k=2).item_ids, preds.topk(2, dim=1).indices)
     assert torch.equal(rank(preds, top_k=3).item_ids, preds.topk(3, dim=1).indices)
     assert set(widths) == {256, 64}
-    assert scores.STEP_ELEMENTS % maxima.WIDE == 0
+
+
+@pytest.mark.parametrize("width", [maxima.NARROW, maxima.WIDE])
+def test_a_part_of_a_long_row_ends_with_a_block(width: int) -> None:
+    assert [step % width for step in STEPS] == [0, 0]

@@ -101,10 +101,10 @@ def dense_truth(target: Tensor, *, compact: bool) -> Truth:
     if not compact:
         return Truth(None, target, target)
     rows, columns = [], []
-    for part in steps(*target.shape) if target.shape[0] else [slice(0)]:
+    for part in steps(*target.shape) if target.shape[0] else [slice(0, 0)]:
         some = target[part]
         users, items = positions(some if some.dtype == torch.bool else some != 0)
-        rows.append(users + part.start if part.start else users)
+        rows.append(users + part.start)
         columns.append(items)
     users, items = torch.cat(rows), torch.cat(columns)
     relevance = target[users, items]
