@@ -20,8 +20,8 @@ from torchmetrics.retrieval import RetrievalAUROC
 
 from benchmarks.harness import Contestant, Result, machine, peak_bytes, race, table
 from torch_recmetrics import BinaryAUC, GroupAUC
-from torch_recmetrics.core.auc import pack
-from torch_recmetrics.core.keys import ordered_keys
+from torch_recmetrics.core.auc.pairs import pack
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 OURS = "torch_recmetrics"
 

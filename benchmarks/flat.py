@@ -16,7 +16,7 @@ from torchmetrics.retrieval import RetrievalNormalizedDCG
 
 from benchmarks.harness import Contestant, Result, machine, race, table
 from torch_recmetrics import RecMetricCollection, ranking_metrics
-from torch_recmetrics.core.keys import ordered_keys
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 OURS, UPDATE = "torch_recmetrics, compute", "torch_recmetrics, update and compute"
 SORT, NUMPY_SORT = "one int64 torch.sort of the keys", "one int64 numpy sort of the keys"

@@ -19,15 +19,15 @@ from torch_recmetrics import functional
 
 TITLES = {
     "torch_recmetrics.metrics.ranking": "Ranked lists",
-    "torch_recmetrics.metrics.health": "Health of the scores",
+    "torch_recmetrics.metrics.diagnostics": "Health of the scores",
     "torch_recmetrics.metrics.auc": "Click-through",
     "torch_recmetrics.metrics.group_auc": "Click-through",
-    "torch_recmetrics.metrics.click": "Click-through",
-    "torch_recmetrics.metrics.similarity": "Lists",
-    "torch_recmetrics.metrics.novelty": "Lists",
+    "torch_recmetrics.metrics.probability": "Click-through",
+    "torch_recmetrics.metrics.diversity": "Lists",
+    "torch_recmetrics.metrics.popularity": "Lists",
     "torch_recmetrics.metrics.serendipity": "Lists",
     "torch_recmetrics.metrics.categories": "Lists",
-    "torch_recmetrics.metrics.catalogue": "Catalogue",
+    "torch_recmetrics.metrics.coverage": "Catalogue",
 }
 NAMES = frozenset(torch_recmetrics.__all__)
 HERE = Path(__file__).parent
@@ -101,7 +101,7 @@ def reference_page() -> str:
     for name in functions_by_metric().get("", []):
         text += heading(f"functional.{name}", "-") + f".. autofunction:: torch_recmetrics.functional.{name}\n\n"
     text += heading("What every ranking metric has", "-")
-    base = "torch_recmetrics.metrics.means.MeanOverUsers"
+    base = "torch_recmetrics.state.user_means.MeanOverUsers"
     for method in ("update", "compute", "definition"):
         text += f".. automethod:: {base}.{method}\n   :no-index:\n\n"
     return text

@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
-from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.metrics import ranking as metrics
 from torch_recmetrics.metrics.auc import auc
-from torch_recmetrics.metrics.click import calibration, log_loss, normalized_entropy
+from torch_recmetrics.metrics.diversity import ILS, Similarity
 from torch_recmetrics.metrics.group_auc import group_auc
-from torch_recmetrics.metrics.means import MeanOverUsers
-from torch_recmetrics.metrics.similarity import ILS, Similarity
+from torch_recmetrics.metrics.probability import calibration, log_loss, normalized_entropy
+from torch_recmetrics.state.user_means import MeanOverUsers
 
 __all__ = [
     "auc",

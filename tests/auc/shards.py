@@ -11,8 +11,8 @@ from auc import oracles
 from auc.updates import Update, rows_of
 
 from torch_recmetrics.metrics.auc import BinaryAUC
-from torch_recmetrics.metrics.click import Calibration, LogLoss, NormalizedEntropy
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 Shards = list[list[Update]]  # for each process its updates
 

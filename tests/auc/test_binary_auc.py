@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
-from torch_recmetrics.core.keys import ordered_keys, scores_of
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
 from torch_recmetrics.metrics import auc as module
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of

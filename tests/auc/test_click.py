@@ -14,8 +14,8 @@ from auc.updates import rows_of, without
 from hypothesis import given, settings
 from sklearn import metrics as sklearn
 
-from torch_recmetrics.metrics import click
-from torch_recmetrics.metrics.click import Calibration, LogLoss, NormalizedEntropy
+from torch_recmetrics.metrics import probability as click
+from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 1e-12, "nan_ok": True}
 EPS = {dtype: torch.finfo(torch.promote_types(dtype, torch.float32)).eps for dtype in DTYPES}

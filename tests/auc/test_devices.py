@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from waiting import no_waiting
 
 from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, LogLoss, NormalizedEntropy
-from torch_recmetrics.core import precision
+from torch_recmetrics.core.tensors import devices as precision
 from torch_recmetrics.metrics import auc as module
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "item")

@@ -14,11 +14,11 @@ from auc.updates import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_recmetrics.core import keys as key_module
-from torch_recmetrics.core import numbering
-from torch_recmetrics.core.auc import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
-from torch_recmetrics.core.histogram import histogram, lower_edges, pairs_of
-from torch_recmetrics.core.keys import KEY_DTYPES, integers, ordered_keys, scores_of, sort_keys, widened
+from torch_recmetrics.core.auc.histogram import histogram, lower_edges, pairs_of
+from torch_recmetrics.core.auc.pairs import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
+from torch_recmetrics.core.tensors import compact_ids as numbering
+from torch_recmetrics.core.tensors import sort_keys as key_module
+from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, integers, ordered_keys, scores_of, sort_keys, widened
 
 WIDE = [torch.float32, torch.float64]
 
@@ -218,7 +218,7 @@ def test_counts_beyond_int64() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=2).map(lambda x: x * 2))
 def test_large_and_small_sums_agree(table: list[tuple[int, int]]) -> None:
-    from torch_recmetrics.core.histogram import _pairs_of_many
+    from torch_recmetrics.core.auc.histogram import _pairs_of_many
 
     negatives, positives = zip(*table, strict=True)
     counts = torch.tensor(table).flatten()

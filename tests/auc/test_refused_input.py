@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from torch_recmetrics.metrics import auc, click, group_auc
+from torch_recmetrics.metrics import auc, group_auc
+from torch_recmetrics.metrics import probability as click
 from torch_recmetrics.metrics.auc import BinaryAUC
-from torch_recmetrics.metrics.click import Calibration, LogLoss, NormalizedEntropy
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 GOOD = {"preds": torch.tensor([0.1, 0.7, 0.3]), "target": torch.tensor([0, 1, 1])}
 GROUPED = {**GOOD, "indexes": torch.tensor([1, 1, 2])}

@@ -16,8 +16,8 @@ from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics import NDCG, RecMetricCollection
 from torch_recmetrics.metrics.auc import BinaryAUC
-from torch_recmetrics.metrics.click import Calibration, LogLoss, NormalizedEntropy
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 EPS = torch.finfo(torch.float32).eps

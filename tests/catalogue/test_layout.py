@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
-from torch_recmetrics.core.embeddings import Embeddings
-from torch_recmetrics.core.scan import Scan
-from torch_recmetrics.core.standing import standing
+from torch_recmetrics.core.catalogue.approx_scores import Scan
+from torch_recmetrics.core.catalogue.pair_scores import Embeddings
+from torch_recmetrics.core.catalogue.rank_counts import standing
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 RULES = ("average", "optimistic", "pessimistic", "stable")
@@ -185,7 +185,7 @@ def test_standing_is_a_count(kind: str) -> None:
 
 def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole-list metrics beside cut ones come from counts: no search is as deep as the catalogue."""
-    from torch_recmetrics.core import catalogue
+    from torch_recmetrics.core.layouts import embeddings as catalogue
 
     asked: list[int] = []
     search = catalogue.best_items

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_recmetrics import MRR, topk_catalogue
-from torch_recmetrics.core import embeddings, scan, search
-from torch_recmetrics.core.embeddings import rounded_sqrt
+from torch_recmetrics.core.catalogue import approx_scores as scan
+from torch_recmetrics.core.catalogue import pair_scores as embeddings
+from torch_recmetrics.core.catalogue import topk as search
+from torch_recmetrics.core.catalogue.pair_scores import rounded_sqrt
 
 CHUNKS = (1, 3, 64, 777, None)
 KERNELS = ("bfloat16", "float32", "narrowed float32")

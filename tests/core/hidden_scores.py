@@ -9,7 +9,9 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from torch_recmetrics.core import maxima, scores, topk
+from torch_recmetrics.core.scores import block_max as maxima
+from torch_recmetrics.core.scores import matrix as scores
+from torch_recmetrics.core.scores import topk
 
 NAN, INF = math.nan, math.inf
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)

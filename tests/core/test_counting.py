@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-import torch_recmetrics.core.counting as counting
-import torch_recmetrics.core.layouts as layouts
+import torch_recmetrics.core.layouts.scores as layouts
+import torch_recmetrics.core.scores.rank_counts as counting
 from torch_recmetrics import functional, ranking_metrics
-from torch_recmetrics.core.counting import ranks_of
-from torch_recmetrics.core.maxima import BlockMaxima
-from torch_recmetrics.core.scores import Scores
+from torch_recmetrics.core.scores.block_max import BlockMaxima
+from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.rank_counts import ranks_of
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")

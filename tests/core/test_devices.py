@@ -10,11 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from waiting import no_waiting
 
-import torch_recmetrics.core.inputs
-import torch_recmetrics.core.precision
-import torch_recmetrics.core.ranking
-import torch_recmetrics.core.scores
-import torch_recmetrics.core.ties
+import torch_recmetrics.core.layouts.arguments
+import torch_recmetrics.core.ranking.ranking
+import torch_recmetrics.core.ranking.ties
+import torch_recmetrics.core.scores.matrix
+import torch_recmetrics.core.tensors.devices
 from torch_recmetrics import ranking_metrics
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
@@ -96,7 +96,7 @@ class NoFloat64(TorchDispatchMode):
 @pytest.fixture
 def elsewhere(monkeypatch):
     """The code takes the CPU for a device on which looking at a value costs a wait."""
-    for module in (torch_recmetrics.core.scores, torch_recmetrics.core.inputs):
+    for module in (torch_recmetrics.core.scores.matrix, torch_recmetrics.core.layouts.arguments):
         monkeypatch.setattr(module, "may_branch", lambda device: False)
 
 
@@ -106,7 +106,7 @@ def test_fixed_shapes_give_the_same_values(layout, rule, monkeypatch):
         data = batch(layout, seed)
         here = values(data, rule)
         with monkeypatch.context() as patch:
-            for module in (torch_recmetrics.core.scores, torch_recmetrics.core.inputs):
+            for module in (torch_recmetrics.core.scores.matrix, torch_recmetrics.core.layouts.arguments):
                 patch.setattr(module, "may_branch", lambda device: False)
             there = values(data, rule)
         for name, value in here.items():
@@ -124,7 +124,7 @@ def test_an_update_without_checks_never_waits(layout, rule, elsewhere):
 
 @pytest.mark.parametrize("layout", ["dense", "target_ids", "item_ids"])
 def test_an_update_with_checks_waits_once(layout, elsewhere, monkeypatch):
-    monkeypatch.setattr(torch_recmetrics.core.checks, "waits_to_look", lambda device: True)
+    monkeypatch.setattr(torch_recmetrics.core.tensors.checks, "waits_to_look", lambda device: True)
     data = batch(layout, 0)
     metrics = ranking_metrics(NAMES, CUTS)
     with Reads() as reads:
@@ -138,14 +138,14 @@ def test_an_update_with_checks_waits_once(layout, elsewhere, monkeypatch):
 def test_a_device_without_float64(layout, rule, monkeypatch):
     data = batch(layout, 2)
     wide = values(data, rule)
-    for cache in (torch_recmetrics.core.ties.ranks, torch_recmetrics.core.ties.discounts):
+    for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.discounts):
         cache.cache_clear()
-    monkeypatch.setattr(torch_recmetrics.core.precision, "WITHOUT_FLOAT64", frozenset({"cpu"}))
+    monkeypatch.setattr(torch_recmetrics.core.tensors.devices, "WITHOUT_FLOAT64", frozenset({"cpu"}))
     try:
         with NoFloat64():
             narrow = values(data, rule)
     finally:
-        for cache in (torch_recmetrics.core.ties.ranks, torch_recmetrics.core.ties.discounts):
+        for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.discounts):
             cache.cache_clear()
     for name, value in wide.items():
         assert narrow[name].dtype == torch.float32

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_recmetrics import functional
-from torch_recmetrics.core import masks, scores
-from torch_recmetrics.core.masks import positions
+from torch_recmetrics.core.scores import matrix as scores
+from torch_recmetrics.core.tensors import sparse_masks as masks
+from torch_recmetrics.core.tensors.sparse_masks import positions
 
 
 def laid(mask: torch.Tensor, place: str) -> torch.Tensor:

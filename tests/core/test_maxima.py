@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_recmetrics import rank
-from torch_recmetrics.core import maxima, scores, topk
-from torch_recmetrics.core.maxima import BlockMaxima
-from torch_recmetrics.core.scores import Scores
+from torch_recmetrics.core.scores import block_max as maxima
+from torch_recmetrics.core.scores import matrix as scores
+from torch_recmetrics.core.scores import topk
+from torch_recmetrics.core.scores.block_max import BlockMaxima
+from torch_recmetrics.core.scores.matrix import Scores
 
 STEPS = scores.STEP_ELEMENTS, scores.STEP_ELEMENTS_ELSEWHERE  # before they are made small
 

@@ -14,11 +14,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_recmetrics import ranking_metrics
-from torch_recmetrics.core import counting, layouts, scores, topk
-from torch_recmetrics.core.counting import counts_of, ranks_of
-from torch_recmetrics.core.maxima import BlockMaxima
-from torch_recmetrics.core.scores import Scores
-from torch_recmetrics.core.topk import in_input_order, top_items
+from torch_recmetrics.core.layouts import scores as layouts
+from torch_recmetrics.core.scores import matrix as scores
+from torch_recmetrics.core.scores import rank_counts as counting
+from torch_recmetrics.core.scores import topk
+from torch_recmetrics.core.scores.block_max import BlockMaxima
+from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.rank_counts import counts_of, ranks_of
+from torch_recmetrics.core.scores.topk import in_input_order, top_items
 
 RULES = ("average", "optimistic", "pessimistic", "stable")
 

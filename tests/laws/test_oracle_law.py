@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from variants import PER_USER, VARIANTS, Variant
 
 import torch_recmetrics
-from torch_recmetrics.core import inputs, scores
+from torch_recmetrics.core.layouts import arguments as inputs
+from torch_recmetrics.core.scores import matrix as scores
 
 EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 ACTIONS = ("skip", "neg", "pos")

@@ -13,7 +13,11 @@ from lists.known import VARIANTS
 from lists.test_list_laws import CASE
 
 from torch_recmetrics import MRR, NDCG, RecMetricCollection
-from torch_recmetrics.core import checks, inputs, precision, ranking, scores, ties
+from torch_recmetrics.core.layouts import arguments as inputs
+from torch_recmetrics.core.ranking import ranking, ties
+from torch_recmetrics.core.scores import matrix as scores
+from torch_recmetrics.core.tensors import checks
+from torch_recmetrics.core.tensors import devices as precision
 
 ROW_LAYOUTS = [layout for layout in LAYOUTS if layout != "flat"]
 # What a function of the user does is not ours to say.

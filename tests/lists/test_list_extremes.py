@@ -96,7 +96,7 @@ def test_a_cut_off_as_long_as_the_catalogue_costs_what_the_lists_cost(named: boo
 
 
 def test_forward_counts_the_lists_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch_recmetrics.metrics.counts.WAITING_IDS", 30)
+    monkeypatch.setattr("torch_recmetrics.state.item_counts.WAITING_IDS", 30)
     metric = Coverage(10, 3)
     for _ in range(40):
         assert metric(item_ids=torch.tensor([[0, 1, 2]])) == pytest.approx(0.3)

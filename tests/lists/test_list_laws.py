@@ -16,7 +16,7 @@ from torchmetrics import MetricCollection
 from waiting import no_waiting
 
 from torch_recmetrics import ILS, MRR, NDCG, Coverage, RecMetricCollection, rank
-from torch_recmetrics.metrics import counts as counting
+from torch_recmetrics.state import item_counts as counting
 
 EXACT: dict[str, Any] = {"abs": 1e-11, "rel": 1e-13, "nan_ok": True}
 ROW_LAYOUTS = [layout for layout in LAYOUTS if layout != "flat"]

@@ -21,10 +21,10 @@ from torch_recmetrics import (
     RecMetricCollection,
     UserCoverage,
 )
-from torch_recmetrics.core.digest import digest
+from torch_recmetrics.core.tensors.fingerprint import digest
 from torch_recmetrics.functional import intra_list_similarity
-from torch_recmetrics.metrics import counts
-from torch_recmetrics.metrics.counts import CountOverItems
+from torch_recmetrics.state import item_counts as counts
+from torch_recmetrics.state.item_counts import CountOverItems
 
 EYE = torch.eye(4, dtype=torch.float64)
 GENRES = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 0]])

@@ -52,7 +52,7 @@ SCENARIOS: dict[str, tuple[str, tuple[int, ...], str]] = {
 def play(folder: Path, number: int, rank: int) -> dict[str, Any]:
     import torch.distributed as dist
 
-    from torch_recmetrics.core import arrivals
+    from torch_recmetrics.core.distributed import stragglers as arrivals
 
     kind, absent, fate = list(SCENARIOS.values())[number]
     dist.init_process_group(

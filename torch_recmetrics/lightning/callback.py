@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from torch_recmetrics.collection import RecMetricCollection, ranking_metrics
-from torch_recmetrics.core.checks import check_flag
+from torch_recmetrics.collection.collection import RecMetricCollection, ranking_metrics
+from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.lightning.outputs import arguments_of
 from torch_recmetrics.lightning.padding import without_repeats
 from torch_recmetrics.lightning.table import table_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Ranking
 
 IN_ORDER = ("preds", "target", "indexes")
 EMBEDDINGS = ("user_embeddings", "item_embeddings")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DistributedSampler
 
-from torch_recmetrics.core.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.lightning.outputs import n_rows
 
 # Lightning's own, around any other sampler of the user; both packages have one.

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.auc import Pairs
-from torch_recmetrics.core.auc_exchange import count_everywhere, exchange, gathered
-from torch_recmetrics.core.clicks import read_clicks
-from torch_recmetrics.core.evidence import KINDS, Evidence, Kind, Rows, Tables, bins_of, joined, tables_of
-from torch_recmetrics.core.histogram import half_width, histogram
-from torch_recmetrics.core.keys import SCORE_DTYPES, ordered_keys
-from torch_recmetrics.core.precision import exact_dtype
-from torch_recmetrics.metrics.rows import RowMetric
+from torch_recmetrics.core.auc.exchange import count_everywhere, exchange, gathered
+from torch_recmetrics.core.auc.histogram import half_width, histogram
+from torch_recmetrics.core.auc.labelled_rows import read_clicks
+from torch_recmetrics.core.auc.pairs import Pairs
+from torch_recmetrics.core.auc.scored_labels import KINDS, Evidence, Kind, Rows, Tables, bins_of, joined, tables_of
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, ordered_keys
+from torch_recmetrics.state.rows import RowMetric
 
 FOLD_ROWS = 1 << 18  # rows that wait to be counted into bins: counting costs a pass over all bins
 FOLD_PIECES = 1 << 10

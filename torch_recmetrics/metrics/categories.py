@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.digest import digest
-from torch_recmetrics.core.precision import exact
-from torch_recmetrics.core.ranking import Cuts, Ranking, Reading
-from torch_recmetrics.metrics.lists import ItemTable, MeanOverLists
+from torch_recmetrics.core.ranking.ranking import Cuts, Ranking, Reading
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.fingerprint import digest
+from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
 
 DIVERSITY_KINDS = ("count", "share", "entropy")
 

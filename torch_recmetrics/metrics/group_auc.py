@@ -9,14 +9,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.auc import count_group_pairs, weigh_group_pairs
-from torch_recmetrics.core.clicks import read_clicks
-from torch_recmetrics.core.evidence import Rows, column, joined
-from torch_recmetrics.core.keys import KEY_DTYPES, ordered_keys
-from torch_recmetrics.core.precision import bits_float, exact, exact_dtype, float_bits
-from torch_recmetrics.core.processes import gather_rows, owner_of, send_rows, sum_over_processes
-from torch_recmetrics.metrics.rows import RowMetric
+from torch_recmetrics.core.auc.labelled_rows import read_clicks
+from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
+from torch_recmetrics.core.auc.scored_labels import Rows, column, joined
+from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import bits_float, exact, exact_dtype, float_bits
+from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, ordered_keys
+from torch_recmetrics.state.rows import RowMetric
 
 WEIGHTINGS = ("impressions", "positives", "uniform")
 

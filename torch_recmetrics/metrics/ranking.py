@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.inputs import Inputs
-from torch_recmetrics.core.plan import Plan
-from torch_recmetrics.core.ranking import Cuts, Ranking, Reading
-from torch_recmetrics.core.ties import GAINS, TIES
-from torch_recmetrics.metrics.means import MeanOverUsers
-from torch_recmetrics.metrics.panel import Panel
+from torch_recmetrics.core.layouts.arguments import Inputs
+from torch_recmetrics.core.ranking.ranking import Cuts, Ranking, Reading
+from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.ranking.ties import GAINS, TIES
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.evaluator import Panel
+from torch_recmetrics.state.user_means import MeanOverUsers
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:

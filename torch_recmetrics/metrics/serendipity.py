@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core import checks as check
-from torch_recmetrics.core.precision import exact
-from torch_recmetrics.core.ranking import Cuts, Reading
-from torch_recmetrics.metrics.item_values import MeanOfItems, item_counts_of, mean_of_items
+from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.state.item_values import MeanOfItems, item_counts_of, mean_of_items
 
 EXPECTATIONS = ("set", "rank")
 

@@ -1,0 +1,160 @@
+"""Everything that a click-through model is judged by, in one collection: our metrics and torchmetrics' own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics import classification as own
+
+from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.auc.labelled_rows import read_clicks
+from torch_recmetrics.core.tensors.checks import ValueChecks, check_flag
+from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.metrics.auc import BinaryAUC
+from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
+
+CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+
+
+class ConfusionCount(own.BinaryStatScores):
+    """One cell of torchmetrics' confusion matrix: a number, which loggers take where they refuse a matrix."""
+
+    def __init__(self, cell: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cell = cell
+
+    def compute(self) -> Tensor:
+        """How many rows are in this cell."""
+        return super().compute()[CELLS.index(self.cell)].to(torch.float64)
+
+
+class ClickMetrics(RecMetricCollection):
+    """A collection for predicted click probabilities.
+
+    The labels may be bool, integer or float 0 and 1, as the loss has them; torchmetrics' own members, which refuse
+    floats, get integers.
+    """
+
+    validate_args = True
+
+    def update(  # type: ignore[override]
+        self,
+        preds: Any = None,
+        target: Tensor | None = None,
+        indexes: Tensor | None = None,
+        **named: Any,
+    ) -> None:
+        """Update all members.
+
+        Args:
+            preds: probabilities in [0, 1].
+            target: 0 and 1, in the shape of ``preds``.
+            indexes: the user of each row; needed by group AUC.
+            named: ``weights`` and ``sample_ids``, as in :class:`~torch_recmetrics.BinaryAUC`. torchmetrics' own members
+                know neither: they count every row once for each time that it arrives.
+        """
+        given = self._given(preds, target, indexes, named)
+        if given["target"].numel():
+            super().update(**given)
+
+    def forward(
+        self,
+        preds: Any = None,
+        target: Tensor | None = None,
+        indexes: Tensor | None = None,
+        **named: Any,
+    ) -> dict[str, Any]:
+        """Update all members, and return their values for this batch alone; nan for a batch without rows."""
+        given = self._given(preds, target, indexes, named)
+        if given["target"].numel():
+            return super().forward(**given)
+        nothing = torch.full((), float("nan"), dtype=exact_dtype(preds.device))
+        return {str(name): nothing for name in self.keys()}
+
+    def _given(self, preds: Any, target: Any, indexes: Any, named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as all members take them: torchmetrics' own refuse floats, and a row without a dimension."""
+        labels = self._whole(preds, target, indexes)
+        given = {"preds": preds, "target": labels, "indexes": indexes, **named}
+        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
+
+    def _whole(self, preds: Any, target: Any, indexes: Any) -> Tensor:
+        if indexes is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
+            raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
+        checks = ValueChecks(self.validate_args)
+        clicks = read_clicks(preds, target, checks=checks, probabilities=True)
+        checks.settle()
+        return clicks.labels.to(torch.int64).view(target.shape)
+
+
+def ctr_metrics(
+    *,
+    weighting: str | None = "impressions",
+    num_bins: int | None = None,
+    threshold: float = 0.5,
+    beta: float = 1.0,
+    num_classes: int | None = None,
+    prefix: str | None = None,
+    postfix: str | None = None,
+    validate_args: bool = True,
+) -> RecMetricCollection:
+    """The metrics of a click-through model in one collection, to be logged with one ``self.log_dict(metrics)``.
+
+    From this package ``auc``, ``group_auc``, ``log_loss``, ``normalized_entropy`` and ``calibration``; from
+    torchmetrics ``accuracy``, ``precision``, ``recall``, ``f<beta>`` and the four cells of the confusion matrix, all at
+    `threshold`. With `num_classes` the collection is one for multi-class heads: torchmetrics' accuracy, and precision,
+    recall and F-beta as ``_macro``, ``_micro`` and ``_weighted`` mean of the classes.
+
+    Args:
+        weighting: of :class:`~torch_recmetrics.GroupAUC`, which needs ``indexes`` in every update; None leaves it out.
+        num_bins: of :class:`~torch_recmetrics.BinaryAUC`.
+        threshold: from which probability on a row counts as predicted positive.
+        beta: of the F-beta score; 1 weighs precision and recall alike.
+        num_classes: more than 2 for (B, C) predictions and (B,) class numbers.
+        prefix: put in front of every name, such as ``"val_"``.
+        postfix: put behind every name.
+        validate_args: False leaves out the checks that read values.
+
+    >>> metrics = ctr_metrics(weighting=None, prefix="val_")
+    >>> metrics.update(torch.tensor([0.9, 0.2, 0.6, 0.4]), torch.tensor([1.0, 0.0, 0.0, 1.0]))
+    >>> values = metrics.compute()
+    >>> values["val_auc"], values["val_accuracy"], values["val_true_positives"]
+    (tensor(0.7500, dtype=torch.float64), tensor(0.5000), tensor(1., dtype=torch.float64))
+    """
+    check_flag("validate_args", validate_args)
+    f_beta = f"f{beta:g}".replace(".", "_")
+    if num_classes is not None:
+        return _multiclass(num_classes, beta, f_beta, prefix, postfix, validate_args)
+    members: dict[str, Metric] = {"auc": BinaryAUC(num_bins, validate_args=validate_args)}
+    if weighting is not None:
+        members["group_auc"] = GroupAUC(weighting, validate_args=validate_args)
+    for metric in (LogLoss, NormalizedEntropy, Calibration):
+        member = metric(validate_args=validate_args)
+        members[member.name] = member
+    at: dict[str, Any] = {"threshold": threshold, "validate_args": validate_args}
+    members["accuracy"] = own.BinaryAccuracy(**at)
+    members["precision"] = own.BinaryPrecision(**at)
+    members["recall"] = own.BinaryRecall(**at)
+    members[f_beta] = own.BinaryFBetaScore(beta, **at)
+    members |= {cell: ConfusionCount(cell, **at) for cell in CELLS}
+    collection = ClickMetrics(members, prefix=prefix, postfix=postfix)
+    collection.validate_args = validate_args
+    return collection
+
+
+def _multiclass(
+    num_classes: Any, beta: float, f_beta: str, prefix: str | None, postfix: str | None, validate_args: bool
+) -> RecMetricCollection:
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 3:
+        raise ValueError(f"`num_classes` must be an integer > 2, or None for click probabilities, got {num_classes!r}")
+    members: dict[str, Metric] = {}
+    for average in ("macro", "micro", "weighted"):
+        how: dict[str, Any] = {"num_classes": num_classes, "average": average, "validate_args": validate_args}
+        members[f"precision_{average}"] = own.MulticlassPrecision(**how)
+        members[f"recall_{average}"] = own.MulticlassRecall(**how)
+        members[f"{f_beta}_{average}"] = own.MulticlassFBetaScore(beta, **how)
+    accuracy = own.MulticlassAccuracy(num_classes=num_classes, average="micro", validate_args=validate_args)
+    return RecMetricCollection({"accuracy": accuracy, **members}, prefix=prefix, postfix=postfix)

@@ -1,0 +1,101 @@
+"""Positives and negatives counted by the highest bits of their key: an AUC in constant memory, with a proven bound.
+
+Bins follow the spacing of floats themselves, so small click probabilities keep their resolution. Two histograms of the
+same bins add up. With as many bins as half precision has values each bin is one score and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.auc.pairs import Pairs
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.sort_keys import (
+    bits_of,
+    integers,
+    keys_from,
+    ordered_keys,
+    scores_of,
+    slice_rows,
+    slices,
+    write_keys,
+)
+
+HALF_BINS = 1 << 16
+LARGEST_INT64 = (1 << 63) - 1
+
+
+def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: int) -> Tensor:
+    """(2 * n_bins,) negatives and positives of each bin in turn: int64 counts, float64 where rows have weights.
+
+    Args:
+        scores: (n,) floating point, or their keys, see :func:`~torch_recmetrics.core.tensors.sort_keys.ordered_keys`.
+        labels: (n,) bool.
+        weights: (n,).
+        n_bins: a power of two.
+    """
+    is_key = not scores.is_floating_point()
+    bits = integers(scores) if is_key else bits_of(scores)
+    drop = 8 * bits.element_size() - (n_bins.bit_length() - 1)
+    codes = torch.empty(bits.shape, dtype=torch.int32 if n_bins <= 1 << 29 else torch.int64, device=bits.device)
+    keys, signs = bits.new_empty(2, min(bits.shape[0], slice_rows(bits.device)))
+    for code, part, label in slices(codes, bits, labels):
+        key = keys[: part.shape[0]]
+        if is_key:
+            torch.bitwise_right_shift(part, drop, out=key)
+        else:
+            write_keys(part, key, signs[: part.shape[0]])
+            key.bitwise_right_shift_(drop)
+        torch.add(label, code.copy_(key).add_(n_bins // 2), alpha=2, out=code)
+    if weights is not None:
+        weights = exact(weights)
+    if bits.device.type == "cpu":
+        return torch.bincount(codes, weights, minlength=2 * n_bins)
+    # On a GPU bincount asks the device for the largest code, which everyone would wait for.
+    values = torch.ones_like(codes, dtype=torch.int64) if weights is None else weights
+    return values.new_zeros(2 * n_bins).scatter_add_(0, codes.to(torch.int64), values)
+
+
+def columns(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Negatives and positives of each bin."""
+    negatives, positives = counts.view(-1, 2).unbind(1)
+    return negatives, positives
+
+
+def pairs_of(counts: Tensor) -> tuple[Pairs, float]:
+    """The pairs of a histogram, and how many of them share a bin; those count one half."""
+    negatives, positives = columns(counts)
+    used = (negatives + positives).nonzero().flatten()
+    negatives, positives = negatives[used], positives[used]
+    number = float if counts.is_floating_point() else int
+    n_positive, n_negative = number(positives.sum()), number(negatives.sum())
+    if number is int and 2 * n_positive * n_negative > LARGEST_INT64:
+        return _pairs_of_many(negatives.tolist(), positives.tolist())
+    below = negatives.cumsum(0) - negatives
+    twice, shared = (positives * (2 * below + negatives)).sum(), (positives * negatives).sum()
+    return Pairs(number(twice), n_positive, n_negative), number(shared)
+
+
+def _pairs_of_many(negatives: list[int], positives: list[int]) -> tuple[Pairs, float]:
+    """The same in integers of any size."""
+    twice = shared = below = 0
+    for n, p in zip(negatives, positives, strict=True):
+        twice += p * (2 * below + n)
+        shared += p * n
+        below += n
+    return Pairs(twice, sum(positives), below), shared
+
+
+def half_width(pairs: Pairs, shared: float) -> float:
+    """How far the exact AUC can be from that of a histogram; nan where a class is missing."""
+    possible = 2 * pairs.positives * pairs.negatives
+    return shared / possible if possible > 0 else float("nan")
+
+
+def lower_edges(dtype: torch.dtype, bins: Tensor, n_bins: int) -> Tensor:
+    """The lowest score that falls into each bin."""
+    lowest = integers(ordered_keys(torch.tensor([float("-inf")], dtype=dtype)))
+    # Below the key of -inf there are only those of NaN.
+    keys = ((bins - n_bins // 2) << 8 * dtype.itemsize - (n_bins.bit_length() - 1)).clamp(min=int(lowest))
+    return scores_of(keys_from(keys.to(lowest.dtype), dtype))

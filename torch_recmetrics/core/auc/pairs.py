@@ -1,0 +1,252 @@
+"""Pairs of a positive and a negative row, counted exactly from one sort.
+
+Group, key and label of a row are packed into one integer, label lowest, and sorted. The j-th positive then stands at
+place i_j, and i_j - j negatives stand before it: no running sum over all rows. Of equal scores the negatives come
+first; they are found where a positive directly follows a negative of the same key, and counted one half.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.tensors.compact_ids import numbered, span
+from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.segments import run_starts, sum_by
+from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices, sort_keys
+
+MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; the label takes one, the sign another
+FEW_STEPS = 4
+
+
+class Pairs(NamedTuple):
+    """What an AUC is made of: integers, exact at any size, or floats where rows have weights."""
+
+    twice: float  # 2 for a pair in the right order, 1 for a tie
+    positives: float
+    negatives: float
+
+    @property
+    def auc(self) -> float:
+        """The share of pairs in the right order; nan where a class is missing."""
+        if not (self.positives > 0 and self.negatives > 0):
+            return float("nan")
+        return self.twice / (2 * self.positives * self.negatives)
+
+
+class GroupPairs(NamedTuple):
+    """The same for each group that has a positive row; int64, or float64 where rows have weights."""
+
+    indexes: Tensor  # (G,) int64, ascending
+    twice: Tensor
+    positives: Tensor
+    negatives: Tensor
+
+
+class Packed(NamedTuple):
+    """Rows as integers: (group << shift) + (key << 1) + label, all counted from their smallest."""
+
+    codes: Tensor
+    shift: int
+    first_group: int
+    names: Tensor | None  # the ids of groups that had to be numbered anew
+
+    def group_ids(self, groups: Tensor) -> Tensor:
+        """The ids of groups as they stand in the codes."""
+        groups = groups.to(torch.int64) + self.first_group
+        return groups if self.names is None else self.names[groups]
+
+
+def empty_middle(keys: Tensor) -> int:
+    """How far the keys of both signs can be moved towards zero: scores of both signs leave a wide gap around it."""
+    nearest = torch.iinfo(keys.dtype).max
+    for (part,) in slices(keys):
+        distance = part.abs()
+        nearest = min(nearest, int(distance.masked_fill_(distance == 0, nearest).min()))
+    return nearest - 1
+
+
+def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
+    """The rows as integers that sort by group, score and label; at least one row; int32 where they fit.
+
+    Args:
+        keys: (n,) int32 or int64, see :func:`~torch_recmetrics.core.tensors.sort_keys.ordered_keys`.
+        labels: (n,) bool.
+        groups: (n,) int64, any numbers.
+    """
+    low, high = span(keys)
+    narrow = keys.dtype == torch.int32
+    gap = 0
+    names = None
+    first_group, last_group = span(groups) if groups is not None else (0, 0)
+    group_bits = (last_group - first_group).bit_length()
+    if low < 0 < high and group_bits + (high - low).bit_length() > (MOST_BITS_32 if narrow else MOST_BITS_64):
+        gap = empty_middle(keys)
+        low, high = low + gap, high - gap
+    key_bits = (high - low).bit_length()
+    if groups is not None and group_bits + key_bits > MOST_BITS_64:
+        groups, names = numbered(groups)
+        first_group, group_bits = 0, (names.shape[0] - 1).bit_length()
+    if group_bits + key_bits > MOST_BITS_64:
+        keys = torch.unique(keys, return_inverse=True)[1]
+        gap, low, narrow, key_bits = 0, 0, False, (keys.shape[0] - 1).bit_length()
+    shift = key_bits + 1
+    dtype = torch.int32 if narrow and group_bits + key_bits <= MOST_BITS_32 else torch.int64
+    codes = torch.empty(keys.shape[0], dtype=dtype, device=keys.device)
+    for code, key, label, group in slices(codes, keys, labels, labels if groups is None else groups):
+        code.copy_(key)
+        if gap:
+            code.sub_(key.sign().to(dtype), alpha=gap)
+        code.sub_(low)
+        torch.add(label, code, alpha=2, out=code)
+        if groups is not None:
+            code.add_((group - first_group).bitwise_left_shift_(shift))
+    return Packed(codes, shift, first_group, names)
+
+
+def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
+    """All pairs of a positive and a negative row, in exact integers; see :func:`pack` for the arguments."""
+    if not keys.shape[0]:
+        return Pairs(0, 0, 0)
+    codes = sort_keys(pack(keys, labels).codes)
+    # In float64 sums of integers are exact here, and faster; float32 would round them.
+    number = torch.float64 if exact_dtype(codes.device) == torch.float64 else torch.int64
+    numbers = torch.arange(min(codes.shape[0], slice_rows(codes.device)), dtype=number, device=codes.device)
+    offset, positives, places = 0, 0, 0
+    for (part,) in slices(codes):
+        positive = (part & 1).to(number)
+        n = int(positive.sum())
+        positives += n
+        places += offset * n + int(positive.mul_(numbers[: part.shape[0]]).sum())
+        offset += part.shape[0]
+    before = places - positives * (positives - 1) // 2
+    negatives_tied, positives_tied = tied_rows(codes, tie_ends(codes))
+    tied = int((negatives_tied * positives_tied).sum())
+    return Pairs(2 * before - tied, positives, offset - positives)
+
+
+def tie_ends(codes: Tensor) -> Tensor:
+    """Where the first positive of a key follows a negative of the same key, in sorted codes."""
+    ends, offset = [], 1
+    for after, before in slices(codes[1:], codes[:-1]):
+        ends.append(((after ^ before) == 1).nonzero().flatten() + offset)  # they differ in the label alone
+        offset += after.shape[0]
+    return torch.cat(ends)
+
+
+def tied_rows(codes: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+    """How many negatives and positives have the key of each place that :func:`tie_ends` found."""
+    return run_lengths(codes, ends - 1, -1), run_lengths(codes, ends, 1)
+
+
+def run_lengths(codes: Tensor, places: Tensor, step: int) -> Tensor:
+    """How many equal codes there are from each place on, going down or up; the code before each is another."""
+    lengths = torch.ones_like(places)
+    last = codes.shape[0] - 1
+    rows = torch.arange(places.shape[0], device=places.device)
+    key = codes.index_select(0, places)
+    for far in range(1, FEW_STEPS):  # most runs are of one row: a look at the next is cheaper than a search
+        following = places + step * far
+        more = codes.index_select(0, following.clamp(0, last)) == key
+        rest = more.logical_and_(following >= 0).logical_and_(following <= last).nonzero().flatten()
+        rows, places, key = rows[rest], places[rest], key[rest]
+        lengths[rows] += 1
+    far_end = torch.searchsorted(codes, key, right=step > 0)
+    lengths[rows] = far_end - places if step > 0 else places + 1 - far_end
+    return lengths
+
+
+def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPairs:
+    """The pairs within each group that has a positive row, in exact integers; see :func:`pack` for the arguments."""
+    if not keys.shape[0]:
+        none = groups.new_zeros(0)
+        return GroupPairs(none, none, none, none)
+    packed = pack(keys, labels, groups)
+    codes, shift = sort_keys(packed.codes), packed.shift
+    places, offset = [], 0
+    for (part,) in slices(codes):
+        places.append((part & 1).to(torch.bool).nonzero().flatten() + offset)
+        offset += part.shape[0]
+    place = torch.cat(places)
+    found, positives = torch.unique_consecutive(codes[place] >> shift, return_counts=True)
+    starts = torch.searchsorted(codes, found << shift)
+    stops = torch.searchsorted(codes, (found << shift) + ((1 << shift) - 1), right=True)
+    # Of all rows before the j-th positive j are positive; what stands before the group is taken off.
+    first = positives.cumsum(0) - positives
+    before = torch.arange(place.shape[0], device=place.device).neg_().add_(place).cumsum(0)
+    before = torch.cat([before.new_zeros(1), before])
+    in_order = before[first + positives] - before[first] - positives * (starts - first)
+    ends = tie_ends(codes)
+    negatives_tied, positives_tied = tied_rows(codes, ends)
+    owner = torch.searchsorted(found, codes[ends] >> shift)
+    tied = sum_by(owner, negatives_tied * positives_tied, found.shape[0])
+    pairs = GroupPairs(packed.group_ids(found), 2 * in_order - tied, positives, stops - starts - positives)
+    return by_index(pairs) if packed.names is not None else pairs
+
+
+def by_index(pairs: GroupPairs) -> GroupPairs:
+    """Groups in ascending order of their ids."""
+    indexes, order = torch.sort(pairs.indexes)
+    return GroupPairs(indexes, *(column[order] for column in pairs[1:]))
+
+
+def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Tensor) -> GroupPairs:
+    """The same where a pair counts the product of its rows' weights, in float64.
+
+    Args:
+        groups, keys, labels: see :func:`pack`; without groups all rows are one.
+        weights: (n,) >= 0.
+    """
+    weights = exact(weights)
+    if not keys.shape[0]:
+        none = torch.zeros(0, dtype=torch.int64, device=keys.device)
+        return GroupPairs(none, *3 * (weights.new_zeros(0),))
+    packed = pack(keys, labels, groups)
+    codes, order = torch.sort(packed.codes)
+    starts = run_starts(codes >> 1)
+    score = starts.cumsum(0) - 1  # the number of each row's score, over all groups
+    of_score = codes[starts] >> packed.shift
+    group_starts = run_starts(of_score)
+    group = group_starts.cumsum(0) - 1  # the number of each score's group
+    positive = (codes & 1).to(weights.dtype)
+    weights = weights[order]
+    positives = sum_by(score, weights * positive, of_score.shape[0])
+    negatives = sum_by(score, weights * (1 - positive), of_score.shape[0])
+    below = sums_before(negatives, group_starts.nonzero().flatten()[group])
+    found = of_score[group_starts]
+    pairs = GroupPairs(
+        packed.group_ids(found),
+        sum_by(group, positives * (2 * below + negatives), found.shape[0]),
+        sum_by(group, positives, found.shape[0]),
+        sum_by(group, negatives, found.shape[0]),
+    )
+    return by_index(pairs) if packed.names is not None else pairs
+
+
+def weigh_pairs(keys: Tensor, labels: Tensor, weights: Tensor) -> Pairs:
+    """:func:`count_pairs` where a pair counts the product of its rows' weights."""
+    pairs = weigh_group_pairs(None, keys, labels, weights)
+    return Pairs(*(float(column.sum()) for column in pairs[1:]))
+
+
+def sums_before(values: Tensor, starts: Tensor) -> Tensor:
+    """For each value the sum of those before it in its run; `starts` is where that run begins.
+
+    A running sum over all runs, less what it was at the start, would lose the digits by which the total is longer than
+    a run. So the values are split into multiples of a quantum, whose sums are exact, and a rest that is too small to
+    lose any.
+    """
+    total = float(values.sum())
+    if not total > 0:
+        return torch.zeros_like(values)
+    digits = 50 if values.dtype == torch.float64 else 22
+    quantum = math.ldexp(1.0, math.frexp(total)[1] - digits)
+    coarse = (values / quantum).round_().mul_(quantum)
+    sums = []
+    for part in (coarse, values - coarse):
+        running = part.cumsum(0) - part
+        sums.append(running - running[starts])
+    return sums[0] + sums[1]

@@ -1,0 +1,125 @@
+"""Flat rows -> Ranking: one row for each user and item, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.flat_rows import FlatRows, weight_of_each
+from torch_recmetrics.core.layouts.flat_sort import block_at, first_and_relevant, relevance_at, sort_rows
+from torch_recmetrics.core.ranking.from_ranks import columns_of
+from torch_recmetrics.core.ranking.full_lists import Entries, whole_of_entries
+from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.segments import largest_first
+
+# Places of tables of users by ranks that are made at once: larger ones are fresh memory each time, which costs more
+# than the arithmetic.
+TABLE_PLACES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class FlatLists:
+    """The lists of flat rows, known by their relevant items."""
+
+    lengths: Tensor  # (U,) int64: items that are not hidden
+    n_relevant: Tensor  # (U,) int64
+    relevant: Entries  # all relevant items, users ascending; a hidden one starts beyond the end of its list
+    weights: Tensor | None  # (U,)
+    best_tied: Tensor | None  # (U,) int64: items with the best score
+    binary: bool
+    ordered: bool
+
+    def of(self, users: Tensor) -> FlatLists:
+        """The lists of some users, numbered anew in the order given."""
+        counts = self.n_relevant[users]
+        ends = self.n_relevant.cumsum(0)[users]
+        new = torch.repeat_interleave(torch.arange(users.shape[0], device=users.device), counts)
+        # The entries of a user stand together: the place of each is that of the last one, less what follows it.
+        entries = (ends - counts.cumsum(0))[new] + torch.arange(new.shape[0], device=users.device)
+        old = self.relevant.pick(entries)
+        return FlatLists(
+            self.lengths[users],
+            counts,
+            Entries(new, old.start, old.size, old.place, old.relevance),
+            self.weights[users] if self.weights is not None else None,
+            self.best_tied[users] if self.best_tied is not None else None,
+            self.binary,
+            self.ordered,
+        )
+
+    def ranking(self, plan: Plan) -> Ranking:
+        """The lists as tables of users by ranks."""
+        n_users = self.lengths.shape[0]
+        longest = int(self.lengths.max()) if n_users else 0
+        depth = longest if plan.depth is None else min(plan.depth, longest)
+        users, relevance = self.relevant.users, self.relevant.relevance
+        entries = self.relevant.pick((self.relevant.start < self.lengths[users]).nonzero().flatten())
+        by_rank, blocks = columns_of(entries, (n_users, depth), plan)
+        most = int(self.n_relevant.max()) if n_users else 0
+        return Ranking(
+            relevance=by_rank,
+            lengths=self.lengths.clamp(max=depth),
+            n_relevant=self.n_relevant,
+            best=lambda: largest_first(users, relevance, n_users, most if depth == longest else depth),
+            depth=None if depth == longest else depth,
+            binary=self.binary,
+            weights=self.weights,
+            blocks=blocks,
+            best_tied=self.best_tied,
+            whole=whole_of_entries(self.lengths, entries, users, relevance) if plan.whole else None,
+            ordered=self.ordered,
+            retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
+        )
+
+    def rankings(self, plan: Plan) -> Iterator[Ranking]:
+        """The lists in tables of bounded size, each of users with lists of about one length."""
+        n_users = self.lengths.shape[0]
+        longest = int(self.lengths.max()) if n_users else 0
+        depth = longest if plan.depth is None else min(plan.depth, longest)
+        if n_users * depth <= TABLE_PLACES:
+            yield self.ranking(plan)
+            return
+        lengths, users = torch.sort(self.lengths)
+        first = 0
+        while first < n_users:
+            last = n_users
+            while last - first > 1 and (last - first) * min(depth, int(lengths[last - 1])) > TABLE_PLACES:
+                last = first + (last - first) // 2
+            yield self.of(users[first:last]).ranking(plan)
+            first = last
+
+
+def read_lists(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> FlatLists:
+    """The lists of all users, ascending by index."""
+    weights = weight_of_each(rows, checks)
+    ranks = sort_rows(rows, ordered=plan.ordered)
+    codes = ranks.codes
+    first, relevant = first_and_relevant(ranks, rows.relevance)
+    n_users = first.shape[0]
+    end = torch.cat([first[1:], first.new_full((1 if n_users else 0,), codes.shape[0])])
+    hidden = ((codes[first] >> ranks.user_shift) << ranks.user_shift) + (ranks.end << ranks.score_shift)
+    lengths = torch.searchsorted(codes, hidden) - first
+    n_relevant = torch.searchsorted(relevant, end) - torch.searchsorted(relevant, first)
+    users = torch.repeat_interleave(torch.arange(n_users, device=codes.device), n_relevant)
+    start, size = block_at(ranks, relevant)
+    place = relevant - first[users] if ranks.order is not None else None
+    return FlatLists(
+        lengths,
+        n_relevant,
+        Entries(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
+        exact(weights) if weights is not None else None,
+        torch.where(lengths > 0, block_at(ranks, first)[1], 1) if plan.lists else None,
+        binary=rows.relevance.dtype == torch.bool or ranks.most <= 1.0 == ranks.unit,
+        ordered=plan.ordered,
+    )
+
+
+def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
+    """Flat rows; users in ascending order of their index."""
+    return read_lists(rows, plan, checks).ranking(plan)

@@ -1,0 +1,133 @@
+"""What is relevant to each user, in one form for dense targets and for lists of ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.scores.matrix import Scores, steps
+from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
+from torch_recmetrics.core.tensors.sparse_masks import positions
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The relevant items of B users.
+
+    `ids` (B, T) int64 ascending along the row, padded with -1 in front; None where column t is item t. `relevance`
+    (B, T), 0 for padding; None where every item of `ids` has relevance 1.
+    """
+
+    ids: Tensor | None
+    relevance: Tensor | None
+    like: Tensor  # (B, T), any dtype: says shape and device
+
+    @property
+    def device(self) -> torch.device:
+        return self.like.device
+
+    @property
+    def n_users(self) -> int:
+        return self.like.shape[0]
+
+    @property
+    def width(self) -> int:
+        """T."""
+        return self.like.shape[1]
+
+    @property
+    def sorted_ids(self) -> Tensor:
+        """(B, T) item ids, ascending, padding in front."""
+        if self.ids is None:
+            return torch.arange(self.like.shape[1], device=self.device).expand(self.like.shape)
+        return self.ids
+
+    def clamped(self, n_items: int) -> Truth:
+        """The same with ids that no row of so many items can go beyond."""
+        return replace(self, ids=self.sorted_ids.clamp(max=n_items - 1))
+
+    def n_relevant(self) -> Tensor:
+        """(B,) int64: how many relevant items each user has."""
+        if self.relevance is None:
+            return (self.sorted_ids >= 0).sum(1)
+        return (self.relevance > 0).sum(1)
+
+    @property
+    def values(self) -> Tensor:
+        """(B, T) relevance, 0 for padding."""
+        return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
+
+    def of(self, item_ids: Tensor) -> Tensor:
+        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""
+        dtype = exact_dtype(self.device)
+        if self.like.shape[1] == 0:
+            return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
+        if self.ids is None:
+            found = exact(self.values.gather(1, item_ids.clamp(min=0)))
+            return torch.where(item_ids >= 0, found, 0)
+        at = torch.searchsorted(self.ids, item_ids.contiguous()).clamp(max=self.ids.shape[1] - 1)
+        same = (self.ids.gather(1, at) == item_ids) & (item_ids >= 0)
+        if self.relevance is None:
+            return same.to(dtype)
+        return torch.where(same, exact(self.relevance.gather(1, at)), 0)
+
+    def scores(self, scores: Scores) -> Tensor:
+        """(B, T): the score of each item; -inf for padding."""
+        return scores.whole() if self.ids is None else scores.of(self.ids)
+
+    def ideal(self, depth: int, visible: Tensor | None = None) -> Tensor:
+        """(B, <= depth): the relevance of all relevant items (of the visible ones), descending."""
+        relevance = self.values if visible is None else torch.where(visible, self.values, 0)
+        if relevance.dtype == torch.bool:
+            relevance = relevance.to(torch.uint8)
+        width = min(depth, relevance.shape[1])
+        if self.relevance is None:
+            counts = relevance.sum(1, keepdim=True)
+            return exact((torch.arange(width, device=self.device) < counts).to(torch.uint8))
+        return exact(relevance.topk(width, dim=1).values)
+
+
+def no_truth(like: Tensor) -> Truth:
+    """No relevant item for any row of a tensor."""
+    ids = torch.zeros((like.shape[0], 0), dtype=torch.int64, device=like.device)
+    return Truth(ids, None, ids)
+
+
+def dense_truth(target: Tensor, *, compact: bool) -> Truth:
+    """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
+    if not compact:
+        return Truth(None, target, target)
+    rows, columns = [], []
+    for part in steps(*target.shape) if target.shape[0] else [slice(0, 0)]:
+        some = target[part]
+        users, items = positions(some if some.dtype == torch.bool else some != 0)
+        rows.append(users + part.start)
+        columns.append(items)
+    users, items = torch.cat(rows), torch.cat(columns)
+    relevance = target[users, items]
+    keep = relevance > 0  # with checks off a relevance below zero may come this far; it is not relevant
+    if not bool(keep.all()):
+        users, items, relevance = users[keep], items[keep], relevance[keep]
+    starts = run_starts(users)
+    sizes = run_sizes(starts)
+    width = int(sizes.max()) if sizes.shape[0] else 0
+    column = width - sizes + place_in_run(starts)  # padding stands in front
+    shape = (target.shape[0], width)
+    ids = table(users, column, items, shape, fill=-1)
+    if relevance.dtype == torch.bool or bool((relevance == 1).all()):
+        return Truth(ids, None, ids)
+    return Truth(ids, table(users, column, relevance, shape), ids)
+
+
+def listed_truth(target_ids: Tensor, target_relevance: Tensor | None) -> Truth:
+    """The truth of (B, T) item ids in any order, padded with -1 anywhere."""
+    ids, order = torch.sort(target_ids.to(torch.int64).contiguous(), dim=1)
+    if target_relevance is None:
+        return Truth(ids, None, ids)
+    relevance = target_relevance.gather(1, order)
+    if relevance.dtype == torch.bool:
+        relevance = relevance.to(torch.uint8)
+    return Truth(ids, torch.where(ids >= 0, relevance, 0), ids)

@@ -1,0 +1,58 @@
+"""Relevant items that are known by their ranks -> relevance by rank and blocks of equal scores."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.ranking.full_lists import Entries
+from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.ranking.ties import GAINS, Blocks, Crossing, gain_of
+from torch_recmetrics.core.tensors.segments import largest_first, order_by, place_in_run, run_starts, sum_by, table
+
+
+def columns_of(entries: Entries, shape: tuple[int, int], plan: Plan) -> tuple[Tensor, Blocks | None]:
+    """Relevance by rank (users, D) and the blocks of equal scores, from the relevant items alone.
+
+    A block without a relevant member decides nothing: its ranks stand as if no two of its scores were equal.
+    """
+    n_users, depth = shape
+    near = entries.start < depth
+    if not bool(near.all()):
+        entries = entries.pick(near)
+    users, start, size = entries.users, entries.start, entries.size
+    tied = size > 1
+    any_tied = bool(tied.any())
+    place = entries.place
+    if place is None:
+        place = start
+        if any_tied:  # the members that are known stand first in their block, in any order
+            order = order_by(users, start)
+            entries, users, start, size = entries.pick(order), users[order], start[order], size[order]
+            place, tied = start + place_in_run(run_starts(users, start)), tied[order]
+    relevance = table(users, place, entries.relevance, shape)
+    if not any_tied:
+        return relevance, None
+    rank = torch.arange(depth, device=users.device).expand(shape)
+    heads = torch.full(shape, -1, dtype=torch.int64, device=users.device)
+    heads[users[tied], start[tied]] = start[tied]
+    sizes = torch.ones(shape, dtype=torch.int64, device=users.device)
+    sizes[users[tied], start[tied]] = size[tied]
+    head = heads.cummax(1).values
+    head_size = sizes.gather(1, head.clamp(min=0))
+    inside = (head >= 0) & (rank < head + head_size)
+    starts, sizes = torch.where(inside, head, rank), torch.where(inside, head_size, 1)
+    at_cut = start + size > depth
+    if not bool(at_cut.any()):
+        return relevance, Blocks(starts, sizes, None)
+    users, members = users[at_cut], entries.relevance[at_cut]
+    crosses = torch.zeros(n_users, dtype=torch.bool, device=users.device)
+    crosses[users] = True
+    crossing = Crossing(
+        crosses,
+        sum_by(users, torch.ones_like(users), n_users),
+        {gain: sum_by(users, gain_of(members, gain), n_users) for gain in GAINS},
+        largest_first(users, members, n_users, depth) if "optimistic" in plan.rules else None,
+        largest_first(users, members, n_users, depth, descending=False) if "pessimistic" in plan.rules else None,
+    )
+    return relevance, Blocks(starts, sizes, crossing)

@@ -1,0 +1,218 @@
+"""Values of whole lists from their relevant items alone.
+
+Without a cut-off every metric follows from the ranks of the relevant items (1 + the number of higher scores) and from
+the sizes of their blocks of equal scores, so no list needs to be sorted. One entry stands for one relevant item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.ranking.ties import gain_of
+from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_first, run_sizes, run_starts, sum_by
+
+# Elements of a table over the members of tied blocks that are held at once.
+TABLE_ELEMENTS = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Retrieved relevant items of any users, one entry each."""
+
+    users: Tensor  # (E,) int64: the row of the user
+    start: Tensor  # (E,) int64: items with a higher score
+    size: Tensor  # (E,) int64: items with the same score, itself included
+    place: Tensor | None  # (E,) int64: items before it in the order of the input; None where that is not known
+    relevance: Tensor  # (E,)
+
+    def pick(self, which: Tensor) -> Entries:
+        """Some of the entries, by a mask or by their positions."""
+        place = self.place[which] if self.place is not None else None
+        return Entries(self.users[which], self.start[which], self.size[which], place, self.relevance[which])
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """The retrieved relevant items of every user, ordered by user and rank, and all their relevant items."""
+
+    lengths: Tensor  # (B,) int64: items in the list
+    users: Tensor  # (E,) int64: the row of an entry
+    start: Tensor  # (E,) int64: items with a higher score
+    size: Tensor  # (E,) int64: items with the same score, itself included
+    place: Tensor | None  # (E,) int64: items ranked before it in the order of the input; None where that is not known
+    relevance: Tensor  # (E,)
+    all_users: Tensor  # (R,) int64: the same for all relevant items, retrieved or not ...
+    all_relevance: Tensor  # (R,) ... by user, then by falling relevance
+
+    def resolved(self, rule: str) -> Whole:
+        """The same lists with every block in the order of the rule."""
+        if rule == "stable":
+            if self.place is None:
+                raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+            return replace(self, start=self.place, size=torch.ones_like(self.size))
+        if rule == "average" or not bool((self.size > 1).any()):
+            return self
+        best_first = rule == "optimistic"
+        order = torch.sort(self.relevance, stable=True, descending=best_first).indices
+        order = order[order_by(self.users[order], self.start[order])]
+        users, start, size = self.users[order], self.start[order], self.size[order]
+        block = run_starts(users, start)
+        place = place_in_run(block) if best_first else size - run_sizes(block) + place_in_run(block)
+        return replace(self, start=start + place, size=torch.ones_like(size), relevance=self.relevance[order])
+
+    @property
+    def _n_users(self) -> int:
+        return self.lengths.shape[0]
+
+    @cached_property
+    def _block(self) -> Tensor:
+        """True where a block begins."""
+        return run_starts(self.users, self.start)
+
+    @cached_property
+    def _in_block(self) -> Tensor:
+        """b, as a float."""
+        return run_sizes(self._block).to(self.relevance.dtype)
+
+    @cached_property
+    def _earlier(self) -> Tensor:
+        """H, as a float: the user's entries in earlier blocks."""
+        return (run_first(self._block) - run_first(run_starts(self.users))).to(self.relevance.dtype)
+
+    @cached_property
+    def _alone(self) -> Tensor:
+        return self.size == 1
+
+    @cached_property
+    def hits(self) -> Tensor:
+        """(B,): retrieved relevant items."""
+        return sum_by(self.users, torch.ones_like(self.relevance), self._n_users)
+
+    @cached_property
+    def miss(self) -> Tensor:
+        """(B,): 1 where none was retrieved."""
+        return (self.hits == 0).to(self.relevance.dtype)
+
+    @cached_property
+    def precision_sum(self) -> Tensor:
+        """(B,): sum of the precisions at the relevant items."""
+        rank = (self.start + 1).to(self.relevance.dtype)
+        value = (self._earlier + 1) / rank
+        tied = ~self._alone
+        if bool(tied.any()):
+            c1 = self._mean_over_blocks(tied, lambda r, j: 1 / r)
+            c2 = self._mean_over_blocks(tied, lambda r, j: j / r)
+            share = (self._in_block[tied] - 1) / (self.size[tied] - 1)
+            value[tied] = (self._earlier[tied] + 1) * c1 + share * c2
+        return sum_by(self.users, value, self._n_users)
+
+    @cached_property
+    def mean_precision(self) -> Tensor:
+        """(B,): precision_sum / hits. Whole blocks lie in the list, so the hits are not random."""
+        return self.precision_sum / self.hits.clamp(min=1)
+
+    @cached_property
+    def reciprocal(self) -> Tensor:
+        """(B,): 1 / rank of the first relevant item, 0 where none was retrieved."""
+        first = run_starts(self.users)
+        value = 1 / (self.start[first] + 1).to(self.relevance.dtype)
+        tied = self.size[first] > 1
+        if bool(tied.any()):
+            keys = torch.stack([self.start[first], self.size[first], self._in_block[first].to(torch.int64)], 1)[tied]
+            value[tied] = _over_blocks(keys, _first_of_block, value.dtype)
+        return sum_by(self.users[first], value, self._n_users)
+
+    @cached_property
+    def undecided(self) -> Tensor:
+        """(B,): 1 where the members of some block differ in relevance."""
+        mixed = run_sizes(self._block) < self.size
+        mixed[1:] |= ~self._block[1:] & (self.relevance[1:] != self.relevance[:-1])
+        return (sum_by(self.users, mixed.to(self.relevance.dtype), self._n_users) > 0).to(self.relevance.dtype)
+
+    def gain_sum(self, gain: str) -> Tensor:
+        """(B,): discounted cumulative gain."""
+        discount = 1 / (self.start + 2).to(self.relevance.dtype).log2()
+        tied = ~self._alone
+        if bool(tied.any()):
+            discount[tied] = self._mean_over_blocks(tied, lambda r, j: 1 / (r + 1).log2())
+        return sum_by(self.users, gain_of(self.relevance, gain) * discount, self._n_users)
+
+    def ideal_sum(self, gain: str, ideal: str) -> Tensor:
+        """(B,): the largest discounted cumulative gain of the relevant (or of the retrieved) items."""
+        users, relevance = self.all_users, self.all_relevance
+        if ideal == "retrieved":
+            order = order_by(self.users, self.relevance, descending=True)
+            users, relevance = self.users[order], self.relevance[order]
+        rank = (place_in_run(run_starts(users)) + 1).to(relevance.dtype)
+        return sum_by(users, gain_of(relevance, gain) / (rank + 1).log2(), self._n_users)
+
+    def _mean_over_blocks(self, tied: Tensor, of_rank: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """For the tied entries, the mean of a function of rank and place over all places of the block."""
+        keys = torch.stack([self.start[tied], self.size[tied]], 1)
+
+        def mean(start: Tensor, size: Tensor, place: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
+            return (of_rank(start + place + 1, place) * (place < size)).sum(1) / size.squeeze(1), carry
+
+        return _over_blocks(keys, mean, self.relevance.dtype)
+
+
+def _first_of_block(
+    start: Tensor, size: Tensor, relevant: Tensor, place: Tensor, carry: Tensor
+) -> tuple[Tensor, Tensor]:
+    """E[1 / rank of the first relevant member] = sum over j of P(first at j) / (s + j + 1)."""
+    none_yet = carry * ((size - relevant - place).clamp(min=0) / (size - place).clamp(min=1)).cumprod(1)
+    before = torch.cat([carry, none_yet[:, :-1]], 1)
+    return ((before - none_yet) / (start + place + 1)).sum(1), none_yet[:, -1:]
+
+
+def _over_blocks(keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], dtype: torch.dtype) -> Tensor:
+    """A sum over the places 0, 1, ... of a block, each distinct block (start, size, ...) worked out once.
+
+    The function gets some of the places at a time, and what it handed on from the places before (ones at first). A
+    model that gives every item the same score has one distinct block for all its users. Differences of cumulative sums
+    would need no table at all, but lose the last digits of blocks far down the list.
+    """
+    distinct, which = torch.unique(keys, dim=0, return_inverse=True)
+    by_size = torch.sort(distinct[:, 1]).indices
+    distinct = distinct[by_size]
+    values = torch.zeros(distinct.shape[0], dtype=dtype, device=keys.device)
+    sizes = distinct[:, 1].tolist()
+    first = 0
+    while first < len(sizes):
+        last = first + 1
+        while last < len(sizes) and (last + 1 - first) * sizes[last] <= TABLE_ELEMENTS:
+            last += 1
+        columns = [column.unsqueeze(1) for column in distinct[first:last].to(dtype).unbind(1)]
+        carry = torch.ones_like(columns[0])
+        for place in range(0, sizes[last - 1], TABLE_ELEMENTS):
+            stop = min(place + TABLE_ELEMENTS, sizes[last - 1])
+            places = torch.arange(place, stop, dtype=dtype, device=keys.device).unsqueeze(0)
+            part, carry = function(*columns, places, carry)
+            values[first:last] += part
+        first = last
+    out = torch.empty_like(values)
+    out[by_size] = values
+    return out[which]
+
+
+def whole_of_entries(lengths: Tensor, entries: Entries, all_users: Tensor, all_relevance: Tensor) -> Whole:
+    """A :class:`Whole` from entries in any order."""
+    entries = entries.pick(order_by(entries.users, entries.start if entries.place is None else entries.place))
+    ideal_order = order_by(all_users, all_relevance, descending=True)
+    dtype = exact_dtype(lengths.device)
+    return Whole(
+        lengths=lengths,
+        users=entries.users,
+        start=entries.start,
+        size=entries.size,
+        place=entries.place,
+        relevance=entries.relevance.to(dtype),
+        all_users=all_users[ideal_order],
+        all_relevance=all_relevance[ideal_order].to(dtype),
+    )

@@ -1,0 +1,307 @@
+"""The one thing that every top-k metric reads.
+
+A :class:`Ranking` says how relevant the item at each rank is, how many relevant items there are and what the best list
+would have been. Layouts make it, measures read it through a :class:`Reading`: the running sums under one tie rule, at
+any number of cut-offs. Reading deeper than the ranking was cut is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.ranking.full_lists import Whole
+from torch_recmetrics.core.ranking.ties import (
+    EXPONENTIAL_UNIT,
+    AverageColumns,
+    Blocks,
+    Columns,
+    discounts,
+    gain_of,
+    resolved,
+)
+
+Cuts = tuple["int | None", ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Ranked lists of B users, cut at D ranks.
+
+    Made by :func:`torch_recmetrics.rank`, or by the update of a metric; take it to the ``update`` of any ranking
+    metric. All fields live on the device of the scores; floats are float64 (float32 on a device without float64).
+    """
+
+    relevance: Tensor  # (B, D) by rank; 0 beyond the end of the list
+    lengths: (
+        Tensor | None
+    )  # (B,) int64: items in the list, as far as D sees; None where only relevant ones were counted
+    n_relevant: Tensor  # (B,) int64: R, retrieved or not
+    best: Callable[[], Tensor] = field(repr=False)  # makes `ideal`, which not every metric asks for
+    depth: int | None  # ranks that were kept; None where nothing was cut
+    binary: bool = False  # every relevance is 0 or 1 (False: not known)
+    item_ids: Tensor | None = None  # (B, D) int64, -1 beyond the end of the list; None for flat rows
+    weights: Tensor | None = None  # (B,)
+    sample_ids: Tensor | None = None  # (B,) int64
+    blocks: Blocks | None = None  # None where no two neighbours have the same score
+    best_tied: Tensor | None = None  # (B,) int64: items with the best score, as far as D + 1 sees; None if not asked
+    whole: Whole | None = None  # values of the uncut lists, where those were asked for
+    ordered: bool = True  # equal scores stand in the order of the input
+    retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
+    has_target: bool = True  # False: nobody said what is relevant
+    _readings: dict[str, Reading] = field(default_factory=dict, repr=False)
+
+    def kept(self) -> Ranking:
+        """The same on its own: nothing is read from the caller's tensors any more, nor are they kept alive."""
+        return replace(self, best=Given(self.ideal), retrieved=Given(self.ideal_retrieved), _readings={})
+
+    @property
+    def n_users(self) -> int:
+        """B."""
+        return self.relevance.shape[0]
+
+    @cached_property
+    def ideal(self) -> Tensor:
+        """(B, <= D, or all R where nothing was cut) relevance of all relevant items, descending."""
+        return self.best()
+
+    @cached_property
+    def ideal_retrieved(self) -> Tensor:
+        """(B, <= D) relevance of the retrieved relevant items (whole list, then cut at D), descending."""
+        if self.retrieved is not None:
+            return self.retrieved()
+        return self.relevance.sort(dim=1, descending=True).values
+
+    def reading(self, ties: str) -> Reading:
+        """The running sums under one tie rule, made once however many metrics ask."""
+        if ties not in self._readings:
+            self._readings[ties] = Reading(self, ties)
+        return self._readings[ties]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A tensor that is known already, where one might be made on demand."""
+
+    tensor: Tensor
+
+    def __call__(self) -> Tensor:
+        return self.tensor
+
+
+class Reading:
+    """Guarded reads of a :class:`Ranking` under one tie rule; every method gives (B, number of cut-offs).
+
+    A cut-off of None reads the whole list.
+    """
+
+    def __init__(self, ranking: Ranking, ties: str) -> None:
+        if ties == "stable" and not ranking.ordered:
+            raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+        self.ranking = ranking
+        self.ties = ties
+        self.n_relevant = ranking.n_relevant.to(ranking.relevance.dtype).unsqueeze(1)
+        blocks = ranking.blocks
+        self._columns: Columns
+        if blocks is None or ties == "stable":
+            self._columns = Columns(ranking.relevance, binary=ranking.binary)
+        elif ties == "average":
+            self._columns = AverageColumns(ranking.relevance, blocks, binary=ranking.binary)
+        else:
+            self._columns = Columns(resolved(ranking.relevance, blocks, ties), binary=ranking.binary)
+        self._ideal_sums: dict[tuple[str, str], Tensor] = {}
+
+    @cached_property
+    def _whole(self) -> Whole | None:
+        return self.ranking.whole.resolved(self.ties) if self.ranking.whole is not None else None
+
+    def items(self, cuts: Cuts) -> Tensor:
+        """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cut-off, or
+        less where no list is as long."""
+        ids = self.ranking.item_ids
+        if ids is None or not self.ranking.ordered:
+            raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
+        depths = [self._column(cut, ids.shape[1]) + 1 for cut in cuts]
+        return ids[:, : max(depths, default=0)]
+
+    def shown(self, cuts: Cuts) -> Tensor:
+        """(B, cut-offs): how many items the list holds."""
+        lengths = self.ranking.lengths
+        if lengths is None:
+            raise ValueError("the Ranking does not know how long the lists are; make it with rank(...)")
+        for cut in cuts:
+            self._column(cut)
+        return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cuts, float("inf")))
+
+    def at(self, cuts: Cuts, running: Tensor, of_nothing: float = 0.0) -> Tensor:
+        """(B, cut-offs): what stands at the cut-offs of something that was summed up along :meth:`items`."""
+        columns = [min(cut or running.shape[1], running.shape[1]) - 1 for cut in cuts]
+        if not running.shape[1]:
+            return running.new_full((running.shape[0], len(cuts)), of_nothing)
+        return running.index_select(1, constants(tuple(map(float, columns)), torch.int64, running.device))
+
+    def hits(self, cuts: Cuts) -> Tensor:
+        """Relevant items in the list."""
+        return self._read(cuts, lambda: self._columns.hits, lambda whole: whole.hits)
+
+    def miss(self, cuts: Cuts) -> Tensor:
+        """Probability that the list has no relevant item."""
+        return self._read(cuts, lambda: self._columns.miss, lambda whole: whole.miss, of_nothing=1.0)
+
+    def precision_sum(self, cuts: Cuts) -> Tensor:
+        """Sum of the precisions at the relevant items."""
+        return self._read(cuts, lambda: self._columns.precision_sum, lambda whole: whole.precision_sum)
+
+    def reciprocal(self, cuts: Cuts) -> Tensor:
+        """1 / rank of the first relevant item, 0 where there is none."""
+        return self._read(cuts, lambda: self._columns.reciprocal, lambda whole: whole.reciprocal)
+
+    def unit(self, gain: str) -> float:
+        """What :meth:`gain_sum` and :meth:`ideal_sum` count in."""
+        return EXPONENTIAL_UNIT if self._gain(gain) == "exponential" else 1.0
+
+    def _gain(self, gain: str) -> str:
+        return "linear" if self.ranking.binary else gain  # 2^1 - 1 = 1
+
+    def gain_sum(self, cuts: Cuts, gain: str) -> Tensor:
+        """Discounted cumulative gain, in its unit."""
+        gain = self._gain(gain)
+        return self._read(cuts, lambda: self._columns.gain_sum(gain), lambda whole: whole.gain_sum(gain))
+
+    def mean_precision(self, cuts: Cuts) -> Tensor:
+        """Mean of the precisions at the relevant items of the list, 0 where there is none."""
+        columns = [
+            whole.mean_precision if (whole := self._whole_at(cut)) is not None else self._mean_precision(cut)
+            for cut in cuts
+        ]
+        return torch.stack(columns, 1)
+
+    def _mean_precision(self, cut: int | None) -> Tensor:
+        column = self._column(cut)
+        return self._columns.mean_precision(column) if column >= 0 else self.n_relevant.squeeze(1) * 0
+
+    def ideal_sum(self, cuts: Cuts, gain: str, ideal: str) -> Tensor:
+        """Discounted cumulative gain of the best list, in the same unit."""
+        gain = self._gain(gain)
+        if self.ranking.binary and ideal == "relevant" and self.ranking.whole is None:
+            for cut in cuts:
+                self._column(cut)
+            return best_sums(self._most_relevant(cuts), self.n_relevant.device)[self.best_hits(cuts).to(torch.int64)]
+        best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
+
+        def running() -> Tensor:
+            if (gain, ideal) not in self._ideal_sums:
+                gains = gain_of(best, gain) * discounts(best.shape[1], best.device)
+                self._ideal_sums[gain, ideal] = gains.cumsum(1)
+            return self._ideal_sums[gain, ideal]
+
+        return self._read(cuts, running, lambda whole: whole.ideal_sum(gain, ideal), width=best.shape[1])
+
+    def undecided(self, cuts: Cuts) -> Tensor:
+        """1 where some order of the equal scores changes the relevance at a rank of the list."""
+
+        def running() -> Tensor:
+            best, worst = (self.ranking.reading(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
+            return (best != worst).to(best.dtype).cummax(1).values
+
+        return self._read(cuts, running, lambda whole: whole.undecided)
+
+    def collapsed(self, cuts: Cuts) -> Tensor:
+        """1 where the first K scores are all equal, or there are fewer than K candidates."""
+        best_tied, lengths = self.ranking.best_tied, self.ranking.lengths
+        if best_tied is None or lengths is None or None in cuts:
+            raise ValueError("the Ranking does not know the scores of its lists; give the metric scores, not a Ranking")
+        for cut in cuts:
+            self._column(cut)
+        k = self.cut(cuts)
+        equal = best_tied.unsqueeze(1) >= k.clamp(min=2)
+        return (equal | (lengths.unsqueeze(1) < k)).to(k.dtype)
+
+    def cut(self, cuts: Cuts) -> Tensor:
+        """K, and the length of the list where there is none."""
+        table = self._table(cuts, 0)
+        if None not in cuts:
+            return table
+        whole = self._whole_at(None)
+        lengths = whole.lengths if whole is not None else self.ranking.lengths
+        if whole is None:
+            self._column(None)
+        if lengths is None:
+            raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
+        return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
+
+    def best_hits(self, cuts: Cuts) -> Tensor:
+        """min(K, R): the relevant items that a list of K can hold; R where there is no cut-off."""
+        return torch.minimum(self._table(cuts, float("inf")), self.n_relevant)
+
+    def _table(self, cuts: Cuts, uncut: float) -> Tensor:
+        values = tuple(uncut if k is None else float(k) for k in cuts)
+        return constants(values, self.n_relevant.dtype, self.n_relevant.device).unsqueeze(0)
+
+    def _most_relevant(self, cuts: Cuts) -> int:
+        """An upper bound of min(K, R) that asks nothing of the device."""
+        return self.ranking.ideal.shape[1] if None in cuts else deepest(cuts)
+
+    def _whole_at(self, cut: int | None) -> Whole | None:
+        return self._whole if cut is None else None
+
+    def _column(self, cut: int | None, width: int | None = None) -> int:
+        """The column that holds the value at a cut-off; -1 where there is no rank at all."""
+        depth = self.ranking.depth
+        width = self.ranking.relevance.shape[1] if width is None else width
+        if depth is not None and (cut is None or cut > depth):
+            raise ValueError(
+                f"the Ranking was cut at {depth} and cannot be read at "
+                f"top_k={cut}; make it with rank(..., top_k={cut}) or deeper"
+            )
+        return width - 1 if cut is None else min(cut, width) - 1
+
+    def _read(
+        self,
+        cuts: Cuts,
+        running: Callable[[], Tensor],
+        of_whole: Callable[[Whole], Tensor],
+        *,
+        of_nothing: float = 0.0,
+        width: int | None = None,
+    ) -> Tensor:
+        """The running sums at the cut-offs that are numbers, the value of the whole list at None.
+
+        `of_nothing` is the value of a list without any rank; `width` is that of the running sums, where they are not
+        those of the list itself.
+        """
+        uncut = self.ranking.whole is not None and None in cuts
+        ranked = tuple(k for k in cuts if k is not None) if uncut else cuts
+        columns = tuple(self._column(k, width) for k in ranked)
+        if ranked and columns[0] >= 0:
+            sums = running()
+            at = sums.index_select(1, constants(columns, torch.int64, sums.device))
+        else:
+            at = self.n_relevant.new_full((self.ranking.n_users, len(ranked)), of_nothing)
+        whole = self._whole_at(None) if uncut else None
+        if whole is None:
+            return at
+        found, value = iter(at.unbind(1)), of_whole(whole)
+        return torch.stack([value if k is None else next(found) for k in cuts], 1)
+
+
+@lru_cache(maxsize=256)
+def best_sums(n: int, device: torch.device) -> Tensor:
+    """(n + 1,) the discounted cumulative gain of 0, 1, ... n items of relevance 1 on the first places."""
+    sums = discounts(n, device).cumsum(0)
+    return torch.cat([torch.zeros_like(sums[:1]) if n else sums.new_zeros(1), sums])
+
+
+@lru_cache(maxsize=1024)
+def constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(n,) numbers on a device, made once. Filled there: a copy from the host would be a synchronisation."""
+    return torch.stack([torch.full((), value, dtype=dtype, device=device) for value in values])
+
+
+def deepest(cuts: Sequence[int | None]) -> int:
+    """The deepest cut-off that is a number; 0 where there is none."""
+    return max((k for k in cuts if k is not None), default=0)

@@ -1,0 +1,258 @@
+"""What a block of equal scores counts, under each rule.
+
+``average`` is the exact expectation over all orders of every block, in closed form (F. McSherry and M. Najork,
+Computing information retrieval performance measures efficiently in the presence of tied scores, ECIR 2008; the rest
+follows from the hypergeometric distribution). ``optimistic`` and ``pessimistic`` put the most and the least relevant
+members first.
+
+Symbols, for the rank r of one user: its block has m members, b of them relevant, and starts after s items; the place in
+the block is j = r - s - 1, and H is the number of relevant items in all earlier blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.tensors.devices import exact_dtype
+
+TIES = ("average", "optimistic", "pessimistic", "stable")
+GAINS = ("exponential", "linear")
+# Exponential gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
+EXPONENTIAL_UNIT = 2.0**64
+
+
+@lru_cache(maxsize=256)
+def ranks(n: int, device: torch.device) -> Tensor:
+    """1, 2, ..., n."""
+    return torch.arange(1, n + 1, dtype=exact_dtype(device), device=device)
+
+
+@lru_cache(maxsize=256)
+def discounts(n: int, device: torch.device) -> Tensor:
+    """1 / log2(r + 1) for r = 1 ... n."""
+    return (ranks(n, device) + 1).log2().reciprocal()
+
+
+def gain_of(relevance: Tensor, gain: str) -> Tensor:
+    """(2^g - 1) / EXPONENTIAL_UNIT or g."""
+    return (torch.exp2(relevance) - 1) / EXPONENTIAL_UNIT if gain == "exponential" else relevance
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """The blocks that reach beyond the last rank that was kept: all their members, inside and outside.
+
+    `tied` says which users have one; the other fields mean nothing for the others.
+    """
+
+    tied: Tensor  # (B,) bool
+    n_relevant: Tensor  # (B,)
+    gains: dict[str, Tensor]  # "linear" and "exponential": (B,), the sum over the members
+    best: Tensor | None  # (B, <= D) relevance of the relevant members, descending, 0 beyond
+    worst: Tensor | None  # (B, <= D) the same ascending, inf beyond
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Where equal scores stand: for each rank the start and the size of its block."""
+
+    start: Tensor  # (B, D) int64: items ranked before the block
+    size: Tensor  # (B, D) int64: members, also those beyond rank D
+    crossing: Crossing | None  # None where no block reaches beyond rank D
+
+    @cached_property
+    def crosses(self) -> Tensor | None:
+        """(B, D) bool: the ranks whose block reaches beyond rank D; None where there are none."""
+        if self.crossing is None:
+            return None
+        return (self.start == self.start[:, -1:]) & self.crossing.tied.unsqueeze(1)
+
+
+def blocks_of(tied: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """Start and size (as far as rank `depth` sees) of the block of each rank.
+
+    Args:
+        tied: (B, depth - 1 or more) bool, True where rank r + 2 has the score of rank r + 1 (r counted from 0).
+    """
+    n_users, device = tied.shape[0], tied.device
+    place = torch.arange(depth, device=device).expand(n_users, depth)
+    first = torch.ones((n_users, depth), dtype=torch.bool, device=device)
+    first[:, 1:] = ~tied[:, : depth - 1]
+    start = torch.where(first, place, 0).cummax(1).values
+    ends = torch.full((n_users, depth), depth, dtype=torch.int64, device=device)
+    ends[:, :-1] = torch.where(first[:, 1:], place[:, 1:], depth)
+    end = ends.flip(1).cummin(1).values.flip(1)
+    return start, end - start
+
+
+def resolved(relevance: Tensor, blocks: Blocks, rule: str) -> Tensor:
+    """(B, D) relevance with every block ordered by the rule ``optimistic`` or ``pessimistic``."""
+    n_users, depth = relevance.shape
+    best_first = rule == "optimistic"
+    start = blocks.start
+    members, where = relevance, start
+    crossing, crosses = blocks.crossing, blocks.crosses
+    if crossing is not None and crosses is not None:
+        last = start[:, -1:]
+        if best_first:
+            reserve = _needed(crossing.best, "optimistic")
+        else:
+            # The irrelevant members come first, and only as many of them as there are.
+            relevant = _needed(crossing.worst, "pessimistic")
+            n_irrelevant = (blocks.size[:, -1] - crossing.n_relevant.to(torch.int64)).unsqueeze(1)
+            place = torch.arange(depth, device=start.device) - n_irrelevant
+            inside = (place >= 0) & (place < relevant.shape[1])
+            padded = torch.cat([relevant, relevant.new_full((n_users, 1), float("inf"))], 1)
+            picked = padded.gather(1, torch.where(inside, place, relevant.shape[1]))
+            reserve = torch.where(place < 0, 0.0, picked)
+        # The crossing block is filled from all its members, so those that happened to stand inside are taken out.
+        out_of_list = 0.0 if best_first else float("inf")
+        members = torch.cat([torch.where(crosses, out_of_list, relevance), reserve], 1)
+        reserve_at = torch.where(crossing.tied.unsqueeze(1), last, depth).expand(n_users, reserve.shape[1])
+        where = torch.cat([start, reserve_at], 1)
+    by_relevance = torch.sort(members, dim=1, stable=True, descending=best_first).indices
+    by_block = torch.sort(where.gather(1, by_relevance), dim=1, stable=True).indices[:, :depth]
+    return members.gather(1, by_relevance.gather(1, by_block))
+
+
+def _needed(relevance: Tensor | None, rule: str) -> Tensor:
+    if relevance is None:
+        raise ValueError(f'the Ranking was made without what ties="{rule}" needs; make it with rank(...)')
+    return relevance
+
+
+class Columns:
+    """Running sums over the ranks of lists in which every place is decided; each is (B, D), rank by rank.
+
+    What a metric at a cut-off K needs is the column K - 1 of one of them, so any number of cut-offs costs one sum.
+    """
+
+    def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
+        self.relevance = relevance
+        self.binary = binary  # the relevance is the hit
+        self.ranks = ranks(relevance.shape[1], relevance.device)
+        self._gain_sums: dict[str, Tensor] = {}
+
+    @cached_property
+    def is_hit(self) -> Tensor:
+        """1 where the item is relevant."""
+        return self.relevance if self.binary else (self.relevance > 0).to(self.relevance.dtype)
+
+    @cached_property
+    def hits(self) -> Tensor:
+        """Relevant items up to the rank."""
+        return self.is_hit.cumsum(1)
+
+    @cached_property
+    def miss(self) -> Tensor:
+        """1 while no relevant item has come (under ``average``: the probability of that)."""
+        return (self.hits == 0).to(self.hits.dtype)
+
+    @cached_property
+    def precision_sum(self) -> Tensor:
+        """Sum of the precisions at the relevant items up to the rank."""
+        return (self.is_hit * self.hits / self.ranks).cumsum(1)
+
+    @cached_property
+    def reciprocal(self) -> Tensor:
+        """1 / rank of the first relevant item, 0 before it."""
+        before = torch.ones_like(self.miss)
+        before[:, 1:] = self.miss[:, :-1]
+        return ((before - self.miss) / self.ranks).cumsum(1)
+
+    def gain_sum(self, gain: str) -> Tensor:
+        """Discounted cumulative gain."""
+        if gain not in self._gain_sums:
+            discount = discounts(self.relevance.shape[1], self.relevance.device)
+            self._gain_sums[gain] = (self._gains(gain) * discount).cumsum(1)
+        return self._gain_sums[gain]
+
+    def _gains(self, gain: str) -> Tensor:
+        return gain_of(self.relevance, gain)
+
+    def mean_precision(self, column: int) -> Tensor:
+        """(B,): precision_sum / hits at one rank, 0 without a hit."""
+        return self.precision_sum[:, column] / self.hits[:, column].clamp(min=1)
+
+
+class AverageColumns(Columns):
+    """The same running sums, each the exact expectation over all orders of the blocks of equal scores."""
+
+    def __init__(self, relevance: Tensor, blocks: Blocks, *, binary: bool = False) -> None:
+        super().__init__(relevance, binary=binary)
+        self.blocks = blocks
+        self.size = blocks.size.to(relevance.dtype)  # m
+        self.place = self.ranks - 1 - blocks.start.to(relevance.dtype)  # j
+
+    def _block_sum(self, values: Tensor, of_crossing: Tensor | None) -> Tensor:
+        """The sum of `values` over the block of each rank; of a block that reaches beyond D it is given."""
+        start = self.blocks.start
+        total = torch.zeros_like(values).scatter_add_(1, start, values).gather(1, start)
+        crosses = self.blocks.crosses
+        if crosses is None or of_crossing is None:
+            return total
+        return torch.where(crosses, of_crossing.unsqueeze(1), total)
+
+    @cached_property
+    def relevant(self) -> Tensor:
+        """b, the relevant members of the block of each rank."""
+        crossing = self.blocks.crossing
+        of_crossing = crossing.n_relevant.to(self.relevance.dtype) if crossing is not None else None
+        return self._block_sum(self.is_hit, of_crossing)
+
+    @cached_property
+    def earlier(self) -> Tensor:
+        """H, the relevant items in all earlier blocks."""
+        before = self.is_hit.cumsum(1) - self.is_hit
+        return before.gather(1, self.blocks.start)
+
+    @cached_property
+    def hits(self) -> Tensor:
+        return (self.relevant / self.size).cumsum(1)
+
+    @cached_property
+    def miss(self) -> Tensor:
+        """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
+        return ((self.size - self.relevant - self.place) / (self.size - self.place)).clamp(min=0).cumprod(1)
+
+    @cached_property
+    def precision_sum(self) -> Tensor:
+        others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
+        return (self.relevant / self.size * (self.earlier + 1 + others) / self.ranks).cumsum(1)
+
+    def _gains(self, gain: str) -> Tensor:
+        crossing = self.blocks.crossing
+        of_crossing = crossing.gains[gain] if crossing is not None else None
+        return self._block_sum(gain_of(self.relevance, gain), of_crossing) / self.size
+
+    def mean_precision(self, column: int) -> Tensor:
+        """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.
+
+        Of that block n = K - s places lie inside. Given h, all places of the h hits in them are equally likely, and
+        what stands before the block does not depend on h.
+        """
+        start = self.blocks.start[:, column]
+        s, m = start.to(self.size.dtype), self.size[:, column]
+        b, earlier = self.relevant[:, column], self.earlier[:, column]
+        n = column + 1 - s
+        last_before = (start - 1).clamp(min=0).unsqueeze(1)
+        before = torch.where(start > 0, self.precision_sum.gather(1, last_before).squeeze(1), 0)
+        inverse = self.ranks.reciprocal()
+        inside = self.ranks.unsqueeze(0) > s.unsqueeze(1)
+        inside[:, column + 1 :] = False
+        c1 = (inverse * inside).sum(1)
+        c2 = ((self.ranks - 1 - s.unsqueeze(1)) * inverse * inside).sum(1)
+
+        h = torch.arange(column + 2, dtype=s.dtype, device=s.device).unsqueeze(0)
+        s, m, b, n, earlier, before, c1, c2 = (x.unsqueeze(1) for x in (s, m, b, n, earlier, before, c1, c2))
+        fewest = (n - m + b).clamp(min=0)
+        step = (b - h).clamp(min=0) * (n - h).clamp(min=0) / ((h + 1) * (m - b - n + h + 1)).clamp(min=1)
+        log_step = torch.where(h >= fewest, step.log(), 0)
+        log_weight = torch.cat([torch.zeros_like(n), log_step[:, :-1].cumsum(1)], 1)
+        weight = torch.where(h >= fewest, log_weight, float("-inf")).softmax(1)
+        total = before + h / n * ((earlier + 1) * c1 + (h - 1) / (n - 1).clamp(min=1) * c2)
+        return (weight * total / (earlier + h).clamp(min=1)).sum(1)

@@ -1,0 +1,102 @@
+"""Whether scores can be trusted to rank at all: values that hang on the order of equal scores, and collapsed lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torchmetrics.utilities import rank_zero_warn
+
+from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.state.user_means import MeanOverUsers
+
+
+class TieRate(MeanOverUsers):
+    r"""The share of users whose list of K depends on the order of items with equal scores.
+
+    .. math:: \text{TieRate@K} = [\text{some order of equal scores changes the relevance at a rank} \le K]
+
+    Where it is 0, all tie rules give every metric the same value. Half-precision scores raise it.
+
+    Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
+    Range: [0, 1], lower is better.
+    Source: the blocks of equal scores of F. McSherry and M. Najork, ECIR 2008.
+
+    >>> import torch
+    >>> metric = TieRate(top_k=2)
+    >>> metric.update(torch.tensor([[0.5, 0.5, 0.1], [0.9, 0.5, 0.5]]), torch.tensor([[1, 0, 0], [0, 1, 1]]))
+    >>> metric.compute()
+    tensor(0.5000, dtype=torch.float64)
+    """
+
+    stem = "tie_rate"
+    higher_is_better = False
+
+    def __init__(self, top_k: int | None = 10, **kwargs: Any) -> None:
+        super().__init__(top_k, **kwargs)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return (*self.columns, "pessimistic", "optimistic")
+
+    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+        return reading.undecided(cuts)
+
+
+class CollapseRate(MeanOverUsers):
+    r"""The share of users whose first K scores are all equal, or who have fewer than K candidates.
+
+    .. math:: \text{CollapseRate@K} = [s_1 = s_2 = \dots = s_K] \lor [\text{candidates} < K]
+
+    A model that gives every item the same score has 1. All users count, also those without relevant items. For K = 1
+    the best score must be shared with another item.
+
+    Undefined: nan where no user counts.  Range: [0, 1], lower is better.
+
+    Args:
+        top_k: cut-off K >= 1.
+        warn_above: ``compute`` warns, once until ``reset``, where the value is above this share; None never warns.
+
+    Raises:
+        ValueError: for a ``top_k`` of None, and for ``warn_above`` outside of [0, 1].
+
+    >>> import torch
+    >>> metric = CollapseRate(top_k=2)
+    >>> metric.update(torch.tensor([[0.5, 0.5, 0.1], [0.9, 0.5, 0.5]]), torch.tensor([[1, 0, 0], [0, 1, 1]]))
+    >>> metric.compute()
+    tensor(0.5000, dtype=torch.float64)
+    """
+
+    stem = "collapse_rate"
+    higher_is_better = False
+    needs_target = False
+    reads_lists = True
+
+    def __init__(self, top_k: int = 10, *, warn_above: float | None = 0.5, **kwargs: Any) -> None:
+        if top_k is None:
+            raise ValueError("`top_k` must be an integer >= 1 for a collapse rate, got None")
+        if warn_above is not None and not 0 <= warn_above <= 1:
+            raise ValueError(f"`warn_above` must be between 0 and 1, or None, got {warn_above!r}")
+        super().__init__(top_k, **kwargs)
+        self.warn_above = warn_above
+        self._warned = False
+
+    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+        return reading.collapsed(cuts)
+
+    def compute(self) -> Tensor:
+        """The weighted share of collapsed users, 0-dim float64; nan where there is nothing to count."""
+        value = super().compute()
+        if self.warn_above is not None and not self._warned and bool(value > self.warn_above):
+            self._warned = True
+            rank_zero_warn(
+                f"{float(value):.1%} of the users have {self.top_k} equal best scores or fewer than {self.top_k} "
+                "candidates: the model may have collapsed, or too much is masked",
+                UserWarning,
+            )
+        return value
+
+    def reset(self) -> None:
+        """Forget all updates, and that there was a warning."""
+        super().reset()
+        self._warned = False

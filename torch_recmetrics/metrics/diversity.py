@@ -1,0 +1,266 @@
+"""How much alike the items of a list are."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
+
+SIMILARITIES = ("cosine", "dot")
+LARGEST_FEATURE = 1e140  # products of sums of larger ones are infinite
+STEP_ELEMENTS = 1 << 18  # numbers that are held at a time: they stay in cache
+
+Similarity = Callable[[Tensor, Tensor], Tensor]
+
+
+class Function:
+    """A function of the user's, and the name that no other function goes by.
+
+    Copies of a metric share it, also where it is a module with weights; those belong to the user's model.
+    """
+
+    known: ClassVar[dict[str, list[weakref.ref[Any]]]] = {}
+
+    def __init__(self, given: Similarity) -> None:
+        self.given = given
+        name = getattr(given, "__qualname__", type(given).__qualname__)
+        name = f"{getattr(given, '__module__', '')}.{name}"
+        known = self.known.setdefault(name, [])
+        number = next((number for number, other in enumerate(known) if other() is given), len(known))
+        if number == len(known):
+            known.append(reference_to(given))
+        # Numbered in the order in which they are met, a script gives them the same names when it runs again.
+        self.name = name if not number else f"{name}#{number + 1}"
+
+    def __call__(self, first: Tensor, second: Tensor) -> Tensor:
+        return self.given(first, second)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self
+
+
+def reference_to(thing: Any) -> weakref.ref[Any]:
+    """A reference that keeps nothing alive; to nothing, where there can be none."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return weakref.ref(Function)
+
+
+class ILS(MeanOverLists):
+    r"""Intra-list similarity: how much alike the first K items of a list are, on average over its pairs.
+
+    .. math:: \text{ILS@K} = \frac{1}{n (n - 1)} \sum_{i \ne j} S(i, j), \qquad n = \text{items among the first K}
+
+    High values mean lists of more of the same. It ignores what is relevant, and the order within the K. With
+    features no pair is looked at: the sum over pairs is :math:`|\sum_i e_i|^2 - \sum_i |e_i|^2`, in which
+    :math:`e_i` is the vector of an item, of length 1 for the cosine.
+
+    Undefined: for lists of fewer than two items, which are left out; nan where no user counts.
+    Range: [-1, 1] for the cosine, lower is more diverse.
+    Source: C.-N. Ziegler, S. M. McNee, J. A. Konstan and G. Lausen, Improving recommendation lists through topic
+    diversification, WWW 2005, who add up the pairs; their mean is what has become usual.
+
+    Args:
+        item_features: (N, d) bool, integer or floating point, finite: row i describes item i. An item whose row is all
+            zeros has similarity 0 with every item. For the cosine, features that are not float64 are added up in
+            float32, which leaves an error of about 1e-7.
+        top_k: cut-off K >= 1; None for the whole list.
+        similarity: ``"cosine"`` or ``"dot"`` of features; without features an (N, N) tensor of finite similarities, or
+            a function of two (P,) int64 tensors of ids that gives the (P,) floating point similarities of the pairs. It
+            need not be symmetric. A function makes an update wait for the device; in checkpoints its name stands for
+            it, with a number where it is not the first function of that name.
+        kwargs: those of ``torchmetrics.Metric``, ``nan_action``, and ``validate_args=False``.
+
+    Raises:
+        ValueError: for features or similarities of another shape or that are not finite, and for a recommended id
+            beyond them.
+
+    >>> genres = torch.tensor([[1, 0], [1, 0], [0, 1], [1, 1]])
+    >>> metric = ILS(genres, top_k=3)
+    >>> metric.update(item_ids=torch.tensor([[0, 1, 2]]))  # one pair of three is alike
+    >>> metric.compute()
+    tensor(0.3333, dtype=torch.float64)
+    >>> metric = ILS(similarity=lambda i, j: 1 / (i - j).abs(), top_k=2)
+    >>> metric.update(torch.tensor([[0.9, 0.2, 0.3, 0.5]]))
+    >>> metric.compute()
+    tensor(0.3333, dtype=torch.float64)
+    """
+
+    stem = "ils"
+    higher_is_better = False
+    plot_lower_bound = -1.0
+
+    def __init__(
+        self,
+        item_features: Tensor | None = None,
+        top_k: int | None = 10,
+        *,
+        similarity: str | Tensor | Similarity = "cosine",
+        **kwargs: Any,
+    ) -> None:
+        self.similarity = similarity if isinstance(similarity, str) else "given"
+        function = None
+        if isinstance(similarity, str):
+            check.check_choice("similarity", similarity, SIMILARITIES)
+            if item_features is None:
+                raise ValueError(f"`item_features` must be given for similarity={similarity!r}")
+            table = vectors_of(item_features, similarity)
+        elif item_features is not None:
+            raise ValueError("`item_features` and a `similarity` of your own must not be given together")
+        elif isinstance(similarity, Tensor):
+            check.check_tensor("similarity", similarity, ndim=2)
+            check.check_float("similarity", similarity)
+            n_items = similarity.shape[0]
+            check.check_shape("similarity", similarity, (n_items, n_items), "the pairs of items")
+            refuse_infinite("similarity", similarity)
+            if not n_items:
+                raise ValueError("`similarity` must have at least one row, got shape (0, 0)")
+            table = ItemTable(similarity, pairs=similarity.detach().clone())
+        elif callable(similarity):
+            table, function = None, Function(similarity)
+            self.similarity = function.name
+        else:
+            raise TypeError(
+                f"`similarity` must be one of {', '.join(map(repr, SIMILARITIES))}, a tensor or a function, "
+                f"got {type(similarity).__name__}"
+            )
+        super().__init__(top_k, table=table, **kwargs)
+        self.function = function
+
+    def settings(self) -> dict[str, Any]:
+        return {"similarity": self.similarity}
+
+    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+        ids, n = reading.items(cuts), reading.shown(cuts)
+        if not ids.numel():
+            return torch.full_like(n, float("nan"))
+        sums = self._sums_of_vectors if self.similarity in SIMILARITIES else self._sums_of_pairs
+        depths = [min(cut or ids.shape[1], ids.shape[1]) for cut in cuts]
+        mean = sums(ids, depths) / (n * (n - 1))
+        if self.similarity == "cosine":
+            mean = mean.clamp(-1, 1)  # rounded vectors are not exactly of length 1
+        return torch.where(n >= 2, mean, float("nan"))
+
+    def _sums_of_vectors(self, ids: Tensor, depths: list[int]) -> Tensor:
+        """(B, cut-offs): the sum over the ordered pairs, from the sums of the vectors between the cut-offs."""
+        vectors, squares = self.table["vectors"], self.table["squares"]
+        ends = sorted(set(depths))
+        rows = (ids[:, : ends[-1]] + 1).clamp_(0, vectors.shape[0] - 1)
+        firsts = torch.stack([torch.full((), first, device=ids.device) for first in [0, *ends[:-1]]])
+        parts = []
+        for part in torch.split(rows, rows_of(len(ends) * vectors.shape[1])):
+            bags = torch.arange(part.shape[0], device=ids.device).unsqueeze(1) * part.shape[1] + firsts
+            sums = embedding_bag(part.flatten(), vectors, bags.flatten(), mode="sum")
+            running = exact(sums).view(part.shape[0], len(ends), -1).cumsum(1)
+            parts.append(running.square().sum(2))
+        each = squares.index_select(0, rows.flatten()).view(rows.shape)
+        alone = torch.stack([each[:, first:end].sum(1) for first, end in zip([0, *ends], ends, strict=False)], 1)
+        found = torch.cat(parts) - alone.cumsum(1)
+        return torch.stack([found[:, ends.index(end)] for end in depths], 1)
+
+    def _sums_of_pairs(self, ids: Tensor, depths: list[int]) -> Tensor:
+        """(B, cut-offs): the sum over the ordered pairs, each looked at.
+
+        Pairs are ordered by the later of the two, so that those of a shorter list come first.
+        """
+        later, earlier = torch.tril_indices(ids.shape[1], ids.shape[1], -1, device=ids.device).unbind(0)
+        columns = [torch.zeros((0, len(depths)), dtype=exact_dtype(ids.device), device=ids.device)]
+        for part in torch.split(ids, rows_of(later.shape[0])):
+            first, second = part[:, earlier], part[:, later]
+            both = self._similarities(first, second) + self._similarities(second, first)
+            running = torch.where(second >= 0, both, 0).cumsum(1)
+            found = [
+                running[:, end * (end - 1) // 2 - 1] if end > 1 else running.new_zeros(part.shape[0]) for end in depths
+            ]
+            columns.append(torch.stack(found, 1))
+        return torch.cat(columns)
+
+    def _similarities(self, first: Tensor, second: Tensor) -> Tensor:
+        """Those of the pairs, in the shape of the ids; of padding anything."""
+        if self.function is None:
+            pairs = self.table["pairs"]
+            last = pairs.shape[0] - 1
+            return exact(pairs[first.clamp(0, last), second.clamp(0, last)])
+        pair = (first >= 0) & (second >= 0)
+        found = self.function(first[pair], second[pair])
+        check.check_tensor("similarity", found)
+        check.check_shape("similarity", found, (int(pair.sum()),), "the pairs that it was given")
+        check.check_float("similarity", found)
+        if self.validate_args and not bool(found.isfinite().all()):
+            raise ValueError("`similarity` must give finite numbers")
+        values = torch.zeros(pair.shape, dtype=exact_dtype(pair.device), device=pair.device)
+        values[pair] = exact(found.detach())
+        return values
+
+
+class IntraListDiversity(ILS):
+    r"""Intra-list diversity: how different the first K items of a list are, on average over its pairs.
+
+    .. math:: \text{diversity@K} = 1 - \text{ILS@K}
+
+    Undefined: for lists of fewer than two items, which are left out; nan where no user counts.
+    Range: [0, 2] for the cosine, higher is more diverse.
+    Source: B. Smyth and P. McClave, Similarity vs. diversity, ICCBR 2001. Same convention as RecTools'
+    ``IntraListDiversity`` with the distance 1 - S.
+
+    The arguments are those of :class:`ILS`.
+
+    >>> metric = IntraListDiversity(torch.eye(3), top_k=2)
+    >>> metric.update(item_ids=torch.tensor([[0, 2]]))
+    >>> metric.compute()
+    tensor(1., dtype=torch.float64)
+    """
+
+    stem = "intra_list_diversity"
+    higher_is_better = True
+    plot_lower_bound = 0.0
+    plot_upper_bound = 2.0
+
+    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+        return 1 - super().measure(reading, cuts)
+
+
+def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
+    """The vectors that are added up, after one of zeros for padding, and their squared lengths."""
+    check.check_tensor("item_features", item_features, ndim=2)
+    check.check_relevance("item_features", item_features)
+    refuse_infinite("item_features", item_features)
+    if not item_features.numel():
+        raise ValueError(
+            f"`item_features` must have at least one column and one row, got shape {tuple(item_features.shape)}"
+        )
+    vectors = exact(item_features.detach())
+    if similarity == "cosine":
+        # Scaled first: the square of a very long vector is infinite, that of a very short one 0.
+        largest = vectors.abs().amax(1, keepdim=True)
+        vectors = vectors / torch.where(largest > 0, largest, 1)
+        length = vectors.square().sum(1, keepdim=True).sqrt()
+        vectors = vectors / torch.where(length > 0, length, 1)
+        if item_features.dtype != torch.float64:
+            vectors = vectors.to(torch.float32)
+    elif float(vectors.abs().amax()) > LARGEST_FEATURE:
+        raise ValueError(f'`item_features` must be at most {LARGEST_FEATURE:g} in size for similarity="dot"')
+    vectors = torch.nn.functional.pad(vectors, (0, 0, 1, 0))
+    return ItemTable(item_features, vectors=vectors, squares=exact(vectors).square().sum(1))
+
+
+def rows_of(width: int) -> int:
+    """The rows of so many numbers each that are held at a time."""
+    return max(1, STEP_ELEMENTS // max(1, width))
+
+
+def refuse_infinite(name: str, given: Tensor) -> None:
+    """Data of items that are not finite numbers."""
+    if given.is_floating_point() and not bool(given.isfinite().all()):
+        row = int((~given.isfinite()).flatten(1).any(1).to(torch.uint8).argmax())
+        raise ValueError(f"`{name}` must be finite, row {row} is not")

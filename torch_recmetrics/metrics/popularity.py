@@ -1,0 +1,182 @@
+r"""How well known the recommended items are: novelty, popularity, the share of the long tail.
+
+Notation of the formulas, for one user: L is the list, cut at K; :math:`c_i` is how often item i was met in training.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.item_values import MeanOfItems, item_counts_of
+
+NOVELTY_KINDS = ("inverse_user_frequency", "self_information")
+TAIL_OF = ("items", "interactions")
+# What a product such as 0.1 * 30 may miss the number by that it stands for.
+ROUNDING = 1e-12
+
+
+class Novelty(MeanOfItems):
+    r"""How rarely the recommended items have been met so far, in bits.
+
+    .. math:: \text{Novelty@K} = \frac{1}{|L|} \sum_{i \in L} -\log_2 p_i,
+        \qquad p_i = \frac{c_i}{\text{users}} \quad \text{or} \quad p_i = \frac{c_i}{\sum_j c_j}
+
+    With ``kind="inverse_user_frequency"`` :math:`p_i` is the share of the users who have met the item, with
+    ``"self_information"`` its share of all interactions. One bit more is an item half as well known; whether the items
+    are wanted is not asked. An item that nobody has met counts as met once, as do all counts below one: its information
+    would be infinite, and one such item would decide the mean.
+
+    Undefined: for users with an empty list, who are left out; nan where no user counts.
+    Range: [0, inf), higher is more novel.
+    Source: the first is the self-information of T. Zhou et al., Solving the apparent diversity-accuracy dilemma of
+    recommender systems, PNAS 2010, and the discovery model of P. Castells, S. Vargas and J. Wang, Novelty and diversity
+    metrics for recommender systems, DDR 2011; the second is their choice model. Same convention as RecTools'
+    ``MeanInvUserFreq``; recommenders' ``novelty`` is the second, as the mean over all recommended items instead of
+    that over the users.
+
+    Args:
+        item_counts: (num_items,) integer or float, by item id: the users who met the item in training (for
+            ``"self_information"`` the interactions with it).
+        num_users: users in training; None with ``kind="self_information"``, which does not ask for it.
+        top_k: cut-off K >= 1; None for the whole list.
+        kind: whose share of what the probability is.
+
+    Raises:
+        ValueError: for counts that are negative, not finite or above ``num_users``; in ``update`` for an item that has
+            no count.
+
+    >>> import torch
+    >>> metric = Novelty(torch.tensor([4, 2, 1, 0]), num_users=4, top_k=2)
+    >>> metric.update(item_ids=torch.tensor([[0, 1, 2], [2, 3, 0]]))
+    >>> metric.compute()  # (0 + 1) / 2 and (2 + 2) / 2
+    tensor(1.2500, dtype=torch.float64)
+    """
+
+    stem = "novelty"
+
+    def __init__(
+        self,
+        item_counts: Tensor,
+        num_users: int | None = None,
+        top_k: int | None = 10,
+        *,
+        kind: str = "inverse_user_frequency",
+        **kwargs: Any,
+    ) -> None:
+        check.check_choice("kind", kind, NOVELTY_KINDS)
+        counts = item_counts_of(item_counts)
+        if kind == "self_information":
+            if num_users is not None:
+                raise ValueError(f'`num_users` must be None with kind="self_information", got {num_users!r}')
+        else:
+            check.check_positive("num_users", num_users)
+            most = int(counts.argmax())
+            if float(counts[most]) > float(num_users or 0):
+                raise ValueError(
+                    f"`item_counts` must be numbers of users, at most num_users={num_users}, "
+                    f"got {counts[most].item():g} for item {most}"
+                )
+        self.kind = kind
+        self.num_users = num_users
+        total = counts.sum() if num_users is None else counts.new_tensor(float(num_users))
+        super().__init__(item_counts, (total.clamp(min=1) / counts.clamp(min=1)).log2(), top_k, **kwargs)
+
+    def settings(self) -> dict[str, Any]:
+        return {"kind": self.kind, "num_users": self.num_users}
+
+
+class Popularity(MeanOfItems):
+    r"""How often the recommended items have been met so far.
+
+    .. math:: \text{Popularity@K} = \frac{1}{|L|} \sum_{i \in L} c_i,
+        \qquad \text{or with } \frac{c_i}{\sum_j c_j} \text{ in place of } c_i \text{ where normalized}
+
+    A model that always recommends the most popular items reaches the highest value there is.
+
+    Undefined: for users with an empty list, who are left out; nan where no user counts.
+    Range: [0, inf), [0, 1] where normalized; lower is less biased towards what is popular.
+    Source: H. Yin et al., Challenging the long tail recommendation, VLDB 2012, and H. Abdollahpouri, R. Burke and
+    B. Mobasher, Managing popularity bias in recommender systems with personalized re-ranking, FLAIRS 2019 (ARP). Same
+    convention as RecTools' ``AvgRecPopularity`` and RecBole's ``AveragePopularity``.
+
+    Args:
+        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
+        top_k: cut-off K >= 1; None for the whole list.
+        normalized: shares of all interactions instead of counts.
+
+    Raises:
+        ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count.
+
+    >>> import torch
+    >>> metric = Popularity(torch.tensor([4, 2, 1, 1]), top_k=2)
+    >>> metric.update(item_ids=torch.tensor([[0, 1, 2], [2, 3, 0]]))
+    >>> metric.compute()  # (4 + 2) / 2 and (1 + 1) / 2
+    tensor(2., dtype=torch.float64)
+    """
+
+    stem = "popularity"
+    higher_is_better = False
+
+    def __init__(self, item_counts: Tensor, top_k: int | None = 10, *, normalized: bool = False, **kwargs: Any) -> None:
+        check.check_flag("normalized", normalized)
+        counts = item_counts_of(item_counts)
+        self.normalized = normalized
+        super().__init__(item_counts, counts / counts.sum() if normalized else counts, top_k, **kwargs)
+
+    def settings(self) -> dict[str, Any]:
+        return {"normalized": self.normalized}
+
+
+class TailShare(MeanOfItems):
+    r"""The share of the recommended items that belong to the long tail.
+
+    .. math:: \text{TailShare@K} = \frac{1}{|L|} \sum_{i \in L} [c_i \le t], \qquad
+        t = \min \Bigl\{c : \sum_{j:\, c_j \le c} m_j \ge \text{tail} \cdot \sum_j m_j \Bigr\}
+
+    with :math:`m_j = 1` for ``of="items"`` and :math:`m_j = c_j` for ``of="interactions"``: the tail is filled with the
+    least popular items until it holds the share ``tail`` of the catalogue, or of all interactions. Items with the same
+    count go together, those at the boundary into the tail, so nothing hangs on how items are numbered.
+
+    Undefined: for users with an empty list, who are left out; nan where no user counts.
+    Range: [0, 1], higher is less biased towards what is popular.
+    Source: APLT of H. Abdollahpouri, R. Burke and B. Mobasher, Managing popularity bias in recommender systems with
+    personalized re-ranking, FLAIRS 2019. RecBole's ``TailPercentage`` takes no item without an interaction into its
+    catalogue, and cuts within equal counts by item id.
+
+    Args:
+        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
+        top_k: cut-off K >= 1; None for the whole list.
+        tail: how much the tail holds, between 0 and 1; 0.8 of the items leaves a head of a fifth of them.
+        of: what ``tail`` is a share of.
+
+    Raises:
+        ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count.
+
+    >>> import torch
+    >>> metric = TailShare(torch.tensor([4, 2, 1, 1]), top_k=2, tail=0.5)
+    >>> metric.update(item_ids=torch.tensor([[0, 1, 2], [0, 3, 2]]))
+    >>> metric.compute()  # items 2 and 3 are the tail: 0 / 2 and 1 / 2
+    tensor(0.2500, dtype=torch.float64)
+    """
+
+    stem = "tail_share"
+    plot_upper_bound = 1.0
+
+    def __init__(
+        self, item_counts: Tensor, top_k: int | None = 10, *, tail: float = 0.8, of: str = "items", **kwargs: Any
+    ) -> None:
+        check.check_choice("of", of, TAIL_OF)
+        check.check_share("tail", tail)
+        counts = item_counts_of(item_counts)
+        ascending = counts.sort().values
+        held = (ascending if of == "interactions" else ascending.new_ones(ascending.shape)).cumsum(0)
+        last = (held < held[-1] * tail * (1 - ROUNDING)).sum()
+        self.tail = tail
+        self.of = of
+        super().__init__(item_counts, (counts <= ascending[last]).to(counts.dtype), top_k, **kwargs)
+
+    def settings(self) -> dict[str, Any]:
+        return {"tail": self.tail, "of": self.of}

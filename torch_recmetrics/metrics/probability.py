@@ -1,0 +1,290 @@
+r"""How good predicted probabilities are as probabilities: log loss, normalized entropy, calibration.
+
+Notation of the formulas: row i has the prediction :math:`p_i`, the label :math:`y_i` and the weight :math:`w_i`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
+from torch_recmetrics.core.distributed.collectives import sum_over_processes
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.sort_keys import slices
+from torch_recmetrics.state.rows import RowMetric
+
+LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
+
+
+class ClickSums(RowMetric):
+    """The memory of metrics that follow from four sums over the rows; rows are kept only where they have sample ids."""
+
+    stems = ("sums_of_sample", "sample_ids")
+    plot_upper_bound = None
+
+    eps: float | None = None
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add("sums", torch.zeros(4, dtype=exact_dtype(self.device), device=self.device))
+
+    def value(self, sums: Tensor) -> Tensor:
+        """The metric from the sums."""
+        raise NotImplementedError
+
+    def update(
+        self, preds: Tensor, target: Tensor, weights: Tensor | None = None, *, sample_ids: Tensor | None = None
+    ) -> None:
+        """Add rows.
+
+        Args:
+            preds: probabilities in [0, 1] of any shape, floating point.
+            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
+            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) predictions.
+            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
+        checks = check.ValueChecks(self.validate_args)
+        clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks, probabilities=True)
+        checks.settle()
+        if clicks.sample_ids is None:
+            self.set_state("sums", self.state("sums") + click_sums(clicks, self.eps))
+        elif clicks.preds.shape[0]:
+            sums = terms(clicks.preds, clicks.labels, clicks.weights, self.eps)
+            of_sample = sums.view(clicks.sample_ids.shape[0], -1, 4).sum(1)
+            self.keep(sums_of_sample=of_sample, sample_ids=clicks.sample_ids)
+
+    def compute(self) -> Tensor:
+        """The value over all rows, 0-dim float64."""
+        return self.value(self.state("sums") + self._sums_of_samples())
+
+    def _sums_of_samples(self, group: Any = None, *, everywhere: bool = False) -> Tensor:
+        parts = [piece["sums_of_sample"].sum(0) for piece in self.counted(group, everywhere=everywhere)]
+        return torch.stack(parts).sum(0) if parts else torch.zeros_like(self.state("sums"))
+
+    def exchange(self, process_group: Any) -> None:
+        sums = self.state("sums")
+        named = sums.new_tensor([float(len(self.state("sample_ids")))])
+        total = sum_over_processes(torch.cat([named, sums]), process_group)
+        sums = total[1:]
+        if bool(total[0]):
+            mine = self._sums_of_samples(process_group, everywhere=True)
+            sums = sums + sum_over_processes(mine, process_group)
+        self.set_state("sums", sums)
+        for stem in self.stems:
+            self.set_state(stem, [])
+
+    def settle(self) -> None:
+        """The sums are the same on every process as they are."""
+
+    def empty_row(self, stem: str) -> Tensor:
+        if stem == "sums_of_sample":
+            return torch.zeros((0, 4), dtype=exact_dtype(self.device), device=self.device)
+        return super().empty_row(stem)
+
+
+class LogLoss(ClickSums):
+    r"""How surprising the labels are if the predictions are taken at their word.
+
+    .. math:: \text{LogLoss} = -\frac{\sum_i w_i \left(y_i \log p_i + (1 - y_i) \log(1 - p_i)\right)}{\sum_i w_i}
+
+    It rewards probabilities that are right in size, not only in order. Predictions are moved ``eps`` away from 0 and 1,
+    since one row that is surely wrong would otherwise be infinitely wrong.
+
+    Undefined: nan without rows.  Range: [0, inf), lower is better.
+    Source: I. J. Good, Rational Decisions, JRSS B 1952. Same convention as scikit-learn's ``log_loss``.
+
+    Args:
+        eps: how near predictions count to 0 and 1; None for the precision of their dtype (that of float32 for half
+            precision), which is scikit-learn's.
+        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
+
+    Raises:
+        ValueError: for ``eps`` outside (0, 1/2).
+
+    >>> metric = LogLoss()
+    >>> metric.update(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
+    >>> metric.compute()  # (log 2 + log 4/3) / 2
+    tensor(0.4904, dtype=torch.float64)
+    """
+
+    higher_is_better = False
+
+    def __init__(self, *, eps: float | None = None, **kwargs: Any) -> None:
+        check_eps(eps)
+        self.eps = eps
+        super().__init__(**kwargs)
+
+    def options(self) -> dict[str, Any]:
+        return {"eps": self.eps}
+
+    @property
+    def name(self) -> str:
+        return "log_loss"
+
+    def value(self, sums: Tensor) -> Tensor:
+        return sums[LOSS] / (sums[CLICKS] + sums[PASSED])
+
+
+class NormalizedEntropy(ClickSums):
+    r"""The log loss by that of always predicting the mean click rate.
+
+    .. math:: \text{NE} = \frac{\text{LogLoss}}{-\left(r \log r + (1 - r) \log(1 - r)\right)},
+        \qquad r = \frac{\sum_i w_i y_i}{\sum_i w_i}
+
+    Below 1 the model knows more than the click rate. It makes data of different click rates comparable.
+
+    Undefined: nan where a class is missing.  Range: [0, inf), lower is better.
+    Source: X. He et al., Practical Lessons from Predicting Clicks on Ads at Facebook, ADKDD 2014. Same convention as
+    torchrec's and torcheval's.
+
+    Args:
+        eps: as in :class:`LogLoss`.
+        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
+
+    Raises:
+        ValueError: for ``eps`` outside (0, 1/2).
+
+    >>> metric = NormalizedEntropy()
+    >>> metric.update(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
+    >>> metric.compute()  # (log 2 + log 4/3) / 2, by log 2
+    tensor(0.7075, dtype=torch.float64)
+    """
+
+    higher_is_better = False
+
+    def __init__(self, *, eps: float | None = None, **kwargs: Any) -> None:
+        check_eps(eps)
+        self.eps = eps
+        super().__init__(**kwargs)
+
+    def options(self) -> dict[str, Any]:
+        return {"eps": self.eps}
+
+    @property
+    def name(self) -> str:
+        return "normalized_entropy"
+
+    def value(self, sums: Tensor) -> Tensor:
+        classes = sums[[CLICKS, PASSED]]
+        share = classes / classes.sum()
+        # log1p of the other class: where a class is nearly all, its share is rounded to one and its log lost.
+        logs = torch.where(share > 0.5, (-share.flip(0)).log1p(), share.log())
+        entropy = -(share * logs).sum()
+        return torch.where((classes > 0).all(), sums[LOSS] / classes.sum() / entropy, float("nan"))
+
+
+class Calibration(ClickSums):
+    r"""Predicted clicks by clicks.
+
+    .. math:: \text{Calibration} = \frac{\sum_i w_i p_i}{\sum_i w_i y_i}
+
+    Above 1 the model promises more clicks than come. It says nothing of single predictions.
+
+    Undefined: nan without clicks.  Range: [0, inf), 1 is best.
+    Source: X. He et al., Practical Lessons from Predicting Clicks on Ads at Facebook, ADKDD 2014.
+
+    >>> metric = Calibration()
+    >>> metric.update(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
+    >>> metric.compute()
+    tensor(0.7500, dtype=torch.float64)
+    """
+
+    higher_is_better = None  # 1 is best
+
+    @property
+    def name(self) -> str:
+        return "calibration"
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def value(self, sums: Tensor) -> Tensor:
+        return torch.where(sums[CLICKS] > 0, sums[PREDICTED] / sums[CLICKS], float("nan"))
+
+
+def check_eps(eps: Any) -> None:
+    """Refuse what leaves no room between both ends."""
+    if eps is not None and not (isinstance(eps, float) and 0 < eps < 0.5):
+        raise ValueError(f"`eps` must be a float between 0 and 1/2, or None, got {eps!r}")
+
+
+def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None) -> Tensor:
+    """(n, 4): what each row adds to the sums."""
+    if eps is None:
+        eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
+    preds, label = exact(preds), exact(labels)
+    clipped = preds.clamp(eps, 1 - eps)
+    # Where 1 - eps is rounded to 1, the limit must hold all the same.
+    loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
+    columns = torch.stack([loss, 1 - label, label, preds], 1)
+    return columns if weights is None else columns * weights.unsqueeze(1)
+
+
+def click_sums(clicks: Clicks, eps: float | None) -> Tensor:
+    """(4,): the sums over the rows."""
+    weights = clicks.weights
+    total = torch.zeros(4, dtype=exact_dtype(clicks.preds.device), device=clicks.preds.device)
+    if weights is None:
+        for preds, labels in slices(clicks.preds, clicks.labels):
+            total = total + terms(preds, labels, None, eps).sum(0)
+    else:
+        for preds, labels, weight in slices(clicks.preds, clicks.labels, weights):
+            total = total + terms(preds, labels, weight, eps).sum(0)
+    return total
+
+
+def _value(metric: ClickSums, preds: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
+    checks = check.ValueChecks(metric.validate_args)
+    clicks = read_clicks(preds, target, weights=weights, checks=checks, probabilities=True)
+    checks.settle()
+    return metric.value(click_sums(clicks, metric.eps))
+
+
+def log_loss(
+    preds: Tensor,
+    target: Tensor,
+    *,
+    weights: Tensor | None = None,
+    eps: float | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    """The weighted mean of the negative log likelihood, 0-dim float64; see :class:`LogLoss`.
+
+    >>> log_loss(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
+    tensor(0.4904, dtype=torch.float64)
+    """
+    return _value(LogLoss(eps=eps, validate_args=validate_args), preds, target, weights)
+
+
+def normalized_entropy(
+    preds: Tensor,
+    target: Tensor,
+    *,
+    weights: Tensor | None = None,
+    eps: float | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    """The log loss by that of the mean click rate, 0-dim float64; see :class:`NormalizedEntropy`.
+
+    >>> normalized_entropy(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
+    tensor(0.7075, dtype=torch.float64)
+    """
+    return _value(NormalizedEntropy(eps=eps, validate_args=validate_args), preds, target, weights)
+
+
+def calibration(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validate_args: bool = True) -> Tensor:
+    """Predicted clicks by clicks, 0-dim float64; see :class:`Calibration`.
+
+    >>> calibration(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
+    tensor(0.7500, dtype=torch.float64)
+    """
+    return _value(Calibration(validate_args=validate_args), preds, target, weights)

@@ -1,0 +1,128 @@
+"""The best items of a whole catalogue for every user, from their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.catalogue.pair_scores import Embeddings, checked_embeddings
+from torch_recmetrics.core.catalogue.sharded import merged_over_processes
+from torch_recmetrics.core.catalogue.topk import best_items
+from torch_recmetrics.core.tensors import checks as check
+
+__all__ = ["topk_catalogue"]
+
+
+def topk_catalogue(
+    user_embeddings: Tensor,
+    item_embeddings: Tensor,
+    top_k: int,
+    *,
+    seen_ids: Tensor | None = None,
+    item_bias: Tensor | None = None,
+    similarity: str = "dot",
+    chunk_size: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    process_group: Any = None,
+    first_item: int = 0,
+) -> tuple[Tensor, Tensor]:
+    r"""The items with the highest scores for every user, exactly, in bounded memory.
+
+    .. math:: s_{ui} = \sum_j x_{uj} \, y_{ij} + b_i \qquad \text{or, with the cosine,} \qquad
+        s_{ui} = \frac{x_u \cdot y_i}{|x_u| \, |y_i|} + b_i
+
+    Items are ordered by this score in float64, each pair alone, then by the lower id. So the result is the same, to the
+    bit, for every ``chunk_size``, for one user as for a thousand, with any number of threads and of processes. A matrix
+    product in float32 (in bfloat16 where the processor has it) finds the items that may be among the best, with a
+    margin for all that it can be wrong.
+
+    Beside the tables, and a few times the seen ids and the result, it takes less than 200 MB, however many items there
+    are; more only where ``chunk_size`` asks for it. Nothing is tracked for gradients and no argument is changed. Where
+    very many items share the score of the last place (all items with the same vector, say), the result is the same and
+    takes far longer.
+
+    Args:
+        user_embeddings: (U, d), float16, bfloat16, float32 or float64, finite.
+        item_embeddings: (N, d), likewise.
+        top_k: items for each user; k.
+        seen_ids: (U, S) integer, ids that are not to be found, padded with -1; an id may repeat.
+        item_bias: (N,) float, added to the scores of an item; finite.
+        similarity: ``"dot"``, or ``"cosine"``: a vector of zeros has cosine 0 with all others.
+        chunk_size: items that are scored in one step; None for what suits the processor.
+        progress: called after each step with the number of pairs that are done, and of all pairs.
+        process_group: the items are spread over the processes of this group: every process gives the same users and its
+            part of the items, which may be empty, and gets the result for all items, from one exchange of U x k places.
+        first_item: the id of the first row of ``item_embeddings``.
+
+    Returns:
+        (U, k) float32 scores, descending, and (U, k) int64 item ids; places that cannot be filled hold ``-inf`` and -1.
+        A score that float32 cannot hold is ``inf`` or ``-inf``, beside its id.
+
+    Raises:
+        ValueError, TypeError: for shapes that do not match, embeddings that are not finite, ids out of range.
+
+    >>> users = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
+    >>> items = torch.tensor([[1.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
+    >>> topk_catalogue(users, items, 2)
+    (tensor([[2.0000, 1.0000],
+            [1.5000, 1.0000]]), tensor([[1, 0],
+            [2, 0]]))
+    >>> topk_catalogue(users, items, 2, seen_ids=torch.tensor([[1, -1], [2, 0]]))[1]
+    tensor([[ 0,  2],
+            [ 1, -1]])
+    """
+
+    def found() -> tuple[Tensor, Tensor, range]:
+        check.check_top_k(top_k)
+        if top_k is None:
+            raise ValueError("`top_k` must be an integer >= 1, got None")
+        check.check_choice("similarity", similarity, ("dot", "cosine"))
+        check_count("chunk_size", chunk_size, 1)
+        check_count("first_item", first_item, 0)
+        if progress is not None and not callable(progress):
+            raise TypeError(f"`progress` must be a function or None, got {type(progress).__name__}")
+        pairs = checked_embeddings(user_embeddings, item_embeddings, item_bias, similarity)
+        seen = checked_seen(seen_ids, pairs, first_item, whole=process_group is None)
+        total, done = pairs.n_users * pairs.n_items, 0
+
+        def step(n_pairs: int) -> None:
+            nonlocal done
+            done += n_pairs
+            if progress is not None:
+                progress(done, total)
+
+        scores, ids = best_items(pairs, top_k, seen, chunk_size, step)
+        items = range(first_item, first_item + pairs.n_items)
+        return scores, torch.where(ids >= 0, ids + first_item, -1), items
+
+    with torch.no_grad():
+        if process_group is None:
+            scores, ids, _ = found()
+        else:
+            device = getattr(user_embeddings, "device", torch.device("cpu"))
+            scores, ids = merged_over_processes(found, device, process_group)
+        return scores.to(torch.float32), ids
+
+
+def checked_seen(seen_ids: Tensor | None, pairs: Embeddings, first_item: int, *, whole: bool) -> Tensor | None:
+    """(U, S) seen rows of the item table, -1 for others; with a part of the items, ids of other parts are no error."""
+    if seen_ids is None:
+        return None
+    check.check_tensor("seen_ids", seen_ids, ndim=2)
+    check.check_ids("seen_ids", seen_ids)
+    check.check_rows("seen_ids", seen_ids, pairs.n_users, "`user_embeddings`")
+    check.check_device(pairs.users.device, {"seen_ids": seen_ids})
+    checks = check.ValueChecks()
+    check.refuse_ids(checks, "seen_ids", seen_ids, below=first_item + pairs.n_items if whole else None)
+    checks.settle()
+    rows = seen_ids.to(torch.int64) - first_item
+    return torch.where((rows >= 0) & (rows < pairs.n_items), rows, -1)
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is not an integer from `least` on, or None."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+        raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}")

@@ -1,0 +1,283 @@
+"""Metrics that read one ranking: what it must hold for all of them, and all their values from it.
+
+A single metric is the case of one. Every metric has one column, the value under its tie rule; one that certifies bounds
+has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.arguments import Inputs
+from torch_recmetrics.core.layouts.flat import read_lists
+from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
+from torch_recmetrics.core.ranking.ranking import Ranking, constants, deepest
+from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.segments import first_of_each
+
+if TYPE_CHECKING:
+    from torch_recmetrics.state.item_counts import CountOverItems
+    from torch_recmetrics.state.ranking_metric import RankedMetric
+    from torch_recmetrics.state.user_means import MeanOverUsers
+
+
+class Panel:
+    """Metrics that read one ranking: what it must hold for all of them, and all their values from it."""
+
+    def __init__(self, metrics: Sequence[MeanOverUsers], readers: Sequence[CountOverItems] = ()) -> None:
+        self.metrics = list(metrics)
+        self.readers = list(readers)  # these count what was recommended
+        self.members: list[RankedMetric] = [*self.metrics, *self.readers]
+        self.sizes = [len(metric.columns) for metric in self.metrics]
+        self.columns = [(metric, rule) for metric in self.metrics for rule in metric.columns]
+        families: dict[tuple[Any, ...], list[int]] = {}
+        for position, (metric, rule) in enumerate(self.columns):
+            variant = {name: value for name, value in metric.variant().items() if name != "ties"}
+            families.setdefault((type(metric), rule, *variant.items()), []).append(position)
+        # Families that weigh users alike stand together, so that one product gives all their sums.
+        self.families = sorted(families.values(), key=lambda family: self._weighing(family[0]))
+        order = [position for family in self.families for position in family]
+        self._back = tuple(float(order.index(position)) for position in range(len(order)))
+        self.validate_args = any(metric.validate_args for metric in self.members)
+        self.exponential = any(metric.exponential for metric in self.members)
+        cuts = [metric.top_k for metric in self.members]
+        rules = frozenset(rule for metric in self.members for rule in metric.rules)
+        nan_actions = {metric.nan_action for metric in self.members}
+        if len(nan_actions) > 1:
+            raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
+        self.plan = Plan(
+            deepest(cuts),
+            whole=None in cuts,
+            sort_whole=any(m.top_k is None and (m.reads_lists or "stable" in m.rules) for m in self.members),
+            rules=rules,
+            ordered="stable" in rules,
+            lists=any(metric.reads_lists for metric in self.members),
+            items=any(metric.reads_items for metric in self.members),
+            needs_target=any(metric.needs_target for metric in self.members),
+            nan_hidden=nan_actions == {"worst"},
+        )
+
+    def _weighing(self, position: int) -> tuple[str, bool, bool, bool]:
+        metric = self.columns[position][0]
+        return metric.empty_target_action, metric.pooled, metric.needs_target, metric.partial
+
+    def prepare(self, given: Inputs) -> Prepared:
+        """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
+        first = self.members[0]
+        first.check_device(**given.tensors())
+        if isinstance(given.preds, Ranking):
+            first.check_device(preds=given.preds.relevance)
+        checks = check.ValueChecks(self.validate_args)
+        self._check_catalogue(given)
+        if given.is_flat:
+            rows = given.flat_rows(self.plan, checks)
+            weight_of_each(rows, checks)
+            if self.exponential:
+                check.refuse_exponential(checks, rows.relevance)
+            checks.settle()
+            return Prepared(packed=pack(rows))
+        ranking = given.rank(self.plan, checks)
+        values = self.evaluate(ranking, checks)
+        lists = {reader.kind: reader.lists_of(ranking.reading("stable"), ranking.weights) for reader in self.readers}
+        checks.settle()
+        return Prepared(values=values, sample_ids=ranking.sample_ids, lists=lists)
+
+    def _check_catalogue(self, given: Inputs) -> None:
+        """Refuse what shows by its shape that it has no items, or more than a member knows."""
+        scores = given.preds if isinstance(given.preds, Tensor) and given.preds.ndim == 2 else None
+        for metric in self.members:
+            if given.is_flat and metric.reads_items:
+                raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
+            if scores is not None and metric.n_items is not None and scores.shape[1] > metric.n_items:
+                raise ValueError(
+                    f"`preds` has scores of {scores.shape[1]} items, but {metric.name} knows {metric.n_items}"
+                )
+
+    def totals(self, prepared: Prepared) -> Tensor:
+        """(columns, 2): the sums of this batch alone."""
+        if prepared.packed is not None:
+            return flat_sums(self.metrics, [prepared.packed])
+        if prepared.sample_ids is None:
+            return prepared.evaluated.sums()
+        counted = first_of_each(prepared.sample_ids)
+        pairs = zip(prepared.evaluated.numerators(), prepared.evaluated.denominators(), strict=True)
+        return torch.stack([torch.stack([n[counted].sum(), d[counted].sum()]) for n, d in pairs])
+
+    def count_lists(self, prepared: Prepared) -> None:
+        """Hand the lists to those that count what was recommended; this cannot be refused."""
+        for reader in self.readers:
+            reader.hold(prepared.lists[reader.kind], prepared.sample_ids)
+
+    def count(self, prepared: Prepared) -> None:
+        """Add what was prepared to the sums and rows; this cannot be refused."""
+        if prepared.packed is not None:
+            for metric in self.metrics:
+                metric.set_state("rows", [*metric.state("rows"), prepared.packed])
+            return
+        values = prepared.evaluated
+        if prepared.sample_ids is None:
+            for metric, sums in zip(self.metrics, torch.split(values.sums(), self.sizes), strict=True):
+                metric.set_state("sums", metric.state("sums") + sums)
+            return
+        numerators, denominators, first = values.numerators(), values.denominators(), 0
+        for metric, size in zip(self.metrics, self.sizes, strict=True):
+            columns = numerators[first] if size == 1 else torch.stack(numerators[first : first + size], 1)
+            metric.set_state("sample_ids", [*metric.state("sample_ids"), prepared.sample_ids])
+            metric.set_state("numerators", [*metric.state("numerators"), columns])
+            metric.set_state("denominators", [*metric.state("denominators"), denominators[first]])
+            first += size
+
+    def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> Values:
+        """Every metric for every user; call ``checks.settle()`` before they are believed."""
+        if self.exponential:
+            check.refuse_exponential(checks, largest_relevance(ranking))
+        weights = ranking.weights
+        if weights is None:
+            weights = torch.ones_like(ranking.n_relevant, dtype=ranking.relevance.dtype)
+        for metric in self.members:
+            if metric.n_items is not None and ranking.item_ids is not None:
+                refuse_unknown_items(checks, metric, ranking.reading("stable").items((metric.top_k,)))
+            metric.refuse_users(ranking, checks)
+        empty = ranking.n_relevant == 0
+        if any(metric.empty_target_action == "error" and metric.needs_target for metric in self.metrics):
+            checks.refuse(
+                empty & (weights > 0),
+                lambda row: (
+                    f'every user must have a relevant item with empty_target_action="error", row {row} has none'
+                ),
+                always=True,
+            )
+        filled = weights * ~empty
+        blocks: list[tuple[Tensor, Tensor, Tensor]] = []
+        for _, families in itertools.groupby(self.families, lambda family: self._weighing(family[0])):
+            parts = []
+            for family in families:
+                metric, rule = self.columns[family[0]]
+                values = metric.measure(ranking.reading(rule), tuple(self.columns[p][0].top_k for p in family))
+                if metric.empty_target_action == "pos" and not metric.pooled and metric.needs_target:
+                    values = values + empty.unsqueeze(1)
+                parts.append(values)
+            values = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+            weight = filled if metric.needs_target and metric.empty_target_action in ("skip", "error") else weights
+            denominator = weights * ranking.n_relevant if metric.pooled else weight
+            blocks.append((values, weight, defined(values, weight) if metric.partial else denominator))
+        return Values(blocks, self._back)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An update that was checked but not yet counted: evaluated users, or flat rows that wait."""
+
+    values: Values | None = None
+    sample_ids: Tensor | None = None
+    packed: Tensor | None = None
+    lists: dict[Any, Tensor] = field(default_factory=dict)  # by CountOverItems.kind
+
+    @property
+    def evaluated(self) -> Values:
+        if self.values is None:
+            raise ValueError("flat rows have no values before all of them are known")
+        return self.values
+
+    @property
+    def is_sums(self) -> bool:
+        """Whether only sums are remembered of it."""
+        return self.packed is None and self.sample_ids is None
+
+
+class Values:
+    """Values of many metrics for many users, not yet weighed."""
+
+    def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...]) -> None:
+        # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
+        # may be undefined, which nan says.
+        self._blocks = blocks
+        self._back = back  # the place of each column
+
+    def sums(self) -> Tensor:
+        """(columns, 2): the sum of weight times value, and of the weights."""
+        parts = [
+            torch.stack([weight @ zeroed(values, denominator), denominator.sum(0).expand(values.shape[1])], 1)
+            for values, weight, denominator in self._blocks
+        ]
+        sums = torch.cat(parts) if len(parts) > 1 else parts[0]
+        return sums if len(self._back) == 1 else sums.index_select(0, self._positions(sums))
+
+    def per_user(self) -> Tensor:
+        """(B, columns): the values."""
+        values = torch.cat([values for values, _, _ in self._blocks], 1)
+        return values.index_select(1, self._positions(values))
+
+    def numerators(self) -> list[Tensor]:
+        """For each column (B,): weight times value."""
+        columns = [
+            column
+            for values, weight, denominator in self._blocks
+            for column in (zeroed(values, denominator) * weight.unsqueeze(1)).unbind(1)
+        ]
+        return [columns[int(place)].contiguous() for place in self._back]
+
+    def denominators(self) -> list[Tensor]:
+        """For each column (B,): what it is divided by; one tensor for all that share it."""
+        columns: list[Tensor] = []
+        for values, _, denominator in self._blocks:
+            columns += denominator.unbind(1) if denominator.ndim == 2 else [denominator] * values.shape[1]
+        return [columns[int(place)] for place in self._back]
+
+    def _positions(self, like: Tensor) -> Tensor:
+        return constants(self._back, torch.int64, like.device)
+
+
+def defined(values: Tensor, weight: Tensor) -> Tensor:
+    """(B, columns): the weight of each value, 0 where there is none."""
+    return torch.where(values.isnan(), 0, weight.unsqueeze(1))
+
+
+def zeroed(values: Tensor, denominator: Tensor) -> Tensor:
+    """The values, 0 where one is undefined: such a value must not reach a sum."""
+    return torch.where(values.isnan(), 0, values) if denominator.ndim == 2 else values
+
+
+def refuse_unknown_items(checks: check.ValueChecks, metric: RankedMetric, item_ids: Tensor) -> None:
+    """Recommended ids that a metric knows nothing of."""
+    known = metric.n_items or 0
+    unknown = item_ids >= known
+    checks.refuse(
+        unknown,
+        lambda row: (
+            f"{metric.name} knows {known} items, so ids must be below {known}, "
+            f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
+        ),
+    )
+
+
+def largest_relevance(ranking: Ranking) -> Tensor:
+    """(B,) the largest relevance of each user, retrieved or not."""
+    if ranking.binary:
+        return torch.zeros_like(ranking.relevance[:, 0]) if ranking.relevance.shape[1] else ranking.relevance.sum(1)
+    if ranking.ideal.shape[1]:
+        return ranking.ideal[:, 0]
+    largest = torch.zeros(ranking.n_users, dtype=ranking.relevance.dtype, device=ranking.relevance.device)
+    if ranking.whole is not None:
+        largest.scatter_reduce_(0, ranking.whole.all_users, ranking.whole.all_relevance, "amax")
+    return largest
+
+
+def flat_sums(metrics: Sequence[MeanOverUsers], packed: Sequence[Tensor]) -> Tensor:
+    """(columns, 2): the sums of flat rows; all rows of a user must be there."""
+    panel = Panel(metrics)
+    checks = check.ValueChecks(panel.validate_args)
+    lists = read_lists(unpack(packed), panel.plan, checks)
+    sums = []
+    for ranking in lists.rankings(panel.plan):
+        values = panel.evaluate(ranking, checks)
+        checks.settle()
+        sums.append(values.sums())
+    return torch.stack(sums).sum(0)

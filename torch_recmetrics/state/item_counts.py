@@ -1,0 +1,172 @@
+"""The memory of metrics that ask how often each item was recommended: one integer for each item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_recmetrics.core.distributed.collectives import gather_rows, sum_over_processes
+from torch_recmetrics.core.layouts.arguments import Inputs
+from torch_recmetrics.core.ranking.ranking import Reading
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.segments import first_of_each
+from torch_recmetrics.state.evaluator import Panel
+from torch_recmetrics.state.ranking_metric import RankedMetric
+
+# Lists wait until they hold so many ids, or as many as there are items: then the counts are written anew. So an update
+# costs what its lists cost, however large the catalogue is.
+WAITING_IDS = 1 << 20
+WAITING_LISTS = 1 << 12  # tensors
+
+
+class CountOverItems(RankedMetric):
+    """A metric whose value follows from how many lists hold each item.
+
+    The state is (N + 1,) int64: that number for each item, and behind them the number of lists that are not empty.
+    Integers add up to the same whatever the order, so batches and processes agree exactly. Lists with a sample id are
+    kept as they are: another process may hold the same row.
+
+    A subclass says in :meth:`value` what follows from the counts.
+    """
+
+    needs_target = False
+    reads_items = True
+
+    def __init__(self, num_items: int, top_k: int = 10, **kwargs: Any) -> None:
+        check.check_positive("num_items", num_items)
+        check.check_positive("top_k", top_k)
+        self.num_items = num_items
+        super().__init__(top_k, **kwargs)
+        self.width = min(top_k, num_items)
+        self.add("counts", torch.zeros(num_items + 1, dtype=torch.int64, device=self.device))
+        for stem in ("lists", "sample_ids", "named_lists"):
+            self.add(stem, [])
+
+    def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:
+        """0-dim float64.
+
+        Args:
+            counts: (N,) int64, how many lists hold each item.
+            n_lists: 0-dim int64, how many lists there are that hold an item.
+        """
+        raise NotImplementedError
+
+    @property
+    def n_items(self) -> int | None:
+        return self.num_items
+
+    def variant(self) -> dict[str, Any]:
+        return {"num_items": self.num_items, **super().variant()}
+
+    @property
+    def kind(self) -> tuple[int, int]:
+        """Metrics of one kind count the same lists."""
+        return self.num_items, self.width
+
+    # -- updates ------------------------------------------------------------------------------------------------------
+
+    def count(self, given: Inputs) -> None:
+        panel = Panel([], [self])
+        panel.count_lists(panel.prepare(given))
+
+    def lists_of(self, reading: Reading, weights: Tensor | None) -> Tensor:
+        """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""
+        items = reading.items((self.top_k,))[:, : self.width]
+        shown = items < self.num_items
+        if weights is not None:
+            shown = shown & (weights.unsqueeze(1) > 0)
+        return torch.where(shown, items, -1).to(torch.int32 if self.num_items < 1 << 31 else torch.int64)
+
+    def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
+        """Remember lists of :meth:`lists_of`."""
+        if sample_ids is not None:
+            self.set_state("sample_ids", [*self.state("sample_ids"), sample_ids])
+            self.set_state("named_lists", [*self.state("named_lists"), lists])
+            return
+        self.set_state("lists", [*self.state("lists"), lists])
+        self._fold()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the value of this batch alone, which takes a look at the whole catalogue."""
+        value = super().forward(*args, **kwargs)
+        self._fold()
+        return value
+
+    def _fold(self) -> None:
+        """Count the lists that wait for it, once there are many."""
+        waiting = self.state("lists")
+        if sum(some.numel() for some in waiting) >= max(WAITING_IDS, self.num_items) or len(waiting) >= WAITING_LISTS:
+            self.set_state("counts", self.state("counts") + self._counted(waiting))
+            self.set_state("lists", [])
+
+    def _counted(self, lists: list[Tensor]) -> Tensor:
+        """(N + 1,) int64: what these lists add to the state."""
+        # Padding is counted in front of the items, and dropped there.
+        counts = torch.zeros(self.num_items + 2, dtype=torch.int64, device=self.device)
+        one = torch.ones((), dtype=torch.int64, device=self.device)
+        for some in lists:
+            ids = some.to(self.device).flatten() + 1
+            counts.index_add_(0, ids, one.expand(ids.shape))
+            counts[-1] += (some >= 0).any(1).sum().to(self.device)
+        return counts[1:]
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def compute(self) -> Tensor:
+        """The value over everything that was counted, 0-dim float64; nan where nothing was recommended."""
+        ids = [part.to(self.device) for part in self.state("sample_ids")]
+        first = first_of_each(torch.cat(ids)) if ids else None
+        return self._value(self._total(first))
+
+    def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
+        """The value of lists alone."""
+        return self._value(self._counted([lists if sample_ids is None else lists[first_of_each(sample_ids)]]))
+
+    def _value(self, counts: Tensor) -> Tensor:
+        return self.value(counts[:-1], counts[-1])
+
+    def _total(self, counted: Tensor | None) -> Tensor:
+        """The counts of all lists here; of those with a sample id the ones that count."""
+        lists = list(self.state("lists"))
+        if counted is not None:
+            lists.append(torch.cat(list(self._padded("named_lists")))[counted])
+        total: Tensor = self.state("counts") + self._counted(lists) if lists else self.state("counts")
+        return total
+
+    def _padded(self, stem: str, width: int = 0) -> Iterator[Tensor]:
+        """Lists as they are held, all of one width."""
+        lists = [part.to(self.device) for part in self.state(stem)]
+        width = max([width, *(part.shape[1] for part in lists)])
+        return (torch.nn.functional.pad(part, (0, width - part.shape[1]), value=-1) for part in lists)
+
+    def joined(self, stem: str) -> Tensor:
+        if stem == "sample_ids" or not self.state(stem):
+            return super().joined(stem)
+        return torch.cat(list(self._padded(stem, self.width)))  # as wide as on every other process
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def exchange(self, process_group: Any) -> None:
+        ids = [part.to(self.device) for part in self.state("sample_ids")]
+        mine = torch.cat(ids) if ids else self.empty_row("sample_ids")
+        named = sum_over_processes(torch.tensor([len(ids)], device=self.device), process_group)
+        counted = None
+        if int(named):
+            # Only the ids travel: a row counts on the lowest process that has it, and there where it arrived first.
+            everyone = gather_rows(mine, process_group)
+            before = sum(part.shape[0] for part in everyone[: dist.get_rank(process_group)])
+            first = first_of_each(torch.cat(everyone))[before : before + mine.shape[0]]
+            counted = first if ids else None
+        self.set_state("counts", sum_over_processes(self._total(counted), process_group))
+        for stem in ("lists", "sample_ids", "named_lists"):
+            self.set_state(stem, [])
+
+    def empty_row(self, stem: str) -> Tensor:
+        if stem == "sample_ids":
+            return super().empty_row(stem)
+        dtype = torch.int32 if self.num_items < 1 << 31 else torch.int64
+        return torch.zeros((0, self.width), dtype=dtype, device=self.device)

@@ -1,0 +1,301 @@
+"""What a metric remembers between updates, and how that survives devices, dtypes, checkpoints, errors and processes.
+
+:class:`RecMetric` is the ground all our metrics stand on; :class:`MeanOverUsers` is the memory of every metric that is
+a mean of one number per user: two sums, and rows only where a row cannot be counted before all of them are known.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from torch_recmetrics.core.distributed.collectives import check_ready
+from torch_recmetrics.core.tensors.checks import check_flag
+from torch_recmetrics.core.tensors.devices import exact_dtype
+
+
+class RecMetric(Metric):
+    """Base of all metrics of this package.
+
+    States are added with :meth:`add`, out-of-place arithmetic only. They keep their dtype whatever is done to the
+    module around them, and their names carry the options, so that no other metric's state can be taken for theirs.
+    """
+
+    is_differentiable = False
+    full_state_update = False
+    validate_args: bool
+    group: Any = None  # what members of one collection share, see collection.py
+
+    def __init__(self, *, validate_args: bool = True, **kwargs: Any) -> None:
+        check_flag("validate_args", validate_args)
+        # A cached value would be returned without a collective on a process that had no update since, while the others
+        # wait for it.
+        kwargs.setdefault("compute_with_cache", False)
+        super().__init__(**kwargs)
+        self.validate_args = validate_args
+
+    @property
+    def name(self) -> str:
+        """The name that the value is logged under, such as ``ndcg@10``."""
+        raise NotImplementedError
+
+    def options(self) -> dict[str, Any]:
+        """Everything that decides what is computed, by argument name."""
+        raise NotImplementedError
+
+    def definition(self) -> str:
+        """One line that says exactly what is computed."""
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
+        return f"{type(self).__name__}({options})"
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Of the arguments of a collection's update, those that this metric takes."""
+        return self._filter_kwargs(**given)
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot one value or several, as torchmetrics does; needs matplotlib."""
+        return self._plot(val, ax)
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    def state_name(self, stem: str) -> str:
+        """The attribute that holds a state."""
+        name: str = self._state_names.get(stem) or self._state_names.setdefault(stem, f"{stem}__{self.signature}")
+        return name
+
+    @functools.cached_property
+    def _state_names(self) -> dict[str, str]:
+        return {}
+
+    @functools.cached_property
+    def signature(self) -> str:
+        """The options as part of a name."""
+        words = [self.name, *(f"{name}={value}" for name, value in self.options().items())]
+        return "_".join(words).replace(".", ",")
+
+    def add(self, stem: str, default: Tensor | list[Tensor]) -> None:
+        """Declare a state: a tensor that is summed over processes, or a list of tensors that is joined."""
+        self.add_state(self.state_name(stem), default, dist_reduce_fx="sum" if isinstance(default, Tensor) else "cat")
+
+    def state(self, stem: str) -> Any:
+        """The present value of a state."""
+        return self.__dict__[self.state_name(stem)]
+
+    def set_state(self, stem: str, value: Tensor | list[Tensor]) -> None:
+        """Replace a state; not by way of Module's own setter, which looks for parameters and modules first."""
+        self.__dict__[self.state_name(stem)] = value
+
+    def empty_row(self, stem: str) -> Tensor:  # noqa: ARG002 (a subclass looks at it)
+        """What an empty list state joins to: no rows, but of the right dtype and shape."""
+        return torch.zeros(0, dtype=torch.int64, device=self.device)
+
+    def joined(self, stem: str) -> Tensor:
+        """A list state as one tensor on the device of the metric."""
+        parts = [part.to(self.device) for part in self.state(stem)]
+        return torch.cat(parts) if parts else self.empty_row(stem)
+
+    # -- devices and dtypes -------------------------------------------------------------------------------------------
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> RecMetric:  # noqa: ARG002
+        """Follow the module to another device, never to another dtype: a sum in bfloat16 is no sum."""
+        torch.nn.Module._apply(self, fn)  # type: ignore[no-untyped-call]
+        probe = fn(torch.zeros(1, device=self.device))
+        self._device, self._dtype = probe.device, probe.dtype
+
+        def move(tensor: Tensor) -> Tensor:
+            if tensor.is_floating_point():
+                tensor = tensor.to(exact_dtype(probe.device))  # narrowed before it reaches a device without float64
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(probe.device)
+
+        for name, default in self._defaults.items():
+            value = getattr(self, name)
+            if isinstance(default, Tensor):
+                self._defaults[name] = move(default)
+                setattr(self, name, move(value))
+            else:
+                setattr(self, name, [move(row) for row in value])
+        for cached in ("_computed", "_forward_cache"):
+            value = getattr(self, cached)
+            if isinstance(value, Tensor):
+                setattr(self, cached, move(value))
+        return self
+
+    def check_device(self, **tensors: object) -> None:
+        """Refuse input that is not where the metric is."""
+        for name, tensor in tensors.items():
+            if isinstance(tensor, Tensor) and tensor.device != self.device:
+                raise ValueError(
+                    f"`{name}` is on {tensor.device}, but the metric is on {self.device}; "
+                    f"move the metric with `.to({str(tensor.device)!r})`"
+                )
+
+    # -- errors leave everything as it was ----------------------------------------------------------------------------
+
+    def _wrap_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        counted = super()._wrap_update(update)
+
+        @functools.wraps(update)
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            before = self._update_count, self._computed
+            try:
+                counted(*args, **kwargs)
+                self._drop_ticket()
+            except BaseException:
+                self._update_count, self._computed = before
+                raise
+
+        return guarded
+
+    def note_update(self) -> None:
+        """An update was counted from outside: a collection evaluates its members together."""
+        self.__dict__["_update_count"] += 1
+        self.__dict__["_computed"] = None
+        self._drop_ticket()
+
+    def _drop_ticket(self) -> None:
+        if self.group is not None:
+            self.group.drop(self)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the value of this batch alone."""
+        attributes = (
+            *("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu"),
+            *("_is_synced", "_cache", "_forward_cache"),
+        )
+        before = {name: getattr(self, name) for name in attributes} | self._copy_state_dict()
+        try:
+            return super().forward(*args, **kwargs)
+        except BaseException:
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
+
+    @contextmanager
+    def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Generator[None, None, None]:
+        """torchmetrics' own, but the local state comes back also when the computation raises."""
+        self.sync(*args, **kwargs)
+        try:
+            yield
+        finally:
+            self.unsync(should_unsync=self._is_synced and should_unsync)
+
+    def sync(self, *args: Any, **kwargs: Any) -> None:
+        """Exchange the states with the other processes; after an error the local state is back."""
+        try:
+            super().sync(*args, **kwargs)
+        except BaseException:
+            if self._cache is not None and not self._is_synced:
+                for name, value in self._cache.items():
+                    setattr(self, name, value)
+                self._cache = None
+            raise
+
+    def _copy_state_dict(self) -> dict[str, Any]:
+        """States are replaced, never written to, so a copy of them is the list of them."""
+        states = {name: getattr(self, name) for name in self._defaults}
+        return {name: list(value) if isinstance(value, list) else value for name, value in states.items()}
+
+    def reset(self) -> None:
+        """Forget all updates."""
+        # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
+        # a list that a copy of the state may hold is not emptied.
+        start: dict[str, Any] = {
+            name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
+        }
+        self.__dict__.update(start, _update_count=0, _computed=None, _forward_cache=None, _cache=None, _is_synced=False)
+        self._drop_ticket()
+
+    # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add what another metric of the same options has seen (or its ``metric_state``)."""
+        if isinstance(incoming_state, Metric):
+            if not isinstance(incoming_state, RecMetric) or incoming_state.signature != self.signature:
+                other = incoming_state.definition() if isinstance(incoming_state, RecMetric) else repr(incoming_state)
+                raise ValueError(f"only metrics of the same options merge: {self.definition()} and {other}")
+            incoming_state = incoming_state.metric_state
+        if not isinstance(incoming_state, dict):
+            raise ValueError(f"`incoming_state` must be a metric or its metric_state, got {type(incoming_state)}")
+        missing = [name for name in self._defaults if name not in incoming_state]
+        if missing:
+            raise ValueError(
+                f"`incoming_state` is not one of {self.definition()}: {missing[0]} is missing, "
+                f"it has {', '.join(incoming_state) or 'nothing'}"
+            )
+        for name, default in self._defaults.items():
+            here, there = getattr(self, name), incoming_state[name]
+            if isinstance(default, Tensor):
+                setattr(self, name, here + there.to(here.device, here.dtype))
+            else:
+                setattr(self, name, here + [row.to(self.device) for row in there])
+        self.note_update()
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        # Our states, told by the two underscores, that are not those of this metric.
+        stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
+        foreign = [key for key in state_dict if key.startswith(stems) and key[len(prefix) :] not in self._defaults]
+        if foreign:
+            error_msgs.append(
+                f"the checkpoint holds the state of a metric with other options ({foreign[0]}), but "
+                f"{prefix.rstrip('.') or 'this metric'} is {self.name}: {self.definition()}"
+            )
+            for key in foreign:
+                state_dict.pop(key)
+        found = [name for name in self._defaults if prefix + name in state_dict]
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        for name in found:
+            value = getattr(self, name)
+            setattr(
+                self, name, [r.to(self.device) for r in value] if isinstance(value, list) else value.to(self.device)
+            )
+        if found:
+            self.note_update()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy stands alone: it leaves the collection, and its memory of an exchange, behind."""
+        return {
+            name: value
+            for name, value in super().__getstate__().items()
+            if name not in ("group", "signature", "_state_names")
+        }
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None) -> None:
+        """Exchange the states: our own exchange by default, torchmetrics' where the user brings a gather function."""
+        process_group = process_group or self.process_group
+        if dist_sync_fn is gather_all_tensors:
+            check_ready(process_group)
+            self.exchange(process_group)
+            return
+        for name, default in self._defaults.items():
+            if isinstance(default, list):
+                # torchmetrics fills an empty list with a float32 vector, which no other process can receive.
+                setattr(self, name, [self.joined(name.split("__")[0])])
+        super()._sync_dist(dist_sync_fn, process_group)
+        for name, default in self._defaults.items():
+            if isinstance(default, list) and isinstance(getattr(self, name), Tensor):
+                setattr(self, name, [getattr(self, name)])
+
+    def exchange(self, process_group: Any) -> None:
+        """Replace the states by those of all processes together."""
+        raise NotImplementedError

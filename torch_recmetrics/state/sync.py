@@ -1,0 +1,153 @@
+"""Rows that cannot be counted before all are known, and the totals of everything, here and in all processes.
+
+Rows with a sample id wait because another process may hold the same row, flat rows because a user may be spread over
+batches and processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
+from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.segments import first_of_each
+from torch_recmetrics.state.evaluator import flat_sums
+
+if TYPE_CHECKING:
+    from torch_recmetrics.state.user_means import MeanOverUsers
+
+
+APART = (
+    "members were computed one by one, and in between only some processes had an update. Compute the whole collection"
+)
+
+
+def sample_sums(metrics: Sequence[MeanOverUsers], counted: Tensor) -> Tensor:
+    """(columns, 2): the sums of the rows with a sample id that count here."""
+    sums = []
+    for metric in metrics:
+        numerators = metric.joined("numerators")[counted].sum(0).reshape(-1)
+        denominator = metric.joined("denominators")[counted].sum()
+        sums.append(torch.stack([numerators, denominator.expand(numerators.shape)], 1))
+    return torch.cat(sums)
+
+
+def stores(metrics: Sequence[MeanOverUsers], stem: str) -> list[list[int]]:
+    """The positions of metrics that hold the same rows, together.
+
+    A collection gives all its members the very same tensors, so identity tells at once. A checkpoint gives each a copy:
+    then their contents are compared, and from then on they are the same tensors again.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for position, metric in enumerate(metrics):
+        groups.setdefault(tuple(id(part) for part in metric.state(stem)), []).append(position)
+    merged: list[list[int]] = []
+    for positions in groups.values():
+        rows = metrics[positions[0]].state(stem)
+        like = next((some for some in merged if _equal(metrics[some[0]].state(stem), rows)), None)
+        if like is None:
+            merged.append(positions)
+            continue
+        for position in positions:
+            metrics[position].set_state(stem, list(metrics[like[0]].state(stem)))
+        like += positions
+    return merged
+
+
+def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
+    return len(some) == len(other) and all(
+        a is b or (a.shape == b.shape and a.device == b.device and torch.equal(a, b))
+        for a, b in zip(some, other, strict=True)
+    )
+
+
+def totals_here(metrics: Sequence[MeanOverUsers]) -> list[Tensor]:
+    """For each metric (columns, 2): everything that it holds in this process."""
+    totals = [metric.state("sums") for metric in metrics]
+    for positions in stores(metrics, "sample_ids"):
+        some = [metrics[p] for p in positions]
+        if some[0].state("sample_ids"):
+            _add(totals, positions, sample_sums(some, first_of_each(some[0].joined("sample_ids"))))
+    for positions in stores(metrics, "rows"):
+        some = [metrics[p] for p in positions]
+        if some[0].state("rows"):
+            _add(totals, positions, flat_sums(some, [part.to(some[0].device) for part in some[0].state("rows")]))
+    return totals
+
+
+def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
+    parts = torch.split(sums, [totals[p].shape[0] for p in positions])
+    for position, part in zip(positions, parts, strict=True):
+        totals[position] = totals[position] + part
+
+
+def totals_everywhere(metrics: Sequence[MeanOverUsers], group: Any, asked: int = 0) -> list[Tensor]:
+    """For each metric (columns, 2): everything that it holds in all processes; `asked` is the one that asks.
+
+    One all_reduce; where rows wait, a few more. Which of them take place is read from the sum of the headers, so it is
+    the same on every process, also on one that has no rows at all.
+    """
+    sums = torch.cat([metric.state("sums") for metric in metrics])
+    # Whether all ask for the same member: the mean of the squares is the square of the mean for no other numbers.
+    header = [1.0, float(asked), float(asked) ** 2]
+    for stem in ("sample_ids", "rows"):
+        groups = stores(metrics, stem)
+        header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
+    header.append(float(any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))))
+    summed = sum_over_processes(torch.cat([sums.new_tensor(header), sums.flatten()]), group)
+    n_processes, place, square, n_sampled, split_samples, n_flat, split_flat, n_wide = summed[:8].tolist()
+    if place != n_processes * asked or square != n_processes * asked**2:
+        raise RuntimeError(
+            f"{metrics[asked].name} is computed here, but another metric of the collection on another process: {APART}"
+        )
+    totals = list(torch.split(summed[8:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
+    if n_sampled:
+        for positions in _together(len(metrics), bool(split_samples)):
+            _add(totals, positions, _sampled_everywhere([metrics[p] for p in positions], group))
+    if n_flat:
+        for positions in _together(len(metrics), bool(split_flat)):
+            _add(
+                totals, positions, _flat_everywhere([metrics[p] for p in positions], WIDE if n_wide else NARROW, group)
+            )
+    return totals
+
+
+def _together(n: int, split: bool) -> list[list[int]]:
+    """One exchange for all where all share their rows on every process, else one for each."""
+    return [[position] for position in range(n)] if split else [list(range(n))]
+
+
+def _sampled_everywhere(metrics: Sequence[MeanOverUsers], group: Any) -> Tensor:
+    """Only the ids travel: a row counts on the lowest process that has it, and there where it arrived first."""
+    ids = metrics[0].joined("sample_ids")
+    everyone = gather_rows(ids, group)
+    counted = first_of_each(torch.cat(everyone))
+    before = sum(part.shape[0] for part in everyone[: dist.get_rank(group)])
+    return sum_over_processes(sample_sums(metrics, counted[before : before + ids.shape[0]]), group)
+
+
+def _flat_everywhere(metrics: Sequence[MeanOverUsers], columns: int, group: Any) -> Tensor:
+    """The rows of a user go to one process, which counts that user."""
+    packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
+    mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
+    error: Exception | None = None
+    sums = torch.zeros(
+        (sum(len(m.columns) for m in metrics), 2), dtype=exact_dtype(packed.device), device=packed.device
+    )
+    try:
+        sums = flat_sums(metrics, [mine])
+    except Exception as refused:  # the others must hear of it, or they would wait
+        error = refused
+    failed = sums.new_tensor([float(error is not None)])
+    summed = sum_over_processes(torch.cat([failed, sums.flatten()]), group)
+    if error is not None:
+        raise error
+    if bool(summed[0]):
+        raise ValueError("another process could not count its users' rows; its message says why")
+    return summed[1:].view_as(sums)
