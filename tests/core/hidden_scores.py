@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch_recmetrics.core.scores import block_max as maxima
 from torch_recmetrics.core.scores import matrix as scores
 from torch_recmetrics.core.scores import topk
+from torch_recmetrics.core.tensors import chunks
 
 NAN, INF = math.nan, math.inf
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -86,7 +87,7 @@ def plainly(given: torch.Tensor, seen_ids: Any = None, mask: Any = None, nan_hid
 def take_small_steps(patch: pytest.MonkeyPatch) -> None:
     """Small matrices are read as large ones are: no copy of the whole, many steps, wide blocks."""
     patch.setattr(scores, "COPIED_ELEMENTS", 0)
-    patch.setattr(scores, "STEP_ELEMENTS", 256)
-    patch.setattr(scores, "COMPARED_ELEMENTS", 128)
+    patch.setattr(chunks, "STEP_ELEMENTS", 256)
+    patch.setattr(chunks, "COMPARED_ELEMENTS", 128)
     patch.setattr(topk, "BLOCKS_PER_ITEM", 1)
     patch.setattr(maxima, "WIDE_BLOCKS_PER_ITEM", 1)

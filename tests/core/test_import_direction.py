@@ -22,6 +22,7 @@ TENSORS = {"core/tensors", "core/distributed"}
 MIDDLE = {"core/ranking", "core/scores", "core/catalogue", "core/auc"}
 CORE = {*TENSORS, *MIDDLE, "core/layouts"}
 ROOMS: dict[str, tuple[set[str], set[str]]] = {
+    "core/__init__": (set(), set()),
     "core/tensors": (set(), {"torch"}),
     "core/distributed": ({"core/tensors"}, {"torch"}),
     "core/ranking": (TENSORS, {"torch"}),

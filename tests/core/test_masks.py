@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_recmetrics import functional
-from torch_recmetrics.core.scores import matrix as scores
+from torch_recmetrics.core.tensors import chunks
 from torch_recmetrics.core.tensors import sparse_masks as masks
 from torch_recmetrics.core.tensors.sparse_masks import positions
 
@@ -72,7 +72,7 @@ def test_a_dense_target_may_lie_in_memory_in_any_way(
     place: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(masks, "FEW_ELEMENTS", 0)
-    monkeypatch.setattr(scores, "STEP_ELEMENTS", 2 * 8192)
+    monkeypatch.setattr(chunks, "STEP_ELEMENTS", 2 * 8192)
     g = torch.Generator().manual_seed(3)
     target = laid(torch.rand(9, 8192, generator=g) < 0.001, place)
     preds = torch.rand(target.shape, generator=g)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from torch_recmetrics import rank
 from torch_recmetrics.core.scores import block_max as maxima
-from torch_recmetrics.core.scores import matrix as scores
 from torch_recmetrics.core.scores import topk
 from torch_recmetrics.core.scores.block_max import BlockMaxima
 from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.tensors import chunks
 
-STEPS = scores.STEP_ELEMENTS, scores.STEP_ELEMENTS_ELSEWHERE  # before they are made small
+STEPS = chunks.STEP_ELEMENTS, chunks.STEP_ELEMENTS_ELSEWHERE  # before they are made small
 
 
 @pytest.fixture(scope="module", autouse=True)

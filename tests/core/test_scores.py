@@ -22,6 +22,7 @@ from torch_recmetrics.core.scores.block_max import BlockMaxima
 from torch_recmetrics.core.scores.matrix import Scores
 from torch_recmetrics.core.scores.rank_counts import counts_of, ranks_of
 from torch_recmetrics.core.scores.topk import in_input_order, top_items
+from torch_recmetrics.core.tensors import chunks
 
 RULES = ("average", "optimistic", "pessimistic", "stable")
 
@@ -207,8 +208,8 @@ DENSE = {
 
 @pytest.mark.parametrize("way", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant", *DENSE])
 def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "STEP_ELEMENTS", 1 << 12)
-    monkeypatch.setattr(scores, "COMPARED_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(chunks, "STEP_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(chunks, "COMPARED_ELEMENTS", 1 << 12)
     preds = torch.rand(16, 20_000)
     update: dict[str, Any] = {"target_ids": torch.randint(0, 20_000, (16, 1)) + torch.arange(-1, 1)}
     match way:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_recmetrics.core.catalogue.approx_scores import Piece, Scan
 from torch_recmetrics.core.catalogue.pair_scores import Embeddings
 from torch_recmetrics.core.catalogue.topk import USERS
-from torch_recmetrics.core.scores.matrix import steps
+from torch_recmetrics.core.tensors.chunks import steps
 
 # Items of a piece: its scores of 256 users stay near the processor while one count follows the other.
 CHUNK = 1024

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.catalogue.approx_scores import BLOCK, Piece, Scan, bfloat16_is_native
 from torch_recmetrics.core.catalogue.pair_scores import Embeddings
-from torch_recmetrics.core.scores.matrix import steps
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import exact_dtype
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts, table
 from torch_recmetrics.core.tensors.sparse_masks import positions

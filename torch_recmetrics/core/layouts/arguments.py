@@ -14,10 +14,10 @@ from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.relevance import Truth, dense_truth, listed_truth, no_truth
 from torch_recmetrics.core.layouts.scores import rank_lists, rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.core.ranking.requirements import Plan, may_branch
+from torch_recmetrics.core.ranking.requirements import Plan
 from torch_recmetrics.core.scores.matrix import Scores
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.devices import exact, may_branch
 
 LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), "

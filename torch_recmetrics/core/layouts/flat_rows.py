@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.requirements import may_branch
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
-from torch_recmetrics.core.tensors.devices import bits_float, float_bits
+from torch_recmetrics.core.tensors.devices import bits_float, float_bits, may_branch
 from torch_recmetrics.core.tensors.sort_keys import slices
 
 NARROW, WIDE = 2, 4  # columns of packed rows

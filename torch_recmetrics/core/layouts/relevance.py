@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.matrix import Scores, steps
+from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import exact, exact_dtype
 from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
 from torch_recmetrics.core.tensors.sparse_masks import positions

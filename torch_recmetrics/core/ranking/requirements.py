@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -32,8 +30,3 @@ class Plan:
     items: bool = False
     needs_target: bool = True
     nan_hidden: bool = False
-
-
-def may_branch(device: torch.device) -> bool:
-    """Whether looking at a value costs nothing."""
-    return device.type == "cpu"

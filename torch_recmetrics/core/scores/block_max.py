@@ -7,7 +7,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.matrix import HIDDEN, Scores, steps
+from torch_recmetrics.core.scores.matrix import HIDDEN, Scores
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.sparse_masks import positions
 
 # Widths of blocks. Maxima over these run near the speed of memory, the wider the nearer; over widths that are no

@@ -15,15 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.requirements import may_branch
+from torch_recmetrics.core.tensors.chunks import STEP_ELEMENTS, step_elements, steps
+from torch_recmetrics.core.tensors.devices import may_branch
 
-# Elements that are looked at in one step where a step needs a buffer: on a CPU the buffer stays in the cache, elsewhere
-# few large steps are best. A float32 sum of ones is exact up to 2^24 of them. Parts of a long row have this width, so
-# it is a multiple of the width of every block (core/maxima.py).
-STEP_ELEMENTS = 1 << 19
-STEP_ELEMENTS_ELSEWHERE = 1 << 24
-# The same where a tile is gone over many times.
-COMPARED_ELEMENTS = 1 << 18
 # So few scores, those of one step, are copied as a whole; the fresh memory of more may cost more than all the rest.
 COPIED_ELEMENTS = STEP_ELEMENTS
 HIDDEN = float("-inf")
@@ -75,8 +69,7 @@ class Scores:
         The first tile of a row has at least `width` columns; tiles that are compared again and again are smaller.
         """
         n_rows = self.n_users if rows is None else rows.shape[0]
-        elements = COMPARED_ELEMENTS if compared else STEP_ELEMENTS
-        elements = elements if self.in_steps else STEP_ELEMENTS_ELSEWHERE
+        elements = step_elements(compared=compared, on_cpu=self.in_steps)
         width = max(1, min(self.n_items, max(width, elements)))
         buffer = None
         for part in steps(n_rows, self.n_items, elements):
@@ -197,18 +190,6 @@ class Scores:
             inside = (seen >= columns.start) & (seen < columns.stop)
             buffer.scatter_(1, torch.where(inside, seen - columns.start, width), HIDDEN)
         return tile
-
-
-def steps(n_rows: int, n_columns: int, elements: int | None = None, *, compared: bool = False) -> Iterator[slice]:
-    """Slices of rows that cover a matrix in steps of about so many elements.
-
-    Where no number is given, of as many as stay in the cache, and of fewer where they are compared again and again.
-    """
-    if elements is None:
-        elements = COMPARED_ELEMENTS if compared else STEP_ELEMENTS
-    step = max(1, elements // max(1, n_columns))
-    for first in range(0, n_rows, step):
-        yield slice(first, min(first + step, n_rows))
 
 
 def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.scores.block_max import NARROW, BlockMaxima
-from torch_recmetrics.core.scores.matrix import HIDDEN, Scores, steps
+from torch_recmetrics.core.scores.matrix import HIDDEN, Scores
+from torch_recmetrics.core.tensors.chunks import steps
 
 # Below so many columns for each rank hardly any item can be ruled out.
 COLUMNS_PER_RANK = 2 * NARROW

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.scores.block_max import BlockMaxima
-from torch_recmetrics.core.scores.matrix import HIDDEN, Scores, Tile, steps
+from torch_recmetrics.core.scores.matrix import HIDDEN, Scores, Tile
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts
 from torch_recmetrics.core.tensors.sparse_masks import positions
 

@@ -28,3 +28,8 @@ def bits_float(bits: torch.Tensor) -> torch.Tensor:
     if exact_dtype(bits.device) == torch.float64:
         return bits.contiguous().view(torch.float64)
     return bits.to(torch.int32).contiguous().view(torch.float32)
+
+
+def may_branch(device: torch.device) -> bool:
+    """Whether looking at a value costs nothing."""
+    return device.type == "cpu"
