@@ -181,7 +181,7 @@ def metric(
 # Layouts -------------------------------------------------------------------------------------------------------------
 
 
-def blocks_of(items: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], ...]:
+def tie_groups_of(items: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], ...]:
     """(score, relevance) pairs in the order of the input -> blocks of equal score, best first. -0.0 is 0.0."""
     in_order = sorted(items, key=lambda item: -item[0])
     return tuple(tuple(g for _, g in block) for _, block in itertools.groupby(in_order, key=lambda item: item[0]))
@@ -190,7 +190,7 @@ def blocks_of(items: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], 
 def read_scores(scores: Sequence[float], relevance: Sequence[float], shown: Sequence[bool]) -> User:
     """A hidden item takes no rank, yet it stays among the relevant ones."""
     visible = [(s, g) for s, g, may in zip(scores, relevance, shown, strict=True) if may and s != -math.inf]
-    return User(blocks_of(visible), tuple(float(g) for g in relevance if g > 0))
+    return User(tie_groups_of(visible), tuple(float(g) for g in relevance if g > 0))
 
 
 def truth(ids: Sequence[int], graded: Sequence[float] | None) -> dict[int, float]:

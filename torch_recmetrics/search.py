@@ -116,7 +116,7 @@ def checked_seen(seen_ids: Tensor | None, pairs: Embeddings, first_item: int, *,
     check.check_rows("seen_ids", seen_ids, pairs.n_users, "`user_embeddings`")
     check.check_device(pairs.users.device, {"seen_ids": seen_ids})
     checks = check.ValueChecks()
-    check.refuse_ids(checks, "seen_ids", seen_ids, below=first_item + pairs.n_items if whole else None)
+    check.defer_ids(checks, "seen_ids", seen_ids, below=first_item + pairs.n_items if whole else None)
     checks.settle()
     rows = seen_ids.to(torch.int64) - first_item
     return torch.where((rows >= 0) & (rows < pairs.n_items), rows, -1)

@@ -33,21 +33,21 @@ def pairs(rows: Sequence[Row]) -> tuple[Fraction, Fraction, Fraction]:
     """Twice the pairs in the right order (a tie is one), the positives, the negatives; by weight."""
     good = [row for row in rows if row.label]
     bad = [row for row in rows if not row.label]
-    twice = sum(
+    twice_u = sum(
         Fraction(g.weight) * Fraction(b.weight) * (2 * (g.score > b.score) + (g.score == b.score))
         for g in good
         for b in bad
     )
     return (
-        Fraction(twice),
+        Fraction(twice_u),
         sum((Fraction(g.weight) for g in good), Fraction()),
         sum((Fraction(b.weight) for b in bad), Fraction()),
     )
 
 
 def auc(rows: Sequence[Row]) -> float:
-    twice, positives, negatives = pairs(rows)
-    return float(twice / (2 * positives * negatives)) if positives and negatives else math.nan
+    twice_u, positives, negatives = pairs(rows)
+    return float(twice_u / (2 * positives * negatives)) if positives and negatives else math.nan
 
 
 def by_group(rows: Sequence[Row]) -> dict[int, list[Row]]:
@@ -61,10 +61,10 @@ def group_table(rows: Sequence[Row], weighting: str = "impressions") -> list[tup
     """Index, AUC and weight of each group that has both classes, ascending."""
     table = []
     for group, members in sorted(by_group(rows).items()):
-        twice, positives, negatives = pairs(members)
+        twice_u, positives, negatives = pairs(members)
         if positives and negatives:
             weight = {"impressions": positives + negatives, "positives": positives, "uniform": Fraction(1)}[weighting]
-            table.append((group, twice / (2 * positives * negatives), weight))
+            table.append((group, twice_u / (2 * positives * negatives), weight))
     return table
 
 

@@ -47,8 +47,8 @@ def test_any_history_has_the_value_of_the_definition(updates: list[dict[str, tor
 def test_integers_are_exact(updates: list[dict[str, torch.Tensor]]) -> None:
     """Without weights the value is the quotient of two integers, rounded once."""
     one_dtype = [{**update, "preds": update["preds"].to(torch.float32)} for update in updates]
-    twice, positives, negatives = pairs(rows_of(one_dtype))
-    expected = float(twice / (2 * positives * negatives)) if positives and negatives else math.nan
+    twice_u, positives, negatives = pairs(rows_of(one_dtype))
+    expected = float(twice_u / (2 * positives * negatives)) if positives and negatives else math.nan
     assert float(value(one_dtype)) == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
 
 

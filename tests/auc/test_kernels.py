@@ -150,7 +150,7 @@ def test_all_bits_of_a_float64_count() -> None:
     """Scores over the whole range of float64 that differ in the last bit alone, in groups of any number."""
     scores = torch.tensor([-1e300, 1e300, 1.0, 1.0 + 2**-52, 1.0, -1e-300], dtype=torch.float64)
     labels = torch.tensor([0, 1, 0, 1, 1, 0], dtype=torch.bool)
-    assert count_pairs(ordered_keys(scores), labels).twice == 17
+    assert count_pairs(ordered_keys(scores), labels).twice_u == 17
     groups = torch.tensor([2**63 - 1, 2**63 - 1, -(2**63), -(2**63), -(2**63), 0])
     found = count_group_pairs(groups, ordered_keys(scores), labels)
     assert [column.tolist() for column in found] == [[-(2**63), 2**63 - 1], [3, 2], [2, 1], [1, 1]]
@@ -209,11 +209,11 @@ def test_counts_beyond_int64() -> None:
     """2 P N of four thousand million rows of each class does not fit."""
     many = 2**32
     counts = torch.tensor([many, 0, 1, many, 5, 7, 0, 0])
-    twice = many * (2 * many + 1) + 7 * (2 * (many + 1) + 5)
+    twice_u = many * (2 * many + 1) + 7 * (2 * (many + 1) + 5)
     pairs_found, shared = pairs_of(counts)
-    assert pairs_found == (twice, many + 7, many + 6)
+    assert pairs_found == (twice_u, many + 7, many + 6)
     assert shared == many + 35
-    assert pairs_found.auc == twice / (2 * (many + 7) * (many + 6))
+    assert pairs_found.auc == twice_u / (2 * (many + 7) * (many + 6))
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=2).map(lambda x: x * 2))

@@ -30,8 +30,8 @@ def data(kind: str) -> dict[str, Any]:
 
 
 # name -> (data, k, where the parts begin and end for a number of processes)
-Cuts = Callable[[int], list[int]]
-SCENARIOS: dict[str, tuple[str, int, Cuts]] = {
+Cutoffs = Callable[[int], list[int]]
+SCENARIOS: dict[str, tuple[str, int, Cutoffs]] = {
     "even": ("smooth", 10, lambda world: [N_ITEMS * r // world for r in range(world + 1)]),
     "uneven": ("smooth", 10, lambda world: [0, 11, *[600] * (world - 2), N_ITEMS]),
     "ties across parts": ("ties", 60, lambda world: [N_ITEMS * r // world for r in range(world + 1)]),

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
-from torch_recmetrics.core.catalogue.approx_scores import Scan
+from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import Embeddings
-from torch_recmetrics.core.catalogue.rank_counts import standing
+from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 RULES = ("average", "optimistic", "pessimistic", "stable")
@@ -174,7 +174,7 @@ def test_standing_is_a_count(kind: str) -> None:
     for chunk in (1, 33, 128, 4096):
         if chunk == 1 and kind != "copies":
             continue
-        found = standing(Embeddings(users, items), wanted, ids, None, chunk)
+        found = catalogue_ranks(Embeddings(users, items), wanted, ids, None, chunk)
         column = torch.arange(500)
         for t in range(4):
             assert torch.equal(found.above[:, t], (preds > wanted[:, t : t + 1]).sum(1))
@@ -202,5 +202,5 @@ def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pieces_are_read_in_one_buffer() -> None:
     data = batch("smooth", 1, n_items=1000)
-    scan = Scan(Embeddings(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
+    scan = ApproxScores(Embeddings(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
     assert len({piece.scores.data_ptr() for piece in scan}) == 1

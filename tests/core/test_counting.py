@@ -10,7 +10,7 @@ import torch_recmetrics.core.scores.rank_counts as counting
 from torch_recmetrics import functional, ranking_metrics
 from torch_recmetrics.core.scores.block_max import BlockMaxima
 from torch_recmetrics.core.scores.matrix import Scores
-from torch_recmetrics.core.scores.rank_counts import ranks_of
+from torch_recmetrics.core.scores.rank_counts import topk_ranks
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
@@ -47,11 +47,11 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
     taken: list[bool] = []
 
     def watched(*arguments: torch.Tensor) -> object:
-        found = ranks_of(*arguments)
+        found = topk_ranks(*arguments)
         taken.append(found is not None)
         return found
 
-    monkeypatch.setattr(layouts, "ranks_of", watched)
+    monkeypatch.setattr(layouts, "topk_ranks", watched)
     for n_items in (128, 191, 192, 400, 1000):
         preds = scores(kind, 12, n_items, g)
         ids = torch.stack([torch.randperm(n_items, generator=g)[:6] for _ in range(12)])
@@ -81,7 +81,7 @@ def test_ranks_are_counts(n_items, monkeypatch):
     preds = torch.randint(0, n_items, (5, n_items), generator=g).float()
     ids = torch.cat([torch.arange(3).repeat(5, 1), preds.topk(5, dim=1).indices, torch.full((5, 1), -1)], 1)
     scored = BlockMaxima(Scores(preds), 64)
-    users, columns, above, equal = ranks_of(scored, ids, scored.lower_bound(3), 3)
+    users, columns, above, equal = topk_ranks(scored, ids, scored.lower_bound(3), 3)
     found = {(u, c): (a, e) for u, c, a, e in zip(*(t.tolist() for t in (users, columns, above, equal)), strict=True)}
     for user in range(5):
         for column in range(9):
@@ -94,7 +94,7 @@ def test_ranks_are_counts(n_items, monkeypatch):
 def test_too_many_ties_are_left_to_the_top_k():
     preds = torch.zeros(4, 1000)
     scored = BlockMaxima(Scores(preds), 64)
-    assert ranks_of(scored, torch.arange(5).repeat(4, 1), scored.lower_bound(2), 2) is None
+    assert topk_ranks(scored, torch.arange(5).repeat(4, 1), scored.lower_bound(2), 2) is None
 
 
 @pytest.mark.parametrize(("on_top", "counted"), [(5, True), (6, False)])
@@ -105,7 +105,7 @@ def test_many_relevant_items_on_top_are_left_to_the_top_k(on_top, counted):
     scored = BlockMaxima(Scores(preds), 64)
     limit = 3 * 2 * 9  # users, blocks for each rank, depth
     assert (3 * sum(range(1, on_top + 1)) <= limit) == counted
-    assert (ranks_of(scored, best[:on_top].repeat(3, 1), scored.lower_bound(9), 9) is not None) == counted
+    assert (topk_ranks(scored, best[:on_top].repeat(3, 1), scored.lower_bound(9), 9) is not None) == counted
 
 
 def test_nan_shows_in_the_maxima():

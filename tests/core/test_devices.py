@@ -97,7 +97,7 @@ class NoFloat64(TorchDispatchMode):
 def elsewhere(monkeypatch):
     """The code takes the CPU for a device on which looking at a value costs a wait."""
     for module in (torch_recmetrics.core.scores.matrix, torch_recmetrics.core.layouts.arguments):
-        monkeypatch.setattr(module, "may_branch", lambda device: False)
+        monkeypatch.setattr(module, "is_sync_free", lambda device: False)
 
 
 @pytest.mark.parametrize(("layout", "rule"), list(itertools.product(("dense", "target_ids", "item_ids"), RULES)))
@@ -107,7 +107,7 @@ def test_fixed_shapes_give_the_same_values(layout, rule, monkeypatch):
         here = values(data, rule)
         with monkeypatch.context() as patch:
             for module in (torch_recmetrics.core.scores.matrix, torch_recmetrics.core.layouts.arguments):
-                patch.setattr(module, "may_branch", lambda device: False)
+                patch.setattr(module, "is_sync_free", lambda device: False)
             there = values(data, rule)
         for name, value in here.items():
             torch.testing.assert_close(there[name], value, rtol=0, atol=1e-12, msg=lambda m, name=name: f"{name}: {m}")
@@ -124,7 +124,7 @@ def test_an_update_without_checks_never_waits(layout, rule, elsewhere):
 
 @pytest.mark.parametrize("layout", ["dense", "target_ids", "item_ids"])
 def test_an_update_with_checks_waits_once(layout, elsewhere, monkeypatch):
-    monkeypatch.setattr(torch_recmetrics.core.tensors.checks, "waits_to_look", lambda device: True)
+    monkeypatch.setattr(torch_recmetrics.core.tensors.checks, "is_sync_free", lambda device: False)
     data = batch(layout, 0)
     metrics = ranking_metrics(NAMES, CUTS)
     with Reads() as reads:

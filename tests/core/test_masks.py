@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch_recmetrics import functional
 from torch_recmetrics.core.tensors import chunks
 from torch_recmetrics.core.tensors import sparse_masks as masks
-from torch_recmetrics.core.tensors.sparse_masks import positions
+from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 
 def laid(mask: torch.Tensor, place: str) -> torch.Tensor:
@@ -50,7 +50,7 @@ def test_positions_are_where_the_mask_is_true(
     mask = laid(torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < part, place)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(masks, "FEW_ELEMENTS", few)
-        rows, columns = positions(mask)
+        rows, columns = sparse_nonzero(mask)
     expected = [(r, c) for r, row in enumerate(mask.tolist()) for c, true in enumerate(row) if true]
     assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == expected
 
@@ -63,7 +63,7 @@ def test_a_single_true_is_found_wherever_it_is(place: str, monkeypatch: pytest.M
         mask = torch.zeros(5, 7, dtype=torch.bool)
         mask[row, column] = True
         mask = laid(mask, place)
-        assert [at.tolist() for at in positions(mask)] == [at.tolist() for at in mask.nonzero(as_tuple=True)]
+        assert [at.tolist() for at in sparse_nonzero(mask)] == [at.tolist() for at in mask.nonzero(as_tuple=True)]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -94,6 +94,6 @@ def test_only_a_mask_that_is_nearly_empty_is_searched_in_words(
         return whole(self, **how)
 
     monkeypatch.setattr(torch.Tensor, "nonzero", watched)
-    positions(mask)
+    sparse_nonzero(mask)
     assert ((torch.bool, mask.numel()) not in searches) == searched
     assert searches[0] == (torch.int64, mask.numel() // 8)

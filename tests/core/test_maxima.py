@@ -136,10 +136,10 @@ def test_every_block_that_reaches_is_found_in_steps(width: int, one_each: bool) 
         for block, top in enumerate(blocks.values[number if rows is None else rows[number]].tolist())
         if top >= bound
     ]
-    found = blocks.reaching(rows, at_least, len(expected))
+    found = blocks.candidate_blocks(rows, at_least, len(expected))
     assert found is not None
     assert list(zip(*(part.tolist() for part in found), strict=True)) == expected
-    assert blocks.reaching(rows, at_least, len(expected) - 1) is None, "the limit holds over all steps"
+    assert blocks.candidate_blocks(rows, at_least, len(expected) - 1) is None, "the limit holds over all steps"
 
 
 @pytest.mark.parametrize("width", [64, 256])

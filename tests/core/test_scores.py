@@ -20,7 +20,7 @@ from torch_recmetrics.core.scores import rank_counts as counting
 from torch_recmetrics.core.scores import topk
 from torch_recmetrics.core.scores.block_max import BlockMaxima
 from torch_recmetrics.core.scores.matrix import Scores
-from torch_recmetrics.core.scores.rank_counts import counts_of, ranks_of
+from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks
 from torch_recmetrics.core.scores.topk import in_input_order, top_items
 from torch_recmetrics.core.tensors import chunks
 
@@ -111,7 +111,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
     wanted = read.of(ids)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "COUNTED_TARGETS", limit)
-        above, from_here, lengths = counts_of(read, wanted)
+        above, from_here, lengths = full_ranks(read, wanted)
     higher, same = {}, {}
     for user, row in enumerate(expected):
         assert lengths[user] == sum(value > -INF for value in row)
@@ -124,7 +124,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
     blocks = BlockMaxima(read, width)
     if blocks.values.shape[1] < depth or read.n_items < width:
         return
-    ranks = ranks_of(blocks, ids, blocks.lower_bound(depth), depth)
+    ranks = topk_ranks(blocks, ids, blocks.lower_bound(depth), depth)
     if ranks is not None:
         found = {(user, column): (start, size) for user, column, start, size in zip(*(t.tolist() for t in ranks))}
         assert found == {at: (higher[at], same[at]) for at in higher if higher[at] < depth}

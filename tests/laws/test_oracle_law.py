@@ -83,7 +83,7 @@ def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device)
 def test_shapes_that_do_not_depend_on_values_give_the_same(layout: str, ties: str, monkeypatch: Any) -> None:
     """The way that is taken on a GPU, where looking at a value would be a wait, tried on the CPU."""
     for module in (scores, inputs):
-        monkeypatch.setattr(module, "may_branch", lambda device: False)
+        monkeypatch.setattr(module, "is_sync_free", lambda device: False)
 
     def law(case: Case) -> None:
         update = LAYOUTS[layout](case)

@@ -85,12 +85,12 @@ def recommended(case: Case) -> list[list[int]]:
     return lists
 
 
-def counts_of(known: Known) -> dict[str, Any]:
+def full_ranks(known: Known) -> dict[str, Any]:
     return {"item_counts": torch.tensor(known.counts)}
 
 
 def counts_and_users(known: Known) -> dict[str, Any]:
-    return {**counts_of(known), "num_users": NUM_USERS}
+    return {**full_ranks(known), "num_users": NUM_USERS}
 
 
 def categories_of(known: Known) -> dict[str, Any]:
@@ -117,14 +117,14 @@ VARIANTS = [
     ),
     Variant(
         "Novelty",
-        counts_of,
+        full_ranks,
         lambda known, items, *_: value_oracles.self_information(items, known.counts),
         {"kind": "self_information"},
     ),
     *(
         Variant(
             "Popularity",
-            counts_of,
+            full_ranks,
             lambda known, items, *_, n=normalized: value_oracles.popularity(items, known.counts, n),
             {"normalized": normalized},
         )
@@ -133,7 +133,7 @@ VARIANTS = [
     *(
         Variant(
             "TailShare",
-            counts_of,
+            full_ranks,
             lambda known, items, *_, t=tail, of=of: value_oracles.tail_share(
                 items, known.counts, Fraction(t).limit_denominator(), of
             ),
@@ -144,7 +144,7 @@ VARIANTS = [
     *(
         Variant(
             "Unexpectedness",
-            counts_of,
+            full_ranks,
             lambda known, items, _, __, k, o=options: value_oracles.unexpectedness(items, surprise(known, k, o)),
             options,
         )
@@ -153,7 +153,7 @@ VARIANTS = [
     *(
         Variant(
             "Serendipity",
-            counts_of,
+            full_ranks,
             lambda known, items, relevant, _, k, o=options: value_oracles.serendipity(
                 items, relevant, surprise(known, k, o)
             ),

@@ -38,8 +38,8 @@ def test_updates_wait_for_nothing_or_once_for_all_checks(layout: str, monkeypatc
     update, here = update_of(layout), made()
     here.update(**update)
     for module in (scores, inputs):
-        monkeypatch.setattr(module, "may_branch", lambda device: False)
-    monkeypatch.setattr(checks, "waits_to_look", lambda device: True)
+        monkeypatch.setattr(module, "is_sync_free", lambda device: False)
+    monkeypatch.setattr(checks, "is_sync_free", lambda device: False)
     for options, waits in (({"validate_args": False}, []), ({}, ["_local_scalar_dense"])):
         there = made(**options)
         with Reads() as reads:

@@ -21,7 +21,7 @@ from torch_recmetrics import (
     RecMetricCollection,
     UserCoverage,
 )
-from torch_recmetrics.core.tensors.fingerprint import digest
+from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.functional import intra_list_similarity
 from torch_recmetrics.state import item_counts as counts
 from torch_recmetrics.state.item_counts import CountOverItems
@@ -269,13 +269,13 @@ def test_digests_tell_contents_dtypes_and_shapes_apart() -> None:
             base.bool(),
         ),
     ]
-    words = [digest(tensor) for tensor in (base, *others)]
+    words = [fingerprint(tensor) for tensor in (base, *others)]
     assert len(set(words)) == len(words)
-    assert digest(base.t().contiguous().t()) == words[0]
+    assert fingerprint(base.t().contiguous().t()) == words[0]
     long = torch.arange(1 << 21)
     swapped = long.clone()
     swapped[[5, -5]] = long[[-5, 5]]
-    assert digest(long) == digest(long.clone()) != digest(swapped)
+    assert fingerprint(long) == fingerprint(long.clone()) != fingerprint(swapped)
 
 
 def test_what_a_definition_says() -> None:
@@ -284,5 +284,5 @@ def test_what_a_definition_says() -> None:
         *("ils@5", "intra_list_diversity@10", "personalization@2", "ils"),
     ]
     said = ILS(EYE, 5).definition()
-    assert said == f"ILS(top_k=5, similarity='cosine', items=4, data='{digest(EYE)}')"
+    assert said == f"ILS(top_k=5, similarity='cosine', items=4, data='{fingerprint(EYE)}')"
     assert issubclass(Coverage, CountOverItems)

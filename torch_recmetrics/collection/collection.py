@@ -11,12 +11,12 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from torch_recmetrics.collection.fused_state import SharedSums
+from torch_recmetrics.collection.fused_state import FusedState
 from torch_recmetrics.core.layouts.arguments import Inputs
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.ranking import RANKING_METRICS
-from torch_recmetrics.state.evaluator import Panel
+from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.item_counts import CountOverItems
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import RankedMetric
@@ -49,7 +49,7 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    _shared: SharedSums | None = None
+    _shared: FusedState | None = None
 
     def __init__(
         self,
@@ -113,17 +113,17 @@ class RecMetricCollection(MetricCollection):
                     f"{member.name} has dist_sync_on_step=True: a collection gives the values of one process"
                 )
         if ranked:
-            Panel(*_split(ranked))
+            Evaluator(*_split(ranked))
 
     @staticmethod
     def _name(metric: Any) -> str:
         return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
 
-    def _share(self) -> SharedSums:
+    def _share(self) -> FusedState:
         """What the members share, made anew when they have changed."""
-        metrics, readers = _split(self._modules.values())
-        if self._shared is None or [id(m) for m in self._shared.members] != [id(m) for m in (*metrics, *readers)]:
-            self._shared = SharedSums(metrics, readers)
+        metrics, list_counters = _split(self._modules.values())
+        if self._shared is None or [id(m) for m in self._shared.members] != [id(m) for m in (*metrics, *list_counters)]:
+            self._shared = FusedState(metrics, list_counters)
         return self._shared
 
     def _others(self) -> list[Metric]:
@@ -265,17 +265,17 @@ def ranking_metrics(
     ['val_ndcg@5', 'val_ndcg', 'val_mrr@5', 'val_mrr']
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
-    cuts = list(top_k) if isinstance(top_k, Sequence) else [top_k]
+    cutoffs = list(top_k) if isinstance(top_k, Sequence) else [top_k]
     options = dict(options or {})
     for name in names:
         check.check_choice("metrics", name, RANKING_METRICS)
     for name in options:
         check.check_choice("options", name, names)
-    if not names or not cuts:
-        raise ValueError(f"`metrics` and `top_k` must name at least one each, got {names!r} and {cuts!r}")
+    if not names or not cutoffs:
+        raise ValueError(f"`metrics` and `top_k` must name at least one each, got {names!r} and {cutoffs!r}")
     members: dict[str, Metric] = {}
     for name in names:
-        for cut in cuts:
+        for cut in cutoffs:
             member = RANKING_METRICS[name](top_k=cut, **{**common, **options.get(name, {})})
             key = member.name.replace("@", at)
             if key in members:

@@ -12,7 +12,7 @@ from torchmetrics import classification as own
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.tensors.checks import ValueChecks, check_flag
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
@@ -72,7 +72,7 @@ class ClickMetrics(RecMetricCollection):
         given = self._given(preds, target, indexes, named)
         if given["target"].numel():
             return super().forward(**given)
-        nothing = torch.full((), float("nan"), dtype=exact_dtype(preds.device))
+        nothing = torch.full((), float("nan"), dtype=accumulator_dtype(preds.device))
         return {str(name): nothing for name in self.keys()}
 
     def _given(self, preds: Any, target: Any, indexes: Any, named: dict[str, Any]) -> dict[str, Any]:

@@ -9,28 +9,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.stragglers import first_word, next_round
+from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
 from torch_recmetrics.core.layouts.arguments import Inputs
-from torch_recmetrics.state.evaluator import Panel
+from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.item_counts import CountOverItems
 from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
 from torch_recmetrics.state.ranking_metric import RankedMetric
-from torch_recmetrics.state.sync import APART, stores, totals_everywhere, totals_here
+from torch_recmetrics.state.sync import APART, local_totals, stores, synced_totals
 from torch_recmetrics.state.user_means import MeanOverUsers
 
 
-class SharedSums:
+class FusedState:
     """What the ranking metrics of one collection share: one evaluation, one row store, one exchange.
 
     The members stay complete metrics at every moment: each holds its own sums, as a view of one tensor for all. Whoever
     replaces a member's state (reset, a checkpoint, a merge) is noticed by identity at the next update.
     """
 
-    def __init__(self, metrics: list[MeanOverUsers], readers: Sequence[CountOverItems] = ()) -> None:
+    def __init__(self, metrics: list[MeanOverUsers], list_counters: Sequence[CountOverItems] = ()) -> None:
         self.metrics = metrics
-        self.readers = list(readers)
-        self.members: list[RankedMetric] = [*metrics, *self.readers]
-        self.panel = Panel(metrics, self.readers) if self.members else None
+        self.list_counters = list(list_counters)
+        self.members: list[RankedMetric] = [*metrics, *self.list_counters]
+        self.evaluator = Evaluator(metrics, self.list_counters) if self.members else None
         # Totals of the last exchange that their members have not asked for yet, and members that have changed since.
         self._tickets: dict[int, Tensor] = {}
         self._stale: set[int] = set()
@@ -51,33 +51,33 @@ class SharedSums:
 
     def prepare(self, given: Inputs) -> Any:
         """Rank, check and evaluate; nothing is counted yet."""
-        return self._panel.prepare(given)
+        return self._evaluator.prepare(given)
 
     @property
-    def _panel(self) -> Panel:
-        if self.panel is None:
+    def _evaluator(self) -> Evaluator:
+        if self.evaluator is None:
             raise ValueError("the collection has no ranking metrics")
-        return self.panel
+        return self.evaluator
 
     def count(self, prepared: Any, *, with_values: bool) -> dict[int, Tensor]:
         """Count what was prepared; the values of this batch by the id of the metric, where they are asked for."""
-        batch = self._panel.totals(prepared) if self.metrics and (with_values or prepared.is_sums) else None
+        batch = self._evaluator.totals(prepared) if self.metrics and (with_values or prepared.is_sums) else None
         if prepared.is_sums and batch is not None:
             self._add(batch)
         elif self.metrics:
-            self._panel.count(prepared)
-        self._panel.count_lists(prepared)
+            self._evaluator.count(prepared)
+        self._evaluator.count_lists(prepared)
         for member in self.members:
             member.note_update()
         if not with_values:
             return {}
         values = {}
-        for reader in self.readers:
-            value = reader.value_of(prepared.lists[reader.kind], prepared.sample_ids)
-            values[id(reader)] = reader.__dict__["_forward_cache"] = value
+        for counter in self.list_counters:
+            value = counter.value_of(prepared.lists[counter.kind], prepared.sample_ids)
+            values[id(counter)] = counter.__dict__["_forward_cache"] = value
         if batch is None:
             return values
-        for metric, part in zip(self.metrics, torch.split(batch, self._panel.sizes), strict=True):
+        for metric, part in zip(self.metrics, torch.split(batch, self._evaluator.sizes), strict=True):
             values[id(metric)] = metric.__dict__["_forward_cache"] = part[0, 0] / part[0, 1]  # Lightning reads it there
         return values
 
@@ -88,7 +88,7 @@ class SharedSums:
                 [metric.__dict__[name] for metric, name in zip(self.metrics, self._names, strict=True)]
             )
         self._sums = self._sums + batch
-        self._views = torch.split(self._sums, self._panel.sizes)
+        self._views = torch.split(self._sums, self._evaluator.sizes)
         for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
             metric.__dict__[name] = view
 
@@ -112,7 +112,7 @@ class SharedSums:
             self._alone = True
             self._tickets.clear()
 
-    def total_here(self, metric: MeanOverUsers) -> Tensor:
+    def local_total(self, metric: MeanOverUsers) -> Tensor:
         """The totals of one member in this process; its rows are evaluated once for all that hold the same."""
         held, totals = self._here
         rows = waiting(metric)
@@ -122,7 +122,7 @@ class SharedSums:
             or any(a is not b for a, b in zip(held, rows, strict=True))
         ):
             sharing = self._same_rows(metric)
-            found = totals_here(sharing)
+            found = local_totals(sharing)
             totals = {id(member): total - member.state("sums") for member, total in zip(sharing, found, strict=True)}
             self._here = waiting(metric), totals
         total: Tensor = metric.state("sums") + totals[id(metric)]
@@ -138,7 +138,7 @@ class SharedSums:
                 )
         return [metric]
 
-    def total_everywhere(self, metric: MeanOverUsers, process_group: Any) -> Tensor:
+    def synced_total(self, metric: MeanOverUsers, process_group: Any) -> Tensor:
         """The totals of one member over all processes; the first that asks exchanges those of all members.
 
         Whether a later one needs an exchange is not for one process to say: it may have had an update since, and
@@ -147,7 +147,7 @@ class SharedSums:
         known = id(metric) in self._tickets
         if self._alone and (known or id(metric) in self._stale):
             place = next(place for place, member in enumerate(self.metrics) if member is metric)
-            said = first_word(process_group, f"round{self._round}/{place}", "known" if known else "changed")
+            said = agree_on_first(process_group, f"round{self._round}/{place}", "known" if known else "changed")
             if said == "changed":
                 self._tickets.clear()
             elif not known:
@@ -159,7 +159,7 @@ class SharedSums:
             if not any(member is metric for member in members):
                 members = [metric]
             asked = next(place for place, member in enumerate(members) if member is metric)
-            totals = totals_everywhere(members, process_group, asked)
+            totals = synced_totals(members, process_group, asked)
             self._tickets = {id(member): total for member, total in zip(members, totals, strict=True)}
             self._stale.clear()
             self._round = next_round(process_group)

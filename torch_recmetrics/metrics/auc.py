@@ -13,9 +13,9 @@ from torch_recmetrics.core.auc.exchange import count_everywhere, exchange, gathe
 from torch_recmetrics.core.auc.histogram import half_width, histogram
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.auc.pairs import Pairs
-from torch_recmetrics.core.auc.scored_labels import KINDS, Evidence, Kind, Rows, Tables, bins_of, joined, tables_of
+from torch_recmetrics.core.auc.scored_labels import KINDS, Kind, Rows, ScoredLabels, Tables, bins_of, joined, tables_of
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, ordered_keys
 from torch_recmetrics.state.rows import RowMetric
 
@@ -150,7 +150,7 @@ class BinaryAUC(RowMetric):
         Thresholds fall from inf; with bins they are the lower edges of the bins. All processes must call it; the rows
         of all of them are gathered, if they are kept.
         """
-        scores, negatives, positives = self.read(lambda: self._evidence().curve(), "rows")
+        scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
         start = negatives.new_zeros(1)
         fpr, tpr = (torch.cat([start, side.cumsum(0)]) / side.sum() for side in (negatives, positives))
         return fpr, tpr, torch.cat([scores.new_full((1,), float("inf")), scores])
@@ -160,7 +160,7 @@ class BinaryAUC(RowMetric):
 
         The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All processes must call it.
         """
-        scores, negatives, positives = self.read(lambda: self._evidence().curve(), "rows")
+        scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
         hits = positives.cumsum(0)
         precision, recall = hits / (hits + negatives.cumsum(0)), hits / positives.sum()
         one, zero = hits.new_ones(1), hits.new_zeros(1)
@@ -221,12 +221,12 @@ class BinaryAUC(RowMetric):
         for stem in self.stems:
             self.set_state(stem, [part for part, waits in zip(self.state(stem), waiting, strict=True) if not waits])
 
-    def _evidence(self, everywhere: bool = False, group: Any = None) -> Evidence:
+    def _scored_labels(self, everywhere: bool = False, group: Any = None) -> ScoredLabels:
         """All that is held, rows that arrived twice once."""
         parts = [rows_of(piece) for piece in self.counted(group, everywhere=everywhere)]
         tables = tables_of(parts, self.num_bins, self._tables())
         kept = [part for part in parts if bins_of(part.kind[0], self.num_bins) is None]
-        return Evidence(kept, tables, self.device)
+        return ScoredLabels(kept, tables, self.device)
 
     def _verdict(self) -> Tensor:
         """(2,): value and error bound."""
@@ -234,41 +234,41 @@ class BinaryAUC(RowMetric):
             if verdict.shape[0]:
                 given: Tensor = verdict
                 return given
-        return self._judged(*self._evidence().pairs())
+        return self._judged(*self._scored_labels().pairs())
 
     def _judged(self, pairs: Pairs, shared: float) -> Tensor:
         bound = half_width(pairs, shared) if self.num_bins is not None else 0.0
-        return torch.tensor([pairs.auc, bound], dtype=exact_dtype(self.device), device=self.device)
+        return torch.tensor([pairs.auc, bound], dtype=accumulator_dtype(self.device), device=self.device)
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def exchange(self, process_group: Any) -> None:
         named = any(ids.shape[0] for ids in self.state("sample_ids"))
-        evidence, agreed = exchange(
-            lambda everywhere: self._evidence(everywhere, process_group), named, self.num_bins, process_group
+        scored_labels, agreed = exchange(
+            lambda everywhere: self._scored_labels(everywhere, process_group), named, self.num_bins, process_group
         )
         if self.num_bins is not None:
             refuse_mixed(agreed.dtypes)
         if self.asked == "verdict":
-            self.set_state("verdict", [self._judged(*count_everywhere(evidence, agreed, process_group))])
+            self.set_state("verdict", [self._judged(*count_everywhere(scored_labels, agreed, process_group))])
             return
         for stem in self.stems:
             self.set_state(stem, [])
         if agreed.keeps_rows:
-            mine = joined(evidence.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted)
+            mine = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted)
             rows = gathered(mine, process_group)
             self.keep(keys=rows.keys, labels=rows.labels, weights=rows.weights)
-        for kind, table in evidence.tables.items():
+        for kind, table in scored_labels.tables.items():
             self.set_state(table_stem(kind), [table])
 
     def settle(self) -> None:
-        evidence = self._evidence()
+        scored_labels = self._scored_labels()
         for stem in self.stems:
             self.set_state(stem, [])
-        if evidence.rows:
-            rows = joined(evidence.rows, torch.float64, self.device, weighted=True)
+        if scored_labels.rows:
+            rows = joined(scored_labels.rows, torch.float64, self.device, weighted=True)
             self.keep(keys=rows.keys, labels=rows.labels, weights=rows.weights)
-        for kind, table in evidence.tables.items():
+        for kind, table in scored_labels.tables.items():
             self.set_state(table_stem(kind), [table])
 
 
@@ -314,5 +314,5 @@ def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validat
     checks.settle()
     rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
     tables = tables_of([rows], None, {})
-    evidence = Evidence([] if tables else [rows], tables, preds.device)
-    return torch.tensor(evidence.pairs()[0].auc, dtype=exact_dtype(preds.device), device=preds.device)
+    scored_labels = ScoredLabels([] if tables else [rows], tables, preds.device)
+    return torch.tensor(scored_labels.pairs()[0].auc, dtype=accumulator_dtype(preds.device), device=preds.device)

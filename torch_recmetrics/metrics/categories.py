@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from torch_recmetrics.core.ranking.ranking import Cuts, Ranking, Reading
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.fingerprint import digest
+from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
 
 DIVERSITY_KINDS = ("count", "share", "entropy")
@@ -34,14 +34,14 @@ class MeanOfCategories(MeanOverLists):
         self.n_categories = shares.shape[1]
         super().__init__(top_k, table=ItemTable(item_categories, shares=shares), **kwargs)
 
-    def sums(self, reading: Reading, cuts: Cuts) -> Tensor:
+    def sums(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         """(B, cut-offs, C): the sum of :math:`p(g|i)` over the recommended items; nan for an empty list."""
-        shares, item_ids = self.table["shares"], reading.items(cuts)
+        shares, item_ids = self.table["shares"], stats.items(cutoffs)
         if not item_ids.shape[1]:  # embedding_bag has no words for it
-            return shares.new_full((item_ids.shape[0], len(cuts), self.n_categories), float("nan"))
+            return shares.new_full((item_ids.shape[0], len(cutoffs), self.n_categories), float("nan"))
         weights = (item_ids >= 0).to(shares.dtype)
         known = item_ids.clamp(0, shares.shape[0] - 1)
-        columns = [embedding_bag(known[:, :k], shares, mode="sum", per_sample_weights=weights[:, :k]) for k in cuts]
+        columns = [embedding_bag(known[:, :k], shares, mode="sum", per_sample_weights=weights[:, :k]) for k in cutoffs]
         empty = (item_ids < 0).all(1)
         return torch.where(empty[:, None, None], float("nan"), torch.stack(columns, 1))
 
@@ -87,8 +87,8 @@ class CategoryDiversity(MeanOfCategories):
     def settings(self) -> dict[str, Any]:
         return {"kind": self.kind}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        sums = self.sums(reading, cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        sums = self.sums(stats, cutoffs)
         if self.kind == "entropy":
             entropy: Tensor = torch.special.entr(normalized(sums)).sum(2) / math.log(2)
             return entropy
@@ -143,7 +143,7 @@ class CategoryCalibration(MeanOfCategories):
         of_users = distributions_of("profiles", profiles)
         self.alpha = alpha
         self.n_profiles = profiles.shape[0]
-        self._profiles = digest(profiles)
+        self._profiles = fingerprint(profiles)
         super().__init__(item_categories, top_k, **kwargs)
         if profiles.shape[1] != self.n_categories:
             raise ValueError(
@@ -156,7 +156,7 @@ class CategoryCalibration(MeanOfCategories):
     def settings(self) -> dict[str, Any]:
         return {"alpha": self.alpha, "profiles": self._profiles}
 
-    def refuse_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+    def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         sample_ids = self.sample_ids_of(ranking)
         known = self.n_profiles
         checks.refuse(
@@ -167,10 +167,10 @@ class CategoryCalibration(MeanOfCategories):
             ),
         )
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        sample_ids = self.sample_ids_of(reading.ranking).clamp(0, self.n_profiles - 1)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        sample_ids = self.sample_ids_of(stats.ranking).clamp(0, self.n_profiles - 1)
         p = self.table["profiles"][sample_ids].unsqueeze(1)
-        q = normalized(self.sums(reading, cuts))
+        q = normalized(self.sums(stats, cutoffs))
         mixed = q + self.alpha * (p - q)  # exactly p where they agree
         divergence = (torch.xlogy(p, p) - torch.xlogy(p, mixed)).sum(2).clamp(min=0) / math.log(2)
         return torch.where(p.sum(2) > 0, divergence, float("nan"))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.item_counts import CountOverItems
@@ -205,6 +205,6 @@ class UserCoverage(MeanOverLists):
     def settings(self) -> dict[str, Any]:
         return {"min_items": self.min_items}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        shown = reading.shown(cuts)
-        return (shown >= self.min_items).to(shown.dtype)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        n_retrieved = stats.n_retrieved(cutoffs)
+        return (n_retrieved >= self.min_items).to(n_retrieved.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
-from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.state.user_means import MeanOverUsers
 
 
@@ -39,8 +39,8 @@ class TieRate(MeanOverUsers):
     def rules(self) -> tuple[str, ...]:
         return (*self.columns, "pessimistic", "optimistic")
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return reading.undecided(cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return stats.tie_sensitive(cutoffs)
 
 
 class CollapseRate(MeanOverUsers):
@@ -81,8 +81,8 @@ class CollapseRate(MeanOverUsers):
         self.warn_above = warn_above
         self._warned = False
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return reading.collapsed(cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return stats.collapsed(cutoffs)
 
     def compute(self) -> Tensor:
         """The weighted share of collapsed users, 0-dim float64; nan where there is nothing to count."""

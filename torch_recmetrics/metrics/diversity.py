@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
 
 SIMILARITIES = ("cosine", "dot")
@@ -140,12 +140,12 @@ class ILS(MeanOverLists):
     def settings(self) -> dict[str, Any]:
         return {"similarity": self.similarity}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        ids, n = reading.items(cuts), reading.shown(cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        ids, n = stats.items(cutoffs), stats.n_retrieved(cutoffs)
         if not ids.numel():
             return torch.full_like(n, float("nan"))
         sums = self._sums_of_vectors if self.similarity in SIMILARITIES else self._sums_of_pairs
-        depths = [min(cut or ids.shape[1], ids.shape[1]) for cut in cuts]
+        depths = [min(cut or ids.shape[1], ids.shape[1]) for cut in cutoffs]
         mean = sums(ids, depths) / (n * (n - 1))
         if self.similarity == "cosine":
             mean = mean.clamp(-1, 1)  # rounded vectors are not exactly of length 1
@@ -174,7 +174,7 @@ class ILS(MeanOverLists):
         Pairs are ordered by the later of the two, so that those of a shorter list come first.
         """
         later, earlier = torch.tril_indices(ids.shape[1], ids.shape[1], -1, device=ids.device).unbind(0)
-        columns = [torch.zeros((0, len(depths)), dtype=exact_dtype(ids.device), device=ids.device)]
+        columns = [torch.zeros((0, len(depths)), dtype=accumulator_dtype(ids.device), device=ids.device)]
         for part in torch.split(ids, rows_of(later.shape[0])):
             first, second = part[:, earlier], part[:, later]
             both = self._similarities(first, second) + self._similarities(second, first)
@@ -198,7 +198,7 @@ class ILS(MeanOverLists):
         check.check_float("similarity", found)
         if self.validate_args and not bool(found.isfinite().all()):
             raise ValueError("`similarity` must give finite numbers")
-        values = torch.zeros(pair.shape, dtype=exact_dtype(pair.device), device=pair.device)
+        values = torch.zeros(pair.shape, dtype=accumulator_dtype(pair.device), device=pair.device)
         values[pair] = exact(found.detach())
         return values
 
@@ -226,8 +226,8 @@ class IntraListDiversity(ILS):
     plot_lower_bound = 0.0
     plot_upper_bound = 2.0
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return 1 - super().measure(reading, cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return 1 - super().measure(stats, cutoffs)
 
 
 def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:

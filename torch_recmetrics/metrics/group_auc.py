@@ -14,7 +14,7 @@ from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, column, joined
 from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import bits_float, exact, exact_dtype, float_bits
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, ordered_keys
 from torch_recmetrics.state.rows import RowMetric
 
@@ -186,12 +186,12 @@ def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
     else:
         pairs = weigh_group_pairs(groups, rows.keys, rows.labels, rows.weights)
     both = (pairs.positives > 0) & (pairs.negatives > 0)
-    twice, positives, negatives = (exact(number[both]) for number in pairs[1:])
+    twice_u, positives, negatives = (exact(number[both]) for number in pairs[1:])
     if weighting == "impressions":
         weights = positives + negatives
     else:
         weights = positives if weighting == "positives" else torch.ones_like(positives)
-    return GroupTable(pairs.indexes[both], twice / (2 * positives * negatives), weights)
+    return GroupTable(pairs.indexes[both], twice_u / (2 * positives * negatives), weights)
 
 
 def pack_rows(groups: Tensor, rows: Rows) -> Tensor:
@@ -241,6 +241,6 @@ def group_auc(
     rows = Rows(ordered_keys(clicks.preds.to(wide)), clicks.labels, clicks.weights)
     table = group_table(groups, rows, "uniform")
     every = torch.unique(groups)
-    values = torch.full(every.shape, float("nan"), dtype=exact_dtype(preds.device), device=preds.device)
+    values = torch.full(every.shape, float("nan"), dtype=accumulator_dtype(preds.device), device=preds.device)
     values[torch.searchsorted(every, table.indexes)] = table.values
     return values

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.distributed.collectives import sum_over_processes
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.state.rows import RowMetric
 
@@ -31,7 +31,7 @@ class ClickSums(RowMetric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add("sums", torch.zeros(4, dtype=exact_dtype(self.device), device=self.device))
+        self.add("sums", torch.zeros(4, dtype=accumulator_dtype(self.device), device=self.device))
 
     def value(self, sums: Tensor) -> Tensor:
         """The metric from the sums."""
@@ -87,7 +87,7 @@ class ClickSums(RowMetric):
 
     def empty_row(self, stem: str) -> Tensor:
         if stem == "sums_of_sample":
-            return torch.zeros((0, 4), dtype=exact_dtype(self.device), device=self.device)
+            return torch.zeros((0, 4), dtype=accumulator_dtype(self.device), device=self.device)
         return super().empty_row(stem)
 
 
@@ -232,7 +232,7 @@ def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | No
 def click_sums(clicks: Clicks, eps: float | None) -> Tensor:
     """(4,): the sums over the rows."""
     weights = clicks.weights
-    total = torch.zeros(4, dtype=exact_dtype(clicks.preds.device), device=clicks.preds.device)
+    total = torch.zeros(4, dtype=accumulator_dtype(clicks.preds.device), device=clicks.preds.device)
     if weights is None:
         for preds, labels in slices(clicks.preds, clicks.labels):
             total = total + terms(preds, labels, None, eps).sum(0)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import Inputs
-from torch_recmetrics.core.ranking.ranking import Cuts, Ranking, Reading
-from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import GAINS, TIES
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.evaluator import Panel
+from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.user_means import MeanOverUsers
 
 
@@ -75,8 +75,8 @@ class HitRate(MeanOverUsers):
     def variant(self) -> dict[str, Any]:
         return {"pooled": self.pooled, **super().variant()}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return reading.hits(cuts) if self.pooled else 1 - reading.miss(cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return stats.hits(cutoffs) if self.pooled else 1 - stats.p_no_hit(cutoffs)
 
 
 class Precision(MeanOverUsers):
@@ -103,10 +103,10 @@ class Precision(MeanOverUsers):
     def __init__(self, top_k: int | None = 10, **kwargs: Any) -> None:
         super().__init__(top_k, **kwargs)
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        if None in cuts:
-            return ratio(reading.hits(cuts), reading.cut(cuts))
-        return reading.hits(cuts) / reading.cut(cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        if None in cutoffs:
+            return ratio(stats.hits(cutoffs), stats.cut(cutoffs))
+        return stats.hits(cutoffs) / stats.cut(cutoffs)
 
 
 class Recall(MeanOverUsers):
@@ -140,9 +140,9 @@ class Recall(MeanOverUsers):
     def variant(self) -> dict[str, Any]:
         return {"denominator": self.denominator, **super().variant()}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        of = reading.n_relevant if self.denominator == "relevant" else reading.best_hits(cuts)
-        return reading.hits(cuts) / of.clamp(min=1)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        of = stats.n_relevant if self.denominator == "relevant" else stats.max_hits(cutoffs)
+        return stats.hits(cutoffs) / of.clamp(min=1)
 
 
 class F1(MeanOverUsers):
@@ -167,8 +167,8 @@ class F1(MeanOverUsers):
     def __init__(self, top_k: int | None = 10, **kwargs: Any) -> None:
         super().__init__(top_k, **kwargs)
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return ratio(2 * reading.hits(cuts), reading.cut(cuts) + reading.n_relevant)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return ratio(2 * stats.hits(cutoffs), stats.cut(cutoffs) + stats.n_relevant)
 
 
 class DCG(MeanOverUsers):
@@ -211,8 +211,8 @@ class DCG(MeanOverUsers):
     def variant(self) -> dict[str, Any]:
         return {"gain": self.gain, **super().variant()}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return reading.gain_sum(cuts, self.gain) * reading.unit(self.gain)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return stats.gain_sum(cutoffs, self.gain) * stats.gain_scale(self.gain)
 
 
 class NDCG(MeanOverUsers):
@@ -261,8 +261,8 @@ class NDCG(MeanOverUsers):
     def variant(self) -> dict[str, Any]:
         return {"gain": self.gain, "ideal": self.ideal, **super().variant()}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return ratio(reading.gain_sum(cuts, self.gain), reading.ideal_sum(cuts, self.gain, self.ideal))
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return ratio(stats.gain_sum(cutoffs, self.gain), stats.ideal_sum(cutoffs, self.gain, self.ideal))
 
 
 class MAP(MeanOverUsers):
@@ -300,11 +300,11 @@ class MAP(MeanOverUsers):
     def variant(self) -> dict[str, Any]:
         return {"denominator": self.denominator, **super().variant()}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         if self.denominator == "hits":
-            return reading.mean_precision(cuts)
-        of = reading.n_relevant if self.denominator == "relevant" else reading.best_hits(cuts)
-        return reading.precision_sum(cuts) / of.clamp(min=1)
+            return stats.mean_precision(cutoffs)
+        of = stats.n_relevant if self.denominator == "relevant" else stats.max_hits(cutoffs)
+        return stats.precision_sum(cutoffs) / of.clamp(min=1)
 
 
 class MRR(MeanOverUsers):
@@ -330,8 +330,8 @@ class MRR(MeanOverUsers):
     def __init__(self, top_k: int | None = None, **kwargs: Any) -> None:
         super().__init__(top_k, **kwargs)
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return reading.reciprocal(cuts)
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return stats.reciprocal(cutoffs)
 
 
 RANKING_METRICS: dict[str, type[MeanOverUsers]] = {
@@ -345,9 +345,9 @@ def value_per_user(metric: MeanOverUsers, *layout: Any, **named: Any) -> Tensor:
     with torch.no_grad():
         given = Inputs(*layout, **named)
         checks = check.ValueChecks(metric.validate_args)
-        panel = Panel([metric])
-        ranking = given.rank(panel.plan, checks)
-        values = panel.evaluate(ranking, checks).per_user()[:, 0]
+        evaluator = Evaluator([metric])
+        ranking = given.rank(evaluator.needs, checks)
+        values = evaluator.evaluate(ranking, checks).per_user()[:, 0]
         checks.settle()
         # Where relevance is not asked for, a user without relevant items is like any other.
         return torch.where(ranking.n_relevant > 0, values, float("nan")) if metric.needs_target else values
@@ -389,7 +389,7 @@ def rank(
     refuse_unknown(layout)
     with torch.no_grad():
         checks = check.ValueChecks(validate_args)
-        plan = Plan(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
-        ranking = Inputs(preds, target, indexes, **layout).rank(plan, checks)
+        needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
+        ranking = Inputs(preds, target, indexes, **layout).rank(needs, checks)
         checks.settle()
         return ranking.kept()

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.item_values import MeanOfItems, item_counts_of, mean_of_items
@@ -80,19 +80,19 @@ class Unexpectedness(MeanOfItems):
     def settings(self) -> dict[str, Any]:
         return {"expected": self.expected, "num_expected": self.num_expected}
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        places = self.values_of(reading.items(cuts))
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        places = self.values_of(stats.items(cutoffs))
         if self.expected == "rank":
             rank = torch.arange(1, places.shape[1] + 1, device=places.device)
-            return self.mean(reading, cuts, (places - rank).clamp(min=0) / self.table.n_items)
+            return self.mean(stats, cutoffs, (places - rank).clamp(min=0) / self.table.n_items)
         if self.num_expected is not None:
-            return self.mean(reading, cuts, places > self.num_expected)
-        columns = [self.mean(reading, (cut,), places[:, :cut] > cut) for cut in cuts if cut is not None]
+            return self.mean(stats, cutoffs, places > self.num_expected)
+        columns = [self.mean(stats, (cut,), places[:, :cut] > cut) for cut in cutoffs if cut is not None]
         return torch.cat(columns, 1)
 
-    def mean(self, reading: Reading, cuts: Cuts, unexpected: Tensor) -> Tensor:
+    def mean(self, stats: RankingStats, cutoffs: Cutoffs, unexpected: Tensor) -> Tensor:
         """The mean over the list of how unexpected (B, D) each item is."""
-        return mean_of_items(reading, cuts, exact(unexpected))
+        return mean_of_items(stats, cutoffs, exact(unexpected))
 
 
 class Serendipity(Unexpectedness):
@@ -129,9 +129,9 @@ class Serendipity(Unexpectedness):
     stem = "serendipity"
     needs_target = True
 
-    def mean(self, reading: Reading, cuts: Cuts, unexpected: Tensor) -> Tensor:
-        relevant = reading.ranking.relevance[:, : unexpected.shape[1]] > 0
-        return super().mean(reading, cuts, unexpected * relevant)
+    def mean(self, stats: RankingStats, cutoffs: Cutoffs, unexpected: Tensor) -> Tensor:
+        relevant = stats.ranking.relevance[:, : unexpected.shape[1]] > 0
+        return super().mean(stats, cutoffs, unexpected * relevant)
 
 
 def places_by_popularity(counts: Tensor, *, dense: bool) -> Tensor:

@@ -18,7 +18,7 @@ from torch_recmetrics.core.layouts.arguments import Inputs
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.ranking.ranking import Ranking, constants, deepest
-from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from torch_recmetrics.state.user_means import MeanOverUsers
 
 
-class Panel:
+class Evaluator:
     """Metrics that read one ranking: what it must hold for all of them, and all their values from it."""
 
-    def __init__(self, metrics: Sequence[MeanOverUsers], readers: Sequence[CountOverItems] = ()) -> None:
+    def __init__(self, metrics: Sequence[MeanOverUsers], list_counters: Sequence[CountOverItems] = ()) -> None:
         self.metrics = list(metrics)
-        self.readers = list(readers)  # these count what was recommended
-        self.members: list[RankedMetric] = [*self.metrics, *self.readers]
+        self.list_counters = list(list_counters)  # these count what was recommended
+        self.members: list[RankedMetric] = [*self.metrics, *self.list_counters]
         self.sizes = [len(metric.columns) for metric in self.metrics]
         self.columns = [(metric, rule) for metric in self.metrics for rule in metric.columns]
         families: dict[tuple[Any, ...], list[int]] = {}
@@ -42,20 +42,20 @@ class Panel:
             variant = {name: value for name, value in metric.variant().items() if name != "ties"}
             families.setdefault((type(metric), rule, *variant.items()), []).append(position)
         # Families that weigh users alike stand together, so that one product gives all their sums.
-        self.families = sorted(families.values(), key=lambda family: self._weighing(family[0]))
+        self.families = sorted(families.values(), key=lambda family: self._weighting_key(family[0]))
         order = [position for family in self.families for position in family]
         self._back = tuple(float(order.index(position)) for position in range(len(order)))
         self.validate_args = any(metric.validate_args for metric in self.members)
         self.exponential = any(metric.exponential for metric in self.members)
-        cuts = [metric.top_k for metric in self.members]
+        cutoffs = [metric.top_k for metric in self.members]
         rules = frozenset(rule for metric in self.members for rule in metric.rules)
         nan_actions = {metric.nan_action for metric in self.members}
         if len(nan_actions) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
-        self.plan = Plan(
-            deepest(cuts),
-            whole=None in cuts,
-            sort_whole=any(m.top_k is None and (m.reads_lists or "stable" in m.rules) for m in self.members),
+        self.needs = RankingRequirements(
+            deepest(cutoffs),
+            full_list=None in cutoffs,
+            sort_full_list=any(m.top_k is None and (m.reads_lists or "stable" in m.rules) for m in self.members),
             rules=rules,
             ordered="stable" in rules,
             lists=any(metric.reads_lists for metric in self.members),
@@ -64,11 +64,11 @@ class Panel:
             nan_hidden=nan_actions == {"worst"},
         )
 
-    def _weighing(self, position: int) -> tuple[str, bool, bool, bool]:
+    def _weighting_key(self, position: int) -> tuple[str, bool, bool, bool]:
         metric = self.columns[position][0]
         return metric.empty_target_action, metric.pooled, metric.needs_target, metric.partial
 
-    def prepare(self, given: Inputs) -> Prepared:
+    def prepare(self, given: Inputs) -> PendingUpdate:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
         first = self.members[0]
         first.check_device(**given.tensors())
@@ -77,17 +77,19 @@ class Panel:
         checks = check.ValueChecks(self.validate_args)
         self._check_catalogue(given)
         if given.is_flat:
-            rows = given.flat_rows(self.plan, checks)
+            rows = given.flat_rows(self.needs, checks)
             weight_of_each(rows, checks)
             if self.exponential:
-                check.refuse_exponential(checks, rows.relevance)
+                check.defer_exponential(checks, rows.relevance)
             checks.settle()
-            return Prepared(packed=pack(rows))
-        ranking = given.rank(self.plan, checks)
+            return PendingUpdate(packed=pack(rows))
+        ranking = given.rank(self.needs, checks)
         values = self.evaluate(ranking, checks)
-        lists = {reader.kind: reader.lists_of(ranking.reading("stable"), ranking.weights) for reader in self.readers}
+        lists = {
+            counter.kind: counter.lists_of(ranking.stats("stable"), ranking.weights) for counter in self.list_counters
+        }
         checks.settle()
-        return Prepared(values=values, sample_ids=ranking.sample_ids, lists=lists)
+        return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
     def _check_catalogue(self, given: Inputs) -> None:
         """Refuse what shows by its shape that it has no items, or more than a member knows."""
@@ -100,7 +102,7 @@ class Panel:
                     f"`preds` has scores of {scores.shape[1]} items, but {metric.name} knows {metric.n_items}"
                 )
 
-    def totals(self, prepared: Prepared) -> Tensor:
+    def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 2): the sums of this batch alone."""
         if prepared.packed is not None:
             return flat_sums(self.metrics, [prepared.packed])
@@ -110,12 +112,12 @@ class Panel:
         pairs = zip(prepared.evaluated.numerators(), prepared.evaluated.denominators(), strict=True)
         return torch.stack([torch.stack([n[counted].sum(), d[counted].sum()]) for n, d in pairs])
 
-    def count_lists(self, prepared: Prepared) -> None:
+    def count_lists(self, prepared: PendingUpdate) -> None:
         """Hand the lists to those that count what was recommended; this cannot be refused."""
-        for reader in self.readers:
-            reader.hold(prepared.lists[reader.kind], prepared.sample_ids)
+        for counter in self.list_counters:
+            counter.hold(prepared.lists[counter.kind], prepared.sample_ids)
 
-    def count(self, prepared: Prepared) -> None:
+    def count(self, prepared: PendingUpdate) -> None:
         """Add what was prepared to the sums and rows; this cannot be refused."""
         if prepared.packed is not None:
             for metric in self.metrics:
@@ -134,17 +136,17 @@ class Panel:
             metric.set_state("denominators", [*metric.state("denominators"), denominators[first]])
             first += size
 
-    def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> Values:
+    def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """Every metric for every user; call ``checks.settle()`` before they are believed."""
         if self.exponential:
-            check.refuse_exponential(checks, largest_relevance(ranking))
+            check.defer_exponential(checks, largest_relevance(ranking))
         weights = ranking.weights
         if weights is None:
             weights = torch.ones_like(ranking.n_relevant, dtype=ranking.relevance.dtype)
         for metric in self.members:
             if metric.n_items is not None and ranking.item_ids is not None:
-                refuse_unknown_items(checks, metric, ranking.reading("stable").items((metric.top_k,)))
-            metric.refuse_users(ranking, checks)
+                defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
+            metric.defer_unknown_users(ranking, checks)
         empty = ranking.n_relevant == 0
         if any(metric.empty_target_action == "error" and metric.needs_target for metric in self.metrics):
             checks.refuse(
@@ -156,11 +158,11 @@ class Panel:
             )
         filled = weights * ~empty
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
-        for _, families in itertools.groupby(self.families, lambda family: self._weighing(family[0])):
+        for _, families in itertools.groupby(self.families, lambda family: self._weighting_key(family[0])):
             parts = []
             for family in families:
                 metric, rule = self.columns[family[0]]
-                values = metric.measure(ranking.reading(rule), tuple(self.columns[p][0].top_k for p in family))
+                values = metric.measure(ranking.stats(rule), tuple(self.columns[p][0].top_k for p in family))
                 if metric.empty_target_action == "pos" and not metric.pooled and metric.needs_target:
                     values = values + empty.unsqueeze(1)
                 parts.append(values)
@@ -168,20 +170,20 @@ class Panel:
             weight = filled if metric.needs_target and metric.empty_target_action in ("skip", "error") else weights
             denominator = weights * ranking.n_relevant if metric.pooled else weight
             blocks.append((values, weight, defined(values, weight) if metric.partial else denominator))
-        return Values(blocks, self._back)
+        return WeightedValues(blocks, self._back)
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PendingUpdate:
     """An update that was checked but not yet counted: evaluated users, or flat rows that wait."""
 
-    values: Values | None = None
+    values: WeightedValues | None = None
     sample_ids: Tensor | None = None
     packed: Tensor | None = None
     lists: dict[Any, Tensor] = field(default_factory=dict)  # by CountOverItems.kind
 
     @property
-    def evaluated(self) -> Values:
+    def evaluated(self) -> WeightedValues:
         if self.values is None:
             raise ValueError("flat rows have no values before all of them are known")
         return self.values
@@ -192,7 +194,7 @@ class Prepared:
         return self.packed is None and self.sample_ids is None
 
 
-class Values:
+class WeightedValues:
     """Values of many metrics for many users, not yet weighed."""
 
     def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...]) -> None:
@@ -245,7 +247,7 @@ def zeroed(values: Tensor, denominator: Tensor) -> Tensor:
     return torch.where(values.isnan(), 0, values) if denominator.ndim == 2 else values
 
 
-def refuse_unknown_items(checks: check.ValueChecks, metric: RankedMetric, item_ids: Tensor) -> None:
+def defer_unknown_items(checks: check.ValueChecks, metric: RankedMetric, item_ids: Tensor) -> None:
     """Recommended ids that a metric knows nothing of."""
     known = metric.n_items or 0
     unknown = item_ids >= known
@@ -265,19 +267,19 @@ def largest_relevance(ranking: Ranking) -> Tensor:
     if ranking.ideal.shape[1]:
         return ranking.ideal[:, 0]
     largest = torch.zeros(ranking.n_users, dtype=ranking.relevance.dtype, device=ranking.relevance.device)
-    if ranking.whole is not None:
-        largest.scatter_reduce_(0, ranking.whole.all_users, ranking.whole.all_relevance, "amax")
+    if ranking.full_list is not None:
+        largest.scatter_reduce_(0, ranking.full_list.all_users, ranking.full_list.all_relevance, "amax")
     return largest
 
 
 def flat_sums(metrics: Sequence[MeanOverUsers], packed: Sequence[Tensor]) -> Tensor:
     """(columns, 2): the sums of flat rows; all rows of a user must be there."""
-    panel = Panel(metrics)
-    checks = check.ValueChecks(panel.validate_args)
-    lists = read_lists(unpack(packed), panel.plan, checks)
+    evaluator = Evaluator(metrics)
+    checks = check.ValueChecks(evaluator.validate_args)
+    lists = read_lists(unpack(packed), evaluator.needs, checks)
     sums = []
-    for ranking in lists.rankings(panel.plan):
-        values = panel.evaluate(ranking, checks)
+    for ranking in lists.rankings(evaluator.needs):
+        values = evaluator.evaluate(ranking, checks)
         checks.settle()
         sums.append(values.sums())
     return torch.stack(sums).sum(0)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_rows, sum_over_processes
 from torch_recmetrics.core.layouts.arguments import Inputs
-from torch_recmetrics.core.ranking.ranking import Reading
+from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.state.evaluator import Panel
+from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.ranking_metric import RankedMetric
 
 # Lists wait until they hold so many ids, or as many as there are items: then the counts are written anew. So an update
@@ -70,12 +70,12 @@ class CountOverItems(RankedMetric):
     # -- updates ------------------------------------------------------------------------------------------------------
 
     def count(self, given: Inputs) -> None:
-        panel = Panel([], [self])
-        panel.count_lists(panel.prepare(given))
+        evaluator = Evaluator([], [self])
+        evaluator.count_lists(evaluator.prepare(given))
 
-    def lists_of(self, reading: Reading, weights: Tensor | None) -> Tensor:
+    def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""
-        items = reading.items((self.top_k,))[:, : self.width]
+        items = stats.items((self.top_k,))[:, : self.width]
         shown = items < self.num_items
         if weights is not None:
             shown = shown & (weights.unsqueeze(1) > 0)

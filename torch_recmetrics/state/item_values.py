@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
@@ -32,15 +32,15 @@ class MeanOfItems(MeanOverLists):
         values = self.table["values"]
         return values[item_ids.clamp(0, values.shape[0] - 1)]
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
-        return mean_of_items(reading, cuts, self.values_of(reading.items(cuts)))
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return mean_of_items(stats, cutoffs, self.values_of(stats.items(cutoffs)))
 
 
-def mean_of_items(reading: Reading, cuts: Cuts, values: Tensor) -> Tensor:
+def mean_of_items(stats: RankingStats, cutoffs: Cutoffs, values: Tensor) -> Tensor:
     """(B, cut-offs): the mean of (B, D) values over the first K recommended items, nan where there are none."""
-    listed = reading.items(cuts) >= 0
-    sums = reading.at(cuts, torch.where(listed, values, 0).cumsum(1))
-    return sums / reading.at(cuts, listed.cumsum(1))
+    listed = stats.items(cutoffs) >= 0
+    sums = stats.at(cutoffs, torch.where(listed, values, 0).cumsum(1))
+    return sums / stats.at(cutoffs, listed.cumsum(1))
 
 
 def item_counts_of(item_counts: Any) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.devices import exact_dtype
-from torch_recmetrics.core.tensors.fingerprint import digest
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.state.ranking_metric import RankedMetric
 from torch_recmetrics.state.user_means import MeanOverUsers
 
@@ -30,7 +30,7 @@ class ItemTable(torch.nn.Module):
     def __init__(self, given: Tensor, **columns: Tensor) -> None:
         super().__init__()
         self.n_items = given.shape[0]
-        self.word = digest(given)
+        self.word = fingerprint(given)
         for name, column in columns.items():
             self.register_buffer(name, column, persistent=False)
 
@@ -40,7 +40,7 @@ class ItemTable(torch.nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ItemTable:  # noqa: ARG002
         for name, column in self.named_buffers():
             device = fn(column[:0]).device
-            dtype = exact_dtype(device) if column.dtype == torch.float64 else column.dtype
+            dtype = accumulator_dtype(device) if column.dtype == torch.float64 else column.dtype
             self._buffers[name] = column.to(device, dtype)
         return self
 
@@ -51,11 +51,11 @@ class MeanOverLists(MeanOverUsers):
     What a subclass has to say:
 
     - :attr:`stem`, :attr:`higher_is_better`, the plot bounds;
-    - :meth:`measure` ``(reading, cuts) -> (B, len(cuts))`` in float64: ``reading.items(cuts)`` is (B, D) int64, the ids
+    - :meth:`measure` ``(reading, cuts) -> (B, len(cuts))`` in float64: ``stats.items(cuts)`` is (B, D) int64, the ids
       by rank with equal scores in the order of the input, -1 beyond the end of a list (only at the end), D at most the
-      deepest cut; ``reading.at(cuts, running)`` picks the columns at the cut-offs from (B, D) running values
-      (``cumsum`` along the ranks); ``reading.ranking.relevance[:, :D]`` is the relevance of these items and
-      ``reading.n_relevant`` (B, 1) what there was to find. ``nan`` says that the value of a user is undefined: such a
+      deepest cut; ``stats.at(cuts, running)`` picks the columns at the cut-offs from (B, D) running values
+      (``cumsum`` along the ranks); ``stats.ranking.relevance[:, :D]`` is the relevance of these items and
+      ``stats.n_relevant`` (B, 1) what there was to find. ``nan`` says that the value of a user is undefined: such a
       user is left out at that cut-off. Nothing may wait for the device;
     - ``needs_target = True`` where it reads relevance: then a target must be given, and users without relevant items
       are left out;

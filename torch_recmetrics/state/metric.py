@@ -18,7 +18,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors.checks import check_flag
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 
 class RecMetric(Metric):
@@ -111,7 +111,9 @@ class RecMetric(Metric):
 
         def move(tensor: Tensor) -> Tensor:
             if tensor.is_floating_point():
-                tensor = tensor.to(exact_dtype(probe.device))  # narrowed before it reaches a device without float64
+                tensor = tensor.to(
+                    accumulator_dtype(probe.device)
+                )  # narrowed before it reaches a device without float64
             moved = fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(probe.device)
 

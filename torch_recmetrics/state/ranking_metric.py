@@ -41,7 +41,7 @@ class RankedMetric(RecMetric):
         """Items that it knows, so that larger ids are refused; None where it need not know them."""
         return None
 
-    def refuse_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+    def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         """Refuse users that it knows nothing of."""
 
     @property

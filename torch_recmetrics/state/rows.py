@@ -11,7 +11,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import gather_rows
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.metric import RecMetric
 
@@ -65,7 +65,7 @@ class RowMetric(RecMetric):
     def empty_row(self, stem: str) -> Tensor:
         dtype = torch.bool if stem == "labels" else torch.int64
         if stem.startswith(("weights", "masses", "verdict")):
-            dtype = exact_dtype(self.device)
+            dtype = accumulator_dtype(self.device)
         return torch.zeros(0, dtype=dtype, device=self.device)
 
     # -- rows that arrive more than once ------------------------------------------------------------------------------

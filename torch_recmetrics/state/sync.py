@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import flat_sums
 
@@ -67,7 +67,7 @@ def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
     )
 
 
-def totals_here(metrics: Sequence[MeanOverUsers]) -> list[Tensor]:
+def local_totals(metrics: Sequence[MeanOverUsers]) -> list[Tensor]:
     """For each metric (columns, 2): everything that it holds in this process."""
     totals = [metric.state("sums") for metric in metrics]
     for positions in stores(metrics, "sample_ids"):
@@ -87,7 +87,7 @@ def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
         totals[position] = totals[position] + part
 
 
-def totals_everywhere(metrics: Sequence[MeanOverUsers], group: Any, asked: int = 0) -> list[Tensor]:
+def synced_totals(metrics: Sequence[MeanOverUsers], group: Any, asked: int = 0) -> list[Tensor]:
     """For each metric (columns, 2): everything that it holds in all processes; `asked` is the one that asks.
 
     One all_reduce; where rows wait, a few more. Which of them take place is read from the sum of the headers, so it is
@@ -138,7 +138,7 @@ def _flat_everywhere(metrics: Sequence[MeanOverUsers], columns: int, group: Any)
     mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
     error: Exception | None = None
     sums = torch.zeros(
-        (sum(len(m.columns) for m in metrics), 2), dtype=exact_dtype(packed.device), device=packed.device
+        (sum(len(m.columns) for m in metrics), 2), dtype=accumulator_dtype(packed.device), device=packed.device
     )
     try:
         sums = flat_sums(metrics, [mine])

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import Inputs
 from torch_recmetrics.core.layouts.flat_rows import WIDE, joined_rows
-from torch_recmetrics.core.ranking.ranking import Cuts, Reading
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact_dtype
-from torch_recmetrics.state.evaluator import Panel
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.ranking_metric import RankedMetric
-from torch_recmetrics.state.sync import totals_everywhere, totals_here
+from torch_recmetrics.state.sync import local_totals, synced_totals
 
 EMPTY_TARGET_ACTIONS = ("skip", "neg", "pos", "error")
 LISTS = ("rows", "sample_ids", "numerators", "denominators")
@@ -54,11 +54,11 @@ class MeanOverUsers(RankedMetric):
         self.bounds = bounds
         # The rules whose values are kept: that of the metric, and those of its bounds.
         self.columns = (ties, "pessimistic", "optimistic") if bounds else (ties,)
-        self.add("sums", torch.zeros((len(self.columns), 2), dtype=exact_dtype(self.device), device=self.device))
+        self.add("sums", torch.zeros((len(self.columns), 2), dtype=accumulator_dtype(self.device), device=self.device))
         for stem in LISTS:
             self.add(stem, [])
 
-    def measure(self, reading: Reading, cuts: Cuts) -> Tensor:
+    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         """(B, cut-offs): each user's value; 0 for a user without relevant items, nan where :attr:`partial`."""
         raise NotImplementedError
 
@@ -73,8 +73,8 @@ class MeanOverUsers(RankedMetric):
         return options | super().variant()
 
     def count(self, given: Inputs) -> None:
-        panel = Panel([self])
-        panel.count(panel.prepare(given))
+        evaluator = Evaluator([self])
+        evaluator.count(evaluator.prepare(given))
 
     def compute(self) -> Tensor:
         """The weighted mean over the users, 0-dim float64; nan where there is nothing to count."""
@@ -107,14 +107,14 @@ class MeanOverUsers(RankedMetric):
             total: Tensor = self.state("sums")
             return total
         if self.group is not None:
-            shared: Tensor = self.group.total_here(self)
+            shared: Tensor = self.group.local_total(self)
             return shared
-        return totals_here([self])[0]
+        return local_totals([self])[0]
 
     def exchange(self, process_group: Any) -> None:
-        total = self.group.total_everywhere(self, process_group) if self.group is not None else None
+        total = self.group.synced_total(self, process_group) if self.group is not None else None
         if total is None:
-            total = totals_everywhere([self], process_group)[0]
+            total = synced_totals([self], process_group)[0]
         self.set_state("sums", total)
         for stem in LISTS:
             self.set_state(stem, [])
@@ -128,4 +128,4 @@ class MeanOverUsers(RankedMetric):
         if stem == "sample_ids":
             return torch.zeros(0, dtype=torch.int64, device=self.device)
         shape = (0, len(self.columns)) if stem == "numerators" and self.bounds else (0,)
-        return torch.zeros(shape, dtype=exact_dtype(self.device), device=self.device)
+        return torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)

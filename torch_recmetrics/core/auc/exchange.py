@@ -19,15 +19,15 @@ from torch_recmetrics.core.auc.scored_labels import (
     DTYPES,
     HALF_DTYPES,
     KINDS,
-    Evidence,
     Rows,
+    ScoredLabels,
     Tables,
     bins_of,
     distinct_rows,
     joined,
 )
 from torch_recmetrics.core.distributed.collectives import gather_rows, sum_over_processes
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 LIMB = 40  # bits of a large integer that one int64 carries: sums over processes do not overflow
 
@@ -54,7 +54,7 @@ class Agreed(NamedTuple):
         return self.positives + self.negatives > 0
 
 
-def agree(own: Evidence, named: bool, num_bins: int | None, group: Any) -> Agreed:
+def agree(own: ScoredLabels, named: bool, num_bins: int | None, group: Any) -> Agreed:
     """One sum over the processes."""
     positives = sum(int(part.labels.sum()) for part in own.rows)
     rows = sum(part.labels.shape[0] for part in own.rows)
@@ -74,7 +74,9 @@ def agree(own: Evidence, named: bool, num_bins: int | None, group: Any) -> Agree
     )
 
 
-def exchange(own: Callable[[bool], Evidence], named: bool, num_bins: int | None, group: Any) -> tuple[Evidence, Agreed]:
+def exchange(
+    own: Callable[[bool], ScoredLabels], named: bool, num_bins: int | None, group: Any
+) -> tuple[ScoredLabels, Agreed]:
     """The histograms of all processes beside the rows of this one.
 
     Args:
@@ -83,11 +85,11 @@ def exchange(own: Callable[[bool], Evidence], named: bool, num_bins: int | None,
         num_bins: the bins of float32 and float64 scores; None: they are kept.
         group: the processes.
     """
-    evidence = own(False)
-    agreed = agree(evidence, named, num_bins, group)
+    scored_labels = own(False)
+    agreed = agree(scored_labels, named, num_bins, group)
     if agreed.named:
-        evidence = own(True)
-        agreed = agree(evidence, named, num_bins, group)
+        scored_labels = own(True)
+        agreed = agree(scored_labels, named, num_bins, group)
     tables: Tables = {}
     for kind, present in zip(KINDS, agreed.tables, strict=True):
         dtype, weighted = kind
@@ -96,35 +98,35 @@ def exchange(own: Callable[[bool], Evidence], named: bool, num_bins: int | None,
         if dtype not in HALF_DTYPES and not weighted:
             tables[kind] = agreed.bins
             continue
-        table = evidence.tables.get(kind)
+        table = scored_labels.tables.get(kind)
         if table is None:
-            number = exact_dtype(evidence.device) if weighted else torch.int64
-            table = torch.zeros(2 * (bins_of(dtype, num_bins) or 0), dtype=number, device=evidence.device)
+            number = accumulator_dtype(scored_labels.device) if weighted else torch.int64
+            table = torch.zeros(2 * (bins_of(dtype, num_bins) or 0), dtype=number, device=scored_labels.device)
         tables[kind] = sum_over_processes(table, group)
-    return Evidence(evidence.rows, tables, evidence.device), agreed
+    return ScoredLabels(scored_labels.rows, tables, scored_labels.device), agreed
 
 
-def count_everywhere(evidence: Evidence, agreed: Agreed, group: Any) -> tuple[Pairs, float]:
-    """The pairs of all processes, and how many of them share a bin, see :meth:`Evidence.pairs`."""
+def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> tuple[Pairs, float]:
+    """The pairs of all processes, and how many of them share a bin, see :meth:`ScoredLabels.pairs`."""
     if not agreed.keeps_rows:
-        return evidence.pairs()
-    parts = list(evidence.rows)
-    if evidence.tables and dist.get_rank(group) == 0:  # half precision, the same on every process
-        parts += [distinct_rows(counts, dtype) for dtype, counts in evidence.histograms.items()]
-    weighted = agreed.weighted or bool(evidence.tables)
-    mine = joined(parts, agreed.kept_dtype, evidence.device, weighted=weighted)
+        return scored_labels.pairs()
+    parts = list(scored_labels.rows)
+    if scored_labels.tables and dist.get_rank(group) == 0:  # half precision, the same on every process
+        parts += [distinct_rows(counts, dtype) for dtype, counts in scored_labels.histograms.items()]
+    weighted = agreed.weighted or bool(scored_labels.tables)
+    mine = joined(parts, agreed.kept_dtype, scored_labels.device, weighted=weighted)
     label = agreed.positives <= agreed.negatives
     some, others = gathered(mine.in_class(label), group), mine.in_class(not label)
-    both = joined([some, others], agreed.kept_dtype, evidence.device)
+    both = joined([some, others], agreed.kept_dtype, scored_labels.device)
     if both.weights is None:
         here = count_pairs(both.keys, both.labels)
-        twice = sum_of_integers(int(here.twice), evidence.device, group)
-        return Pairs(twice, agreed.positives, agreed.negatives), 0.0
+        twice_u = sum_of_integers(int(here.twice_u), scored_labels.device, group)
+        return Pairs(twice_u, agreed.positives, agreed.negatives), 0.0
     pairs = weigh_pairs(both.keys, both.labels, both.weights)
     larger = pairs.negatives if label else pairs.positives
-    sums = torch.tensor([pairs.twice, larger], dtype=both.weights.dtype, device=evidence.device)
-    twice, larger = sum_over_processes(sums, group).tolist()
-    return Pairs(twice, pairs.positives, larger) if label else Pairs(twice, larger, pairs.negatives), 0.0
+    sums = torch.tensor([pairs.twice_u, larger], dtype=both.weights.dtype, device=scored_labels.device)
+    twice_u, larger = sum_over_processes(sums, group).tolist()
+    return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives), 0.0
 
 
 def gathered(rows: Rows, group: Any) -> Rows:

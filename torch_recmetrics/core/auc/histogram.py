@@ -73,18 +73,18 @@ def pairs_of(counts: Tensor) -> tuple[Pairs, float]:
     if number is int and 2 * n_positive * n_negative > LARGEST_INT64:
         return _pairs_of_many(negatives.tolist(), positives.tolist())
     below = negatives.cumsum(0) - negatives
-    twice, shared = (positives * (2 * below + negatives)).sum(), (positives * negatives).sum()
-    return Pairs(number(twice), n_positive, n_negative), number(shared)
+    twice_u, shared = (positives * (2 * below + negatives)).sum(), (positives * negatives).sum()
+    return Pairs(number(twice_u), n_positive, n_negative), number(shared)
 
 
 def _pairs_of_many(negatives: list[int], positives: list[int]) -> tuple[Pairs, float]:
     """The same in integers of any size."""
-    twice = shared = below = 0
+    twice_u = shared = below = 0
     for n, p in zip(negatives, positives, strict=True):
-        twice += p * (2 * below + n)
+        twice_u += p * (2 * below + n)
         shared += p * n
         below += n
-    return Pairs(twice, sum(positives), below), shared
+    return Pairs(twice_u, sum(positives), below), shared
 
 
 def half_width(pairs: Pairs, shared: float) -> float:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.compact_ids import numbered, span
-from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.compact_ids import factorize, span
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices, sort_keys
 
@@ -25,7 +25,7 @@ FEW_STEPS = 4
 class Pairs(NamedTuple):
     """What an AUC is made of: integers, exact at any size, or floats where rows have weights."""
 
-    twice: float  # 2 for a pair in the right order, 1 for a tie
+    twice_u: float  # 2 for a pair in the right order, 1 for a tie
     positives: float
     negatives: float
 
@@ -34,14 +34,14 @@ class Pairs(NamedTuple):
         """The share of pairs in the right order; nan where a class is missing."""
         if not (self.positives > 0 and self.negatives > 0):
             return float("nan")
-        return self.twice / (2 * self.positives * self.negatives)
+        return self.twice_u / (2 * self.positives * self.negatives)
 
 
 class GroupPairs(NamedTuple):
     """The same for each group that has a positive row; int64, or float64 where rows have weights."""
 
     indexes: Tensor  # (G,) int64, ascending
-    twice: Tensor
+    twice_u: Tensor
     positives: Tensor
     negatives: Tensor
 
@@ -88,7 +88,7 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
         low, high = low + gap, high - gap
     key_bits = (high - low).bit_length()
     if groups is not None and group_bits + key_bits > MOST_BITS_64:
-        groups, names = numbered(groups)
+        groups, names = factorize(groups)
         first_group, group_bits = 0, (names.shape[0] - 1).bit_length()
     if group_bits + key_bits > MOST_BITS_64:
         keys = torch.unique(keys, return_inverse=True)[1]
@@ -113,7 +113,7 @@ def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
         return Pairs(0, 0, 0)
     codes = sort_keys(pack(keys, labels).codes)
     # In float64 sums of integers are exact here, and faster; float32 would round them.
-    number = torch.float64 if exact_dtype(codes.device) == torch.float64 else torch.int64
+    number = torch.float64 if accumulator_dtype(codes.device) == torch.float64 else torch.int64
     numbers = torch.arange(min(codes.shape[0], slice_rows(codes.device)), dtype=number, device=codes.device)
     offset, positives, places = 0, 0, 0
     for (part,) in slices(codes):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import HALF_BINS, columns, histogram, lower_edges, pairs_of
 from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
-from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys, scores_of, widened
 
@@ -53,7 +53,7 @@ def joined(parts: Sequence[Rows], dtype: torch.dtype, device: torch.device, *, w
     labels = column([part.labels for part in parts], torch.bool, device)
     if not weighted and all(part.weights is None for part in parts):
         return Rows(keys, labels)
-    number = exact_dtype(device)
+    number = accumulator_dtype(device)
     ones = (torch.ones(part.labels.shape, dtype=number, device=device) for part in parts)
     weights = [one if part.weights is None else part.weights for part, one in zip(parts, ones, strict=True)]
     return Rows(keys, labels, column(weights, number, device))
@@ -85,7 +85,7 @@ def tables_of(parts: Sequence[Rows], num_bins: int | None, held: Tables) -> Tabl
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class ScoredLabels:
     """What an AUC and its curves are computed from.
 
     Args:

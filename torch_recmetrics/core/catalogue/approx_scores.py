@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import Embeddings, directions, largest_bias, longest
-from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
 # Maxima are taken over blocks of this many items; the last block of a piece is filled up with -inf.
 BLOCK = 16
@@ -25,7 +25,7 @@ BFLOAT16_ROUNDING = 1.02 * 2**-8
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class ScoreChunk:
     """Coarse scores of the items from `first` on; good until the next piece is asked for.
 
     For every pair ``|coarse - exact| <= margin + rounding * |coarse|`` and ``<= margin + rounding * |exact|``.
@@ -62,7 +62,7 @@ class Piece:
         return low - self.rounding * exact(coarse).abs() if self.rounding else low
 
 
-class Scan:
+class ApproxScores:
     """The coarse scores of all pairs, piece by piece of the items, in one buffer.
 
     Args:
@@ -90,7 +90,7 @@ class Scan:
             ids, order = seen_ids.flatten().sort()
             self._seen = ids, order // seen_ids.shape[1]
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[ScoreChunk]:
         pairs = self.pairs
         largest_user = float(pairs.user_norms.max())
         for first in range(0, pairs.n_items, self.chunk_size):
@@ -99,8 +99,8 @@ class Scan:
             bias = largest_bias(pairs.bias[part], first) if pairs.bias is not None else 0.0
             dtype = self.dtype
             if max(theirs, bias, largest_user, theirs * largest_user + bias) > LARGEST_IN_FLOAT32:
-                dtype = exact_dtype(pairs.items.device)
-            yield Piece(first, part.stop - first, self._scores(part, dtype), *self._error(theirs, bias, dtype))
+                dtype = accumulator_dtype(pairs.items.device)
+            yield ScoreChunk(first, part.stop - first, self._scores(part, dtype), *self._error(theirs, bias, dtype))
 
     def _scores(self, part: slice, dtype: torch.dtype) -> Tensor:
         pairs, n_items = self.pairs, part.stop - part.start
@@ -121,7 +121,7 @@ class Scan:
         return scores
 
     def _error(self, theirs: float, bias: float, dtype: torch.dtype) -> tuple[Tensor, float]:
-        """The margin and the rounding of a :class:`Piece` whose longest vector and largest bias are these."""
+        """The margin and the rounding of a :class:`ScoreChunk` whose longest vector and largest bias are these."""
         if dtype not in self._errors:
             self._errors[dtype] = self._error_parts(dtype)
         slope, least, of_bias, rounding = self._errors[dtype]

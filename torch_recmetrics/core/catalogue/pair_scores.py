@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
 # Numbers that the vectors of the pairs of one step may have: the step stays in cache.
 STEP_NUMBERS = 1 << 17
@@ -62,7 +62,7 @@ class Embeddings:
 
     def pair_scores(self, users: Tensor, items: Tensor) -> Tensor:
         """(C,) float64 scores of pairs of a user and an item, by their rows."""
-        dtype, device = exact_dtype(users.device), users.device
+        dtype, device = accumulator_dtype(users.device), users.device
         scores = torch.empty(users.shape[0], dtype=dtype, device=device)
         step = min(max(1, STEP_NUMBERS // max(1, self.width)), users.shape[0])
         # Buffers, since fresh memory would cost more than what is done in it.
@@ -129,7 +129,7 @@ def checked_norms(vectors: Tensor, name: str, first: int) -> Tensor:
 
     `first` is the row of the first one, for the message.
     """
-    dtype, step = exact_dtype(vectors.device), max(1, NORM_NUMBERS // max(1, vectors.shape[1]))
+    dtype, step = accumulator_dtype(vectors.device), max(1, NORM_NUMBERS // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
     short = (norms < SMALLEST).nonzero().squeeze(1)
     if short.shape[0] and vectors.shape[1]:

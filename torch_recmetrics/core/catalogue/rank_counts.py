@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.approx_scores import Piece, Scan
+from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk
 from torch_recmetrics.core.catalogue.pair_scores import Embeddings
 from torch_recmetrics.core.catalogue.topk import USERS
 from torch_recmetrics.core.tensors.chunks import steps
@@ -20,7 +20,7 @@ from torch_recmetrics.core.tensors.chunks import steps
 CHUNK = 1024
 
 
-class Standing(NamedTuple):
+class CatalogueRanks(NamedTuple):
     """(U, T) int64 counts for T scores of each user."""
 
     above: Tensor  # items with a higher score
@@ -28,9 +28,9 @@ class Standing(NamedTuple):
     before: Tensor  # items with this score and a lower id
 
 
-def standing(
+def catalogue_ranks(
     embeddings: Embeddings, wanted: Tensor, ids: Tensor, seen_ids: Tensor | None = None, chunk_size: int = CHUNK
-) -> Standing:
+) -> CatalogueRanks:
     """How many items of the catalogue have a higher score than those that are wanted, and the same.
 
     Args:
@@ -44,16 +44,16 @@ def standing(
     counts = torch.zeros(shape, dtype=torch.int64, device=wanted.device)
     wanted = torch.where(wanted > float("-inf"), wanted, float("inf"))  # above which there is nothing
     if not wanted.numel():
-        return Standing(*counts)
+        return CatalogueRanks(*counts)
     for part in steps(embeddings.n_users, 1, USERS):
         some = embeddings.of_users(part)
         seen = seen_ids[part] if seen_ids is not None else None
-        for piece in Scan(some, seen, torch.float32, chunk_size):
+        for piece in ApproxScores(some, seen, torch.float32, chunk_size):
             _count(piece, some, wanted[part], ids[part], counts[:, part])
-    return Standing(*counts)
+    return CatalogueRanks(*counts)
 
 
-def _count(piece: Piece, embeddings: Embeddings, wanted: Tensor, ids: Tensor, counts: Tensor) -> None:
+def _count(piece: ScoreChunk, embeddings: Embeddings, wanted: Tensor, ids: Tensor, counts: Tensor) -> None:
     """Add what one piece has above, beside and before (U, T) scores to (3, U, T) counts."""
     low, high = piece.between(wanted)
     mask = torch.empty_like(piece.scores, dtype=torch.float32)  # faster to write and to add up than bool

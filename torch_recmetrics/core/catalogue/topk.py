@@ -11,12 +11,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.approx_scores import BLOCK, Piece, Scan, bfloat16_is_native
+from torch_recmetrics.core.catalogue.approx_scores import BLOCK, ApproxScores, ScoreChunk, bfloat16_is_native
 from torch_recmetrics.core.catalogue.pair_scores import Embeddings
 from torch_recmetrics.core.tensors.chunks import steps
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts, table
-from torch_recmetrics.core.tensors.sparse_masks import positions
+from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 # Users that are searched for at once: more make a product hardly faster.
 USERS = 256
@@ -43,7 +43,7 @@ def best_items(
         progress: called after each step with the number of pairs in it.
     """
     device, n_users = embeddings.items.device, embeddings.n_users
-    scores = torch.full((n_users, k), float("-inf"), dtype=exact_dtype(device), device=device)
+    scores = torch.full((n_users, k), float("-inf"), dtype=accumulator_dtype(device), device=device)
     ids = torch.full((n_users, k), -1, dtype=torch.int64, device=device)
     found = min(k, embeddings.n_items)
     narrow = embeddings.bias is None and bfloat16_is_native(device)
@@ -52,8 +52,8 @@ def best_items(
     for part in steps(n_users, max(LIST_NUMBERS // USERS, 2 * found), LIST_NUMBERS):
         some = embeddings.of_users(part)
         seen = seen_ids[part] if seen_ids is not None else None
-        best = Best(some, found)
-        for piece in Scan(some, seen, torch.bfloat16 if narrow else torch.float32, chunk_size):
+        best = RunningTopK(some, found)
+        for piece in ApproxScores(some, seen, torch.bfloat16 if narrow else torch.float32, chunk_size):
             _search(piece, best)
             if progress is not None:
                 progress(some.n_users * piece.n_items)
@@ -61,7 +61,7 @@ def best_items(
     return scores, ids
 
 
-class Best:
+class RunningTopK:
     """The best items of each user so far. Items that may be better are given by rising id, and wait until they are many
     enough to be scored and compared together."""
 
@@ -69,7 +69,7 @@ class Best:
         self.embeddings = embeddings
         self.k = k
         device, shape = embeddings.items.device, (embeddings.n_users, k)
-        self.scores = torch.full(shape, float("-inf"), dtype=exact_dtype(device), device=device)
+        self.scores = torch.full(shape, float("-inf"), dtype=accumulator_dtype(device), device=device)
         self.ids = torch.full(shape, -1, dtype=torch.int64, device=device)
         self._waiting: list[tuple[Tensor, Tensor]] = []
         self._n_waiting = 0
@@ -131,7 +131,7 @@ def first_in_order(scores: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]
     return order.values[:, :k], by_id.values.gather(1, order.indices[:, :k])
 
 
-def _search(piece: Piece, best: Best) -> None:
+def _search(piece: ScoreChunk, best: RunningTopK) -> None:
     """Give `best` the items of a piece that may be better than what it has."""
     low = below(piece.lowest_of(best.threshold), piece.scores.dtype)
     # bfloat16 that is not negative has the order of its bits, which are compared in a third of the time.
@@ -139,20 +139,20 @@ def _search(piece: Piece, best: Best) -> None:
     dtype = torch.int16 if bits else low.dtype
     blocks = piece.blocks.view(dtype)
     maxima = blocks.amax(1)
-    block, users = positions(maxima > low.view(dtype)) if piece.first else (None, None)
+    block, users = sparse_nonzero(maxima > low.view(dtype)) if piece.first else (None, None)
     if block is None or users is None or users.shape[0] > 2 * best.scores.numel():
         low = torch.maximum(low, _tighter(piece, maxima.view(low.dtype), best))
-        block, users = positions(maxima > low.view(dtype))
+        block, users = sparse_nonzero(maxima > low.view(dtype))
     for part in steps(users.shape[0], BLOCK):
         user, first = users[part], block[part]
         looked = blocks[first, :, user]
-        which, column = positions(looked > low.view(dtype)[user].unsqueeze(1))
+        which, column = sparse_nonzero(looked > low.view(dtype)[user].unsqueeze(1))
         best.add(user[which], piece.first + first[which] * BLOCK + column)
     if piece.first == 0:
         best.compare()  # from here on there is a threshold
 
 
-def _tighter(piece: Piece, maxima: Tensor, best: Best) -> Tensor:
+def _tighter(piece: ScoreChunk, maxima: Tensor, best: RunningTopK) -> Tensor:
     """(U,): what a coarse score must exceed, from the k-th best of what was found before and of this piece."""
     here = (maxima if maxima.shape[0] >= 2 * best.k else piece.scores).T
     here = (here.float() if here.dtype == torch.bfloat16 else here).contiguous()  # its top-k is slow in bfloat16

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.stragglers import noted
+from torch_recmetrics.core.distributed.stragglers import name_missing_ranks
 
 
 def check_ready(group: Any) -> None:
@@ -20,7 +20,7 @@ def check_ready(group: Any) -> None:
 def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
     """The sum of a vector over the processes."""
     total = vector.clone()
-    with noted(group):
+    with name_missing_ranks(group):
         dist.all_reduce(total, group=group)
     return total
 
@@ -28,7 +28,7 @@ def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
 def gather_counts(counts: Tensor, group: Any) -> Tensor:
     """(processes, n): the vector of each process; all of one length."""
     everyone = [torch.empty_like(counts) for _ in range(dist.get_world_size(group))]
-    with noted(group):
+    with name_missing_ranks(group):
         dist.all_gather(everyone, counts, group=group)
     return torch.stack(everyone)
 
@@ -39,7 +39,7 @@ def gather_rows(rows: Tensor, group: Any) -> list[Tensor]:
     padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: rows.shape[0]] = rows
     everyone = [torch.empty_like(padded) for _ in counts]
-    with noted(group):
+    with name_missing_ranks(group):
         dist.all_gather(everyone, padded, group=group)
     return [part[:count] for part, count in zip(everyone, counts, strict=True)]
 
@@ -57,7 +57,7 @@ def send_rows(rows: Tensor, owner: Tensor, group: Any) -> Tensor:
     counts = gather_counts(sent, group)
     received = counts[:, me].tolist()
     out = rows.new_empty((sum(received), *rows.shape[1:]))
-    with noted(group):
+    with name_missing_ranks(group):
         dist.all_to_all_single(out, rows[order].contiguous(), received, sent.tolist(), group=group)
     return out
 

@@ -20,7 +20,7 @@ RAISING = frozenset({"gloo"})
 
 
 @contextmanager
-def noted(group: Any) -> Iterator[None]:
+def name_missing_ranks(group: Any) -> Iterator[None]:
     """Around one collective: this process has come to it; if it fails, the error names those that have not.
 
     Every process counts its collectives in the store that the process group was started with, a few microseconds each.
@@ -94,7 +94,7 @@ def next_round(group: Any) -> int:
     )
 
 
-def first_word(group: Any, key: str, word: str) -> str:
+def agree_on_first(group: Any, key: str, word: str) -> str:
     """What the first process said that called this with the key; the own word without a store."""
     store = store_of_processes()
     if store is None:

@@ -11,13 +11,13 @@ from torch_recmetrics.core.catalogue.pair_scores import checked_embeddings
 from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
-from torch_recmetrics.core.layouts.relevance import Truth, dense_truth, listed_truth, no_truth
+from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_lists, rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import Scores
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact, may_branch
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), "
@@ -54,26 +54,26 @@ class Inputs:
         """Rows of users that are complete only when all updates and all processes are known."""
         return self.indexes is not None and not isinstance(self.preds, Ranking)
 
-    def rank(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
+    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         """The ranking of these users; call ``checks.settle()`` before it is believed."""
         if isinstance(self.preds, Ranking):
-            return self._ready(self.preds, plan)
+            return self._ready(self.preds, needs)
         if self.is_flat:
-            return rank_flat(self.flat_rows(plan, checks), plan, checks)
+            return rank_flat(self.flat_rows(needs, checks), needs, checks)
         if any(getattr(self, name) is not None for name in EMBEDDINGS):
             layout = self._rank_catalogue
         else:
             layout = self._rank_scores if self.item_ids is None else self._rank_lists
-        ranking = layout(plan, checks)
+        ranking = layout(needs, checks)
         if self.weights is not None:
-            check.refuse_weights(checks, self.weights)
+            check.defer_weights(checks, self.weights)
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights = exact(self.weights.detach().clone()) if self.weights is not None else None
         sample_ids = self.sample_ids.to(torch.int64, copy=True) if self.sample_ids is not None else None
-        has_target = not self._nobody_asks(plan)
+        has_target = not self._nobody_asks(needs)
         return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
 
-    def flat_rows(self, plan: Plan, checks: check.ValueChecks) -> FlatRows:
+    def flat_rows(self, needs: RankingRequirements, checks: check.ValueChecks) -> FlatRows:
         """The rows of the flat layout, hidden ones with a score of -inf."""
         for name in ("item_ids", "target_ids", "target_relevance", "seen_ids", "sample_ids", *EMBEDDINGS):
             if getattr(self, name) is not None:
@@ -91,56 +91,60 @@ class Inputs:
         if self.mask is not None:
             check.check_mask(self.mask)
             preds = preds.masked_fill(~self.mask, float("-inf"))
-        if plan.nan_hidden:
+        if needs.nan_hidden:
             preds = preds.masked_fill(preds.isnan(), float("-inf"))
-        check.refuse_nan(checks, "preds", preds.isnan())
-        check.refuse_relevance(checks, "target", target)
+        check.defer_nan(checks, "preds", preds.isnan())
+        check.defer_relevance(checks, "target", target)
         weights = None
         if self.weights is not None:
             check.check_relevance("weights", self.weights)
-            check.refuse_weights(checks, self.weights)
+            check.defer_weights(checks, self.weights)
             weights = exact(self.weights.detach())
         return FlatRows(indexes.to(torch.int64), preds, target, weights)
 
-    def _ready(self, ranking: Ranking, plan: Plan) -> Ranking:
+    def _ready(self, ranking: Ranking, needs: RankingRequirements) -> Ranking:
         extra = list(self.tensors())
         if extra:
             raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
-        if plan.items and (ranking.item_ids is None or not ranking.ordered):
+        if needs.items and (ranking.item_ids is None or not ranking.ordered):
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
-        if plan.ordered and not ranking.ordered:
+        if needs.ordered and not ranking.ordered:
             raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
-        if plan.needs_target and not ranking.has_target:
+        if needs.needs_target and not ranking.has_target:
             raise ValueError("the Ranking was made without a target: give rank(...) `target` or `target_ids`")
-        if ranking.depth is not None and (plan.depth is None or plan.depth > ranking.depth):
-            raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={plan.depth} is needed")
-        if plan.whole and ranking.whole is None and ranking.depth is not None:
+        if ranking.depth is not None and (needs.depth is None or needs.depth > ranking.depth):
+            raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={needs.depth} is needed")
+        if needs.full_list and ranking.full_list is None and ranking.depth is not None:
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
         return ranking
 
-    def _rank_scores(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
+    def _rank_scores(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         preds = self._need("preds", 2)
         check.check_float("preds", preds)
         self._check_users(preds, "preds")
         listed = self.target_ids is not None
         if self.target_relevance is not None and not listed:
             raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
-        if self._nobody_asks(plan):
-            truth = no_truth(preds)
+        if self._nobody_asks(needs):
+            targets = no_relevance(preds)
         else:
             n_items = preds.shape[1]
-            truth = self._listed_truth(preds, "preds", checks, n_items) if listed else self._dense_truth(preds, checks)
+            targets = (
+                self._listed_relevance(preds, "preds", checks, n_items)
+                if listed
+                else self._dense_relevance(preds, checks)
+            )
         if self.mask is not None:
             check.check_shape("mask", self._need("mask", 2), tuple(preds.shape), "`preds`")
             check.check_mask(self.mask)
         seen = None
         if self.seen_ids is not None:
             seen = self._ids("seen_ids", preds, "preds")
-            check.refuse_ids(checks, "seen_ids", seen, below=preds.shape[1])
+            check.defer_ids(checks, "seen_ids", seen, below=preds.shape[1])
             seen = seen.clamp(-1, preds.shape[1] - 1)
-        return rank_scores(Scores(preds, seen, self.mask, nan_hidden=plan.nan_hidden), truth, plan, checks)
+        return rank_scores(Scores(preds, seen, self.mask, nan_hidden=needs.nan_hidden), targets, needs, checks)
 
-    def _rank_lists(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
+    def _rank_lists(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         for name in ("preds", "target"):
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` and `item_ids` must not be given together: the layouts are {LAYOUTS}")
@@ -149,18 +153,20 @@ class Inputs:
         item_ids = self._need("item_ids", 2)
         check.check_ids("item_ids", item_ids)
         item_ids = item_ids.to(torch.int64)
-        check.refuse_ids(checks, "item_ids", item_ids, below=None)
+        check.defer_ids(checks, "item_ids", item_ids, below=None)
         if checks.active:
-            check.refuse_repeats(checks, "item_ids", item_ids.sort(dim=1).values)
+            check.defer_repeats(checks, "item_ids", item_ids.sort(dim=1).values)
         self._check_users(item_ids, "item_ids")
-        truth = no_truth(item_ids) if self._nobody_asks(plan) else self._listed_truth(item_ids, "item_ids", checks)
+        targets = (
+            no_relevance(item_ids) if self._nobody_asks(needs) else self._listed_relevance(item_ids, "item_ids", checks)
+        )
         seen = None
         if self.seen_ids is not None:
             seen = self._ids("seen_ids", item_ids, "item_ids")
-            check.refuse_ids(checks, "seen_ids", seen, below=None)
-        return rank_lists(item_ids, truth, plan, seen, may_look=may_branch(item_ids.device))
+            check.defer_ids(checks, "seen_ids", seen, below=None)
+        return rank_lists(item_ids, targets, needs, seen, may_look=is_sync_free(item_ids.device))
 
-    def _rank_catalogue(self, plan: Plan, checks: check.ValueChecks) -> Ranking:
+    def _rank_catalogue(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         for name in ("preds", "target", "item_ids", "mask"):
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` and embeddings must not be given together: the layouts are {LAYOUTS}")
@@ -168,47 +174,47 @@ class Inputs:
         pairs = checked_embeddings(users, items, self.item_bias, "dot")
         n_items = pairs.n_items
         self._check_users(users, "user_embeddings")
-        truth = no_truth(users)
-        if not self._nobody_asks(plan):
-            truth = self._listed_truth(users, "user_embeddings", checks, n_items)
+        targets = no_relevance(users)
+        if not self._nobody_asks(needs):
+            targets = self._listed_relevance(users, "user_embeddings", checks, n_items)
         seen = None
         if self.seen_ids is not None:
             seen = self._ids("seen_ids", users, "user_embeddings")
-            check.refuse_ids(checks, "seen_ids", seen, below=n_items)
+            check.defer_ids(checks, "seen_ids", seen, below=n_items)
             seen = seen.clamp(-1, n_items - 1)
-        return rank_catalogue(pairs, truth, seen, plan)
+        return rank_catalogue(pairs, targets, seen, needs)
 
-    def _nobody_asks(self, plan: Plan) -> bool:
+    def _nobody_asks(self, needs: RankingRequirements) -> bool:
         """Whether there is no target, and need not be one."""
         given = (self.target, self.target_ids, self.target_relevance)
-        return not plan.needs_target and all(argument is None for argument in given)
+        return not needs.needs_target and all(argument is None for argument in given)
 
-    def _dense_truth(self, preds: Tensor, checks: check.ValueChecks) -> Truth:
+    def _dense_relevance(self, preds: Tensor, checks: check.ValueChecks) -> Relevance:
         target = self._need("target", 2)
         check.check_relevance("target", target)
         check.check_shape("target", target, tuple(preds.shape), "`preds`")
-        check.refuse_relevance(checks, "target", target)
-        return dense_truth(target, compact=may_branch(preds.device))
+        check.defer_relevance(checks, "target", target)
+        return dense_relevance(target, compact=is_sync_free(preds.device))
 
-    def _listed_truth(
+    def _listed_relevance(
         self, like: Tensor, like_name: str, checks: check.ValueChecks, n_items: int | None = None
-    ) -> Truth:
+    ) -> Relevance:
         if self.target is not None:
             raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
         ids = self._ids("target_ids", like, like_name)
-        check.refuse_ids(checks, "target_ids", ids, below=n_items)
+        check.defer_ids(checks, "target_ids", ids, below=n_items)
         relevance = None
         if self.target_relevance is not None:
             relevance = self._need("target_relevance", 2)
             check.check_relevance("target_relevance", relevance)
             check.check_shape("target_relevance", relevance, tuple(ids.shape), "`target_ids`")
             relevance = relevance.masked_fill(ids < 0, 0)  # what stands beside padding is not read
-            check.refuse_relevance(checks, "target_relevance", relevance)
+            check.defer_relevance(checks, "target_relevance", relevance)
         # The order is that of the ids as they came, so that a repeated id is found; an id that is out of range is
         # reported when the checks are settled, and must not reach an index before.
-        truth = listed_truth(ids, relevance)
-        check.refuse_repeats(checks, "target_ids", truth.sorted_ids)
-        return truth if n_items is None else truth.clamped(n_items)
+        targets = listed_relevance(ids, relevance)
+        check.defer_repeats(checks, "target_ids", targets.sorted_ids)
+        return targets if n_items is None else targets.clamped(n_items)
 
     def _check_users(self, like: Tensor, like_name: str) -> None:
         """The arguments that have one entry for each user, and the device of all."""

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.flat_rows import FlatRows, weight_of_each
 from torch_recmetrics.core.layouts.flat_sort import block_at, first_and_relevant, relevance_at, sort_rows
 from torch_recmetrics.core.ranking.from_ranks import columns_of
-from torch_recmetrics.core.ranking.full_lists import Entries, whole_of_entries
+from torch_recmetrics.core.ranking.full_lists import RelevantItems, full_list_stats
 from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.core.ranking.requirements import Plan
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import largest_first
@@ -29,7 +29,7 @@ class FlatLists:
 
     lengths: Tensor  # (U,) int64: items that are not hidden
     n_relevant: Tensor  # (U,) int64
-    relevant: Entries  # all relevant items, users ascending; a hidden one starts beyond the end of its list
+    relevant: RelevantItems  # all relevant items, users ascending; a hidden one starts beyond the end of its list
     weights: Tensor | None  # (U,)
     best_tied: Tensor | None  # (U,) int64: items with the best score
     binary: bool
@@ -46,21 +46,21 @@ class FlatLists:
         return FlatLists(
             self.lengths[users],
             counts,
-            Entries(new, old.start, old.size, old.place, old.relevance),
+            RelevantItems(new, old.start, old.size, old.place, old.relevance),
             self.weights[users] if self.weights is not None else None,
             self.best_tied[users] if self.best_tied is not None else None,
             self.binary,
             self.ordered,
         )
 
-    def ranking(self, plan: Plan) -> Ranking:
+    def ranking(self, needs: RankingRequirements) -> Ranking:
         """The lists as tables of users by ranks."""
         n_users = self.lengths.shape[0]
         longest = int(self.lengths.max()) if n_users else 0
-        depth = longest if plan.depth is None else min(plan.depth, longest)
+        depth = longest if needs.depth is None else min(needs.depth, longest)
         users, relevance = self.relevant.users, self.relevant.relevance
         entries = self.relevant.pick((self.relevant.start < self.lengths[users]).nonzero().flatten())
-        by_rank, blocks = columns_of(entries, (n_users, depth), plan)
+        by_rank, tie_groups = columns_of(entries, (n_users, depth), needs)
         most = int(self.n_relevant.max()) if n_users else 0
         return Ranking(
             relevance=by_rank,
@@ -70,20 +70,20 @@ class FlatLists:
             depth=None if depth == longest else depth,
             binary=self.binary,
             weights=self.weights,
-            blocks=blocks,
+            tie_groups=tie_groups,
             best_tied=self.best_tied,
-            whole=whole_of_entries(self.lengths, entries, users, relevance) if plan.whole else None,
+            full_list=full_list_stats(self.lengths, entries, users, relevance) if needs.full_list else None,
             ordered=self.ordered,
             retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
         )
 
-    def rankings(self, plan: Plan) -> Iterator[Ranking]:
+    def rankings(self, needs: RankingRequirements) -> Iterator[Ranking]:
         """The lists in tables of bounded size, each of users with lists of about one length."""
         n_users = self.lengths.shape[0]
         longest = int(self.lengths.max()) if n_users else 0
-        depth = longest if plan.depth is None else min(plan.depth, longest)
+        depth = longest if needs.depth is None else min(needs.depth, longest)
         if n_users * depth <= TABLE_PLACES:
-            yield self.ranking(plan)
+            yield self.ranking(needs)
             return
         lengths, users = torch.sort(self.lengths)
         first = 0
@@ -91,14 +91,14 @@ class FlatLists:
             last = n_users
             while last - first > 1 and (last - first) * min(depth, int(lengths[last - 1])) > TABLE_PLACES:
                 last = first + (last - first) // 2
-            yield self.of(users[first:last]).ranking(plan)
+            yield self.of(users[first:last]).ranking(needs)
             first = last
 
 
-def read_lists(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> FlatLists:
+def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueChecks) -> FlatLists:
     """The lists of all users, ascending by index."""
     weights = weight_of_each(rows, checks)
-    ranks = sort_rows(rows, ordered=plan.ordered)
+    ranks = sort_rows(rows, ordered=needs.ordered)
     codes = ranks.codes
     first, relevant = first_and_relevant(ranks, rows.relevance)
     n_users = first.shape[0]
@@ -112,14 +112,14 @@ def read_lists(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> FlatLis
     return FlatLists(
         lengths,
         n_relevant,
-        Entries(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
+        RelevantItems(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
         exact(weights) if weights is not None else None,
-        torch.where(lengths > 0, block_at(ranks, first)[1], 1) if plan.lists else None,
+        torch.where(lengths > 0, block_at(ranks, first)[1], 1) if needs.lists else None,
         binary=rows.relevance.dtype == torch.bool or ranks.most <= 1.0 == ranks.unit,
-        ordered=plan.ordered,
+        ordered=needs.ordered,
     )
 
 
-def rank_flat(rows: FlatRows, plan: Plan, checks: check.ValueChecks) -> Ranking:
+def rank_flat(rows: FlatRows, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
     """Flat rows; users in ascending order of their index."""
-    return read_lists(rows, plan, checks).ranking(plan)
+    return read_lists(rows, needs, checks).ranking(needs)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
-from torch_recmetrics.core.tensors.devices import bits_float, float_bits, may_branch
+from torch_recmetrics.core.tensors.devices import bits_float, float_bits, is_sync_free
 from torch_recmetrics.core.tensors.sort_keys import slices
 
 NARROW, WIDE = 2, 4  # columns of packed rows
@@ -35,7 +35,7 @@ def fit_narrow(rows: FlatRows) -> bool:
     exact_as_they_are = rows.relevance.is_floating_point() or rows.relevance.element_size() <= 2
     if exact_as_they_are or not rows.relevance.numel():
         return True
-    return may_branch(rows.relevance.device) and bool(rows.relevance.amax() <= WHOLE_IN_FLOAT32)
+    return is_sync_free(rows.relevance.device) and bool(rows.relevance.amax() <= WHOLE_IN_FLOAT32)
 
 
 def pack(rows: FlatRows) -> Tensor:

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from torch_recmetrics.core.scores.matrix import Scores
 from torch_recmetrics.core.tensors.chunks import steps
-from torch_recmetrics.core.tensors.devices import exact, exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
-from torch_recmetrics.core.tensors.sparse_masks import positions
+from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
+class Relevance:
     """The relevant items of B users.
 
     `ids` (B, T) int64 ascending along the row, padded with -1 in front; None where column t is item t. `relevance`
@@ -46,7 +46,7 @@ class Truth:
             return torch.arange(self.like.shape[1], device=self.device).expand(self.like.shape)
         return self.ids
 
-    def clamped(self, n_items: int) -> Truth:
+    def clamped(self, n_items: int) -> Relevance:
         """The same with ids that no row of so many items can go beyond."""
         return replace(self, ids=self.sorted_ids.clamp(max=n_items - 1))
 
@@ -63,7 +63,7 @@ class Truth:
 
     def of(self, item_ids: Tensor) -> Tensor:
         """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""
-        dtype = exact_dtype(self.device)
+        dtype = accumulator_dtype(self.device)
         if self.like.shape[1] == 0:
             return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
         if self.ids is None:
@@ -91,20 +91,20 @@ class Truth:
         return exact(relevance.topk(width, dim=1).values)
 
 
-def no_truth(like: Tensor) -> Truth:
+def no_relevance(like: Tensor) -> Relevance:
     """No relevant item for any row of a tensor."""
     ids = torch.zeros((like.shape[0], 0), dtype=torch.int64, device=like.device)
-    return Truth(ids, None, ids)
+    return Relevance(ids, None, ids)
 
 
-def dense_truth(target: Tensor, *, compact: bool) -> Truth:
+def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
     """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
     if not compact:
-        return Truth(None, target, target)
+        return Relevance(None, target, target)
     rows, columns = [], []
     for part in steps(*target.shape) if target.shape[0] else [slice(0, 0)]:
         some = target[part]
-        users, items = positions(some if some.dtype == torch.bool else some != 0)
+        users, items = sparse_nonzero(some if some.dtype == torch.bool else some != 0)
         rows.append(users + part.start)
         columns.append(items)
     users, items = torch.cat(rows), torch.cat(columns)
@@ -119,16 +119,16 @@ def dense_truth(target: Tensor, *, compact: bool) -> Truth:
     shape = (target.shape[0], width)
     ids = table(users, column, items, shape, fill=-1)
     if relevance.dtype == torch.bool or bool((relevance == 1).all()):
-        return Truth(ids, None, ids)
-    return Truth(ids, table(users, column, relevance, shape), ids)
+        return Relevance(ids, None, ids)
+    return Relevance(ids, table(users, column, relevance, shape), ids)
 
 
-def listed_truth(target_ids: Tensor, target_relevance: Tensor | None) -> Truth:
+def listed_relevance(target_ids: Tensor, target_relevance: Tensor | None) -> Relevance:
     """The truth of (B, T) item ids in any order, padded with -1 anywhere."""
     ids, order = torch.sort(target_ids.to(torch.int64).contiguous(), dim=1)
     if target_relevance is None:
-        return Truth(ids, None, ids)
+        return Relevance(ids, None, ids)
     relevance = target_relevance.gather(1, order)
     if relevance.dtype == torch.bool:
         relevance = relevance.to(torch.uint8)
-    return Truth(ids, torch.where(ids >= 0, relevance, 0), ids)
+    return Relevance(ids, torch.where(ids >= 0, relevance, 0), ids)

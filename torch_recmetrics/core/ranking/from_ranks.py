@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.full_lists import Entries
-from torch_recmetrics.core.ranking.requirements import Plan
-from torch_recmetrics.core.ranking.ties import GAINS, Blocks, Crossing, gain_of
+from torch_recmetrics.core.ranking.full_lists import RelevantItems
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ties import GAINS, CutoffTie, TieGroups, gain_of
 from torch_recmetrics.core.tensors.segments import largest_first, order_by, place_in_run, run_starts, sum_by, table
 
 
-def columns_of(entries: Entries, shape: tuple[int, int], plan: Plan) -> tuple[Tensor, Blocks | None]:
+def columns_of(
+    entries: RelevantItems, shape: tuple[int, int], needs: RankingRequirements
+) -> tuple[Tensor, TieGroups | None]:
     """Relevance by rank (users, D) and the blocks of equal scores, from the relevant items alone.
 
     A block without a relevant member decides nothing: its ranks stand as if no two of its scores were equal.
@@ -44,15 +46,15 @@ def columns_of(entries: Entries, shape: tuple[int, int], plan: Plan) -> tuple[Te
     starts, sizes = torch.where(inside, head, rank), torch.where(inside, head_size, 1)
     at_cut = start + size > depth
     if not bool(at_cut.any()):
-        return relevance, Blocks(starts, sizes, None)
+        return relevance, TieGroups(starts, sizes, None)
     users, members = users[at_cut], entries.relevance[at_cut]
     crosses = torch.zeros(n_users, dtype=torch.bool, device=users.device)
     crosses[users] = True
-    crossing = Crossing(
+    cutoff_tie = CutoffTie(
         crosses,
         sum_by(users, torch.ones_like(users), n_users),
         {gain: sum_by(users, gain_of(members, gain), n_users) for gain in GAINS},
-        largest_first(users, members, n_users, depth) if "optimistic" in plan.rules else None,
-        largest_first(users, members, n_users, depth, descending=False) if "pessimistic" in plan.rules else None,
+        largest_first(users, members, n_users, depth) if "optimistic" in needs.rules else None,
+        largest_first(users, members, n_users, depth, descending=False) if "pessimistic" in needs.rules else None,
     )
-    return relevance, Blocks(starts, sizes, crossing)
+    return relevance, TieGroups(starts, sizes, cutoff_tie)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ties import gain_of
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_first, run_sizes, run_starts, sum_by
 
 # Elements of a table over the members of tied blocks that are held at once.
@@ -22,7 +22,7 @@ TABLE_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
+class RelevantItems:
     """Retrieved relevant items of any users, one entry each."""
 
     users: Tensor  # (E,) int64: the row of the user
@@ -31,14 +31,14 @@ class Entries:
     place: Tensor | None  # (E,) int64: items before it in the order of the input; None where that is not known
     relevance: Tensor  # (E,)
 
-    def pick(self, which: Tensor) -> Entries:
+    def pick(self, which: Tensor) -> RelevantItems:
         """Some of the entries, by a mask or by their positions."""
         place = self.place[which] if self.place is not None else None
-        return Entries(self.users[which], self.start[which], self.size[which], place, self.relevance[which])
+        return RelevantItems(self.users[which], self.start[which], self.size[which], place, self.relevance[which])
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class FullListStats:
     """The retrieved relevant items of every user, ordered by user and rank, and all their relevant items."""
 
     lengths: Tensor  # (B,) int64: items in the list
@@ -50,7 +50,7 @@ class Whole:
     all_users: Tensor  # (R,) int64: the same for all relevant items, retrieved or not ...
     all_relevance: Tensor  # (R,) ... by user, then by falling relevance
 
-    def resolved(self, rule: str) -> Whole:
+    def break_ties(self, rule: str) -> FullListStats:
         """The same lists with every block in the order of the rule."""
         if rule == "stable":
             if self.place is None:
@@ -95,7 +95,7 @@ class Whole:
         return sum_by(self.users, torch.ones_like(self.relevance), self._n_users)
 
     @cached_property
-    def miss(self) -> Tensor:
+    def p_no_hit(self) -> Tensor:
         """(B,): 1 where none was retrieved."""
         return (self.hits == 0).to(self.relevance.dtype)
 
@@ -129,7 +129,7 @@ class Whole:
         return sum_by(self.users[first], value, self._n_users)
 
     @cached_property
-    def undecided(self) -> Tensor:
+    def tie_sensitive(self) -> Tensor:
         """(B,): 1 where the members of some block differ in relevance."""
         mixed = run_sizes(self._block) < self.size
         mixed[1:] |= ~self._block[1:] & (self.relevance[1:] != self.relevance[:-1])
@@ -201,12 +201,12 @@ def _over_blocks(keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], d
     return out[which]
 
 
-def whole_of_entries(lengths: Tensor, entries: Entries, all_users: Tensor, all_relevance: Tensor) -> Whole:
-    """A :class:`Whole` from entries in any order."""
+def full_list_stats(lengths: Tensor, entries: RelevantItems, all_users: Tensor, all_relevance: Tensor) -> FullListStats:
+    """A :class:`FullListStats` from entries in any order."""
     entries = entries.pick(order_by(entries.users, entries.start if entries.place is None else entries.place))
     ideal_order = order_by(all_users, all_relevance, descending=True)
-    dtype = exact_dtype(lengths.device)
-    return Whole(
+    dtype = accumulator_dtype(lengths.device)
+    return FullListStats(
         lengths=lengths,
         users=entries.users,
         start=entries.start,

@@ -1,8 +1,8 @@
 """The one thing that every top-k metric reads.
 
 A :class:`Ranking` says how relevant the item at each rank is, how many relevant items there are and what the best list
-would have been. Layouts make it, measures read it through a :class:`Reading`: the running sums under one tie rule, at
-any number of cut-offs. Reading deeper than the ranking was cut is an error.
+would have been. Layouts make it, measures read it through :class:`RankingStats`: sums under one tie rule, at any
+number of cutoffs. Reading deeper than the ranking was cut is an error.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.full_lists import Whole
+from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ties import (
-    EXPONENTIAL_UNIT,
-    AverageColumns,
-    Blocks,
-    Columns,
+    EXPONENTIAL_SCALE,
+    CumulativeStats,
+    ExpectedStats,
+    TieGroups,
+    break_ties,
     discounts,
     gain_of,
-    resolved,
 )
 
-Cuts = tuple["int | None", ...]
+Cutoffs = tuple["int | None", ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +47,17 @@ class Ranking:
     item_ids: Tensor | None = None  # (B, D) int64, -1 beyond the end of the list; None for flat rows
     weights: Tensor | None = None  # (B,)
     sample_ids: Tensor | None = None  # (B,) int64
-    blocks: Blocks | None = None  # None where no two neighbours have the same score
+    tie_groups: TieGroups | None = None  # None where no two neighbours have the same score
     best_tied: Tensor | None = None  # (B,) int64: items with the best score, as far as D + 1 sees; None if not asked
-    whole: Whole | None = None  # values of the uncut lists, where those were asked for
+    full_list: FullListStats | None = None  # values of the uncut lists, where those were asked for
     ordered: bool = True  # equal scores stand in the order of the input
     retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
     has_target: bool = True  # False: nobody said what is relevant
-    _readings: dict[str, Reading] = field(default_factory=dict, repr=False)
+    _stats: dict[str, RankingStats] = field(default_factory=dict, repr=False)
 
     def kept(self) -> Ranking:
         """The same on its own: nothing is read from the caller's tensors any more, nor are they kept alive."""
-        return replace(self, best=Given(self.ideal), retrieved=Given(self.ideal_retrieved), _readings={})
+        return replace(self, best=Given(self.ideal), retrieved=Given(self.ideal_retrieved), _stats={})
 
     @property
     def n_users(self) -> int:
@@ -76,11 +76,11 @@ class Ranking:
             return self.retrieved()
         return self.relevance.sort(dim=1, descending=True).values
 
-    def reading(self, ties: str) -> Reading:
+    def stats(self, ties: str) -> RankingStats:
         """The running sums under one tie rule, made once however many metrics ask."""
-        if ties not in self._readings:
-            self._readings[ties] = Reading(self, ties)
-        return self._readings[ties]
+        if ties not in self._stats:
+            self._stats[ties] = RankingStats(self, ties)
+        return self._stats[ties]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class Given:
         return self.tensor
 
 
-class Reading:
+class RankingStats:
     """Guarded reads of a :class:`Ranking` under one tie rule; every method gives (B, number of cut-offs).
 
     A cut-off of None reads the whole list.
@@ -105,78 +105,80 @@ class Reading:
         self.ranking = ranking
         self.ties = ties
         self.n_relevant = ranking.n_relevant.to(ranking.relevance.dtype).unsqueeze(1)
-        blocks = ranking.blocks
-        self._columns: Columns
-        if blocks is None or ties == "stable":
-            self._columns = Columns(ranking.relevance, binary=ranking.binary)
+        tie_groups = ranking.tie_groups
+        self._columns: CumulativeStats
+        if tie_groups is None or ties == "stable":
+            self._columns = CumulativeStats(ranking.relevance, binary=ranking.binary)
         elif ties == "average":
-            self._columns = AverageColumns(ranking.relevance, blocks, binary=ranking.binary)
+            self._columns = ExpectedStats(ranking.relevance, tie_groups, binary=ranking.binary)
         else:
-            self._columns = Columns(resolved(ranking.relevance, blocks, ties), binary=ranking.binary)
+            self._columns = CumulativeStats(break_ties(ranking.relevance, tie_groups, ties), binary=ranking.binary)
         self._ideal_sums: dict[tuple[str, str], Tensor] = {}
 
     @cached_property
-    def _whole(self) -> Whole | None:
-        return self.ranking.whole.resolved(self.ties) if self.ranking.whole is not None else None
+    def _full_list(self) -> FullListStats | None:
+        return self.ranking.full_list.break_ties(self.ties) if self.ranking.full_list is not None else None
 
-    def items(self, cuts: Cuts) -> Tensor:
+    def items(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cut-off, or
         less where no list is as long."""
         ids = self.ranking.item_ids
         if ids is None or not self.ranking.ordered:
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
-        depths = [self._column(cut, ids.shape[1]) + 1 for cut in cuts]
+        depths = [self._column(cut, ids.shape[1]) + 1 for cut in cutoffs]
         return ids[:, : max(depths, default=0)]
 
-    def shown(self, cuts: Cuts) -> Tensor:
+    def n_retrieved(self, cutoffs: Cutoffs) -> Tensor:
         """(B, cut-offs): how many items the list holds."""
         lengths = self.ranking.lengths
         if lengths is None:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(...)")
-        for cut in cuts:
+        for cut in cutoffs:
             self._column(cut)
-        return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cuts, float("inf")))
+        return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cutoffs, float("inf")))
 
-    def at(self, cuts: Cuts, running: Tensor, of_nothing: float = 0.0) -> Tensor:
+    def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
         """(B, cut-offs): what stands at the cut-offs of something that was summed up along :meth:`items`."""
-        columns = [min(cut or running.shape[1], running.shape[1]) - 1 for cut in cuts]
+        columns = [min(cut or running.shape[1], running.shape[1]) - 1 for cut in cutoffs]
         if not running.shape[1]:
-            return running.new_full((running.shape[0], len(cuts)), of_nothing)
+            return running.new_full((running.shape[0], len(cutoffs)), of_nothing)
         return running.index_select(1, constants(tuple(map(float, columns)), torch.int64, running.device))
 
-    def hits(self, cuts: Cuts) -> Tensor:
+    def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
-        return self._read(cuts, lambda: self._columns.hits, lambda whole: whole.hits)
+        return self._read(cutoffs, lambda: self._columns.hits, lambda full_list: full_list.hits)
 
-    def miss(self, cuts: Cuts) -> Tensor:
+    def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
-        return self._read(cuts, lambda: self._columns.miss, lambda whole: whole.miss, of_nothing=1.0)
+        return self._read(cutoffs, lambda: self._columns.p_no_hit, lambda full_list: full_list.p_no_hit, of_nothing=1.0)
 
-    def precision_sum(self, cuts: Cuts) -> Tensor:
+    def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
-        return self._read(cuts, lambda: self._columns.precision_sum, lambda whole: whole.precision_sum)
+        return self._read(cutoffs, lambda: self._columns.precision_sum, lambda full_list: full_list.precision_sum)
 
-    def reciprocal(self, cuts: Cuts) -> Tensor:
+    def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
-        return self._read(cuts, lambda: self._columns.reciprocal, lambda whole: whole.reciprocal)
+        return self._read(cutoffs, lambda: self._columns.reciprocal, lambda full_list: full_list.reciprocal)
 
-    def unit(self, gain: str) -> float:
+    def gain_scale(self, gain: str) -> float:
         """What :meth:`gain_sum` and :meth:`ideal_sum` count in."""
-        return EXPONENTIAL_UNIT if self._gain(gain) == "exponential" else 1.0
+        return EXPONENTIAL_SCALE if self._gain(gain) == "exponential" else 1.0
 
     def _gain(self, gain: str) -> str:
         return "linear" if self.ranking.binary else gain  # 2^1 - 1 = 1
 
-    def gain_sum(self, cuts: Cuts, gain: str) -> Tensor:
+    def gain_sum(self, cutoffs: Cutoffs, gain: str) -> Tensor:
         """Discounted cumulative gain, in its unit."""
         gain = self._gain(gain)
-        return self._read(cuts, lambda: self._columns.gain_sum(gain), lambda whole: whole.gain_sum(gain))
+        return self._read(cutoffs, lambda: self._columns.gain_sum(gain), lambda full_list: full_list.gain_sum(gain))
 
-    def mean_precision(self, cuts: Cuts) -> Tensor:
+    def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
         columns = [
-            whole.mean_precision if (whole := self._whole_at(cut)) is not None else self._mean_precision(cut)
-            for cut in cuts
+            full_list.mean_precision
+            if (full_list := self._full_list_at(cut)) is not None
+            else self._mean_precision(cut)
+            for cut in cutoffs
         ]
         return torch.stack(columns, 1)
 
@@ -184,13 +186,15 @@ class Reading:
         column = self._column(cut)
         return self._columns.mean_precision(column) if column >= 0 else self.n_relevant.squeeze(1) * 0
 
-    def ideal_sum(self, cuts: Cuts, gain: str, ideal: str) -> Tensor:
+    def ideal_sum(self, cutoffs: Cutoffs, gain: str, ideal: str) -> Tensor:
         """Discounted cumulative gain of the best list, in the same unit."""
         gain = self._gain(gain)
-        if self.ranking.binary and ideal == "relevant" and self.ranking.whole is None:
-            for cut in cuts:
+        if self.ranking.binary and ideal == "relevant" and self.ranking.full_list is None:
+            for cut in cutoffs:
                 self._column(cut)
-            return best_sums(self._most_relevant(cuts), self.n_relevant.device)[self.best_hits(cuts).to(torch.int64)]
+            return best_sums(self._most_relevant(cutoffs), self.n_relevant.device)[
+                self.max_hits(cutoffs).to(torch.int64)
+            ]
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
         def running() -> Tensor:
@@ -199,55 +203,55 @@ class Reading:
                 self._ideal_sums[gain, ideal] = gains.cumsum(1)
             return self._ideal_sums[gain, ideal]
 
-        return self._read(cuts, running, lambda whole: whole.ideal_sum(gain, ideal), width=best.shape[1])
+        return self._read(cutoffs, running, lambda full_list: full_list.ideal_sum(gain, ideal), width=best.shape[1])
 
-    def undecided(self, cuts: Cuts) -> Tensor:
+    def tie_sensitive(self, cutoffs: Cutoffs) -> Tensor:
         """1 where some order of the equal scores changes the relevance at a rank of the list."""
 
         def running() -> Tensor:
-            best, worst = (self.ranking.reading(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
+            best, worst = (self.ranking.stats(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
             return (best != worst).to(best.dtype).cummax(1).values
 
-        return self._read(cuts, running, lambda whole: whole.undecided)
+        return self._read(cutoffs, running, lambda full_list: full_list.tie_sensitive)
 
-    def collapsed(self, cuts: Cuts) -> Tensor:
+    def collapsed(self, cutoffs: Cutoffs) -> Tensor:
         """1 where the first K scores are all equal, or there are fewer than K candidates."""
         best_tied, lengths = self.ranking.best_tied, self.ranking.lengths
-        if best_tied is None or lengths is None or None in cuts:
+        if best_tied is None or lengths is None or None in cutoffs:
             raise ValueError("the Ranking does not know the scores of its lists; give the metric scores, not a Ranking")
-        for cut in cuts:
+        for cut in cutoffs:
             self._column(cut)
-        k = self.cut(cuts)
+        k = self.cut(cutoffs)
         equal = best_tied.unsqueeze(1) >= k.clamp(min=2)
         return (equal | (lengths.unsqueeze(1) < k)).to(k.dtype)
 
-    def cut(self, cuts: Cuts) -> Tensor:
+    def cut(self, cutoffs: Cutoffs) -> Tensor:
         """K, and the length of the list where there is none."""
-        table = self._table(cuts, 0)
-        if None not in cuts:
+        table = self._table(cutoffs, 0)
+        if None not in cutoffs:
             return table
-        whole = self._whole_at(None)
-        lengths = whole.lengths if whole is not None else self.ranking.lengths
-        if whole is None:
+        full_list = self._full_list_at(None)
+        lengths = full_list.lengths if full_list is not None else self.ranking.lengths
+        if full_list is None:
             self._column(None)
         if lengths is None:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
         return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
 
-    def best_hits(self, cuts: Cuts) -> Tensor:
+    def max_hits(self, cutoffs: Cutoffs) -> Tensor:
         """min(K, R): the relevant items that a list of K can hold; R where there is no cut-off."""
-        return torch.minimum(self._table(cuts, float("inf")), self.n_relevant)
+        return torch.minimum(self._table(cutoffs, float("inf")), self.n_relevant)
 
-    def _table(self, cuts: Cuts, uncut: float) -> Tensor:
-        values = tuple(uncut if k is None else float(k) for k in cuts)
+    def _table(self, cutoffs: Cutoffs, uncut: float) -> Tensor:
+        values = tuple(uncut if k is None else float(k) for k in cutoffs)
         return constants(values, self.n_relevant.dtype, self.n_relevant.device).unsqueeze(0)
 
-    def _most_relevant(self, cuts: Cuts) -> int:
+    def _most_relevant(self, cutoffs: Cutoffs) -> int:
         """An upper bound of min(K, R) that asks nothing of the device."""
-        return self.ranking.ideal.shape[1] if None in cuts else deepest(cuts)
+        return self.ranking.ideal.shape[1] if None in cutoffs else deepest(cutoffs)
 
-    def _whole_at(self, cut: int | None) -> Whole | None:
-        return self._whole if cut is None else None
+    def _full_list_at(self, cut: int | None) -> FullListStats | None:
+        return self._full_list if cut is None else None
 
     def _column(self, cut: int | None, width: int | None = None) -> int:
         """The column that holds the value at a cut-off; -1 where there is no rank at all."""
@@ -262,9 +266,9 @@ class Reading:
 
     def _read(
         self,
-        cuts: Cuts,
+        cutoffs: Cutoffs,
         running: Callable[[], Tensor],
-        of_whole: Callable[[Whole], Tensor],
+        of_full_list: Callable[[FullListStats], Tensor],
         *,
         of_nothing: float = 0.0,
         width: int | None = None,
@@ -274,19 +278,19 @@ class Reading:
         `of_nothing` is the value of a list without any rank; `width` is that of the running sums, where they are not
         those of the list itself.
         """
-        uncut = self.ranking.whole is not None and None in cuts
-        ranked = tuple(k for k in cuts if k is not None) if uncut else cuts
+        uncut = self.ranking.full_list is not None and None in cutoffs
+        ranked = tuple(k for k in cutoffs if k is not None) if uncut else cutoffs
         columns = tuple(self._column(k, width) for k in ranked)
         if ranked and columns[0] >= 0:
             sums = running()
             at = sums.index_select(1, constants(columns, torch.int64, sums.device))
         else:
             at = self.n_relevant.new_full((self.ranking.n_users, len(ranked)), of_nothing)
-        whole = self._whole_at(None) if uncut else None
-        if whole is None:
+        full_list = self._full_list_at(None) if uncut else None
+        if full_list is None:
             return at
-        found, value = iter(at.unbind(1)), of_whole(whole)
-        return torch.stack([value if k is None else next(found) for k in cuts], 1)
+        found, value = iter(at.unbind(1)), of_full_list(full_list)
+        return torch.stack([value if k is None else next(found) for k in cutoffs], 1)
 
 
 @lru_cache(maxsize=256)
@@ -302,6 +306,6 @@ def constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.devic
     return torch.stack([torch.full((), value, dtype=dtype, device=device) for value in values])
 
 
-def deepest(cuts: Sequence[int | None]) -> int:
+def deepest(cutoffs: Sequence[int | None]) -> int:
     """The deepest cut-off that is a number; 0 where there is none."""
-    return max((k for k in cuts if k is not None), default=0)
+    return max((k for k in cutoffs if k is not None), default=0)

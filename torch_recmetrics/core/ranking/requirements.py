@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Plan:
+class RankingRequirements:
     """What a ranking is made for.
 
     Args:
@@ -22,8 +22,8 @@ class Plan:
     """
 
     depth: int | None
-    whole: bool = False
-    sort_whole: bool = False
+    full_list: bool = False
+    sort_full_list: bool = False
     rules: frozenset[str] = frozenset({"average"})
     ordered: bool = False
     lists: bool = False

@@ -17,18 +17,18 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.devices import exact_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
 GAINS = ("exponential", "linear")
 # Exponential gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
-EXPONENTIAL_UNIT = 2.0**64
+EXPONENTIAL_SCALE = 2.0**64
 
 
 @lru_cache(maxsize=256)
 def ranks(n: int, device: torch.device) -> Tensor:
     """1, 2, ..., n."""
-    return torch.arange(1, n + 1, dtype=exact_dtype(device), device=device)
+    return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
 
 
 @lru_cache(maxsize=256)
@@ -39,11 +39,11 @@ def discounts(n: int, device: torch.device) -> Tensor:
 
 def gain_of(relevance: Tensor, gain: str) -> Tensor:
     """(2^g - 1) / EXPONENTIAL_UNIT or g."""
-    return (torch.exp2(relevance) - 1) / EXPONENTIAL_UNIT if gain == "exponential" else relevance
+    return (torch.exp2(relevance) - 1) / EXPONENTIAL_SCALE if gain == "exponential" else relevance
 
 
 @dataclass(frozen=True, eq=False)
-class Crossing:
+class CutoffTie:
     """The blocks that reach beyond the last rank that was kept: all their members, inside and outside.
 
     `tied` says which users have one; the other fields mean nothing for the others.
@@ -57,22 +57,22 @@ class Crossing:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class TieGroups:
     """Where equal scores stand: for each rank the start and the size of its block."""
 
     start: Tensor  # (B, D) int64: items ranked before the block
     size: Tensor  # (B, D) int64: members, also those beyond rank D
-    crossing: Crossing | None  # None where no block reaches beyond rank D
+    cutoff_tie: CutoffTie | None  # None where no block reaches beyond rank D
 
     @cached_property
     def crosses(self) -> Tensor | None:
         """(B, D) bool: the ranks whose block reaches beyond rank D; None where there are none."""
-        if self.crossing is None:
+        if self.cutoff_tie is None:
             return None
-        return (self.start == self.start[:, -1:]) & self.crossing.tied.unsqueeze(1)
+        return (self.start == self.start[:, -1:]) & self.cutoff_tie.tied.unsqueeze(1)
 
 
-def blocks_of(tied: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+def tie_groups_of(tied: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """Start and size (as far as rank `depth` sees) of the block of each rank.
 
     Args:
@@ -89,21 +89,21 @@ def blocks_of(tied: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     return start, end - start
 
 
-def resolved(relevance: Tensor, blocks: Blocks, rule: str) -> Tensor:
+def break_ties(relevance: Tensor, tie_groups: TieGroups, rule: str) -> Tensor:
     """(B, D) relevance with every block ordered by the rule ``optimistic`` or ``pessimistic``."""
     n_users, depth = relevance.shape
     best_first = rule == "optimistic"
-    start = blocks.start
+    start = tie_groups.start
     members, where = relevance, start
-    crossing, crosses = blocks.crossing, blocks.crosses
-    if crossing is not None and crosses is not None:
+    cutoff_tie, crosses = tie_groups.cutoff_tie, tie_groups.crosses
+    if cutoff_tie is not None and crosses is not None:
         last = start[:, -1:]
         if best_first:
-            reserve = _needed(crossing.best, "optimistic")
+            reserve = _needed(cutoff_tie.best, "optimistic")
         else:
             # The irrelevant members come first, and only as many of them as there are.
-            relevant = _needed(crossing.worst, "pessimistic")
-            n_irrelevant = (blocks.size[:, -1] - crossing.n_relevant.to(torch.int64)).unsqueeze(1)
+            relevant = _needed(cutoff_tie.worst, "pessimistic")
+            n_irrelevant = (tie_groups.size[:, -1] - cutoff_tie.n_relevant.to(torch.int64)).unsqueeze(1)
             place = torch.arange(depth, device=start.device) - n_irrelevant
             inside = (place >= 0) & (place < relevant.shape[1])
             padded = torch.cat([relevant, relevant.new_full((n_users, 1), float("inf"))], 1)
@@ -112,7 +112,7 @@ def resolved(relevance: Tensor, blocks: Blocks, rule: str) -> Tensor:
         # The crossing block is filled from all its members, so those that happened to stand inside are taken out.
         out_of_list = 0.0 if best_first else float("inf")
         members = torch.cat([torch.where(crosses, out_of_list, relevance), reserve], 1)
-        reserve_at = torch.where(crossing.tied.unsqueeze(1), last, depth).expand(n_users, reserve.shape[1])
+        reserve_at = torch.where(cutoff_tie.tied.unsqueeze(1), last, depth).expand(n_users, reserve.shape[1])
         where = torch.cat([start, reserve_at], 1)
     by_relevance = torch.sort(members, dim=1, stable=True, descending=best_first).indices
     by_block = torch.sort(where.gather(1, by_relevance), dim=1, stable=True).indices[:, :depth]
@@ -125,7 +125,7 @@ def _needed(relevance: Tensor | None, rule: str) -> Tensor:
     return relevance
 
 
-class Columns:
+class CumulativeStats:
     """Running sums over the ranks of lists in which every place is decided; each is (B, D), rank by rank.
 
     What a metric at a cut-off K needs is the column K - 1 of one of them, so any number of cut-offs costs one sum.
@@ -148,7 +148,7 @@ class Columns:
         return self.is_hit.cumsum(1)
 
     @cached_property
-    def miss(self) -> Tensor:
+    def p_no_hit(self) -> Tensor:
         """1 while no relevant item has come (under ``average``: the probability of that)."""
         return (self.hits == 0).to(self.hits.dtype)
 
@@ -160,9 +160,9 @@ class Columns:
     @cached_property
     def reciprocal(self) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
-        before = torch.ones_like(self.miss)
-        before[:, 1:] = self.miss[:, :-1]
-        return ((before - self.miss) / self.ranks).cumsum(1)
+        before = torch.ones_like(self.p_no_hit)
+        before[:, 1:] = self.p_no_hit[:, :-1]
+        return ((before - self.p_no_hit) / self.ranks).cumsum(1)
 
     def gain_sum(self, gain: str) -> Tensor:
         """Discounted cumulative gain."""
@@ -179,20 +179,20 @@ class Columns:
         return self.precision_sum[:, column] / self.hits[:, column].clamp(min=1)
 
 
-class AverageColumns(Columns):
+class ExpectedStats(CumulativeStats):
     """The same running sums, each the exact expectation over all orders of the blocks of equal scores."""
 
-    def __init__(self, relevance: Tensor, blocks: Blocks, *, binary: bool = False) -> None:
+    def __init__(self, relevance: Tensor, tie_groups: TieGroups, *, binary: bool = False) -> None:
         super().__init__(relevance, binary=binary)
-        self.blocks = blocks
-        self.size = blocks.size.to(relevance.dtype)  # m
-        self.place = self.ranks - 1 - blocks.start.to(relevance.dtype)  # j
+        self.tie_groups = tie_groups
+        self.size = tie_groups.size.to(relevance.dtype)  # m
+        self.place = self.ranks - 1 - tie_groups.start.to(relevance.dtype)  # j
 
     def _block_sum(self, values: Tensor, of_crossing: Tensor | None) -> Tensor:
         """The sum of `values` over the block of each rank; of a block that reaches beyond D it is given."""
-        start = self.blocks.start
+        start = self.tie_groups.start
         total = torch.zeros_like(values).scatter_add_(1, start, values).gather(1, start)
-        crosses = self.blocks.crosses
+        crosses = self.tie_groups.crosses
         if crosses is None or of_crossing is None:
             return total
         return torch.where(crosses, of_crossing.unsqueeze(1), total)
@@ -200,22 +200,22 @@ class AverageColumns(Columns):
     @cached_property
     def relevant(self) -> Tensor:
         """b, the relevant members of the block of each rank."""
-        crossing = self.blocks.crossing
-        of_crossing = crossing.n_relevant.to(self.relevance.dtype) if crossing is not None else None
+        cutoff_tie = self.tie_groups.cutoff_tie
+        of_crossing = cutoff_tie.n_relevant.to(self.relevance.dtype) if cutoff_tie is not None else None
         return self._block_sum(self.is_hit, of_crossing)
 
     @cached_property
     def earlier(self) -> Tensor:
         """H, the relevant items in all earlier blocks."""
         before = self.is_hit.cumsum(1) - self.is_hit
-        return before.gather(1, self.blocks.start)
+        return before.gather(1, self.tie_groups.start)
 
     @cached_property
     def hits(self) -> Tensor:
         return (self.relevant / self.size).cumsum(1)
 
     @cached_property
-    def miss(self) -> Tensor:
+    def p_no_hit(self) -> Tensor:
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
         return ((self.size - self.relevant - self.place) / (self.size - self.place)).clamp(min=0).cumprod(1)
 
@@ -225,8 +225,8 @@ class AverageColumns(Columns):
         return (self.relevant / self.size * (self.earlier + 1 + others) / self.ranks).cumsum(1)
 
     def _gains(self, gain: str) -> Tensor:
-        crossing = self.blocks.crossing
-        of_crossing = crossing.gains[gain] if crossing is not None else None
+        cutoff_tie = self.tie_groups.cutoff_tie
+        of_crossing = cutoff_tie.gains[gain] if cutoff_tie is not None else None
         return self._block_sum(gain_of(self.relevance, gain), of_crossing) / self.size
 
     def mean_precision(self, column: int) -> Tensor:
@@ -235,7 +235,7 @@ class AverageColumns(Columns):
         Of that block n = K - s places lie inside. Given h, all places of the h hits in them are equally likely, and
         what stands before the block does not depend on h.
         """
-        start = self.blocks.start[:, column]
+        start = self.tie_groups.start[:, column]
         s, m = start.to(self.size.dtype), self.size[:, column]
         b, earlier = self.relevant[:, column], self.earlier[:, column]
         n = column + 1 - s

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.scores.matrix import HIDDEN, Scores
 from torch_recmetrics.core.tensors.chunks import steps
-from torch_recmetrics.core.tensors.sparse_masks import positions
+from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 # Widths of blocks. Maxima over these run near the speed of memory, the wider the nearer; over widths that are no
 # multiple of 64, several times slower.
@@ -92,7 +92,7 @@ class BlockMaxima:
         kth = maxima.topk(k, dim=1, sorted=False).values.amin(1)  # NaN counts as the largest, and shows in the minimum
         return kth.clamp(min=torch.finfo(kth.dtype).min)
 
-    def high_items(self, ids: Tensor, at_least: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def candidate_items(self, ids: Tensor, at_least: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The items whose score is at least so much. Only the scores of those are read whose block holds such a score.
 
         Args:
@@ -108,7 +108,7 @@ class BlockMaxima:
         high = found >= at_least[rows]
         return rows[high], place[high], found[high]
 
-    def reaching(self, rows: Tensor | None, at_least: Tensor, most: int) -> tuple[Tensor, Tensor] | None:
+    def candidate_blocks(self, rows: Tensor | None, at_least: Tensor, most: int) -> tuple[Tensor, Tensor] | None:
         """The blocks that hold a score of at least so much.
 
         Args:
@@ -123,7 +123,7 @@ class BlockMaxima:
         found: list[tuple[Tensor, Tensor]] = []
         for part in steps(at_least.shape[0], maxima.shape[1]):
             some = maxima[part] if rows is None else maxima[rows[part]]
-            which, block = positions(some >= at_least[part].unsqueeze(1))
+            which, block = sparse_nonzero(some >= at_least[part].unsqueeze(1))
             most -= which.shape[0]
             if most < 0:
                 return None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors.chunks import STEP_ELEMENTS, step_elements, steps
-from torch_recmetrics.core.tensors.devices import may_branch
+from torch_recmetrics.core.tensors.devices import is_sync_free
 
 # So few scores, those of one step, are copied as a whole; the fresh memory of more may cost more than all the rest.
 COPIED_ELEMENTS = STEP_ELEMENTS
@@ -46,8 +46,8 @@ class Scores:
     def __init__(
         self, given: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
     ) -> None:
-        self.in_steps = may_branch(given.device)
-        if not self.in_steps or given.numel() <= COPIED_ELEMENTS:
+        self.is_sync_free = is_sync_free(given.device)
+        if not self.is_sync_free or given.numel() <= COPIED_ELEMENTS:
             # Elsewhere than on a CPU the shapes of what follows must not depend on values.
             given, seen_ids, mask, nan_hidden = _hide(given, seen_ids, mask, nan_hidden), None, None, False
         self._given = given
@@ -55,7 +55,7 @@ class Scores:
         self._mask = mask
         self._nan_hidden = nan_hidden
         half = given.dtype in (torch.float16, torch.bfloat16)
-        self.dtype = torch.float32 if half and self.in_steps else given.dtype
+        self.dtype = torch.float32 if half and self.is_sync_free else given.dtype
         self.device = given.device
         self.n_users, self.n_items = given.shape
 
@@ -69,7 +69,7 @@ class Scores:
         The first tile of a row has at least `width` columns; tiles that are compared again and again are smaller.
         """
         n_rows = self.n_users if rows is None else rows.shape[0]
-        elements = step_elements(compared=compared, on_cpu=self.in_steps)
+        elements = step_elements(compared=compared, on_cpu=self.is_sync_free)
         width = max(1, min(self.n_items, max(width, elements)))
         buffer = None
         for part in steps(n_rows, self.n_items, elements):
@@ -155,7 +155,7 @@ class Scores:
     @property
     def copied(self) -> bool:
         """Whether a tile is a copy: something is hidden, or the rows cannot be read at speed where they lie."""
-        slow = self.in_steps and (self._given.stride(1) != 1 or self._given.dtype != self.dtype)
+        slow = self.is_sync_free and (self._given.stride(1) != 1 or self._given.dtype != self.dtype)
         return self._hides or slow
 
     @cached_property

@@ -29,7 +29,7 @@ def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
     return depth > 0 and COLUMNS_PER_RANK * depth <= n_items and n_targets <= FEW_TARGETS
 
 
-def ranks_of(
+def topk_ranks(
     maxima: BlockMaxima, ids: Tensor, at_least: Tensor, depth: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """Which items are among the `depth` best of their row, and how many scores are higher than theirs and equal.
@@ -44,8 +44,8 @@ def ranks_of(
         (E,) users, (E,) columns of `ids`, (E,) how many scores are higher (below K), (E,) how many are equal, itself
         included. None where too many of the items are, or too many scores are equal.
     """
-    users, columns, found = maxima.high_items(ids, at_least)
-    reached = maxima.reaching(users, found, BLOCKS_PER_RANK * depth * ids.shape[0])
+    users, columns, found = maxima.candidate_items(ids, at_least)
+    reached = maxima.candidate_blocks(users, found, BLOCKS_PER_RANK * depth * ids.shape[0])
     if reached is None:
         return None
     which, block = reached
@@ -66,7 +66,7 @@ def ranks_of(
     return users, columns, start, end - start
 
 
-def counts_of(scores: Scores, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def full_ranks(scores: Scores, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """How many scores of its row are higher than each wanted one.
 
     Args:

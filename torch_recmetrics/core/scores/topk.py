@@ -12,7 +12,7 @@ from torch_recmetrics.core.scores.block_max import BlockMaxima
 from torch_recmetrics.core.scores.matrix import HIDDEN, Scores, Tile
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts
-from torch_recmetrics.core.tensors.sparse_masks import positions
+from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 # Whole blocks for each item of the top from which on their maxima find it faster than torch.topk does.
 BLOCKS_PER_ITEM = 4
@@ -36,7 +36,7 @@ def top_items(maxima: BlockMaxima, k: int) -> Top:
     if k >= scores.n_items:
         order = torch.sort(scores.whole(), dim=1, descending=True, stable=True)
         return Top(order.values, order.indices, True, None)
-    if scores.in_steps and k * BLOCKS_PER_ITEM <= scores.n_items // maxima.width:
+    if scores.is_sync_free and k * BLOCKS_PER_ITEM <= scores.n_items // maxima.width:
         top = _top_of_blocks(maxima, k)
         if top is not None:
             return top
@@ -51,14 +51,14 @@ def _top_of_blocks(maxima: BlockMaxima, k: int) -> Top | None:
     scores, at_least = maxima.scores, maxima.lower_bound(k)
     if bool(at_least.isnan().any()):
         return None  # torch.topk shows NaN
-    found = maxima.reaching(None, at_least, maxima.values.numel() // 2)
+    found = maxima.candidate_blocks(None, at_least, maxima.values.numel() // 2)
     if found is None:
         return None
     rows, columns, values = [], [], []
     for part in steps(found[0].shape[0], maxima.width):
         row, block = found[0][part], found[1][part]
         looked_at = maxima.read(row, block)
-        which, column = positions(looked_at >= at_least[row].unsqueeze(1))
+        which, column = sparse_nonzero(looked_at >= at_least[row].unsqueeze(1))
         rows.append(row[which])
         columns.append(maxima.first_columns(block)[which] + column)
         values.append(looked_at[which, column])

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.tensors.devices import is_sync_free
+
 ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 # 2^1024 is infinite in float64, and inf / inf would be reported as nan.
@@ -106,11 +108,6 @@ def check_device(device: torch.device, tensors: Mapping[str, object]) -> None:
             raise ValueError(f"all arguments must be on one device: `{name}` is on {tensor.device}, others on {device}")
 
 
-def waits_to_look(device: torch.device) -> bool:
-    """Whether reading a value means waiting for the device."""
-    return device.type != "cpu"
-
-
 class ValueChecks:
     """Rules about values: collected while a ranking is made, read once by :meth:`settle`.
 
@@ -133,7 +130,7 @@ class ValueChecks:
         if not rules:
             return
         # One read for all the rules. On a CPU a read costs nothing, so there each is read when its turn comes.
-        if waits_to_look(rules[0][0].device) and not bool(torch.stack([broken.any() for broken, _ in rules]).any()):
+        if not is_sync_free(rules[0][0].device) and not bool(torch.stack([broken.any() for broken, _ in rules]).any()):
             return
         for broken, message in rules:
             if bool(broken.any()):
@@ -147,12 +144,12 @@ def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor])
     return values[rule(values)][0].item()
 
 
-def refuse_nan(checks: ValueChecks, name: str, is_nan: Tensor) -> None:
+def defer_nan(checks: ValueChecks, name: str, is_nan: Tensor) -> None:
     """Scores that are not numbers have no order."""
     checks.refuse(is_nan, lambda row: f"`{name}` must not be NaN, got NaN in row {row}")
 
 
-def refuse_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
+def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
     """Relevance below zero, infinite or not a number."""
     if not checks.active or relevance.dtype == torch.bool or relevance.numel() == 0:
         return
@@ -165,7 +162,7 @@ def refuse_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
         checks.refuse(high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}")
 
 
-def refuse_exponential(checks: ValueChecks, largest: Tensor) -> None:
+def defer_exponential(checks: ValueChecks, largest: Tensor) -> None:
     """Relevance whose exponential gain no float64 holds; `largest` is that of each user."""
     if largest.element_size() == 1:
         largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
@@ -178,7 +175,7 @@ def refuse_exponential(checks: ValueChecks, largest: Tensor) -> None:
     )
 
 
-def refuse_weights(checks: ValueChecks, weights: Tensor) -> None:
+def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
     """Weights below zero, infinite or not a number."""
     if weights.dtype != torch.bool:
         checks.refuse(
@@ -187,7 +184,7 @@ def refuse_weights(checks: ValueChecks, weights: Tensor) -> None:
         )
 
 
-def refuse_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None, lowest: int = -1) -> None:
+def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None, lowest: int = -1) -> None:
     """Ids below `lowest` (-1 is padding), or outside a catalogue of `below` items."""
     if not checks.active or ids.numel() == 0:
         return
@@ -207,7 +204,7 @@ def refuse_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None
         )
 
 
-def refuse_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
+def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
     """An id twice in one row of ids that are sorted along the row; -1 may repeat."""
     if checks.active and ordered_ids.shape[1] > 1:
         again = (ordered_ids[:, 1:] == ordered_ids[:, :-1]) & (ordered_ids[:, 1:] >= 0)
@@ -219,9 +216,9 @@ def refuse_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
         checks.refuse(again, message)
 
 
-def refuse_row_weights(checks: ValueChecks, weights: Tensor) -> None:
+def defer_row_weights(checks: ValueChecks, weights: Tensor) -> None:
     """Weights that a product of two of them would lose."""
-    refuse_weights(checks, weights)
+    defer_weights(checks, weights)
     if weights.dtype in (torch.float32, torch.float64):
         checks.refuse(
             ((weights > 0) & (weights < SMALLEST_ROW_WEIGHT)) | (weights > LARGEST_ROW_WEIGHT),

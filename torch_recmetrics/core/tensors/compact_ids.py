@@ -17,7 +17,7 @@ def span(column: Tensor) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def numbered(ids: Tensor) -> tuple[Tensor, Tensor]:
+def factorize(ids: Tensor) -> tuple[Tensor, Tensor]:
     """Small numbers in place of ids of any size, and the id of each number; numbers may be left out.
 
     Ids are thrown into a table; rows whose place was taken by another id are numbered by sorting them. Every row is
@@ -45,7 +45,7 @@ def small_numbers(indexes: Tensor) -> tuple[Tensor, int, int]:
     low, high = span(indexes) if indexes.shape[0] else (0, -1)
     if high - low < 4 * indexes.shape[0] + 1024:
         return indexes, low, high - low + 1
-    numbers, names = numbered(indexes)
+    numbers, names = factorize(indexes)
     used = torch.zeros_like(names, dtype=torch.bool).index_fill_(0, numbers, True).nonzero().flatten()
     place = torch.empty_like(names)
     place[used[torch.sort(names[used]).indices]] = torch.arange(used.shape[0], device=names.device)

@@ -7,14 +7,14 @@ import torch
 WITHOUT_FLOAT64 = frozenset({"mps"})
 
 
-def exact_dtype(device: torch.device) -> torch.dtype:
+def accumulator_dtype(device: torch.device) -> torch.dtype:
     """float64 where the device has it, else float32."""
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 def exact(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers in the widest float dtype of their device."""
-    return tensor.to(exact_dtype(tensor.device))
+    return tensor.to(accumulator_dtype(tensor.device))
 
 
 def float_bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -25,11 +25,11 @@ def float_bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def bits_float(bits: torch.Tensor) -> torch.Tensor:
     """Inverse of :func:`float_bits`."""
-    if exact_dtype(bits.device) == torch.float64:
+    if accumulator_dtype(bits.device) == torch.float64:
         return bits.contiguous().view(torch.float64)
     return bits.to(torch.int32).contiguous().view(torch.float32)
 
 
-def may_branch(device: torch.device) -> bool:
+def is_sync_free(device: torch.device) -> bool:
     """Whether looking at a value costs nothing."""
     return device.type == "cpu"

@@ -10,7 +10,7 @@ STEP = 1 << 20  # words of 8 bytes that are mixed at a time
 FIRST, SECOND = -0xAE502812AA7333, -0x3B314601E57A13AD
 
 
-def digest(tensor: Tensor) -> str:
+def fingerprint(tensor: Tensor) -> str:
     """16 hexadecimal digits; the same on every device, another for any other number, order, dtype or shape."""
     flat = tensor.detach().contiguous().view(-1)
     n_bytes = flat.numel() * flat.element_size()

@@ -10,7 +10,7 @@ FEW_ELEMENTS = 1 << 15
 FILLED_PART = 1 / 8
 
 
-def positions(mask: Tensor) -> tuple[Tensor, Tensor]:
+def sparse_nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns where a (R, C) mask is True, row by row; fast where it is nearly empty.
 
     A large mask is searched in words of eight first.
