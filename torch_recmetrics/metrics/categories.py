@@ -159,7 +159,7 @@ class CategoryCalibration(MeanOfCategories):
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         sample_ids = self.sample_ids_of(ranking)
         known = self.n_profiles
-        checks.refuse(
+        checks.defer(
             (sample_ids < 0) | (sample_ids >= known),
             lambda row: (
                 f"{self.name} has {known} profiles, so `sample_ids` must be 0 or more and below {known}, "

@@ -54,7 +54,7 @@ class ClickSums(RowMetric):
         self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
         checks = check.ValueChecks(self.validate_args)
         clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks, probabilities=True)
-        checks.settle()
+        checks.raise_first()
         if clicks.sample_ids is None:
             self.set_state("sums", self.state("sums") + click_sums(clicks, self.eps))
         elif clicks.preds.shape[0]:
@@ -245,7 +245,7 @@ def click_sums(clicks: Clicks, eps: float | None) -> Tensor:
 def _value(metric: ClickSums, preds: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
     checks = check.ValueChecks(metric.validate_args)
     clicks = read_clicks(preds, target, weights=weights, checks=checks, probabilities=True)
-    checks.settle()
+    checks.raise_first()
     return metric.value(click_sums(clicks, metric.eps))
 
 

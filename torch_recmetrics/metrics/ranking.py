@@ -348,7 +348,7 @@ def value_per_user(metric: MeanOverUsers, *layout: Any, **named: Any) -> Tensor:
         evaluator = Evaluator([metric])
         ranking = given.rank(evaluator.needs, checks)
         values = evaluator.evaluate(ranking, checks).per_user()[:, 0]
-        checks.settle()
+        checks.raise_first()
         # Where relevance is not asked for, a user without relevant items is like any other.
         return torch.where(ranking.n_relevant > 0, values, float("nan")) if metric.needs_target else values
 
@@ -391,5 +391,5 @@ def rank(
         checks = check.ValueChecks(validate_args)
         needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
         ranking = Inputs(preds, target, indexes, **layout).rank(needs, checks)
-        checks.settle()
+        checks.raise_first()
         return ranking.kept()

@@ -55,7 +55,7 @@ class Inputs:
         return self.indexes is not None and not isinstance(self.preds, Ranking)
 
     def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-        """The ranking of these users; call ``checks.settle()`` before it is believed."""
+        """The ranking of these users; call ``checks.raise_first()`` before it is believed."""
         if isinstance(self.preds, Ranking):
             return self._ready(self.preds, needs)
         if self.is_flat:
@@ -211,7 +211,7 @@ class Inputs:
             relevance = relevance.masked_fill(ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", relevance)
         # The order is that of the ids as they came, so that a repeated id is found; an id that is out of range is
-        # reported when the checks are settled, and must not reach an index before.
+        # reported when the checks raise, and must not reach an index before.
         targets = listed_relevance(ids, relevance)
         check.defer_repeats(checks, "target_ids", targets.sorted_ids)
         return targets if n_items is None else targets.clamped(n_items)
