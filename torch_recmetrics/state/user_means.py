@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import Inputs
-from torch_recmetrics.core.layouts.flat_rows import WIDE, joined_rows
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
@@ -118,11 +117,6 @@ class MeanOverUsers(RankedMetric):
         self.set_state("sums", total)
         for stem in LISTS:
             self.set_state(stem, [])
-
-    def joined(self, stem: str) -> Tensor:
-        if stem == "rows":  # wide, so that every process has as many columns
-            return joined_rows(self.state("rows"), WIDE, self.device)
-        return super().joined(stem)
 
     def empty_row(self, stem: str) -> Tensor:
         if stem == "sample_ids":

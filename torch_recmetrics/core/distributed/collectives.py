@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.stragglers import name_missing_ranks
+from torch_recmetrics.core.tensors.segments import first_of_each
 
 
 def check_ready(group: Any) -> None:
@@ -39,9 +40,18 @@ def gather_rows(rows: Tensor, group: Any) -> list[Tensor]:
     padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: rows.shape[0]] = rows
     everyone = [torch.empty_like(padded) for _ in counts]
+    if not max(counts):
+        return everyone
     with name_missing_ranks(group):
         dist.all_gather(everyone, padded, group=group)
     return [part[:count] for part, count in zip(everyone, counts, strict=True)]
+
+
+def first_everywhere(ids: Tensor, group: Any) -> Tensor:
+    """(n,) bool: True where no lower rank, and no earlier row here, has the same id. Only the ids travel."""
+    gathered = gather_rows(ids, group)
+    offset = sum(part.shape[0] for part in gathered[: dist.get_rank(group)])
+    return first_of_each(torch.cat(gathered))[offset : offset + ids.shape[0]]
 
 
 def send_rows(rows: Tensor, owner: Tensor, group: Any) -> Tensor:
