@@ -6,7 +6,6 @@ need not return where a row came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, sort_keys, write_keys
+from torch_recmetrics.core.tensors.sparse_masks import nonzero_positions
 
 MOST_BITS = 62  # one bit is the sign, one leaves room for a place beyond the last
 # Relevance is packed as a multiple of a unit: 1 for integers, 1/4 for the halves and quarters of star ratings.
@@ -110,15 +110,6 @@ def first_and_relevant(ranks: SortedRows, relevance: Tensor) -> tuple[Tensor, Te
     else:
         marks = (relevance[part] > 0 for (part,) in slices(ranks.order, rows=STEP))
     return torch.cat([codes.new_zeros(1), nonzero_positions(changes) + 1]), nonzero_positions(marks)
-
-
-def nonzero_positions(parts: Iterator[Tensor]) -> Tensor:
-    """The positions that are not zero in a column that comes in parts."""
-    positions, offset = [], 0
-    for part in parts:
-        positions.append(part.to(torch.bool).nonzero().flatten() + offset)
-        offset += part.shape[0]
-    return torch.cat(positions)
 
 
 def relevance_at(ranks: SortedRows, at: Tensor, relevance: Tensor) -> Tensor:
