@@ -76,7 +76,7 @@ def topk_catalogue(
     """
 
     def found() -> tuple[Tensor, Tensor, range]:
-        check.check_top_k(top_k)
+        check.check_cutoff("top_k", top_k)
         if top_k is None:
             raise ValueError("`top_k` must be an integer >= 1, got None")
         check.check_choice("similarity", similarity, ("dot", "cosine"))

@@ -12,18 +12,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
+from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import GAINS, CutoffTie, TieGroups, gain_of, tie_groups_of
+from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of, tie_groups_of
 from torch_recmetrics.core.scores.block_max import BlockMaxima, block_width
 from torch_recmetrics.core.scores.matrix import HIDDEN, Scores
 from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.topk import Top, count_where, in_input_order, top_items
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.devices import exact
 
 
 def rank_scores(scores: Scores, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
@@ -173,21 +173,17 @@ def cutoff_tie_of(
             return values
         return values.new_full((crosses.shape[0], *values.shape[1:]), fill).index_copy_(0, rows, values)
 
-    dtype = accumulator_dtype(members.device)
     width = min(depth, members.shape[1])
-    gains = {}
-    if "average" in needs.rules:
-        wide = exact(members)
-        gains = {gain: spread(gain_of(wide, gain).sum(1)) for gain in GAINS}
+    wide = exact(members)
     best = worst = None
-    if needs.rules & {"optimistic", "pessimistic"}:
-        members = members.to(dtype)
     if "optimistic" in needs.rules:
-        best = spread(members.topk(width, dim=1).values)
+        best = spread(wide.topk(width, dim=1).values)
     if "pessimistic" in needs.rules:
-        relevant_only = torch.where(members > 0, members, float("inf"))
+        relevant_only = torch.where(wide > 0, wide, float("inf"))
         worst = spread(relevant_only.topk(width, dim=1, largest=False).values, float("inf"))
-    return CutoffTie(crosses, spread((members > 0).sum(1)), gains, best, worst)
+    return CutoffTie(
+        crosses, spread((members > 0).sum(1)), lambda gain: spread(gain_of(wide, gain).sum(1)), best, worst
+    )
 
 
 def _full_lists(scores: Scores, targets: Relevance, checks: check.ValueChecks) -> FullListStats:
@@ -204,36 +200,4 @@ def _full_lists(scores: Scores, targets: Relevance, checks: check.ValueChecks) -
         entries=RelevantItems(users, start, from_here[users, place] - start, None, relevance[users, place]),
         all_users=all_users,
         all_relevance=relevance[all_users, all_place],
-    )
-
-
-def rank_lists(
-    item_ids: Tensor, targets: Relevance, needs: RankingRequirements, seen_ids: Tensor | None, *, may_look: bool
-) -> Ranking:
-    """(B, L) recommended ids, best first, padded with -1; what was seen is dropped and the rest moves up.
-
-    Where values may be looked at, lists without gaps are left as they are.
-    """
-    ids = item_ids.to(torch.int64)
-    if seen_ids is not None:
-        seen = listed_relevance(seen_ids, None)
-        ids = torch.where(seen.of(ids) > 0, -1, ids)
-    if not may_look or bool(((ids[:, 1:] >= 0) & (ids[:, :-1] < 0)).any()):
-        order = torch.sort((ids < 0).to(torch.uint8), dim=1, stable=True).indices
-        ids = ids.gather(1, order)
-    width = ids.shape[1]
-    depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)
-    kept = ids[:, :depth]
-    relevance = targets.of(ids)
-    return Ranking(
-        relevance=relevance[:, :depth],
-        lengths=(kept >= 0).sum(1),
-        n_relevant=targets.n_relevant(),
-        # An uncut list is not all there is to recommend: the ideal list may be longer than the one that came.
-        best=partial(targets.ideal, targets.width if depth == width else depth),
-        depth=None if depth == width else depth,
-        binary=targets.relevance is None,
-        item_ids=kept,
-        best_tied=torch.ones_like(ids[:, :1]).sum(1),  # ranked ids are not tied
-        retrieved=lambda: relevance.sort(dim=1, descending=True).values[:, :depth],
     )
