@@ -52,7 +52,7 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
             check.defer_exponential(checks, largest_relevance(ranked))
         asked = {name: options[name] for name in options_of_measure(metric)}
         values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
-        checks.settle()
+        checks.raise_first()
         # Where relevance is not asked for, a user without relevant items is like any other.
         return torch.where(ranked.n_relevant > 0, values, float("nan")) if metric.needs_target else values
 

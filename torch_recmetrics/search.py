@@ -117,7 +117,7 @@ def checked_seen(seen_ids: Tensor | None, pairs: Embeddings, first_item: int, *,
     check.check_device(pairs.users.device, {"seen_ids": seen_ids})
     checks = check.ValueChecks()
     check.defer_ids(checks, "seen_ids", seen_ids, below=first_item + pairs.n_items if whole else None)
-    checks.settle()
+    checks.raise_first()
     rows = seen_ids.to(torch.int64) - first_item
     return torch.where((rows >= 0) & (rows < pairs.n_items), rows, -1)
 

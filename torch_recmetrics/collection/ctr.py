@@ -86,7 +86,7 @@ class ClickMetrics(RecMetricCollection):
             raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
         checks = ValueChecks(self.validate_args)
         clicks = read_clicks(preds, target, checks=checks, probabilities=True)
-        checks.settle()
+        checks.raise_first()
         return clicks.labels.to(torch.int64).view(target.shape)
 
 

@@ -99,7 +99,7 @@ class BinaryAUC(RowMetric):
         self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
         checks = check.ValueChecks(self.validate_args)
         clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks)
-        checks.settle()
+        checks.raise_first()
         if not clicks.preds.shape[0]:
             return
         if self.num_bins is not None:
@@ -312,7 +312,7 @@ def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validat
     """
     checks = check.ValueChecks(validate_args)
     clicks = read_clicks(preds, target, weights=weights, checks=checks)
-    checks.settle()
+    checks.raise_first()
     rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
     tables = tables_of([rows], None, {})
     scored_labels = ScoredLabels([] if tables else [rows], tables, preds.device)

@@ -182,7 +182,7 @@ class CategoryCalibration(CategoryMeans):
         if ranking.sample_ids is None:
             raise ValueError(f"`sample_ids` is missing: {self.name} needs it to find the users' profiles")
         sample_ids, known = ranking.sample_ids, 0 if self.table is None else self.table["profiles"].shape[0]
-        checks.refuse(
+        checks.defer(
             (sample_ids < 0) | (sample_ids >= known),
             lambda row: (
                 f"{self.name} has {known} profiles, so `sample_ids` must be 0 or more and below {known}, "

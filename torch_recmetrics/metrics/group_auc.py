@@ -106,7 +106,7 @@ class GroupAUC(RowMetric):
         clicks = read_clicks(
             preds, target, indexes=indexes, grouped=True, weights=weights, sample_ids=sample_ids, checks=checks
         )
-        checks.settle()
+        checks.raise_first()
         if clicks.preds.shape[0]:
             self.keep(
                 keys=ordered_keys(clicks.preds.to(torch.promote_types(preds.dtype, torch.float32))),
@@ -233,7 +233,7 @@ def group_auc(
     """
     checks = check.ValueChecks(validate_args)
     clicks = read_clicks(preds, target, indexes=indexes, grouped=True, weights=weights, checks=checks)
-    checks.settle()
+    checks.raise_first()
     groups = clicks.indexes if clicks.indexes is not None else indexes
     wide = torch.promote_types(preds.dtype, torch.float32)
     rows = Rows(ordered_keys(clicks.preds.to(wide)), clicks.labels, clicks.weights)

@@ -67,7 +67,7 @@ class ClickSums(RowMetric):
         self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
         checks = check.ValueChecks(self.validate_args)
         clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks, probabilities=True)
-        checks.settle()
+        checks.raise_first()
         if clicks.sample_ids is None:
             self.set_state("sums", self.state("sums") + click_sums(clicks, self.clipped_at))
         elif clicks.preds.shape[0]:
@@ -237,7 +237,7 @@ def sums_of(preds: Tensor, target: Tensor, weights: Tensor | None, eps: float | 
     check.check_flag("validate_args", validate_args)
     checks = check.ValueChecks(validate_args)
     clicks = read_clicks(preds, target, weights=weights, checks=checks, probabilities=True)
-    checks.settle()
+    checks.raise_first()
     return click_sums(clicks, eps)
 
 

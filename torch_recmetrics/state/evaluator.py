@@ -62,7 +62,7 @@ class Evaluator:
             weight_of_each(rows, checks)
             if self.exponential:
                 check.defer_exponential(checks, rows.relevance)
-            checks.settle()
+            checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         ranking = layout.rank(self.needs, checks)
         values = self.evaluate(ranking, checks)
@@ -70,7 +70,7 @@ class Evaluator:
             counter.list_shape: counter.lists_of(ranking.stats("stable"), ranking.weights)
             for counter in self.list_counters
         }
-        checks.settle()
+        checks.raise_first()
         return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
     def _check_catalogue(self, layout: Layout) -> None:
@@ -121,7 +121,7 @@ class Evaluator:
             first += size
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
-        """Every metric for every user; call ``checks.settle()`` before they are believed."""
+        """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
         if self.exponential:
             check.defer_exponential(checks, largest_relevance(ranking))
         weights = ranking.weights
@@ -133,7 +133,7 @@ class Evaluator:
             metric.defer_unknown_users(ranking, checks)
         empty = ranking.n_relevant == 0
         if any(metric.empty_target_action == "error" and metric.needs_target for metric in self.metrics):
-            checks.refuse(
+            checks.defer(
                 empty & (weights > 0),
                 lambda row: (
                     f'every user must have a relevant item with empty_target_action="error", row {row} has none'
@@ -235,7 +235,7 @@ def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_i
     """Recommended ids that a metric knows nothing of."""
     known = metric.n_items or 0
     unknown = item_ids >= known
-    checks.refuse(
+    checks.defer(
         unknown,
         lambda row: (
             f"{metric.name} knows {known} items, so ids must be below {known}, "
@@ -269,6 +269,6 @@ def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tenso
     sums = []
     for ranking in lists.rankings(evaluator.needs):
         values = evaluator.evaluate(ranking, checks)
-        checks.settle()
+        checks.raise_first()
         sums.append(values.sums())
     return torch.stack(sums).sum(0)

@@ -34,7 +34,7 @@ def read_clicks(
     grouped: bool = False,
     probabilities: bool = False,
 ) -> Clicks:
-    """The rows; call ``checks.settle()`` before they are believed.
+    """The rows; call ``checks.raise_first()`` before they are believed.
 
     Args:
         preds: any shape, floating point, without NaN.
@@ -96,7 +96,7 @@ def _refuse_scores(checks: check.ValueChecks, preds: Tensor, columns: int, proba
         return
     if not probabilities:
         # The largest of numbers with a NaN among them is NaN: one pass, no second column.
-        checks.refuse(
+        checks.defer(
             preds.amax().isnan().reshape(1),
             lambda _: f"`preds` must not be NaN, got NaN in row {_first(preds.isnan()) // columns}",
         )
@@ -110,7 +110,7 @@ def _refuse_scores(checks: check.ValueChecks, preds: Tensor, columns: int, proba
             "put logits through a sigmoid first"
         )
 
-    checks.refuse(~((low >= 0) & (high <= 1)).reshape(1), message)
+    checks.defer(~((low >= 0) & (high <= 1)).reshape(1), message)
 
 
 def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
@@ -129,7 +129,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
             place = _first((target != 0) & (target != 1))
             return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // columns}"
 
-        checks.refuse(broken.reshape(1), message)
+        checks.defer(broken.reshape(1), message)
     return target.to(torch.bool)
 
 

@@ -64,7 +64,7 @@ class Layout(ABC):
 
     @abstractmethod
     def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-        """The ranking of these users; call ``checks.settle()`` before it is believed."""
+        """The ranking of these users; call ``checks.raise_first()`` before it is believed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ class Targets:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
         # The order is that of the ids as they came, so that a repeated id is seen; an id that is out of range is
-        # reported when the checks are settled, and must not reach an index before.
+        # reported when the checks raise, and must not reach an index before.
         relevance = listed_relevance(self.ids, graded)
         check.defer_repeats(checks, "target_ids", relevance.sorted_ids)
         return relevance if n_items is None else relevance.clamped(n_items)

@@ -52,5 +52,5 @@ def rank(
         checks = check.ValueChecks(validate_args)
         needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
         ranking = read_layout(preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
-        checks.settle()
+        checks.raise_first()
         return ranking.kept()

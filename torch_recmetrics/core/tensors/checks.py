@@ -130,7 +130,7 @@ def check_device(device: torch.device, tensors: Mapping[str, object]) -> None:
 
 
 class ValueChecks:
-    """Rules about values: collected while a ranking is made, read once by :meth:`settle`.
+    """Rules about values: collected while a ranking is made, read once by :meth:`raise_first`.
 
     Args:
         active: False leaves every optional rule out, so nothing is read from the device.
@@ -140,12 +140,12 @@ class ValueChecks:
         self.active = active
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
 
-    def refuse(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
+    def defer(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
         """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them."""
         if (self.active or always) and broken.numel():
             self._rules.append((broken, message))
 
-    def settle(self) -> None:
+    def raise_first(self) -> None:
         """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
         rules, self._rules = self._rules, []
         if not rules:
@@ -167,7 +167,7 @@ def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor])
 
 def defer_nan(checks: ValueChecks, name: str, is_nan: Tensor) -> None:
     """Scores that are not numbers have no order."""
-    checks.refuse(is_nan, lambda row: f"`{name}` must not be NaN, got NaN in row {row}")
+    checks.defer(is_nan, lambda row: f"`{name}` must not be NaN, got NaN in row {row}")
 
 
 def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
@@ -175,19 +175,19 @@ def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
     if not checks.active or relevance.dtype == torch.bool or relevance.numel() == 0:
         return
     low, high = relevance.reshape(relevance.shape[0], -1).aminmax(dim=1)  # carries NaN along: one pass sees all three
-    checks.refuse(
+    checks.defer(
         ~(low >= 0),
         lambda row: f"`{name}` must be >= 0, got {first_value_with(relevance, row, lambda v: ~(v >= 0))} in row {row}",
     )
     if relevance.is_floating_point():
-        checks.refuse(high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}")
+        checks.defer(high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}")
 
 
 def defer_exponential(checks: ValueChecks, largest: Tensor) -> None:
     """Relevance whose exponential gain no float64 holds; `largest` is that of each user."""
     if largest.element_size() == 1:
         largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
-    checks.refuse(
+    checks.defer(
         largest > LARGEST_EXPONENTIAL_RELEVANCE,
         lambda row: (
             f'relevance must be at most {LARGEST_EXPONENTIAL_RELEVANCE} with gain="exponential" (2^1024 is infinite), '
@@ -199,7 +199,7 @@ def defer_exponential(checks: ValueChecks, largest: Tensor) -> None:
 def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
     """Weights below zero, infinite or not a number."""
     if weights.dtype != torch.bool:
-        checks.refuse(
+        checks.defer(
             ~((weights >= 0) & (weights < float("inf"))),
             lambda row: f"`weights` must be >= 0 and finite, got {weights[row].item()} in row {row}",
         )
@@ -211,12 +211,12 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
         return
     low, high = ids.reshape(ids.shape[0], -1).aminmax(dim=1)
     rule = f"must be {lowest} or more" if lowest >= 0 else "must be 0 or more, or -1 for padding"
-    checks.refuse(
+    checks.defer(
         low < lowest,
         lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}",
     )
     if below is not None:
-        checks.refuse(
+        checks.defer(
             high >= below,
             lambda row: (
                 f"`{name}` must be below the number of items, {below}, "
@@ -234,14 +234,14 @@ def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
             twice = int(ordered_ids[row, 1:][again[row]][0])
             return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}"
 
-        checks.refuse(again, message)
+        checks.defer(again, message)
 
 
 def defer_row_weights(checks: ValueChecks, weights: Tensor) -> None:
     """Weights that a product of two of them would lose."""
     defer_weights(checks, weights)
     if weights.dtype in (torch.float32, torch.float64):
-        checks.refuse(
+        checks.defer(
             ((weights > 0) & (weights < SMALLEST_ROW_WEIGHT)) | (weights > LARGEST_ROW_WEIGHT),
             lambda row: (
                 f"`weights` must be 0 or between {SMALLEST_ROW_WEIGHT:g} and {LARGEST_ROW_WEIGHT:g}, "
