@@ -29,8 +29,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     if request.param == "slices of three":
         monkeypatch.setattr(key_module, "SLICE", 3)
     elif request.param == "torch's sort":
-        monkeypatch.setattr(key_module, "SLICE", 1)
-        monkeypatch.setattr(key_module, "numpy_is_faster", lambda dtype: False)
+        monkeypatch.setattr(key_module, "SORT_WITH_NUMPY", False)
     elif request.param == "crowded tables":
         monkeypatch.setattr(numbering, "TABLE_BITS", 1)
 
@@ -77,20 +76,15 @@ def test_scores_of_any_layout_are_read() -> None:
 def test_both_sorts_sort(dtype: torch.dtype, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = torch.randint(-(2**31), 2**31 - 1, (n,), dtype=dtype)
     expected = keys.sort().values
-    for numpy_is_faster in (True, False):
-        monkeypatch.setattr(key_module, "numpy_is_faster", lambda dtype, f=numpy_is_faster: f)
+    for with_numpy in (False, True):
+        monkeypatch.setattr(key_module, "SORT_WITH_NUMPY", with_numpy)
         assert torch.equal(sort_keys(keys.clone()), expected)
 
     def without_numpy(self: torch.Tensor) -> None:
         raise RuntimeError("Numpy is not available")
 
     monkeypatch.setattr(torch.Tensor, "numpy", without_numpy)
-    monkeypatch.setattr(key_module, "numpy_is_faster", lambda dtype: True)
     assert torch.equal(sort_keys(keys.clone()), expected)
-
-
-def test_the_faster_sort_is_found() -> None:
-    assert key_module.numpy_is_faster(torch.int32) in (True, False)
 
 
 # Pairs ----------------------------------------------------------------------------------------------------------------

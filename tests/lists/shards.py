@@ -93,6 +93,7 @@ SHARDS: dict[str, Callable[[int], Shards]] = {
     "named on one": named_on_one,
     "all named": all_named,
 }
+NAMED = ("repeated rows", "named on one", "all named")  # with sample ids
 WAYS = ("collection", "members", "forward", "single", "own gather function")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lists.shards import SHARDS, WAYS, all_expected, members
+from lists.shards import NAMED, SHARDS, WAYS, all_expected, members
 from real_processes import run_all
 
 pytestmark = [
@@ -33,6 +33,11 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize("shards", SHARDS)
 def test_every_process_has_the_value_of_one(shards: str, way: str, outcomes: tuple[int, list[Any]]) -> None:
     world, told = outcomes
+    if way == "own gather function" and shards in NAMED:
+        for outcome in told:
+            for words in outcome[f"{shards}, {way}"].values():
+                assert "`dist_sync_fn` exchanges sums only" in words and "keeps rows on some rank" in words
+        return
     given = SHARDS[shards](world)
     alone = members(shards)
     for metric in alone.values():

@@ -52,7 +52,7 @@ SCENARIOS: dict[str, tuple[str, tuple[int, ...], str]] = {
 def play(folder: Path, number: int, rank: int) -> dict[str, Any]:
     import torch.distributed as dist
 
-    from torch_recmetrics.core.distributed import stragglers as arrivals
+    from torch_recmetrics.core.distributed import stragglers
 
     kind, absent, fate = list(SCENARIOS.values())[number]
     dist.init_process_group(
@@ -63,7 +63,7 @@ def play(folder: Path, number: int, rank: int) -> dict[str, Any]:
         timeout=timedelta(seconds=PATIENCE),
     )
     if fate == "sleep, waiting first":
-        arrivals.RAISING = frozenset()
+        stragglers.RAISING = frozenset()
     metric = metric_of(kind, rank)
     if fate == "sleep in a group":
         group = dist.new_group([0, 2], timeout=timedelta(seconds=PATIENCE))

@@ -56,9 +56,10 @@ def test_those_that_waited_say_who_did_not_come(name: str, told: dict[str, dict[
     keeper_gone = fate == "killed" and 0 in absent
     for rank in waited:
         outcome = told[name][rank]
-        assert outcome["said"].startswith(f"process {rank} waited in vain"), outcome
-        names = f"process{'es' * (len(absent) > 1)} {', '.join(map(str, absent))} of"
+        assert outcome["said"].startswith(f"rank {rank} timed out syncing metrics: "), outcome
+        names = f"rank{'s' * (len(absent) > 1)} {', '.join(map(str, absent))} of"
         assert (names in outcome["said"]) != keeper_gone, outcome
-        assert ("(process 0) is gone" in outcome["said"]) == keeper_gone, outcome
-        assert "Every process must call `compute`" in outcome["said"]
+        assert ("never reached the collective" in outcome["said"]) != keeper_gone, outcome
+        assert ("rank 0, which keeps the list, is gone" in outcome["said"]) == keeper_gone, outcome
+        assert "Every rank must call `compute`" in outcome["said"]
         assert outcome["seconds"] < 5 * PATIENCE, outcome

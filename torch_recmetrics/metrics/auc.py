@@ -2,7 +2,7 @@ r"""The share of pairs of a positive and a negative row that are in the right or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,10 +13,19 @@ from torch_recmetrics.core.auc.exchange import count_everywhere, exchange, gathe
 from torch_recmetrics.core.auc.histogram import half_width, histogram
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.auc.pairs import Pairs
-from torch_recmetrics.core.auc.scored_labels import KINDS, Kind, Rows, ScoredLabels, Tables, bins_of, joined, tables_of
+from torch_recmetrics.core.auc.scored_labels import (
+    Rows,
+    ScoredLabels,
+    Tables,
+    add_counts,
+    bins_of,
+    joined,
+    rows_of,
+    tables_of,
+)
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, ordered_keys
+from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
@@ -78,8 +87,8 @@ class BinaryAUC(RowMetric):
 
     def setup(self) -> None:
         super().setup()
-        for kind in KINDS:
-            self.add(table_stem(kind), [])
+        self.add("counts", [])  # histograms, one for each dtype of scores that is counted in bins
+        self.add("count_keys", [])  # for each an empty tensor of the dtype of its keys
         self.add("verdict", [])  # value and error bound of all processes, between sync and unsync
 
     def update(
@@ -103,12 +112,11 @@ class BinaryAUC(RowMetric):
         if not clicks.preds.shape[0]:
             return
         if self.num_bins is not None:
-            refuse_mixed([*self._dtypes(), preds.dtype])
+            check_one_dtype([*self._dtypes(), preds.dtype])
         n_bins = bins_of(preds.dtype, self.num_bins) if clicks.sample_ids is None else None
         if n_bins is not None and clicks.preds.shape[0] >= self._fold_rows:
-            kind = preds.dtype, clicks.weights is not None
             table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
-            self.set_state(table_stem(kind), [sum(self._tables_of(kind), start=table)])
+            self._set_tables(add_counts(self._tables(), preds.dtype, table))
             return
         keys = ordered_keys(clicks.preds)
         self.keep(keys=keys, labels=clicks.labels, weights=clicks.weights, sample_ids=clicks.sample_ids)
@@ -126,18 +134,18 @@ class BinaryAUC(RowMetric):
         before = self._copy_state_dict() | {"_update_count": self._update_count}
         super().merge_state(incoming_state)
         try:
-            self._refuse_mixed()
+            self._check_one_dtype()
         except ValueError:
             self.__dict__.update(before)
             raise
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
-        self._refuse_mixed()
+        self._check_one_dtype()
 
-    def _refuse_mixed(self) -> None:
+    def _check_one_dtype(self) -> None:
         if self.num_bins is not None:
-            refuse_mixed(self._dtypes())
+            check_one_dtype(self._dtypes())
 
     def compute(self) -> Tensor:
         """The AUC, 0-dim float64; nan where a class is missing."""
@@ -203,47 +211,46 @@ class BinaryAUC(RowMetric):
 
     def _dtypes(self) -> set[torch.dtype]:
         """The dtypes of the scores that were seen."""
-        kept = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys") if keys.shape[0]}
-        return kept | {kind[0] for kind in KINDS if any(table.numel() for table in self.state(table_stem(kind)))}
+        return {SCORE_DTYPES[keys.dtype] for keys in (*self.state("keys"), *self.state("count_keys"))}
 
     def _tables(self) -> Tables:
         """The histograms that are held."""
-        return {kind: sum(held[1:], start=held[0]) for kind in KINDS if (held := self._tables_of(kind))}
+        tables: Tables = {}
+        for counts, keys in zip(self.state("counts"), self.state("count_keys"), strict=True):
+            tables = add_counts(tables, SCORE_DTYPES[keys.dtype], counts.to(self.device))
+        return tables
 
-    def _tables_of(self, kind: Kind) -> list[Tensor]:
-        width = 2 * (bins_of(kind[0], self.num_bins) or 1)
-        held = [table.to(self.device) for table in self.state(table_stem(kind))]
-        return [part for table in held for part in table.view(-1, width)]  # a gather joins tables end to end
+    def _set_tables(self, tables: Tables) -> None:
+        self.set_state("counts", [*tables.values()])
+        self.set_state("count_keys", [torch.zeros(0, dtype=KEY_DTYPES[d], device=self.device) for d in tables])
 
     def _fold(self) -> None:
-        """Count the rows that wait for it, once there are many; keep one table of each kind."""
-        for kind, table in self._tables().items():
-            self.set_state(table_stem(kind), [table])
+        """Count the rows that wait for it, once there are many; keep one histogram of each dtype."""
+        if len(self.state("counts")) > 1:
+            self._set_tables(self._tables())
         columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
-        waiting = [bool(bins_of(SCORE_DTYPES[keys.dtype], self.num_bins)) and not ids.shape[0] for keys, ids in columns]
-        if sum(waiting) < FOLD_PIECES:
-            sizes = (keys.shape[0] for keys, waits in zip(self.state("keys"), waiting, strict=True) if waits)
+        waits = [bool(bins_of(SCORE_DTYPES[keys.dtype], self.num_bins)) and not ids.shape[0] for keys, ids in columns]
+        if sum(waits) < FOLD_PIECES:
+            sizes = (keys.shape[0] for keys, wait in zip(self.state("keys"), waits, strict=True) if wait)
             if sum(sizes) < self._fold_rows:
                 return
-        parts = [rows_of(piece) for piece, waits in zip(self.pieces(), waiting, strict=True) if waits]
-        for kind, table in tables_of(parts, self.num_bins, self._tables()).items():
-            self.set_state(table_stem(kind), [table])
+        parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
+        self._set_tables(tables_of(parts, self.num_bins, self._tables()))
         for stem in self.stems:
-            self.set_state(stem, [part for part, waits in zip(self.state(stem), waiting, strict=True) if not waits])
+            self.set_state(stem, [part for part, wait in zip(self.state(stem), waits, strict=True) if not wait])
 
     def _scored_labels(self, everywhere: bool = False, group: Any = None) -> ScoredLabels:
-        """All that is held, rows that arrived twice once."""
-        parts = [rows_of(piece) for piece in self.counted(group, everywhere=everywhere)]
+        """All that is held; a sample id counts once."""
+        parts = rows_of(self.counted(group, everywhere=everywhere))
         tables = tables_of(parts, self.num_bins, self._tables())
-        kept = [part for part in parts if bins_of(part.kind[0], self.num_bins) is None]
+        kept = [part for part in parts if bins_of(part.dtype, self.num_bins) is None]
         return ScoredLabels(kept, tables, self.device)
 
     def _verdict(self) -> Tensor:
         """(2,): value and error bound."""
         for verdict in self.state("verdict"):
-            if verdict.shape[0]:
-                given: Tensor = verdict
-                return given
+            synced: Tensor = verdict
+            return synced
         return self._judged(*self._scored_labels().pairs())
 
     def _judged(self, pairs: Pairs, shared: float) -> Tensor:
@@ -253,49 +260,28 @@ class BinaryAUC(RowMetric):
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def exchange(self, process_group: Any) -> None:
-        named = any(ids.shape[0] for ids in self.state("sample_ids"))
+        has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
         scored_labels, agreed = exchange(
-            lambda everywhere: self._scored_labels(everywhere, process_group), named, self.num_bins, process_group
+            lambda everywhere: self._scored_labels(everywhere, process_group),
+            has_sample_ids,
+            self.num_bins,
+            process_group,
         )
         if self.num_bins is not None:
-            refuse_mixed(agreed.dtypes)
+            check_one_dtype(agreed.dtypes)
         if self.asked == "verdict":
             self.set_state("verdict", [self._judged(*count_everywhere(scored_labels, agreed, process_group))])
             return
         for stem in self.stems:
             self.set_state(stem, [])
         if agreed.keeps_rows:
-            mine = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted)
-            rows = gathered(mine, process_group)
+            local = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
+            rows = gathered(local, process_group)
             self.keep(keys=rows.keys, labels=rows.labels, weights=rows.weights)
-        for kind, table in scored_labels.tables.items():
-            self.set_state(table_stem(kind), [table])
-
-    def settle(self) -> None:
-        scored_labels = self._scored_labels()
-        for stem in self.stems:
-            self.set_state(stem, [])
-        if scored_labels.rows:
-            rows = joined(scored_labels.rows, torch.float64, self.device, weighted=True)
-            self.keep(keys=rows.keys, labels=rows.labels, weights=rows.weights)
-        for kind, table in scored_labels.tables.items():
-            self.set_state(table_stem(kind), [table])
+        self._set_tables(scored_labels.tables)
 
 
-def table_stem(kind: Kind) -> str:
-    """The state that holds a histogram."""
-    return f"{'masses' if kind[1] else 'counts'}_{str(kind[0]).removeprefix('torch.')}"
-
-
-def rows_of(piece: Mapping[str, Tensor | None]) -> Rows:
-    """What an update left, as rows."""
-    keys, labels = piece["keys"], piece["labels"]
-    if keys is None or labels is None:
-        raise ValueError("the state holds rows without keys or labels")
-    return Rows(keys, labels, piece.get("weights"))
-
-
-def refuse_mixed(dtypes: Iterable[torch.dtype]) -> None:
+def check_one_dtype(dtypes: Iterable[torch.dtype]) -> None:
     """Bins of scores of two dtypes do not match."""
     names = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes})
     if len(names) > 1:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
-from torch_recmetrics.core.auc.scored_labels import Rows, column, joined
+from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_of
 from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
@@ -118,8 +118,8 @@ class GroupAUC(RowMetric):
 
     def compute(self) -> Tensor:
         """The weighted mean over the groups with both classes, 0-dim float64; nan where there is none."""
-        known = [verdict for verdict in self.state("verdict") if verdict.shape[0]]
-        total, weight = (known[0] if known else self._table().sums()).unbind()
+        synced = self.state("verdict")
+        total, weight = (synced[0] if synced else self._table().sums()).unbind()
         return total / weight
 
     def per_group(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -133,14 +133,13 @@ class GroupAUC(RowMetric):
 
     def _table(self) -> GroupTable:
         for table in self.state("table"):
-            if table.shape[0]:
-                return unpack_table(table)
+            return unpack_table(table)
         return group_table(*self._joined(self.counted()), self.weighting)
 
     def _joined(self, pieces: Iterable[dict[str, Tensor]], *, weighted: bool = False) -> tuple[Tensor, Rows]:
         held = list(pieces)
-        parts = [Rows(piece["keys"], piece["labels"], piece.get("weights")) for piece in held]
-        wide = any(part.kind[0] == torch.float64 for part in parts)
+        parts = rows_of(held)
+        wide = any(part.dtype == torch.float64 for part in parts)
         rows = joined(parts, torch.float64 if wide else torch.float32, self.device, weighted=weighted)
         return column([piece["groups"] for piece in held], torch.int64, self.device), rows
 
@@ -167,14 +166,6 @@ class GroupAUC(RowMetric):
             self.set_state("table", [torch.cat(gather_rows(pack_table(table), process_group))])
             for stem in self.stems:
                 self.set_state(stem, [])
-
-    def settle(self) -> None:
-        groups, rows = self._joined(self.counted(), weighted=True)
-        rows = joined([rows], torch.float64, self.device)
-        for stem in self.stems:
-            self.set_state(stem, [])
-        if groups.shape[0]:
-            self.keep(keys=rows.keys, labels=rows.labels, groups=groups, weights=rows.weights)
 
 
 def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:

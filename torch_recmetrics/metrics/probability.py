@@ -95,9 +95,6 @@ class ClickSums(RowMetric):
         for stem in self.stems:
             self.set_state(stem, [])
 
-    def settle(self) -> None:
-        """The sums are the same on every process as they are."""
-
     def empty_row(self, stem: str) -> Tensor:
         if stem == "sums_of_sample":
             return torch.zeros((0, 4), dtype=accumulator_dtype(self.device), device=self.device)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_rows, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_over_processes
 from torch_recmetrics.core.layouts.arguments import Layout
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
@@ -107,28 +105,29 @@ class ItemCounts(ListCounter):
     def _fold(self) -> None:
         """Count the lists that wait for it, once there are many."""
         waiting = self.state("lists")
-        if sum(some.numel() for some in waiting) >= max(WAITING_IDS, self.num_items) or len(waiting) >= WAITING_LISTS:
-            self.set_state("counts", self.state("counts") + self._counted(waiting))
-            self.set_state("lists", [])
+        if sum(lists.numel() for lists in waiting) >= max(WAITING_IDS, self.num_items) or len(waiting) >= WAITING_LISTS:
+            self._count_waiting()
 
-    def _counted(self, lists: list[Tensor]) -> Tensor:
+    def _count_waiting(self) -> None:
+        self.set_state("counts", self.state("counts") + self._counted(self.state("lists")))
+        self.set_state("lists", [])
+
+    def _counted(self, batches: list[Tensor]) -> Tensor:
         """(N + 1,) int64: what these lists add to the state."""
         # Padding is counted in front of the items, and dropped there.
         counts = torch.zeros(self.num_items + 2, dtype=torch.int64, device=self.device)
         one = torch.ones((), dtype=torch.int64, device=self.device)
-        for some in lists:
-            ids = some.to(self.device).flatten() + 1
+        for lists in batches:
+            ids = lists.to(self.device).flatten() + 1
             counts.index_add_(0, ids, one.expand(ids.shape))
-            counts[-1] += (some >= 0).any(1).sum().to(self.device)
+            counts[-1] += (lists >= 0).any(1).sum().to(self.device)
         return counts[1:]
 
     # -- values -------------------------------------------------------------------------------------------------------
 
     def compute(self) -> Tensor:
         """The value over everything that was counted, 0-dim float64; nan where nothing was recommended."""
-        ids = [part.to(self.device) for part in self.state("sample_ids")]
-        first = first_of_each(torch.cat(ids)) if ids else None
-        return self._value(self._total(first))
+        return self._value(self._total(first_of_each(self.joined("sample_ids"))))
 
     def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
         """The value of lists alone."""
@@ -137,44 +136,24 @@ class ItemCounts(ListCounter):
     def _value(self, counts: Tensor) -> Tensor:
         return self.value(counts[:-1], counts[-1])
 
-    def _total(self, counted: Tensor | None) -> Tensor:
-        """The counts of all lists here; of those with a sample id the ones that count."""
-        lists = list(self.state("lists"))
-        if counted is not None:
-            lists.append(torch.cat(list(self._padded("named_lists")))[counted])
-        total: Tensor = self.state("counts") + self._counted(lists) if lists else self.state("counts")
+    def _total(self, is_first: Tensor) -> Tensor:
+        """The counts of all lists here; of those with a sample id the first ones, (M,) bool."""
+        batches, offset = list(self.state("lists")), 0
+        for lists in self.state("named_lists"):
+            batches.append(lists[is_first[offset : offset + lists.shape[0]].to(lists.device)])
+            offset += lists.shape[0]
+        total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
-
-    def _padded(self, stem: str, width: int = 0) -> Iterator[Tensor]:
-        """Lists as they are held, all of one width."""
-        lists = [part.to(self.device) for part in self.state(stem)]
-        width = max([width, *(part.shape[1] for part in lists)])
-        return (torch.nn.functional.pad(part, (0, width - part.shape[1]), value=-1) for part in lists)
-
-    def joined(self, stem: str) -> Tensor:
-        if stem == "sample_ids" or not self.state(stem):
-            return super().joined(stem)
-        return torch.cat(list(self._padded(stem, self.width)))  # as wide as on every other process
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
-    def exchange(self, process_group: Any) -> None:
-        ids = [part.to(self.device) for part in self.state("sample_ids")]
-        mine = torch.cat(ids) if ids else self.empty_row("sample_ids")
-        named = sum_over_processes(torch.tensor([len(ids)], device=self.device), process_group)
-        counted = None
-        if int(named):
-            # Only the ids travel: a row counts on the lowest process that has it, and there where it arrived first.
-            everyone = gather_rows(mine, process_group)
-            before = sum(part.shape[0] for part in everyone[: dist.get_rank(process_group)])
-            first = first_of_each(torch.cat(everyone))[before : before + mine.shape[0]]
-            counted = first if ids else None
-        self.set_state("counts", sum_over_processes(self._total(counted), process_group))
-        for stem in ("lists", "sample_ids", "named_lists"):
-            self.set_state(stem, [])
+    def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
+        if self.state("lists"):
+            self._count_waiting()  # so that only sums are left to exchange
+        super()._sync_dist(*args, **kwargs)
 
-    def empty_row(self, stem: str) -> Tensor:
-        if stem == "sample_ids":
-            return super().empty_row(stem)
-        dtype = torch.int32 if self.num_items < 1 << 31 else torch.int64
-        return torch.zeros((0, self.width), dtype=dtype, device=self.device)
+    def exchange(self, process_group: Any) -> None:
+        is_first = first_everywhere(self.joined("sample_ids"), process_group)
+        self.set_state("counts", sum_over_processes(self._total(is_first), process_group))
+        for stem in ("sample_ids", "named_lists"):
+            self.set_state(stem, [])

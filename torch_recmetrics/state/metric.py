@@ -337,20 +337,23 @@ class RecMetric(Configured, Metric):
     # -- processes ----------------------------------------------------------------------------------------------------
 
     def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None) -> None:
-        """Exchange the states: our own exchange by default, torchmetrics' where the user brings a gather function."""
+        """Exchange the states: by :meth:`exchange`, or sums alone by the gather function of the user."""
         process_group = process_group or self.process_group
         if dist_sync_fn is gather_all_tensors:
             check_ready(process_group)
             self.exchange(process_group)
             return
+        # Every rank hears of rows on any rank, so that none waits for one that has raised.
+        has_rows = any(self.__dict__[name] for name, default in self._defaults.items() if isinstance(default, list))
+        if any(bool(flag) for flag in dist_sync_fn(torch.tensor([has_rows], device=self.device), group=process_group)):
+            raise ValueError(
+                f"`dist_sync_fn` exchanges sums only, but {self.name} keeps rows on some rank: leave it out, and the "
+                "metric exchanges them by itself"
+            )
         for name, default in self._defaults.items():
-            if isinstance(default, list):
-                # torchmetrics fills an empty list with a float32 vector, which no other process can receive.
-                setattr(self, name, [self.joined(name.split("__")[0])])
-        super()._sync_dist(dist_sync_fn, process_group)
-        for name, default in self._defaults.items():
-            if isinstance(default, list) and isinstance(getattr(self, name), Tensor):
-                setattr(self, name, [getattr(self, name)])
+            if isinstance(default, Tensor):
+                gathered = dist_sync_fn(self.__dict__[name], group=process_group)
+                self.__dict__[name] = torch.stack(gathered).sum(0)
 
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""

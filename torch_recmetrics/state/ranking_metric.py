@@ -115,13 +115,6 @@ class RankingMetric(RecMetric):
             )
         )
 
-    def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
-        super()._sync_dist(*args, **kwargs)
-        for name, default in self._defaults.items():
-            if isinstance(default, list):
-                # torchmetrics' exchange leaves something in every list; no rows are no reason to evaluate any.
-                setattr(self, name, [rows for rows in getattr(self, name) if rows.shape[0]])
-
     def count(self, layout: Layout) -> None:
         """Check, rank, evaluate, and only then count."""
         raise NotImplementedError

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
-from torchmetrics.utilities.distributed import gather_all_tensors
 
-from torch_recmetrics.core.distributed.collectives import gather_rows
+from torch_recmetrics.core.distributed.collectives import first_everywhere
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.metric import RecMetric
@@ -48,7 +46,7 @@ class RowMetric(RecMetric):
         """Remember rows: a column for each list."""
         for stem in self.stems:
             column = columns.get(stem)
-            # Keys are made here; the others may be what the user gave, and will write to again.
+            # The metric makes the keys; the user may write to the other columns again.
             piece = self.empty_row(stem) if column is None else column if stem == "keys" else column.clone()
             self.set_state(stem, [*self.state(stem), piece])
 
@@ -63,37 +61,27 @@ class RowMetric(RecMetric):
 
     def empty_row(self, stem: str) -> Tensor:
         dtype = torch.bool if stem == "labels" else torch.int64
-        if stem.startswith(("weights", "masses", "verdict")):
+        if stem == "weights":
             dtype = accumulator_dtype(self.device)
         return torch.zeros(0, dtype=dtype, device=self.device)
 
-    # -- rows that arrive more than once ------------------------------------------------------------------------------
-
     def counted(self, group: Any = None, *, everywhere: bool = False) -> Iterator[dict[str, Tensor]]:
-        """The pieces, of which rows count that have no sample id or are the first with theirs.
+        """The pieces, without rows whose sample id came before.
 
         Args:
-            group: the processes to compare with, where `everywhere` is True: only the ids travel, and a row counts on
-                the lowest process that has it, where it arrived first. All processes must call it.
+            group: the ranks to compare with, where `everywhere` is True. All of them must call it.
         """
         filled = ({stem: part for stem, part in piece.items() if part is not None} for piece in self.pieces())
         pieces = [piece for piece in filled if piece]
-        named = [piece["sample_ids"] for piece in pieces if "sample_ids" in piece]
-        ids = torch.cat(named) if named else self.empty_row("sample_ids")
-        before = 0
-        everyone = ids
-        if everywhere:
-            parts = gather_rows(ids, group)
-            before = sum(part.shape[0] for part in parts[: dist.get_rank(group)])
-            everyone = torch.cat(parts)
-        first = first_of_each(everyone)[before : before + ids.shape[0]]
+        parts = [piece["sample_ids"] for piece in pieces if "sample_ids" in piece]
+        ids = torch.cat(parts) if parts else self.empty_row("sample_ids")
+        is_first = first_everywhere(ids, group) if everywhere else first_of_each(ids)
         for piece in pieces:
             if "sample_ids" in piece:
                 n_ids = piece.pop("sample_ids").shape[0]
-                mine, first = first[:n_ids], first[n_ids:]
                 n_rows = next(iter(piece.values())).shape[0]
-                mine = mine.repeat_interleave(n_rows // n_ids)
-                piece = {stem: part[mine] for stem, part in piece.items()}
+                keep, is_first = is_first[:n_ids].repeat_interleave(n_rows // n_ids), is_first[n_ids:]
+                piece = {stem: part[keep] for stem, part in piece.items()}
             if next(iter(piece.values())).shape[0]:
                 yield piece
 
@@ -109,18 +97,3 @@ class RowMetric(RecMetric):
                 return what()
         finally:
             self.asked = "verdict"
-
-    # -- a gather function that the user brings -----------------------------------------------------------------------
-
-    def settle(self) -> None:
-        """Bring the states into a form that is the same on every process."""
-        raise NotImplementedError
-
-    def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None) -> None:
-        if dist_sync_fn is not gather_all_tensors:
-            if any(ids.shape[0] for ids in self.state("sample_ids")):
-                raise ValueError(
-                    "`sample_ids` over processes need the package's own exchange: leave out `dist_sync_fn`"
-                )
-            self.settle()
-        super()._sync_dist(dist_sync_fn, process_group)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import Layout
-from torch_recmetrics.core.layouts.flat_rows import WIDE, joined_rows
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.state.evaluator import Evaluator
@@ -66,11 +65,6 @@ class UserMeans(UserMeasure):
         self.set_state("sums", total)
         for stem in LISTS:
             self.set_state(stem, [])
-
-    def joined(self, stem: str) -> Tensor:
-        if stem == "rows":  # wide, so that every process has as many columns
-            return joined_rows(self.state("rows"), WIDE, self.device)
-        return super().joined(stem)
 
     def empty_row(self, stem: str) -> Tensor:
         if stem == "sample_ids":

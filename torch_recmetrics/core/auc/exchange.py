@@ -1,8 +1,8 @@
-"""The AUC of all processes together. Histograms are summed; of rows only those of the smaller class travel.
+"""The AUC of all ranks together. Histograms are summed; of the rows only those of the smaller class travel.
 
-Each process counts the smaller class of all processes against its own rows of the larger one, and the counts are
-summed. Everything is decided from sums that are the same on every process, so that all of them take the same steps,
-also one without rows. All functions must be called by all processes.
+Each rank counts the smaller class of all ranks against its own rows of the larger one, and the counts are summed. Sums
+that are the same on every rank decide each step, so all ranks take the same steps, also one without rows. All ranks
+must call every function.
 """
 
 from __future__ import annotations
@@ -18,30 +18,28 @@ from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
 from torch_recmetrics.core.auc.scored_labels import (
     DTYPES,
     HALF_DTYPES,
-    KINDS,
     Rows,
     ScoredLabels,
-    Tables,
     bins_of,
     distinct_rows,
     joined,
 )
 from torch_recmetrics.core.distributed.collectives import gather_rows, sum_over_processes
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.devices import exact
 
-LIMB = 40  # bits of a large integer that one int64 carries: sums over processes do not overflow
+LIMB = 40  # bits of a large integer that one int64 carries: sums over ranks do not overflow
 
 
 class Agreed(NamedTuple):
-    """What all processes know before rows travel."""
+    """What all ranks know before rows travel."""
 
-    named: bool  # whether rows have sample ids anywhere
-    weighted: bool  # whether kept rows have weights anywhere
-    positives: int  # kept rows
+    has_sample_ids: bool
+    weighted_rows: bool  # whether a row that is kept has a weight
+    weighted_tables: bool  # whether a row that is counted in bins has one
+    positives: int  # rows that are kept
     negatives: int
     dtypes: list[torch.dtype]  # of all scores
-    tables: list[bool]  # which kinds of histograms there are
-    bins: Tensor  # the sum of the histograms of float32 or float64 scores without weights
+    counts: Tensor  # (2 * bins,) int64: the sum of the histograms of float32 or float64 scores without weights
 
     @property
     def kept_dtype(self) -> torch.dtype:
@@ -50,87 +48,83 @@ class Agreed(NamedTuple):
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether rows count one by one anywhere."""
+        """Whether any rank keeps rows."""
         return self.positives + self.negatives > 0
 
 
-def agree(own: ScoredLabels, named: bool, num_bins: int | None, group: Any) -> Agreed:
-    """One sum over the processes."""
-    positives = sum(int(part.labels.sum()) for part in own.rows)
-    rows = sum(part.labels.shape[0] for part in own.rows)
-    seen = {dtype for dtype, _ in [*(part.kind for part in own.rows), *own.tables]}
-    header = [named, any(part.weights is not None for part in own.rows), positives, rows - positives]
-    header += [dtype in seen for dtype in DTYPES] + [kind in own.tables for kind in KINDS]
-    vector = torch.zeros(len(header) + 2 * (num_bins or 0), dtype=torch.int64, device=own.device)
-    vector[: len(header)] = torch.tensor(header, device=own.device)
-    for dtype in (torch.float32, torch.float64):
-        if (dtype, False) in own.tables:
-            vector[len(header) :] += own.tables[dtype, False]
+def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group: Any) -> Agreed:
+    """One sum over the ranks."""
+    positives = sum(int(part.labels.sum()) for part in local.rows)
+    n_rows = sum(part.labels.shape[0] for part in local.rows)
+    dtypes = {part.dtype for part in local.rows} | set(local.tables)
+    weighted_rows = any(part.weights is not None for part in local.rows)
+    weighted_tables = any(counts.is_floating_point() for counts in local.tables.values())
+    header = [has_sample_ids, weighted_rows, weighted_tables, positives, n_rows - positives]
+    header += [dtype in dtypes for dtype in DTYPES]
+    vector = torch.zeros(len(header) + 2 * (num_bins or 0), dtype=torch.int64, device=local.device)
+    vector[: len(header)] = torch.tensor(header, device=local.device)
+    for dtype, counts in local.tables.items():
+        if dtype not in HALF_DTYPES and not weighted_tables:
+            vector[len(header) :] += counts
     total = sum_over_processes(vector, group)
-    facts = total[: len(header)].tolist()
-    dtypes = [dtype for dtype, number in zip(DTYPES, facts[4:8], strict=True) if number]
-    return Agreed(
-        bool(facts[0]), bool(facts[1]), facts[2], facts[3], dtypes, [*map(bool, facts[8:])], total[len(header) :]
-    )
+    numbers = total[: len(header)].tolist()
+    seen = [dtype for dtype, number in zip(DTYPES, numbers[5:], strict=True) if number]
+    has_ids, rows_weighted, tables_weighted = map(bool, numbers[:3])
+    return Agreed(has_ids, rows_weighted, tables_weighted, numbers[3], numbers[4], seen, total[len(header) :])
 
 
 def exchange(
-    own: Callable[[bool], ScoredLabels], named: bool, num_bins: int | None, group: Any
+    local: Callable[[bool], ScoredLabels], has_sample_ids: bool, num_bins: int | None, group: Any
 ) -> tuple[ScoredLabels, Agreed]:
-    """The histograms of all processes beside the rows of this one.
+    """The histograms of all ranks beside the rows of this one.
 
     Args:
-        own: what this process has; called with True, of rows of one sample id only the first over all processes.
-        named: whether rows have sample ids here.
+        local: what this rank holds. Called with True it counts a sample id once over all ranks: the first row with it.
+        has_sample_ids: whether rows have sample ids here.
         num_bins: the bins of float32 and float64 scores; None: they are kept.
-        group: the processes.
+        group: the process group.
     """
-    scored_labels = own(False)
-    agreed = agree(scored_labels, named, num_bins, group)
-    if agreed.named:
-        scored_labels = own(True)
-        agreed = agree(scored_labels, named, num_bins, group)
-    tables: Tables = {}
-    for kind, present in zip(KINDS, agreed.tables, strict=True):
-        dtype, weighted = kind
-        if not present:
+    scored_labels = local(False)
+    agreed = agree(scored_labels, has_sample_ids, num_bins, group)
+    if agreed.has_sample_ids:
+        scored_labels = local(True)
+        agreed = agree(scored_labels, has_sample_ids, num_bins, group)
+    device, tables = scored_labels.device, {}
+    for dtype in agreed.dtypes:
+        n_bins = bins_of(dtype, num_bins)
+        if n_bins is None:
             continue
-        if dtype not in HALF_DTYPES and not weighted:
-            tables[kind] = agreed.bins
+        if dtype not in HALF_DTYPES and not agreed.weighted_tables:
+            tables[dtype] = agreed.counts
             continue
-        table = scored_labels.tables.get(kind)
-        if table is None:
-            number = accumulator_dtype(scored_labels.device) if weighted else torch.int64
-            table = torch.zeros(2 * (bins_of(dtype, num_bins) or 0), dtype=number, device=scored_labels.device)
-        tables[kind] = sum_over_processes(table, group)
-    return ScoredLabels(scored_labels.rows, tables, scored_labels.device), agreed
+        counts = scored_labels.tables.get(dtype, torch.zeros(2 * n_bins, dtype=torch.int64, device=device))
+        tables[dtype] = sum_over_processes(exact(counts) if agreed.weighted_tables else counts, group)
+    return ScoredLabels(scored_labels.rows, tables, device), agreed
 
 
 def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> tuple[Pairs, float]:
-    """The pairs of all processes, and how many of them share a bin, see :meth:`ScoredLabels.pairs`."""
+    """The pairs of all ranks, and how many of them share a bin, see :meth:`ScoredLabels.pairs`."""
     if not agreed.keeps_rows:
         return scored_labels.pairs()
-    parts = list(scored_labels.rows)
-    if scored_labels.tables and dist.get_rank(group) == 0:  # half precision, the same on every process
-        parts += [distinct_rows(counts, dtype) for dtype, counts in scored_labels.histograms.items()]
-    weighted = agreed.weighted or bool(scored_labels.tables)
-    mine = joined(parts, agreed.kept_dtype, scored_labels.device, weighted=weighted)
+    device, parts = scored_labels.device, list(scored_labels.rows)
+    if dist.get_rank(group) == 0:  # the histograms of half precision are the same on every rank
+        parts += [distinct_rows(counts, dtype) for dtype, counts in scored_labels.tables.items()]
+    weighted = agreed.weighted_rows or bool(scored_labels.tables)
+    rows = joined(parts, agreed.kept_dtype, device, weighted=weighted)
     label = agreed.positives <= agreed.negatives
-    some, others = gathered(mine.in_class(label), group), mine.in_class(not label)
-    both = joined([some, others], agreed.kept_dtype, scored_labels.device)
+    both = joined([gathered(rows.in_class(label), group), rows.in_class(not label)], agreed.kept_dtype, device)
     if both.weights is None:
-        here = count_pairs(both.keys, both.labels)
-        twice_u = sum_of_integers(int(here.twice_u), scored_labels.device, group)
+        twice_u = sum_of_integers(int(count_pairs(both.keys, both.labels).twice_u), device, group)
         return Pairs(twice_u, agreed.positives, agreed.negatives), 0.0
     pairs = weigh_pairs(both.keys, both.labels, both.weights)
     larger = pairs.negatives if label else pairs.positives
-    sums = torch.tensor([pairs.twice_u, larger], dtype=both.weights.dtype, device=scored_labels.device)
+    sums = torch.tensor([pairs.twice_u, larger], dtype=both.weights.dtype, device=device)
     twice_u, larger = sum_over_processes(sums, group).tolist()
     return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives), 0.0
 
 
 def gathered(rows: Rows, group: Any) -> Rows:
-    """The rows of all processes; their keys have one dtype, and all or none have weights."""
+    """The rows of all ranks; their keys have one dtype, and all or none have weights."""
     keys = torch.cat(gather_rows(rows.keys, group))
     labels = torch.cat(gather_rows(rows.labels.to(torch.uint8), group)).to(torch.bool)
     weights = None if rows.weights is None else torch.cat(gather_rows(rows.weights, group))
@@ -138,7 +132,7 @@ def gathered(rows: Rows, group: Any) -> Rows:
 
 
 def sum_of_integers(number: int, device: torch.device, group: Any) -> int:
-    """The sum of integers of any size over the processes."""
+    """The sum of integers of any size over the ranks."""
     mask = (1 << LIMB) - 1
     limbs = torch.tensor([(number >> LIMB * place) & mask for place in range(4)], device=device)
     return sum(limb << LIMB * place for place, limb in enumerate(sum_over_processes(limbs, group).tolist()))

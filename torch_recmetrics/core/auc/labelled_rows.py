@@ -57,7 +57,7 @@ def read_clicks(
     )
     columns = shape[1] if len(shape) == 2 else 1
     flat = preds.detach().reshape(-1)
-    _refuse_scores(checks, flat, columns, probabilities)
+    _defer_scores(checks, flat, columns, probabilities)
     labels = _labels(checks, target.detach().reshape(-1), columns)
     if indexes is not None or grouped:
         indexes = _one_per_row("indexes", indexes, shape)
@@ -91,7 +91,7 @@ def _spread(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     return value.reshape(-1)
 
 
-def _refuse_scores(checks: check.ValueChecks, preds: Tensor, columns: int, probabilities: bool) -> None:
+def _defer_scores(checks: check.ValueChecks, preds: Tensor, columns: int, probabilities: bool) -> None:
     if not checks.active or not preds.numel():
         return
     if not probabilities:

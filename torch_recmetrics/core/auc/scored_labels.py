@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,28 +16,34 @@ from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, or
 
 DTYPES = tuple(KEY_DTYPES)
 HALF_DTYPES = (torch.float16, torch.bfloat16)
-Kind = tuple[torch.dtype, bool]  # of the scores, and whether the rows have weights
-KINDS: tuple[Kind, ...] = tuple((dtype, weighted) for dtype in DTYPES for weighted in (False, True))
-Tables = dict[Kind, Tensor]  # integers and weights are not added up in one, so that integers stay exact
+# Histograms by the dtype of their scores, (2 * bins,) each: int64, or floats once a row had a weight. So integer counts
+# stay exact on every device.
+Tables = dict[torch.dtype, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Rows as columns."""
 
-    keys: Tensor  # (n,), see core/keys.py
-    labels: Tensor  # (n,) bool
-    weights: Tensor | None = None  # (n,) float64; None: all are 1
+    keys: Tensor  # (M,), see ordered_keys()
+    labels: Tensor  # (M,) bool
+    weights: Tensor | None = None  # (M,) float64; None: all are 1
 
     @property
-    def kind(self) -> Kind:
-        """The dtype of the scores, and whether the rows have weights."""
-        return SCORE_DTYPES[self.keys.dtype], self.weights is not None
+    def dtype(self) -> torch.dtype:
+        """The dtype of the scores."""
+        return SCORE_DTYPES[self.keys.dtype]
 
     def in_class(self, label: bool) -> Rows:
         """The rows of one class."""
-        some = self.labels if label else ~self.labels
-        return Rows(self.keys[some], self.labels[some], None if self.weights is None else self.weights[some])
+        members = self.labels if label else ~self.labels
+        return Rows(self.keys[members], self.labels[members], None if self.weights is None else self.weights[members])
+
+
+def rows_of(pieces: Iterable[Mapping[str, Tensor | None]]) -> list[Rows]:
+    """The rows that each update left, see ``RowMetric.pieces``."""
+    parts = ((piece.get("keys"), piece.get("labels"), piece.get("weights")) for piece in pieces)
+    return [Rows(keys, labels, weights) for keys, labels, weights in parts if keys is not None and labels is not None]
 
 
 def column(parts: Sequence[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -71,16 +77,19 @@ def bins_of(dtype: torch.dtype, num_bins: int | None) -> int | None:
     return HALF_BINS if dtype in HALF_DTYPES else num_bins
 
 
-def tables_of(parts: Sequence[Rows], num_bins: int | None, held: Tables) -> Tables:
-    """Histograms of those rows that are counted in bins, added to those that are held."""
-    tables = dict(held)
-    for kind in KINDS:
-        n_bins = bins_of(kind[0], num_bins)
-        some = [part for part in parts if part.kind == kind]
-        if some and n_bins:
-            rows = joined(some, kind[0], some[0].keys.device)
-            table = histogram(rows.keys, rows.labels, rows.weights, n_bins)
-            tables[kind] = tables[kind] + table if kind in tables else table
+def add_counts(tables: Tables, dtype: torch.dtype, counts: Tensor) -> Tables:
+    """The histograms, with one more added to that of its dtype."""
+    return {**tables, dtype: tables[dtype] + counts if dtype in tables else counts}
+
+
+def tables_of(parts: Sequence[Rows], num_bins: int | None, tables: Tables) -> Tables:
+    """The histograms, with those rows added that are counted in bins."""
+    for dtype in DTYPES:
+        n_bins = bins_of(dtype, num_bins)
+        counted = [part for part in parts if part.dtype == dtype]
+        if counted and n_bins:
+            rows = joined(counted, dtype, counted[0].keys.device)
+            tables = add_counts(tables, dtype, histogram(rows.keys, rows.labels, rows.weights, n_bins))
     return tables
 
 
@@ -99,30 +108,21 @@ class ScoredLabels:
     device: torch.device
 
     @property
-    def histograms(self) -> dict[torch.dtype, Tensor]:
-        """Histograms by dtype, of rows with and without weights together."""
-        found: dict[torch.dtype, Tensor] = {}
-        for (dtype, _), table in self.tables.items():
-            found[dtype] = found[dtype] + table if dtype in found else table
-        return found
-
-    @property
     def dtype(self) -> torch.dtype:
         """The widest dtype of all scores."""
-        seen = {dtype for dtype, _ in [*(part.kind for part in self.rows), *self.tables]}
-        if torch.float64 in seen:
+        dtypes = {part.dtype for part in self.rows} | set(self.tables)
+        if torch.float64 in dtypes:
             return torch.float64
-        return seen.pop() if len(seen) == 1 else torch.float32
+        return dtypes.pop() if len(dtypes) == 1 else torch.float32
 
     @property
     def only_histogram(self) -> Tensor | None:
         """The histogram, where there is nothing else."""
-        found = self.histograms
-        return next(iter(found.values())) if not self.rows and len(found) == 1 else None
+        return next(iter(self.tables.values())) if not self.rows and len(self.tables) == 1 else None
 
     def all_rows(self) -> Rows:
         """Everything as rows; histograms must be those of half precision."""
-        parts = self.rows + [distinct_rows(counts, dtype) for dtype, counts in self.histograms.items()]
+        parts = self.rows + [distinct_rows(counts, dtype) for dtype, counts in self.tables.items()]
         return joined(parts, torch.promote_types(self.dtype, torch.float32), self.device)
 
     def pairs(self) -> tuple[Pairs, float]:

@@ -1,4 +1,4 @@
-"""What the processes of a group send each other. Every function is called by all of them, in the same order."""
+"""What the ranks of a group send each other. All ranks call every function, in the same order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.stragglers import name_missing_ranks
+from torch_recmetrics.core.tensors.compact_ids import GOLDEN_MULTIPLIER
+from torch_recmetrics.core.tensors.segments import first_of_each
 
 
 def check_ready(group: Any) -> None:
-    """Refuse a process that does not belong to the group."""
+    """Refuse a rank that does not belong to the group."""
     if dist.get_rank(group) < 0:
-        raise ValueError("this process is not a member of the metric's `process_group`")
+        raise ValueError(f"rank {dist.get_rank()} is not a member of the metric's `process_group`")
 
 
 def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
-    """The sum of a vector over the processes."""
+    """The sum of a vector over the ranks."""
     total = vector.clone()
     with name_missing_ranks(group):
         dist.all_reduce(total, group=group)
@@ -26,43 +28,52 @@ def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
 
 
 def gather_counts(counts: Tensor, group: Any) -> Tensor:
-    """(processes, n): the vector of each process; all of one length."""
-    everyone = [torch.empty_like(counts) for _ in range(dist.get_world_size(group))]
+    """(ranks, n): the vector of each rank; all have n numbers."""
+    gathered = [torch.empty_like(counts) for _ in range(dist.get_world_size(group))]
     with name_missing_ranks(group):
-        dist.all_gather(everyone, counts, group=group)
-    return torch.stack(everyone)
+        dist.all_gather(gathered, counts, group=group)
+    return torch.stack(gathered)
 
 
 def gather_rows(rows: Tensor, group: Any) -> list[Tensor]:
-    """The rows of each process, in the order of the processes; their number may differ, also be zero."""
+    """The rows of each rank, in the order of the ranks. Each may have any number of rows, also none."""
     counts = gather_counts(torch.tensor([rows.shape[0]], device=rows.device), group).flatten().tolist()
     padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: rows.shape[0]] = rows
-    everyone = [torch.empty_like(padded) for _ in counts]
+    gathered = [torch.empty_like(padded) for _ in counts]
+    if not max(counts):
+        return gathered
     with name_missing_ranks(group):
-        dist.all_gather(everyone, padded, group=group)
-    return [part[:count] for part, count in zip(everyone, counts, strict=True)]
+        dist.all_gather(gathered, padded, group=group)
+    return [part[:count] for part, count in zip(gathered, counts, strict=True)]
+
+
+def first_everywhere(ids: Tensor, group: Any) -> Tensor:
+    """(n,) bool: True where no lower rank, and no earlier row here, has the same id. Only the ids travel."""
+    parts = gather_rows(ids, group)
+    offset = sum(part.shape[0] for part in parts[: dist.get_rank(group)])
+    return first_of_each(torch.cat(parts))[offset : offset + ids.shape[0]]
 
 
 def send_rows(rows: Tensor, owner: Tensor, group: Any) -> Tensor:
-    """Each row to the process that owns it; what arrives is ordered by sender, then as it was sent.
+    """Send each row to the rank that owns it. The received rows are ordered by sender, then as they were sent.
 
     Args:
         rows: (n, c).
-        owner: (n,) int64, the number of a process.
+        owner: (n,) int64, the rank in the group.
     """
-    n_processes, me = dist.get_world_size(group), dist.get_rank(group)
+    n_ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     order = torch.sort(owner, stable=True).indices
-    sent = torch.bincount(owner, minlength=n_processes)
+    sent = torch.bincount(owner, minlength=n_ranks)
     counts = gather_counts(sent, group)
-    received = counts[:, me].tolist()
+    received = counts[:, rank].tolist()
     out = rows.new_empty((sum(received), *rows.shape[1:]))
     with name_missing_ranks(group):
         dist.all_to_all_single(out, rows[order].contiguous(), received, sent.tolist(), group=group)
     return out
 
 
-def owner_of(ids: Tensor, n_processes: int) -> Tensor:
-    """A process for each id, the same on all; near-by and regular ids are spread."""
-    mixed = ids * -7046029254386353131  # 2^64 / golden ratio, odd; products wrap around
-    return ((mixed >> 33) & 0x7FFFFFFF) % n_processes
+def owner_of(ids: Tensor, n_ranks: int) -> Tensor:
+    """A rank for each id, the same on every rank. Regular ids spread over all ranks."""
+    mixed = ids * GOLDEN_MULTIPLIER
+    return ((mixed >> 33) & 0x7FFFFFFF) % n_ranks

@@ -1,4 +1,4 @@
-"""A short word that stands for a tensor's contents."""
+"""A short word that stands for the contents of a tensor."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 STEP = 1 << 20  # words of 8 bytes that are mixed at a time
 # The multipliers of MurmurHash3's finaliser, as signed numbers.
-FIRST, SECOND = -0xAE502812AA7333, -0x3B314601E57A13AD
+MULTIPLIERS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
 
 
 def fingerprint(tensor: Tensor) -> str:
-    """16 hexadecimal digits; the same on every device, another for any other number, order, dtype or shape."""
+    """16 hexadecimal digits: the same on every device, others for other values, another order, dtype or shape."""
     flat = tensor.detach().contiguous().view(-1)
     n_bytes = flat.numel() * flat.element_size()
     total = 0
@@ -21,15 +21,20 @@ def fingerprint(tensor: Tensor) -> str:
         if raw.shape[0] % 8:
             raw = torch.nn.functional.pad(raw, (0, 8 - raw.shape[0] % 8))
         words = raw.clone().view(torch.int64)
-        place = torch.arange(words.shape[0], device=words.device) + first * flat.element_size() // 8
-        total += int(_mixed(words ^ _mixed(place)).sum())
-    last = torch.tensor([n_bytes, *tensor.shape, *str(tensor.dtype).encode()], dtype=torch.int64)
-    total += int(_mixed(last ^ _mixed(torch.arange(last.shape[0]) - last.shape[0])).sum())
+        total += _hash(words, first * flat.element_size() // 8)
+    header = torch.tensor([n_bytes, *tensor.shape, *str(tensor.dtype).encode()], dtype=torch.int64)
+    total += _hash(header, -header.shape[0])
     return f"{total % (1 << 64):016x}"
 
 
+def _hash(words: Tensor, offset: int) -> int:
+    """The sum of the words, each mixed with its place; places count from the offset."""
+    places = torch.arange(words.shape[0], device=words.device) + offset
+    return int(_mixed(words ^ _mixed(places)).sum())
+
+
 def _mixed(words: Tensor) -> Tensor:
-    """Bits stirred, one to one; products wrap around."""
-    for multiplier in (FIRST, SECOND):
+    """Mix the bits of each word, one to one; products wrap around."""
+    for multiplier in MULTIPLIERS:
         words = (words ^ (words >> 33)) * multiplier
     return words ^ (words >> 33)
