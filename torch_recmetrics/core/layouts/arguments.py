@@ -15,7 +15,7 @@ from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, 
 from torch_recmetrics.core.layouts.scores import rank_lists, rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
@@ -142,7 +142,7 @@ class Inputs:
             seen = self._ids("seen_ids", preds, "preds")
             check.defer_ids(checks, "seen_ids", seen, below=preds.shape[1])
             seen = seen.clamp(-1, preds.shape[1] - 1)
-        return rank_scores(Scores(preds, seen, self.mask, nan_hidden=needs.nan_hidden), targets, needs, checks)
+        return rank_scores(ScoreMatrix(preds, seen, self.mask, nan_hidden=needs.nan_hidden), targets, needs, checks)
 
     def _rank_lists(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         for name in ("preds", "target"):

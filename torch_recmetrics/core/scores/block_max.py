@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.matrix import HIDDEN, Scores
+from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
@@ -22,27 +22,27 @@ FOUND_AGAIN = 1 / 6
 FOLDED = 128
 
 
-def block_width(scores: Scores, depth: int) -> int:
+def block_width(scores: ScoreMatrix, depth: int) -> int:
     """What suits the search for the `depth` best scores of each row."""
     if scores.n_items < WIDE_BLOCKS_PER_ITEM * WIDE * max(depth, 1):
         return NARROW
     return NARROW if _finds_again(scores, NARROW) and not _finds_again(scores, WIDE) else WIDE
 
 
-def _finds_again(scores: Scores, width: int) -> bool:
+def _finds_again(scores: ScoreMatrix, width: int) -> bool:
     """Whether it is cheapest to find the maxima as if nothing had been seen, and those that were seen a second time: at
     worst one in each block of a seen item."""
     some = 0 < scores.seen_width * width <= scores.n_items * FOUND_AGAIN
     return some and not scores.with_seen_shown().copied
 
 
-class BlockMaxima:
+class BlockMax:
     """The scores of each row in blocks of `width` columns, a power of 2; the last block is shorter.
 
     Blocks can be looked into where there are as many columns as one has.
     """
 
-    def __init__(self, scores: Scores, width: int) -> None:
+    def __init__(self, scores: ScoreMatrix, width: int) -> None:
         self.scores = scores
         self.width = width
 
@@ -63,7 +63,7 @@ class BlockMaxima:
             maxima[row, of_row] = self.read(row, of_row).amax(1)
         return maxima
 
-    def _read_once(self, scores: Scores) -> Tensor:
+    def _read_once(self, scores: ScoreMatrix) -> Tensor:
         width = self.width
         shape = (scores.n_users, -(-scores.n_items // width))
         maxima = torch.empty(shape, dtype=scores.dtype, device=scores.device)

@@ -31,37 +31,37 @@ class Tile(NamedTuple):
     values: Tensor  # (rows, columns)
 
 
-class Scores:
+class ScoreMatrix:
     """(B, N) scores in which an item that must not be recommended has -inf, however they are read.
 
     On a CPU half-precision scores read as float32, in which all work on them is faster and nothing changes.
 
     Args:
-        given: (B, N), as they came; never written to.
+        scores: (B, N), as they came; never written to.
         seen_ids: (B, S) within the columns, or -1, anywhere and any number of times.
         mask: (B, N) bool, True = may be recommended.
         nan_hidden: NaN hides too; else it stays and shows.
     """
 
     def __init__(
-        self, given: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
+        self, scores: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
     ) -> None:
-        self.is_sync_free = is_sync_free(given.device)
-        if not self.is_sync_free or given.numel() <= COPIED_ELEMENTS:
+        self.is_sync_free = is_sync_free(scores.device)
+        if not self.is_sync_free or scores.numel() <= COPIED_ELEMENTS:
             # Elsewhere than on a CPU the shapes of what follows must not depend on values.
-            given, seen_ids, mask, nan_hidden = _hide(given, seen_ids, mask, nan_hidden), None, None, False
-        self._given = given
-        self._seen = seen_ids if seen_ids is not None and seen_ids.numel() and given.shape[1] else None
+            scores, seen_ids, mask, nan_hidden = _hide(scores, seen_ids, mask, nan_hidden), None, None, False
+        self._scores = scores
+        self._seen = seen_ids if seen_ids is not None and seen_ids.numel() and scores.shape[1] else None
         self._mask = mask
         self._nan_hidden = nan_hidden
-        half = given.dtype in (torch.float16, torch.bfloat16)
-        self.dtype = torch.float32 if half and self.is_sync_free else given.dtype
-        self.device = given.device
-        self.n_users, self.n_items = given.shape
+        half = scores.dtype in (torch.float16, torch.bfloat16)
+        self.dtype = torch.float32 if half and self.is_sync_free else scores.dtype
+        self.device = scores.device
+        self.n_users, self.n_items = scores.shape
 
-    def whole(self) -> Tensor:
+    def dense(self) -> Tensor:
         """(B, N): all of them at once, for those who need a matrix of this size anyway."""
-        return _hide(self._given, self._seen, self._mask, self._nan_hidden).to(self.dtype)
+        return _hide(self._scores, self._seen, self._mask, self._nan_hidden).to(self.dtype)
 
     def tiles(self, rows: Tensor | None = None, *, width: int = 1, compared: bool = False) -> Iterator[Tile]:
         """All scores, or those of the (R,) rows that are named, from left to right within a row.
@@ -76,7 +76,7 @@ class Scores:
             for first in range(0, self.n_items, width):
                 columns = slice(first, min(first + width, self.n_items))
                 if not self.copied:
-                    values = self._given[part, columns] if rows is None else self._given[rows[part], columns]
+                    values = self._scores[part, columns] if rows is None else self._scores[rows[part], columns]
                 else:
                     if buffer is None:  # one column more, which takes what is hidden nowhere
                         shape = (part.stop - part.start, width + 1)
@@ -87,14 +87,14 @@ class Scores:
     def once(self) -> Iterable[Tile]:
         """All scores for those who need no buffer of their own: in tiles where they must be copied, else in one piece,
         which all threads share without waiting for each other at the end of each tile."""
-        return self.tiles() if self.copied else [Tile(slice(None), 0, self._given)]
+        return self.tiles() if self.copied else [Tile(slice(None), 0, self._scores)]
 
     def at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """The scores of single items; -inf for column -1. Rows and columns are broadcast."""
         if not self.n_items:
             return torch.full(columns.shape, HIDDEN, dtype=self.dtype, device=self.device)
         shown, columns = columns >= 0, columns.clamp(min=0)
-        values = self._given[rows, columns].to(self.dtype)
+        values = self._scores[rows, columns].to(self.dtype)
         if self._mask is not None:
             shown = shown & self._mask[rows, columns]
         if self._nan_hidden:
@@ -105,10 +105,10 @@ class Scores:
             shown = shown & (self._seen_codes[place] != code)
         return torch.where(shown, values, HIDDEN)
 
-    def of(self, columns: Tensor) -> Tensor:
+    def gather(self, columns: Tensor) -> Tensor:
         """(B, T): the scores of some items of each row; -inf for column -1."""
         if not self._hides and self.n_items:  # several times faster than single items
-            values = self._given.gather(1, columns.clamp(min=0)).to(self.dtype)
+            values = self._scores.gather(1, columns.clamp(min=0)).to(self.dtype)
             return torch.where(columns >= 0, values, HIDDEN)
         return self.at(torch.arange(self.n_users, device=self.device).unsqueeze(1), columns)
 
@@ -117,7 +117,7 @@ class Scores:
 
         The width is a power of 2 and not above N; `first` is a multiple of it, or N - width.
         """
-        values = _windows(self._given, rows, first, width).to(self.dtype)
+        values = _windows(self._scores, rows, first, width).to(self.dtype)
         if self._mask is not None:
             values.masked_fill_(~_windows(self._mask, rows, first, width), HIDDEN)
         if self._nan_hidden:
@@ -142,7 +142,7 @@ class Scores:
         rows, place = (seen >= 0).nonzero(as_tuple=True)
         return rows, seen[rows, place]
 
-    def with_seen_shown(self) -> Scores:
+    def with_seen_shown(self) -> ScoreMatrix:
         """The same without what the ids hide."""
         shown = copy(self)
         shown._seen = None
@@ -155,7 +155,7 @@ class Scores:
     @property
     def copied(self) -> bool:
         """Whether a tile is a copy: something is hidden, or the rows cannot be read at speed where they lie."""
-        slow = self.is_sync_free and (self._given.stride(1) != 1 or self._given.dtype != self.dtype)
+        slow = self.is_sync_free and (self._scores.stride(1) != 1 or self._scores.dtype != self.dtype)
         return self._hides or slow
 
     @cached_property
@@ -171,7 +171,7 @@ class Scores:
         return self._seen
 
     def _fill(self, buffer: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:
-        values = self._given[rows, columns]
+        values = self._scores[rows, columns]
         n_rows, width = values.shape
         buffer = buffer[:n_rows]
         tile = buffer[:, :width]
@@ -193,7 +193,7 @@ class Scores:
 
 
 def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:
-    """:meth:`Scores.windows` of any matrix."""
+    """:meth:`ScoreMatrix.windows` of any matrix."""
     if matrix.stride(1) != 1:
         return matrix[rows.unsqueeze(1), first.unsqueeze(1) + torch.arange(width, device=matrix.device)]
     # Rows of this width at every multiple of a step that all windows share: one index_select takes whole windows,
@@ -205,20 +205,19 @@ def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:
     return matrix.as_strided((n_rows, width), (step, 1)).index_select(0, at)
 
 
-def _hide(given: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidden: bool) -> Tensor:
+def _hide(scores: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidden: bool) -> Tensor:
     """A copy of the scores with -inf where something hides; the scores themselves where nothing does."""
-    scores = given
+    hidden = scores
     if nan_hidden:
-        scores = scores.masked_fill(scores.isnan(), HIDDEN)
+        hidden = hidden.masked_fill(hidden.isnan(), HIDDEN)
     if mask is not None:
-        scores = torch.where(mask, scores, HIDDEN)
+        hidden = torch.where(mask, hidden, HIDDEN)
     if seen_ids is not None and seen_ids.shape[1] and scores.shape[1]:
-        if scores is given:
-            scores = scores.clone()
-        # A pad writes where a real entry of its row writes, or, in a row of pads, what is there already.
-        some = seen_ids.amax(1, keepdim=True)
-        at = torch.where(seen_ids < 0, some, seen_ids)
-        nothing = scores[:, :1]
-        source = torch.where(some < 0, nothing, HIDDEN).expand(at.shape)
-        scores.scatter_(1, at.clamp(min=0), source)
-    return scores
+        if hidden is scores:
+            hidden = hidden.clone()
+        # A pad writes where a real id of its row writes. In a row of pads it writes back what column 0 holds.
+        largest_id = seen_ids.amax(1, keepdim=True)
+        columns = torch.where(seen_ids < 0, largest_id, seen_ids)
+        source = torch.where(largest_id < 0, hidden[:, :1], HIDDEN).expand(columns.shape)
+        hidden.scatter_(1, columns.clamp(min=0), source)
+    return hidden

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.block_max import NARROW, BlockMaxima
-from torch_recmetrics.core.scores.matrix import HIDDEN, Scores
+from torch_recmetrics.core.scores.block_max import NARROW, BlockMax
+from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import steps
 
 # Below so many columns for each rank hardly any item can be ruled out.
@@ -30,7 +30,7 @@ def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
 
 
 def topk_ranks(
-    maxima: BlockMaxima, ids: Tensor, at_least: Tensor, depth: int
+    maxima: BlockMax, ids: Tensor, at_least: Tensor, depth: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """Which items are among the `depth` best of their row, and how many scores are higher than theirs and equal.
 
@@ -66,7 +66,7 @@ def topk_ranks(
     return users, columns, start, end - start
 
 
-def full_ranks(scores: Scores, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """How many scores of its row are higher than each wanted one.
 
     Args:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.block_max import BlockMaxima
-from torch_recmetrics.core.scores.matrix import HIDDEN, Scores, Tile
+from torch_recmetrics.core.scores.block_max import BlockMax
+from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix, Tile
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts
 from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
@@ -21,30 +21,30 @@ CANDIDATES = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Top:
+class TopK:
     """The k largest scores of each row, descending."""
 
     values: Tensor  # (B, k); NaN first
     ids: Tensor  # (B, k) columns; any number beside a score of -inf
     ordered: bool  # equal scores stand in the order of the columns, and so those that are in are the first ones
-    n_last: Tensor | None  # (B,) int64: how many scores of the row equal the last one (above -inf); None: not known
+    n_kth: Tensor | None  # (B,) int64: how many scores of the row equal the last one (above -inf); None: not known
 
 
-def top_items(maxima: BlockMaxima, k: int) -> Top:
+def topk_scores(maxima: BlockMax, k: int) -> TopK:
     """The k largest scores of each row and their columns."""
     scores = maxima.scores
     if k >= scores.n_items:
-        order = torch.sort(scores.whole(), dim=1, descending=True, stable=True)
-        return Top(order.values, order.indices, True, None)
+        order = torch.sort(scores.dense(), dim=1, descending=True, stable=True)
+        return TopK(order.values, order.indices, True, None)
     if scores.is_sync_free and k * BLOCKS_PER_ITEM <= scores.n_items // maxima.width:
         top = _top_of_blocks(maxima, k)
         if top is not None:
             return top
     values, ids = _top_of_tiles(scores, k, None, lambda tile: tile.values, scores.dtype)
-    return Top(values, ids, False, None)
+    return TopK(values, ids, False, None)
 
 
-def _top_of_blocks(maxima: BlockMaxima, k: int) -> Top | None:
+def _top_of_blocks(maxima: BlockMax, k: int) -> TopK | None:
     """The same from the blocks that hold a score not below the lower bound: no other score is among the k largest, nor
     equal to the last of them. None where many scores are equal.
     """
@@ -75,11 +75,11 @@ def _top_of_blocks(maxima: BlockMaxima, k: int) -> Top | None:
         ids[row, place] = torch.cat(columns)
     order = torch.sort(candidates, dim=1, descending=True, stable=True)
     best = order.values[:, :k]
-    return Top(best, ids.gather(1, order.indices[:, :k]), True, (candidates == best[:, -1:]).sum(1))
+    return TopK(best, ids.gather(1, order.indices[:, :k]), True, (candidates == best[:, -1:]).sum(1))
 
 
 def _top_of_tiles(
-    scores: Scores, k: int, rows: Tensor | None, key: Callable[[Tile], Tensor], dtype: torch.dtype
+    scores: ScoreMatrix, k: int, rows: Tensor | None, key: Callable[[Tile], Tensor], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """The k largest keys of each row, descending, and their columns, by torch.topk."""
     shape = (scores.n_users if rows is None else rows.shape[0], k)
@@ -98,7 +98,9 @@ def _top_of_tiles(
     return values, ids
 
 
-def count_where(compare: Callable[..., Tensor], scores: Scores, against: Tensor, rows: Tensor | None = None) -> Tensor:
+def count_where(
+    compare: Callable[..., Tensor], scores: ScoreMatrix, against: Tensor, rows: Tensor | None = None
+) -> Tensor:
     """(R,) int64: how many scores of each row compare so (`torch.eq`, `torch.gt`) with the row's number.
 
     Args:
@@ -116,7 +118,7 @@ def count_where(compare: Callable[..., Tensor], scores: Scores, against: Tensor,
     return counts
 
 
-def in_input_order(scores: Scores, values: Tensor, ids: Tensor, rows: Tensor | None) -> Tensor:
+def in_input_order(scores: ScoreMatrix, values: Tensor, ids: Tensor, rows: Tensor | None) -> Tensor:
     """The columns of the top D of each row with equal scores in the order of the columns.
 
     Args:
@@ -142,5 +144,5 @@ def in_input_order(scores: Scores, values: Tensor, ids: Tensor, rows: Tensor | N
         ids = torch.where(place < 0, ids, members.gather(1, place.clamp(min=0)))
     by_column = torch.sort(ids, dim=1).values
     # A stable sort by falling score of what is sorted by column.
-    at = scores.of(by_column) if rows is None else scores.at(rows.unsqueeze(1), by_column)
+    at = scores.gather(by_column) if rows is None else scores.at(rows.unsqueeze(1), by_column)
     return by_column.gather(1, torch.sort(at, dim=1, descending=True, stable=True).indices)
