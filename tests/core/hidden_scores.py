@@ -9,10 +9,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from torch_recmetrics.core.scores import block_max as maxima
-from torch_recmetrics.core.scores import matrix as scores
-from torch_recmetrics.core.scores import topk
-from torch_recmetrics.core.tensors import chunks
+from torch_recmetrics.core.tensors import thresholds
 
 NAN, INF = math.nan, math.inf
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -88,8 +85,8 @@ def plainly(
 
 def take_small_steps(patch: pytest.MonkeyPatch) -> None:
     """Small matrices are read as large ones are: no copy of the whole, many steps, wide blocks."""
-    patch.setattr(scores, "COPIED_ELEMENTS", 0)
-    patch.setattr(chunks, "STEP_ELEMENTS", 256)
-    patch.setattr(chunks, "COMPARED_ELEMENTS", 128)
-    patch.setattr(topk, "BLOCKS_PER_ITEM", 1)
-    patch.setattr(maxima, "WIDE_BLOCKS_PER_ITEM", 1)
+    patch.setattr(thresholds, "COPIED_ELEMENTS", 0)
+    patch.setattr(thresholds, "STEP_ELEMENTS", 256)
+    patch.setattr(thresholds, "COMPARED_ELEMENTS", 128)
+    patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1)
+    patch.setattr(thresholds, "WIDE_BLOCKS_PER_ITEM", 1)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import torch_recmetrics.core.layouts.scores as layouts
-import torch_recmetrics.core.scores.rank_counts as counting
 from torch_recmetrics import functional, ranking_metrics
 from torch_recmetrics.core.scores.block_max import BlockMax
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import topk_ranks
+from torch_recmetrics.core.tensors import thresholds
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
@@ -76,7 +76,7 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
 
 @pytest.mark.parametrize("n_items", [1024, 1025, 1087, 64 * 17, 5000, 20_000])
 def test_ranks_are_counts(n_items, monkeypatch):
-    monkeypatch.setattr(counting, "BLOCKS_PER_RANK", 100)  # as many relevant items on top as may be
+    monkeypatch.setattr(thresholds, "BLOCKS_PER_RANK", 100)  # as many relevant items on top as may be
     g = torch.Generator().manual_seed(n_items)
     preds = torch.randint(0, n_items, (5, n_items), generator=g).float()
     ids = torch.cat([torch.arange(3).repeat(5, 1), preds.topk(5, dim=1).indices, torch.full((5, 1), -1)], 1)
@@ -118,7 +118,7 @@ def test_nan_shows_in_the_maxima():
 @pytest.mark.parametrize("counted", [True, False])
 def test_counts_beyond_the_integers_of_float32(counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if counted:  # as if it were cheaper to look into all blocks than to sort
-        monkeypatch.setattr(counting, "BLOCKS_PER_RANK", 1 << 20)
+        monkeypatch.setattr(thresholds, "BLOCKS_PER_RANK", 1 << 20)
     n_items = (1 << 24) + (1 << 22) + 1
     preds = torch.ones(1, n_items)
     preds[0, ::63] = 0  # in all an odd number of equal scores

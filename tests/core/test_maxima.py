@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_recmetrics import rank
-from torch_recmetrics.core.scores import block_max as maxima
 from torch_recmetrics.core.scores import topk
-from torch_recmetrics.core.scores.block_max import BlockMax
+from torch_recmetrics.core.scores.block_max import BlockMax, block_width
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.tensors import chunks
+from torch_recmetrics.core.tensors import thresholds
 
-STEPS = chunks.STEP_ELEMENTS, chunks.STEP_ELEMENTS_ELSEWHERE  # before they are made small
+STEPS = thresholds.STEP_ELEMENTS, thresholds.STEP_ELEMENTS_ELSEWHERE  # before they are made small
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,8 +36,8 @@ def test_blocks_are_those_of_a_plain_copy(arguments: dict[str, Any], width: int,
     every_block = [[row[first : first + width] for first in range(0, n_items, width)] for row in expected]
     with pytest.MonkeyPatch.context() as patch:
         # Blocks are looked into only where there are as many columns as one has.
-        patch.setattr(maxima, "FOUND_AGAIN", part if n_items >= width else 0)
-        assert blocks.values.double().tolist() == [[max(block) for block in row] for row in every_block]
+        patch.setattr(thresholds, "RESCANNED_SHARE", part if n_items >= width else 0)
+        assert blocks.block_max.double().tolist() == [[max(block) for block in row] for row in every_block]
     if n_items < width:
         return
     rows, block = torch.randint(0, n_users, (9,)), torch.randint(0, len(every_block[0]), (9,))
@@ -66,11 +65,11 @@ def test_blocks_are_those_of_a_plain_copy(arguments: dict[str, Any], width: int,
 )
 def test_blocks_are_wide_where_that_pays(n_items: int, depth: int, n_seen: int, masked: bool, width: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maxima, "WIDE_BLOCKS_PER_ITEM", 16)
+        patch.setattr(thresholds, "WIDE_BLOCKS_PER_ITEM", 16)
         preds = torch.zeros(1, n_items)
         seen_ids = torch.zeros(1, n_seen, dtype=torch.int64) if n_seen else None
         mask = torch.ones(1, n_items, dtype=torch.bool) if masked else None
-        assert maxima.block_width(ScoreMatrix(preds, seen_ids, mask), depth) == width
+        assert block_width(ScoreMatrix(preds, seen_ids, mask), depth) == width
 
 
 def test_only_a_hidden_maximum_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,18 +82,18 @@ def test_only_a_hidden_maximum_is_found_again(monkeypatch: pytest.MonkeyPatch) -
         looked.extend(zip(rows.tolist(), first.tolist(), strict=True))
         return windows(self, rows, first, width)
 
-    monkeypatch.setattr(maxima, "FOUND_AGAIN", 1)
+    monkeypatch.setattr(thresholds, "RESCANNED_SHARE", 1)
     monkeypatch.setattr(ScoreMatrix, "windows", watched)
-    assert blocks.values[:, [0, 1, 19]].tolist() == [[61, 127, 1279], [63, 127, 1278]]
+    assert blocks.block_max[:, [0, 1, 19]].tolist() == [[61, 127, 1279], [63, 127, 1278]]
     assert looked == [(0, 0), (1, 1216)]
 
 
 def test_many_hidden_maxima_are_found_again_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maxima, "FOUND_AGAIN", 1)
+    monkeypatch.setattr(thresholds, "RESCANNED_SHARE", 1)
     preds = torch.rand(40, 640, generator=torch.Generator().manual_seed(0))
     best = preds.unflatten(1, (10, 64)).argmax(2) + torch.arange(0, 640, 64)
     expected = preds.scatter(1, best, -INF).unflatten(1, (10, 64)).amax(2)
-    assert torch.equal(BlockMax(ScoreMatrix(preds, best), 64).values, expected)
+    assert torch.equal(BlockMax(ScoreMatrix(preds, best), 64).block_max, expected)
 
 
 @pytest.mark.parametrize("n_items", [64, 1000, 64 * 129, 64 * 130 + 1, 64 * 517, 64 * 1036 - 5])
@@ -133,7 +132,7 @@ def test_every_block_that_reaches_is_found_in_steps(width: int, one_each: bool) 
     expected = [
         (number, block)
         for number, bound in enumerate(at_least.tolist())
-        for block, top in enumerate(blocks.values[number if rows is None else rows[number]].tolist())
+        for block, top in enumerate(blocks.block_max[number if rows is None else rows[number]].tolist())
         if top >= bound
     ]
     found = blocks.candidate_blocks(rows, at_least, len(expected))
@@ -148,15 +147,15 @@ def test_the_best_items_of_a_short_last_block_have_their_ids(width: int, rest: i
     n_items = 8 * width + rest
     preds = torch.rand(2, n_items, generator=torch.Generator().manual_seed(rest))
     preds[0, 8 * width :] += 1
-    top = topk._top_of_blocks(BlockMax(ScoreMatrix(preds), width), 3)
+    top = topk._topk_of_blocks(BlockMax(ScoreMatrix(preds), width), 3)
     assert top is not None
     assert (top.ids[0, 0] >= 8 * width).all()
     assert torch.equal(top.ids, preds.topk(3, dim=1).indices)
 
 
 def test_the_public_way_takes_wide_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maxima, "WIDE_BLOCKS_PER_ITEM", 16)
-    monkeypatch.setattr(topk, "BLOCKS_PER_ITEM", 4)
+    monkeypatch.setattr(thresholds, "WIDE_BLOCKS_PER_ITEM", 16)
+    monkeypatch.setattr(thresholds, "BLOCKS_PER_ITEM", 4)
     widths: list[int] = []
     read = BlockMax.read
 
@@ -171,6 +170,6 @@ def test_the_public_way_takes_wide_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert set(widths) == {256, 64}
 
 
-@pytest.mark.parametrize("width", [maxima.NARROW, maxima.WIDE])
+@pytest.mark.parametrize("width", [thresholds.NARROW_BLOCK, thresholds.WIDE_BLOCK])
 def test_a_part_of_a_long_row_ends_with_a_block(width: int) -> None:
     assert [step % width for step in STEPS] == [0, 0]

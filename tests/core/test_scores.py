@@ -15,14 +15,12 @@ from torch.utils._pytree import tree_leaves
 
 from torch_recmetrics import ranking_metrics
 from torch_recmetrics.core.layouts import scores as layouts
-from torch_recmetrics.core.scores import matrix as scores
-from torch_recmetrics.core.scores import rank_counts as counting
 from torch_recmetrics.core.scores import topk
 from torch_recmetrics.core.scores.block_max import BlockMax
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks
 from torch_recmetrics.core.scores.topk import in_input_order, topk_scores
-from torch_recmetrics.core.tensors import chunks
+from torch_recmetrics.core.tensors import thresholds
 
 RULES = ("average", "optimistic", "pessimistic", "stable")
 
@@ -75,7 +73,7 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
     for allowed in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not allowed:
-                patch.setattr(topk, "BLOCKS_PER_ITEM", 1 << 30)
+                patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
             top = topk_scores(BlockMax(read, width), k)
         ids = top.ids if top.ordered else in_input_order(read, top.values, top.ids, None)
         for user, row in enumerate(expected):
@@ -92,7 +90,7 @@ def test_both_ways_to_the_top_are_taken() -> None:
     x = torch.randn(4, 1000)
     hardly = x.clone()
     hardly[1:3, 2:] = -INF  # fewer candidates than are asked for
-    taken = [topk._top_of_blocks(BlockMax(ScoreMatrix(y), 64), 3) is not None for y in (x, hardly, x * 0)]
+    taken = [topk._topk_of_blocks(BlockMax(ScoreMatrix(y), 64), 3) is not None for y in (x, hardly, x * 0)]
     assert taken == [True, True, False]
 
 
@@ -110,7 +108,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
     ids = torch.cat([torch.randint(-1, read.n_items, (read.n_users, 6)), best], 1)
     wanted = read.gather(ids)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "COUNTED_TARGETS", limit)
+        patch.setattr(thresholds, "COUNTED_TARGETS", limit)
         above, from_here, lengths = full_ranks(read, wanted)
     higher, same = {}, {}
     for user, row in enumerate(expected):
@@ -122,7 +120,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
                 assert above[user, column] == higher[user, column]
                 assert from_here[user, column] - above[user, column] == same[user, column]
     blocks = BlockMax(read, width)
-    if blocks.values.shape[1] < depth or read.n_items < width:
+    if blocks.block_max.shape[1] < depth or read.n_items < width:
         return
     ranks = topk_ranks(blocks, ids, blocks.lower_bound(depth), depth)
     if ranks is not None:
@@ -147,10 +145,10 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
         )
         with pytest.MonkeyPatch.context() as patch:
             if simple:
-                patch.setattr(scores, "COPIED_ELEMENTS", 1 << 30)
-                patch.setattr(topk, "BLOCKS_PER_ITEM", 1 << 30)
+                patch.setattr(thresholds, "COPIED_ELEMENTS", 1 << 30)
+                patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
                 patch.setattr(layouts, "worth_counting", lambda *sizes: False)
-                patch.setattr(counting, "COUNTED_TARGETS", 0)
+                patch.setattr(thresholds, "COUNTED_TARGETS", 0)
             metrics.update(**update, target=target)
         values.append(metrics.compute())
     for name, value in values[0].items():
@@ -208,8 +206,8 @@ DENSE = {
 
 @pytest.mark.parametrize("way", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant", *DENSE])
 def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "STEP_ELEMENTS", 1 << 12)
-    monkeypatch.setattr(chunks, "COMPARED_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(thresholds, "COMPARED_ELEMENTS", 1 << 12)
     preds = torch.rand(16, 20_000)
     update: dict[str, Any] = {"target_ids": torch.randint(0, 20_000, (16, 1)) + torch.arange(-1, 1)}
     match way:
