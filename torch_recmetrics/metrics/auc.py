@@ -81,8 +81,8 @@ class BinaryAUC(RowMetric):
         kw_only=False,
         check=check_num_bins,
         doc="None for the exact value; or a power of two >= 4, the bins that scores are counted in, by the highest "
-        "bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value can be. float16 "
-        "and bfloat16 are always exact. All scores must then have one dtype.",
+        "bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value can be. "
+        "float16 and bfloat16 are always exact. All scores must then have one dtype.",
     )
 
     def setup(self) -> None:

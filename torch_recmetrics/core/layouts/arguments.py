@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import Embeddings, checked_embeddings
+from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
 from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
@@ -23,7 +23,7 @@ from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, 
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
@@ -203,7 +203,7 @@ class ScoresLayout(UserLayout):
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
-        scores = Scores(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
+        scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance, needs, checks)
 
 
@@ -225,7 +225,7 @@ class ListsLayout(UserLayout):
 class EmbeddingsLayout(UserLayout):
     """Vectors whose products are the scores."""
 
-    pairs: Embeddings
+    pairs: PairScores
 
     @property
     def n_items(self) -> int:
