@@ -101,7 +101,7 @@ def reference_page() -> str:
     for name in functions_by_metric().get("", []):
         text += heading(f"functional.{name}", "-") + f".. autofunction:: torch_recmetrics.functional.{name}\n\n"
     text += heading("What every ranking metric has", "-")
-    base = "torch_recmetrics.state.user_means.MeanOverUsers"
+    base = "torch_recmetrics.state.user_means.RelevanceMeans"
     for method in ("update", "compute", "definition"):
         text += f".. automethod:: {base}.{method}\n   :no-index:\n\n"
     return text

@@ -1,189 +1,93 @@
-"""The value of every user, as functions: the same layouts and options as the metrics, no state.
+"""The value of every user, as functions: the layouts and options of the metrics, no state.
 
-Each takes what the ``update`` of its metric takes, and the metric's options by keyword. Each returns (B,) float64 in
-the order of the rows (flat rows: in ascending order of ``indexes``), nan for a user whose value is undefined.
+There is a function for every ranking metric of the package. It takes what the ``update`` of the metric takes and, by
+keyword, the metric's options, and returns (B,) float64 in the order of the rows (flat rows: in ascending order of
+``indexes``), nan for a user whose value is undefined.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from torch_recmetrics.core.layouts.arguments import read_layout
+from torch_recmetrics.core.layouts.rank import refuse_unknown
 from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.metrics import ranking as metrics
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.metrics import diagnostics, ranking
 from torch_recmetrics.metrics.auc import auc
-from torch_recmetrics.metrics.diversity import ILS, Similarity
+from torch_recmetrics.metrics.diversity import ILS, Similarity, similarity_source
 from torch_recmetrics.metrics.group_auc import group_auc
 from torch_recmetrics.metrics.probability import calibration, log_loss, normalized_entropy
-from torch_recmetrics.state.user_means import MeanOverUsers
+from torch_recmetrics.state.evaluator import is_exponential, largest_relevance
+from torch_recmetrics.state.options import bind
+from torch_recmetrics.state.ranking_metric import UserMeasure, options_of_measure, requirements_of
+from torch_recmetrics.state.registry import METRICS
+from torch_recmetrics.state.user_means import RelevanceMeans
 
-__all__ = [
-    "auc",
-    "average_precision",
-    "calibration",
-    "dcg",
-    "f1",
-    "group_auc",
-    "hit_rate",
-    "intra_list_similarity",
-    "log_loss",
-    "ndcg",
-    "normalized_entropy",
-    "precision",
-    "recall",
-    "reciprocal_rank",
-]
+__all__ = ["auc", "calibration", "group_auc", "intra_list_similarity", "log_loss", "normalized_entropy"]
 
-OPTIONS = ("ties", "validate_args", "denominator", "gain", "ideal", "nan_action")
+READ = (ranking, diagnostics)  # the modules whose metrics have a function made here
+OPTIONS = ("top_k", "ties", "nan_action", "validate_args")
 
 
-def _per_user(
-    metric: type[MeanOverUsers],
-    top_k: int | None,
-    preds: Tensor | Ranking | None,
-    target: Tensor | None,
-    indexes: Tensor | None,
-    named: dict[str, Any],
-) -> Tensor:
-    options = {name: named.pop(name) for name in OPTIONS if name in named}
-    return metrics.value_per_user(metric(top_k=top_k, **options), preds, target, indexes, **named)
+def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: dict[str, Any]) -> Tensor:
+    """(B,) the value of each user, nan where it is undefined.
 
-
-def hit_rate(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    **named: Any,
-) -> Tensor:
-    """1 for a user with a relevant item among the first K, else 0; see :class:`~torch_recmetrics.HitRate`.
-
-    >>> import torch
-    >>> hit_rate(torch.tensor([[0.9, 0.2, 0.5], [0.1, 0.2, 0.3]]), torch.tensor([[0, 0, 1], [1, 0, 0]]), top_k=2)
-    tensor([1., 0.], dtype=torch.float64)
+    Args:
+        metric: whose measure it is.
+        layout: the arguments of ``update``.
+        options: ``top_k``, ``ties``, ``nan_action``, ``validate_args``, and what the measure asks for.
     """
-    return _per_user(metrics.HitRate, top_k, preds, target, indexes, named)
+    top_k, ties = options["top_k"], options["ties"]
+    needs = requirements_of(metric, top_k, (ties, *metric.extra_rules), options["nan_action"])
+    checks = check.ValueChecks(options["validate_args"])
+    with torch.no_grad():
+        ranked = read_layout(**layout).rank(needs, checks)
+        if is_exponential(options):
+            check.defer_exponential(checks, largest_relevance(ranked))
+        asked = {name: options[name] for name in options_of_measure(metric)}
+        values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
+        checks.raise_first()
+        # Where relevance is not asked for, a user without relevant items is like any other.
+        return torch.where(ranked.n_relevant > 0, values, float("nan")) if metric.needs_target else values
 
 
-def precision(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    **named: Any,
-) -> Tensor:
-    """Share of the first K places that hold a relevant item; see :class:`~torch_recmetrics.Precision`.
+def function_of(metric: type[RelevanceMeans], name: str) -> Callable[..., Tensor]:
+    """The function of a metric: the arguments of its ``update``, then its options by keyword."""
+    update = inspect.signature(metric.update).parameters
+    layout = [parameter for argument, parameter in update.items() if argument != "self"]
+    declared = metric.declared_options
+    names = [*(option for option in OPTIONS if option != "validate_args"), *options_of_measure(metric), "validate_args"]
+    options = [
+        inspect.Parameter(
+            option,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=declared[option].default,
+            annotation=declared[option].annotation,
+        )
+        for option in names
+        if option != "pooled"
+    ]
+    signature = inspect.Signature([*layout, *options], return_annotation=Tensor)
 
-    >>> import torch
-    >>> precision(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 0, 1]]), top_k=2)
-    tensor([0.5000], dtype=torch.float64)
-    """
-    return _per_user(metrics.Precision, top_k, preds, target, indexes, named)
+    def values(*args: Any, **kwargs: Any) -> Tensor:
+        given = bind(signature, f"{name}()", args, kwargs)
+        chosen = metric.checked_options({option.name: given.pop(option.name) for option in options})
+        return values_per_user(metric, given, {"pooled": False, **chosen})
 
-
-def recall(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    **named: Any,
-) -> Tensor:
-    """Share of the relevant items that are among the first K; see :class:`~torch_recmetrics.Recall`.
-
-    >>> import torch
-    >>> recall(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 1, 1]]), top_k=2)
-    tensor([0.5000], dtype=torch.float64)
-    """
-    return _per_user(metrics.Recall, top_k, preds, target, indexes, named)
-
-
-def f1(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    **named: Any,
-) -> Tensor:
-    """Harmonic mean of precision and recall at K; see :class:`~torch_recmetrics.F1`.
-
-    >>> import torch
-    >>> f1(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 1, 1]]), top_k=2)
-    tensor([0.5000], dtype=torch.float64)
-    """
-    return _per_user(metrics.F1, top_k, preds, target, indexes, named)
-
-
-def dcg(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    **named: Any,
-) -> Tensor:
-    """Discounted cumulative gain; see :class:`~torch_recmetrics.DCG`.
-
-    >>> import torch
-    >>> dcg(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[2, 0, 0]]))
-    tensor([3.], dtype=torch.float64)
-    """
-    return _per_user(metrics.DCG, top_k, preds, target, indexes, named)
-
-
-def ndcg(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    **named: Any,
-) -> Tensor:
-    """Discounted cumulative gain by that of the best list; see :class:`~torch_recmetrics.NDCG`.
-
-    >>> import torch
-    >>> ndcg(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 0, 1]]))
-    tensor([0.6309], dtype=torch.float64)
-    """
-    return _per_user(metrics.NDCG, top_k, preds, target, indexes, named)
-
-
-def average_precision(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    **named: Any,
-) -> Tensor:
-    """Mean of the precisions at the relevant items; see :class:`~torch_recmetrics.MAP`.
-
-    >>> import torch
-    >>> average_precision(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[1, 0, 1]]))
-    tensor([1.], dtype=torch.float64)
-    """
-    return _per_user(metrics.MAP, top_k, preds, target, indexes, named)
-
-
-def reciprocal_rank(
-    preds: Tensor | Ranking | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = None,
-    **named: Any,
-) -> Tensor:
-    """1 / rank of the first relevant item; see :class:`~torch_recmetrics.MRR`.
-
-    >>> import torch
-    >>> reciprocal_rank(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 1, 0]]))
-    tensor([0.3333], dtype=torch.float64)
-    """
-    return _per_user(metrics.MRR, top_k, preds, target, indexes, named)
+    values.__signature__ = signature  # type: ignore[attr-defined]
+    values.__name__ = values.__qualname__ = name
+    values.__module__ = __name__
+    sentence = (metric.__doc__ or "").partition("\n\n")[0]
+    values.__doc__ = (
+        f"{sentence}\n\n    The (B,) values of the users; see :class:`~torch_recmetrics.{metric.__name__}`.\n    "
+    )
+    return values
 
 
 def intra_list_similarity(
@@ -193,7 +97,7 @@ def intra_list_similarity(
     similarity: str | Tensor | Similarity = "cosine",
     top_k: int | None = 10,
     validate_args: bool = True,
-    **named: Any,
+    **layout: Any,
 ) -> Tensor:
     """Mean similarity of the pairs of the first K items, nan for fewer than two; see :class:`~torch_recmetrics.ILS`.
 
@@ -202,5 +106,27 @@ def intra_list_similarity(
     >>> intra_list_similarity(item_ids=torch.tensor([[0, 1], [1, 2], [2, -1]]), item_features=genres, top_k=2)
     tensor([1., 0., nan], dtype=torch.float64)
     """
-    metric = ILS(item_features, top_k, similarity=similarity, validate_args=validate_args)
-    return metrics.value_per_user(metric, preds, **named)
+    refuse_unknown(layout)
+    chosen = ILS.checked_options({"top_k": top_k, "validate_args": validate_args})
+    table, function = similarity_source(item_features, similarity)
+    source = {"table": table, "similarity": similarity, "function_of_pairs": function}
+    return values_per_user(
+        ILS, {"preds": preds, **layout}, {**chosen, **source, "ties": "stable", "nan_action": "error"}
+    )
+
+
+for _metric in METRICS.values():
+    if issubclass(_metric, RelevanceMeans):
+        _name = _metric.function or _metric.stem
+        globals()[_name] = function_of(_metric, _name)
+        __all__ += [_name]  # noqa: PLE0604
+__all__.sort()
+
+
+def __getattr__(name: str) -> Callable[..., Tensor]:
+    # For type checkers: the functions above are made in a loop.
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import Embeddings, checked_embeddings
+from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
 from torch_recmetrics.core.catalogue.sharded import merged_over_processes
-from torch_recmetrics.core.catalogue.topk import best_items
+from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.tensors import checks as check
 
 __all__ = ["topk_catalogue"]
@@ -76,7 +76,7 @@ def topk_catalogue(
     """
 
     def found() -> tuple[Tensor, Tensor, range]:
-        check.check_top_k(top_k)
+        check.check_cutoff("top_k", top_k)
         if top_k is None:
             raise ValueError("`top_k` must be an integer >= 1, got None")
         check.check_choice("similarity", similarity, ("dot", "cosine"))
@@ -94,7 +94,7 @@ def topk_catalogue(
             if progress is not None:
                 progress(done, total)
 
-        scores, ids = best_items(pairs, top_k, seen, chunk_size, step)
+        scores, ids = topk_items(pairs, top_k, seen, chunk_size, step)
         items = range(first_item, first_item + pairs.n_items)
         return scores, torch.where(ids >= 0, ids + first_item, -1), items
 
@@ -107,7 +107,7 @@ def topk_catalogue(
         return scores.to(torch.float32), ids
 
 
-def checked_seen(seen_ids: Tensor | None, pairs: Embeddings, first_item: int, *, whole: bool) -> Tensor | None:
+def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *, whole: bool) -> Tensor | None:
     """(U, S) seen rows of the item table, -1 for others; with a part of the items, ids of other parts are no error."""
     if seen_ids is None:
         return None

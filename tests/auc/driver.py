@@ -97,7 +97,7 @@ def traffic(rank: int, world: int) -> dict[str, Any]:
         "auc of half precision": (BinaryAUC(), {**mine, "preds": mine["preds"].half()}),
         "auc in bins": (BinaryAUC(64), mine),
         "group auc": (GroupAUC(), own_groups),
-        "group auc of whole groups": (GroupAUC(whole_groups=True), own_groups),
+        "group auc of whole groups": (GroupAUC(groups_local=True), own_groups),
     }
     outcome: dict[str, Any] = {"positives": int(mine["target"].sum())}
     for name, (metric, some) in cases.items():

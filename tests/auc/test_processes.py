@@ -125,7 +125,7 @@ def test_bins_and_half_precision_send_no_rows(outcomes: tuple[int, list[Any]]) -
         assert sum(size for _, size in sent) <= 65536 * 2 * 8 + 512
 
 
-def test_whole_groups_send_only_sums(outcomes: tuple[int, list[Any]]) -> None:
+def test_groups_local_send_only_sums(outcomes: tuple[int, list[Any]]) -> None:
     _, told = outcomes
     for outcome in told:
         sent = outcome["traffic"]["group auc of whole groups"]["sent"]

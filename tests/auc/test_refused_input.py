@@ -106,8 +106,8 @@ def test_refused_options() -> None:
         ValueError, match="`weighting` must be one of 'impressions', 'positives', 'uniform', got 'rows'"
     ):
         GroupAUC(weighting="rows")
-    with pytest.raises(ValueError, match="`whole_groups` must be True or False, got 1"):
-        GroupAUC(whole_groups=1)
+    with pytest.raises(ValueError, match="`groups_local` must be True or False, got 1"):
+        GroupAUC(groups_local=1)
     with pytest.raises(ValueError, match="`validate_args` must be True or False, got None"):
         BinaryAUC(validate_args=None)
 

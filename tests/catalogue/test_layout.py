@@ -7,7 +7,7 @@ import torch
 
 from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
-from torch_recmetrics.core.catalogue.pair_scores import Embeddings
+from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
@@ -49,7 +49,7 @@ def scored(data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     rest = dict(data)
     users, items, bias = rest.pop("user_embeddings"), rest.pop("item_embeddings"), rest.pop("item_bias", None)
     grid = torch.cartesian_prod(torch.arange(users.shape[0]), torch.arange(items.shape[0])).view(-1, 2)
-    scores = Embeddings(users, items, bias).pair_scores(grid[:, 0], grid[:, 1])
+    scores = PairScores(users, items, bias).pair_scores(grid[:, 0], grid[:, 1])
     return {"preds": scores.view(users.shape[0], items.shape[0]), **rest}
 
 
@@ -174,7 +174,7 @@ def test_standing_is_a_count(kind: str) -> None:
     for chunk in (1, 33, 128, 4096):
         if chunk == 1 and kind != "copies":
             continue
-        found = catalogue_ranks(Embeddings(users, items), wanted, ids, None, chunk)
+        found = catalogue_ranks(PairScores(users, items), wanted, ids, None, chunk)
         column = torch.arange(500)
         for t in range(4):
             assert torch.equal(found.above[:, t], (preds > wanted[:, t : t + 1]).sum(1))
@@ -188,13 +188,13 @@ def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch_recmetrics.core.layouts import embeddings as catalogue
 
     asked: list[int] = []
-    search = catalogue.best_items
+    search = catalogue.topk_items
 
-    def watched(pairs: Embeddings, k: int, *rest: object) -> object:
+    def watched(pairs: PairScores, k: int, *rest: object) -> object:
         asked.append(k)
         return search(pairs, k, *rest)
 
-    monkeypatch.setattr(catalogue, "best_items", watched)
+    monkeypatch.setattr(catalogue, "topk_items", watched)
     for rule in RULES:
         ranking_metrics(NAMES, (3, None), ties=rule).update(**batch("copies", 1))
     assert set(asked) == {4}
@@ -202,5 +202,5 @@ def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pieces_are_read_in_one_buffer() -> None:
     data = batch("smooth", 1, n_items=1000)
-    scan = ApproxScores(Embeddings(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
+    scan = ApproxScores(PairScores(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
     assert len({piece.scores.data_ptr() for piece in scan}) == 1

@@ -83,7 +83,7 @@ KINDS = (
 
 def sorted_whole(users, items, k, seen=None, bias=None, *, cosine=False):
     """The same by one sort of all float64 scores, worked out in another way where float64 allows."""
-    pairs = embeddings.Embeddings(users, items, bias, cosine)
+    pairs = embeddings.PairScores(users, items, bias, cosine)
     n_users, n_items = users.shape[0], items.shape[0]
     grid = torch.cartesian_prod(torch.arange(n_users), torch.arange(n_items)).view(-1, 2)
     scores = pairs.pair_scores(grid[:, 0], grid[:, 1]).view(n_users, n_items)
@@ -197,7 +197,7 @@ def test_bias(kind, kernel):
 @pytest.mark.parametrize("kind", KINDS)
 def test_coarse_scores_keep_their_bound(kind, dtype):
     users, items = draw(kind, 7, 2500, 64, torch.Generator().manual_seed(6))
-    pairs = embeddings.Embeddings(users, items)
+    pairs = embeddings.PairScores(users, items)
     for piece in scan.ApproxScores(pairs, None, dtype, 800):
         ids = torch.arange(piece.first, piece.first + piece.n_items).repeat_interleave(7)
         exact = pairs.pair_scores(torch.arange(7).repeat(piece.n_items), ids).view(-1, 7)
@@ -211,7 +211,7 @@ def test_coarse_scores_keep_their_bound(kind, dtype):
 def test_the_bound_is_needed():
     """Half of the bound for bfloat16 would not hold for the vectors that rounding hits worst."""
     users, items = draw("rounding at its worst", 3, 400, 64, torch.Generator().manual_seed(7))
-    pairs = embeddings.Embeddings(users, items)
+    pairs = embeddings.PairScores(users, items)
     (piece,) = scan.ApproxScores(pairs, None, torch.bfloat16, None)
     exact = pairs.pair_scores(torch.zeros(400, dtype=torch.int64), torch.arange(400))
     off = (piece.scores[:400, 0].double() - exact).abs()
@@ -221,7 +221,7 @@ def test_the_bound_is_needed():
 def test_bits_of_a_pair_do_not_depend_on_the_others():
     g = torch.Generator().manual_seed(8)
     for width in (1, 2, 3, 7, 64, 100, 129):
-        pairs = embeddings.Embeddings(torch.randn(9, width, generator=g), torch.randn(3000, width, generator=g))
+        pairs = embeddings.PairScores(torch.randn(9, width, generator=g), torch.randn(3000, width, generator=g))
         users, items = torch.randint(0, 9, (5000,), generator=g), torch.randint(0, 3000, (5000,), generator=g)
         together = pairs.pair_scores(users, items)
         for n in (1, 2, 17, 1000):

@@ -9,10 +9,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from torch_recmetrics.core.scores import block_max as maxima
-from torch_recmetrics.core.scores import matrix as scores
-from torch_recmetrics.core.scores import topk
-from torch_recmetrics.core.tensors import chunks
+from torch_recmetrics.core.tensors import thresholds
 
 NAN, INF = math.nan, math.inf
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -50,7 +47,7 @@ def matrix(kind: str, layout: str, dtype: torch.dtype, shape: tuple[int, int], g
 
 @st.composite
 def hidden_scores(draw: Any) -> dict[str, Any]:
-    """The arguments of Scores, with hidden items in all ways."""
+    """The arguments of ScoreMatrix, with hidden items in all ways."""
     shape = draw(st.integers(1, 5)), draw(st.sampled_from([1, 3, 63, 64, 65, 128, 191, 200, 320, 449, 700, 1087]))
     g = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     kinds = ["smooth", "tied", "constant", "signed zeros", "short", "infinite", "huge"]
@@ -69,12 +66,14 @@ def hidden_scores(draw: Any) -> dict[str, Any]:
     if draw(st.booleans()):
         given_scores = given_scores.masked_fill(torch.rand(shape, generator=g) < 0.1, NAN)
         hidden["nan_hidden"] = True
-    return {"given": given_scores, **hidden}
+    return {"scores": given_scores, **hidden}
 
 
-def plainly(given: torch.Tensor, seen_ids: Any = None, mask: Any = None, nan_hidden: bool = False) -> list[list[float]]:
+def plainly(
+    scores: torch.Tensor, seen_ids: Any = None, mask: Any = None, nan_hidden: bool = False
+) -> list[list[float]]:
     """The same as lists of numbers."""
-    rows = given.double().tolist()
+    rows = scores.double().tolist()
     for user, row in enumerate(rows):
         for item in range(len(row)):
             seen = seen_ids is not None and item in seen_ids[user].tolist()
@@ -86,8 +85,8 @@ def plainly(given: torch.Tensor, seen_ids: Any = None, mask: Any = None, nan_hid
 
 def take_small_steps(patch: pytest.MonkeyPatch) -> None:
     """Small matrices are read as large ones are: no copy of the whole, many steps, wide blocks."""
-    patch.setattr(scores, "COPIED_ELEMENTS", 0)
-    patch.setattr(chunks, "STEP_ELEMENTS", 256)
-    patch.setattr(chunks, "COMPARED_ELEMENTS", 128)
-    patch.setattr(topk, "BLOCKS_PER_ITEM", 1)
-    patch.setattr(maxima, "WIDE_BLOCKS_PER_ITEM", 1)
+    patch.setattr(thresholds, "COPIED_ELEMENTS", 0)
+    patch.setattr(thresholds, "STEP_ELEMENTS", 256)
+    patch.setattr(thresholds, "COMPARED_ELEMENTS", 128)
+    patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1)
+    patch.setattr(thresholds, "WIDE_BLOCKS_PER_ITEM", 1)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import torch_recmetrics.core.layouts.scores as layouts
-import torch_recmetrics.core.scores.rank_counts as counting
 from torch_recmetrics import functional, ranking_metrics
-from torch_recmetrics.core.scores.block_max import BlockMaxima
-from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.block_max import BlockMax
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import topk_ranks
+from torch_recmetrics.core.tensors import thresholds
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
@@ -76,11 +76,11 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
 
 @pytest.mark.parametrize("n_items", [1024, 1025, 1087, 64 * 17, 5000, 20_000])
 def test_ranks_are_counts(n_items, monkeypatch):
-    monkeypatch.setattr(counting, "BLOCKS_PER_RANK", 100)  # as many relevant items on top as may be
+    monkeypatch.setattr(thresholds, "BLOCKS_PER_RANK", 100)  # as many relevant items on top as may be
     g = torch.Generator().manual_seed(n_items)
     preds = torch.randint(0, n_items, (5, n_items), generator=g).float()
     ids = torch.cat([torch.arange(3).repeat(5, 1), preds.topk(5, dim=1).indices, torch.full((5, 1), -1)], 1)
-    scored = BlockMaxima(Scores(preds), 64)
+    scored = BlockMax(ScoreMatrix(preds), 64)
     users, columns, above, equal = topk_ranks(scored, ids, scored.lower_bound(3), 3)
     found = {(u, c): (a, e) for u, c, a, e in zip(*(t.tolist() for t in (users, columns, above, equal)), strict=True)}
     for user in range(5):
@@ -93,7 +93,7 @@ def test_ranks_are_counts(n_items, monkeypatch):
 
 def test_too_many_ties_are_left_to_the_top_k():
     preds = torch.zeros(4, 1000)
-    scored = BlockMaxima(Scores(preds), 64)
+    scored = BlockMax(ScoreMatrix(preds), 64)
     assert topk_ranks(scored, torch.arange(5).repeat(4, 1), scored.lower_bound(2), 2) is None
 
 
@@ -102,7 +102,7 @@ def test_many_relevant_items_on_top_are_left_to_the_top_k(on_top, counted):
     preds = torch.rand(3, 64 * 50, generator=torch.Generator().manual_seed(0))
     best = torch.arange(10) * 128  # each in a block of its own: 1 + 2 + ... blocks are looked into
     preds[:, best] = 2 - torch.arange(10) / 16
-    scored = BlockMaxima(Scores(preds), 64)
+    scored = BlockMax(ScoreMatrix(preds), 64)
     limit = 3 * 2 * 9  # users, blocks for each rank, depth
     assert (3 * sum(range(1, on_top + 1)) <= limit) == counted
     assert (topk_ranks(scored, best[:on_top].repeat(3, 1), scored.lower_bound(9), 9) is not None) == counted
@@ -118,7 +118,7 @@ def test_nan_shows_in_the_maxima():
 @pytest.mark.parametrize("counted", [True, False])
 def test_counts_beyond_the_integers_of_float32(counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if counted:  # as if it were cheaper to look into all blocks than to sort
-        monkeypatch.setattr(counting, "BLOCKS_PER_RANK", 1 << 20)
+        monkeypatch.setattr(thresholds, "BLOCKS_PER_RANK", 1 << 20)
     n_items = (1 << 24) + (1 << 22) + 1
     preds = torch.ones(1, n_items)
     preds[0, ::63] = 0  # in all an odd number of equal scores

@@ -138,14 +138,14 @@ def test_an_update_with_checks_waits_once(layout, elsewhere, monkeypatch):
 def test_a_device_without_float64(layout, rule, monkeypatch):
     data = batch(layout, 2)
     wide = values(data, rule)
-    for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.discounts):
+    for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.log2_discounts):
         cache.cache_clear()
     monkeypatch.setattr(torch_recmetrics.core.tensors.devices, "WITHOUT_FLOAT64", frozenset({"cpu"}))
     try:
         with NoFloat64():
             narrow = values(data, rule)
     finally:
-        for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.discounts):
+        for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.log2_discounts):
             cache.cache_clear()
     for name, value in wide.items():
         assert narrow[name].dtype == torch.float32

@@ -152,7 +152,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("core/layouts", "import torchmetrics"),
         ("core/layouts", "def f():\n    from torch_recmetrics.metrics import ranking"),
         ("core/layouts", "if TYPE_CHECKING:\n    from torch_recmetrics.metrics import ranking"),
-        ("core/scores", "from torch_recmetrics.core.catalogue.topk import best_items"),
+        ("core/scores", "from torch_recmetrics.core.catalogue.topk import topk_items"),
         ("core/tensors", "from torch_recmetrics import functional"),
         ("core/tensors", "from . import checks"),
         ("state", "from torch_recmetrics.metrics.ranking import NDCG"),

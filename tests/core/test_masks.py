@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_recmetrics import functional
-from torch_recmetrics.core.tensors import chunks
-from torch_recmetrics.core.tensors import sparse_masks as masks
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 
@@ -49,7 +48,7 @@ def test_positions_are_where_the_mask_is_true(
 ) -> None:
     mask = laid(torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < part, place)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(masks, "FEW_ELEMENTS", few)
+        patch.setattr(thresholds, "SPARSE_ELEMENTS", few)
         rows, columns = sparse_nonzero(mask)
     expected = [(r, c) for r, row in enumerate(mask.tolist()) for c, true in enumerate(row) if true]
     assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == expected
@@ -57,8 +56,8 @@ def test_positions_are_where_the_mask_is_true(
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_single_true_is_found_wherever_it_is(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "FEW_ELEMENTS", 0)
-    monkeypatch.setattr(masks, "FILLED_PART", 1.0)
+    monkeypatch.setattr(thresholds, "SPARSE_ELEMENTS", 0)
+    monkeypatch.setattr(thresholds, "SPARSE_SHARE", 1.0)
     for row, column in itertools.product(range(5), range(7)):  # 35 are four words and three more
         mask = torch.zeros(5, 7, dtype=torch.bool)
         mask[row, column] = True
@@ -71,8 +70,8 @@ def test_a_single_true_is_found_wherever_it_is(place: str, monkeypatch: pytest.M
 def test_a_dense_target_may_lie_in_memory_in_any_way(
     place: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masks, "FEW_ELEMENTS", 0)
-    monkeypatch.setattr(chunks, "STEP_ELEMENTS", 2 * 8192)
+    monkeypatch.setattr(thresholds, "SPARSE_ELEMENTS", 0)
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 2 * 8192)
     g = torch.Generator().manual_seed(3)
     target = laid(torch.rand(9, 8192, generator=g) < 0.001, place)
     preds = torch.rand(target.shape, generator=g)

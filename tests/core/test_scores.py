@@ -15,14 +15,12 @@ from torch.utils._pytree import tree_leaves
 
 from torch_recmetrics import ranking_metrics
 from torch_recmetrics.core.layouts import scores as layouts
-from torch_recmetrics.core.scores import matrix as scores
-from torch_recmetrics.core.scores import rank_counts as counting
 from torch_recmetrics.core.scores import topk
-from torch_recmetrics.core.scores.block_max import BlockMaxima
-from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.block_max import BlockMax
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks
-from torch_recmetrics.core.scores.topk import in_input_order, top_items
-from torch_recmetrics.core.tensors import chunks
+from torch_recmetrics.core.scores.topk import in_input_order, topk_scores
+from torch_recmetrics.core.tensors import thresholds
 
 RULES = ("average", "optimistic", "pessimistic", "stable")
 
@@ -42,10 +40,10 @@ def ordered(row: list[float], k: int) -> list[int]:
 @given(arguments=hidden_scores())
 def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
     expected = plainly(**arguments)
-    before = arguments["given"].clone()
-    read = Scores(**arguments)
+    before = arguments["scores"].clone()
+    read = ScoreMatrix(**arguments)
     n_users, n_items = before.shape
-    assert read.whole().double().tolist() == expected
+    assert read.dense().double().tolist() == expected
     for rows in (None, torch.arange(n_users).flip(0).repeat(2)):
         tiled = torch.zeros(n_users if rows is None else 2 * n_users, n_items, dtype=torch.float64)
         for tile in read.tiles(rows):
@@ -53,30 +51,30 @@ def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
         assert tiled.tolist() == [expected[user] for user in (range(n_users) if rows is None else rows.tolist())]
     columns = torch.randint(-1, n_items, (n_users, 7))
     singles = [[expected[u][c] if c >= 0 else -INF for c in row] for u, row in enumerate(columns.tolist())]
-    assert read.of(columns).double().tolist() == singles
-    assert torch.equal(arguments["given"].nan_to_num(123), before.nan_to_num(123)), "the input was written to"
+    assert read.gather(columns).double().tolist() == singles
+    assert torch.equal(arguments["scores"].nan_to_num(123), before.nan_to_num(123)), "the input was written to"
 
 
 def test_infinity_stays_where_nan_hides() -> None:
     preds = torch.zeros(2, 130)
     preds[0, 5], preds[0, 6], preds[1, 129] = INF, NAN, INF
-    read = Scores(preds, nan_hidden=True)
-    blocks = BlockMaxima(read, 64)
+    read = ScoreMatrix(preds, nan_hidden=True)
+    blocks = BlockMax(read, 64)
     assert blocks.read(torch.tensor([0, 1]), torch.tensor([0, 2])).amax(1).tolist() == [INF, INF]
-    assert read.of(torch.tensor([[5, 6], [129, 0]])).tolist() == [[INF, -INF], [INF, 0.0]]
+    assert read.gather(torch.tensor([[5, 6], [129, 0]])).tolist() == [[INF, -INF], [INF, 0.0]]
 
 
 @settings(max_examples=60)
 @given(arguments=hidden_scores(), k=st.integers(1, 12), width=st.sampled_from([64, 256]))
 def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, width: int) -> None:
     expected = plainly(**arguments)
-    read = Scores(**arguments)
+    read = ScoreMatrix(**arguments)
     k = min(k, read.n_items)
     for allowed in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not allowed:
-                patch.setattr(topk, "BLOCKS_PER_ITEM", 1 << 30)
-            top = top_items(BlockMaxima(read, width), k)
+                patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
+            top = topk_scores(BlockMax(read, width), k)
         ids = top.ids if top.ordered else in_input_order(read, top.values, top.ids, None)
         for user, row in enumerate(expected):
             best = ordered(row, k)
@@ -84,15 +82,15 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
             candidates = sum(row[item] > -INF for item in best)
             assert ids[user, :candidates].tolist() == best[:candidates]
             last = row[best[-1]]
-            if top.n_last is not None and last > -INF:
-                assert top.n_last[user] == sum(value == last for value in row)
+            if top.n_kth is not None and last > -INF:
+                assert top.n_kth[user] == sum(value == last for value in row)
 
 
 def test_both_ways_to_the_top_are_taken() -> None:
     x = torch.randn(4, 1000)
     hardly = x.clone()
     hardly[1:3, 2:] = -INF  # fewer candidates than are asked for
-    taken = [topk._top_of_blocks(BlockMaxima(Scores(y), 64), 3) is not None for y in (x, hardly, x * 0)]
+    taken = [topk._topk_of_blocks(BlockMax(ScoreMatrix(y), 64), 3) is not None for y in (x, hardly, x * 0)]
     assert taken == [True, True, False]
 
 
@@ -105,12 +103,12 @@ def test_both_ways_to_the_top_are_taken() -> None:
 )
 def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, width: int) -> None:
     expected = plainly(**arguments)
-    read = Scores(**arguments)
+    read = ScoreMatrix(**arguments)
     best = torch.tensor([ordered(row, min(6, len(row))) for row in expected])
     ids = torch.cat([torch.randint(-1, read.n_items, (read.n_users, 6)), best], 1)
-    wanted = read.of(ids)
+    wanted = read.gather(ids)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "COUNTED_TARGETS", limit)
+        patch.setattr(thresholds, "COUNTED_TARGETS", limit)
         above, from_here, lengths = full_ranks(read, wanted)
     higher, same = {}, {}
     for user, row in enumerate(expected):
@@ -121,8 +119,8 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
                 same[user, column] = sum(value == score for value in row)
                 assert above[user, column] == higher[user, column]
                 assert from_here[user, column] - above[user, column] == same[user, column]
-    blocks = BlockMaxima(read, width)
-    if blocks.values.shape[1] < depth or read.n_items < width:
+    blocks = BlockMax(read, width)
+    if blocks.block_max.shape[1] < depth or read.n_items < width:
         return
     ranks = topk_ranks(blocks, ids, blocks.lower_bound(depth), depth)
     if ranks is not None:
@@ -133,10 +131,10 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
 @settings(max_examples=60)
 @given(arguments=hidden_scores(), rule=st.sampled_from(RULES), cuts=st.sampled_from([(1, 3), (2, None)]))
 def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...]) -> None:
-    n_users, n_items = arguments["given"].shape
+    n_users, n_items = arguments["scores"].shape
     relevant = torch.rand(n_users, n_items) < 4 / n_items
     target = relevant * torch.randint(1, 4, relevant.shape)
-    update = {"preds" if name == "given" else name: value for name, value in arguments.items() if name != "nan_hidden"}
+    update = {"preds" if name == "scores" else name: value for name, value in arguments.items() if name != "nan_hidden"}
     values = []
     for simple in (True, False):
         metrics = ranking_metrics(
@@ -147,10 +145,10 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
         )
         with pytest.MonkeyPatch.context() as patch:
             if simple:
-                patch.setattr(scores, "COPIED_ELEMENTS", 1 << 30)
-                patch.setattr(topk, "BLOCKS_PER_ITEM", 1 << 30)
+                patch.setattr(thresholds, "COPIED_ELEMENTS", 1 << 30)
+                patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
                 patch.setattr(layouts, "worth_counting", lambda *sizes: False)
-                patch.setattr(counting, "COUNTED_TARGETS", 0)
+                patch.setattr(thresholds, "COUNTED_TARGETS", 0)
             metrics.update(**update, target=target)
         values.append(metrics.compute())
     for name, value in values[0].items():
@@ -208,8 +206,8 @@ DENSE = {
 
 @pytest.mark.parametrize("way", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant", *DENSE])
 def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "STEP_ELEMENTS", 1 << 12)
-    monkeypatch.setattr(chunks, "COMPARED_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(thresholds, "COMPARED_ELEMENTS", 1 << 12)
     preds = torch.rand(16, 20_000)
     update: dict[str, Any] = {"target_ids": torch.randint(0, 20_000, (16, 1)) + torch.arange(-1, 1)}
     match way:

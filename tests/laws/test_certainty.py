@@ -22,7 +22,7 @@ BOUNDED = [v for v in VARIANTS if v.options.get("denominator") != "hits"]
 def test_no_order_of_equal_scores_leaves_the_bounds(variant: Variant, layout: str) -> None:
     def law(case: Case, top_k: int | None, ties: str, action: str) -> None:
         update = LAYOUTS[layout](case)
-        metric = variant.make(top_k, ties=ties, empty_target_action=action, bounds=True)
+        metric = variant.make(top_k, ties=ties, empty_target_action=action, keep_bounds=True)
         half = len(case.scores) // 2 if layout != "flat" else 0
         for part in ({n: v[:half] for n, v in update.items()}, {n: v[half:] for n, v in update.items()}):
             metric.update(**part)
@@ -48,7 +48,7 @@ def test_no_order_of_equal_scores_leaves_the_bounds(variant: Variant, layout: st
 def test_bounds_are_refused_where_they_would_not_hold() -> None:
     """A further hit at a late rank lowers the mean of the precisions at the hits."""
     with pytest.raises(ValueError, match="bounds"):
-        torch_recmetrics.MAP(3, denominator="hits", bounds=True)
+        torch_recmetrics.MAP(3, denominator="hits", keep_bounds=True)
 
 
 @pytest.mark.parametrize("layout", ["dense", "target_ids", "flat"])

@@ -137,7 +137,7 @@ VARIANTS = [
             lambda known, items, *_, t=tail, of=of: value_oracles.tail_share(
                 items, known.counts, Fraction(t).limit_denominator(), of
             ),
-            {"tail": tail, "of": of},
+            {"tail": tail, "tail_of": of},
         )
         for tail, of in ((0.5, "items"), (0.8, "items"), (0.2, "interactions"))
     ),

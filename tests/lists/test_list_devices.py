@@ -55,7 +55,7 @@ def test_a_device_without_float64(layout: str, monkeypatch: pytest.MonkeyPatch) 
     wide.update(**update)
     expected = wide.compute()
     update = {name: value.float() if value.dtype == torch.float64 else value for name, value in update.items()}
-    caches = (ties.ranks, ties.discounts, ranking.best_sums)
+    caches = (ties.ranks, ties.log2_discounts, ranking.log2_best_sums)
     for cache in caches:
         cache.cache_clear()
     narrow = made()

@@ -24,7 +24,7 @@ from torch_recmetrics import (
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.functional import intra_list_similarity
 from torch_recmetrics.state import item_counts as counts
-from torch_recmetrics.state.item_counts import CountOverItems
+from torch_recmetrics.state.item_counts import ItemCounts
 
 EYE = torch.eye(4, dtype=torch.float64)
 GENRES = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 0]])
@@ -279,10 +279,10 @@ def test_digests_tell_contents_dtypes_and_shapes_apart() -> None:
 
 
 def test_what_a_definition_says() -> None:
-    assert Entropy(5, 3, normalized=True).definition() == "Entropy(top_k=3, num_items=5, normalized=True)"
+    assert Entropy(5, 3, normalized=True).definition() == "Entropy(num_items=5, top_k=3, base=2.0, normalized=True)"
     assert [m.name for m in (ILS(EYE, 5), IntraListDiversity(EYE), Personalization(4, 2), ILS(EYE, None))] == [
         *("ils@5", "intra_list_diversity@10", "personalization@2", "ils"),
     ]
     said = ILS(EYE, 5).definition()
     assert said == f"ILS(top_k=5, similarity='cosine', items=4, data='{fingerprint(EYE)}')"
-    assert issubclass(Coverage, CountOverItems)
+    assert issubclass(Coverage, ItemCounts)

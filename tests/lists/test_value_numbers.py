@@ -63,7 +63,7 @@ def test_popularity() -> None:
 )
 def test_tail(tail: float, of: str, in_tail: set[int]) -> None:
     for item in range(5):
-        assert of_lists(TailShare(COUNTS, 1, tail=tail, of=of), [[item]]) == (item in in_tail)
+        assert of_lists(TailShare(COUNTS, 1, tail=tail, tail_of=of), [[item]]) == (item in in_tail)
 
 
 def test_a_share_that_floats_miss_by_a_rounding_is_the_number_that_it_stands_for() -> None:
@@ -180,7 +180,7 @@ def test_counts_that_are_none(metric: Any, counts: Any, error: type[Exception], 
         (Popularity, {"normalized": 1}, ValueError, ["`normalized`", "1"]),
         (TailShare, {"tail": 1}, ValueError, ["`tail`", "float", "1"]),
         (TailShare, {"tail": 1.0}, ValueError, ["`tail`", "1.0"]),
-        (TailShare, {"of": "users"}, ValueError, ["`of`", "'users'"]),
+        (TailShare, {"tail_of": "users"}, ValueError, ["`tail_of`", "'users'"]),
         (Unexpectedness, {"expected": "list"}, ValueError, ["`expected`", "'list'"]),
         (Unexpectedness, {"num_expected": 0}, ValueError, ["`num_expected`", "0"]),
         (Serendipity, {"num_expected": 3, "expected": "rank"}, ValueError, ["`num_expected`", '"rank"', "3"]),

@@ -78,7 +78,7 @@ METRICS: list[Any] = [HitRate, Precision, Recall, F1, NDCG, DCG, MAP, MRR]
 def test_bounds_are_the_values_of_the_other_rules(metric, layout):
     for seed, top_k in itertools.product(range(3), CUTS):
         data = batch(seed, layout)
-        value = metric(top_k, bounds=True)
+        value = metric(top_k, keep_bounds=True)
         value.update(**data)
         others = {rule: metric(top_k, ties=rule) for rule in ("average", "pessimistic", "optimistic")}
         for other in others.values():
@@ -97,20 +97,20 @@ def test_bounds_survive_collection_forward_merge_samples_and_checkpoint(layout):
         second["indexes"] = second["indexes"] + 100
     else:
         first["sample_ids"], second["sample_ids"] = torch.arange(8), torch.arange(8) + 4
-    alone = NDCG(3, bounds=True)
+    alone = NDCG(3, keep_bounds=True)
     alone.update(**first)
     alone.update(**second)
-    metrics = RecMetricCollection([NDCG(3, bounds=True), MAP(3), Recall(2, bounds=True)])
+    metrics = RecMetricCollection([NDCG(3, keep_bounds=True), MAP(3), Recall(2, keep_bounds=True)])
     metrics(**first)
     metrics.update(**second)
     assert torch.equal(metrics["ndcg@3"].compute(), alone.compute())
     assert metrics["ndcg@3"].tie_bounds() == alone.tie_bounds()
-    part = NDCG(3, bounds=True)
+    part = NDCG(3, keep_bounds=True)
     part.update(**first)
     part.persistent(True)
-    rest = NDCG(3, bounds=True)
+    rest = NDCG(3, keep_bounds=True)
     rest.load_state_dict(part.state_dict())
-    other = NDCG(3, bounds=True)
+    other = NDCG(3, keep_bounds=True)
     other(**second)
     rest.merge_state(other)
     torch.testing.assert_close(rest.tie_bounds(), alone.tie_bounds(), rtol=0, atol=1e-15)
@@ -118,7 +118,7 @@ def test_bounds_survive_collection_forward_merge_samples_and_checkpoint(layout):
 
 def test_bounds_are_refused_where_they_would_not_hold():
     with pytest.raises(ValueError, match="bounds"):
-        MAP(3, denominator="hits", bounds=True)
+        MAP(3, denominator="hits", keep_bounds=True)
     metric = NDCG(3)
     metric.update(**batch(0, "dense"))
     with pytest.raises(ValueError, match="bounds=True"):

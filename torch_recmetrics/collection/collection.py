@@ -12,17 +12,11 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics.collection.fused_state import FusedState
-from torch_recmetrics.core.layouts.arguments import Inputs
+from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.metrics.ranking import RANKING_METRICS
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.item_counts import CountOverItems
 from torch_recmetrics.state.metric import RecMetric
-from torch_recmetrics.state.ranking_metric import RankedMetric
-from torch_recmetrics.state.user_means import MeanOverUsers
-
-LAYOUT_ARGUMENTS = tuple(Inputs.__dataclass_fields__)
+from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 
 
 class RecMetricCollection(MetricCollection):
@@ -106,7 +100,7 @@ class RecMetricCollection(MetricCollection):
         """Members that cannot be together."""
         if len({id(member) for member in members}) < len(members):
             raise ValueError("one metric object cannot be two members: its updates would count twice; clone() it")
-        ranked = [member for member in members if isinstance(member, RankedMetric)]
+        ranked = [member for member in members if isinstance(member, RankingMetric)]
         for member in ranked:
             if member.dist_sync_on_step:
                 raise ValueError(
@@ -127,7 +121,7 @@ class RecMetricCollection(MetricCollection):
         return self._shared
 
     def _others(self) -> list[Metric]:
-        return [member for member in self._modules.values() if not isinstance(member, RankedMetric)]
+        return [member for member in self._modules.values() if not isinstance(member, RankingMetric)]
 
     def update(  # type: ignore[override]
         self,
@@ -157,7 +151,7 @@ class RecMetricCollection(MetricCollection):
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         given = {name: value for name, value in arguments.items() if value is not None}
         arguments_of = [(member, taken_by(member, given)) for member in others]
-        taken = set(LAYOUT_ARGUMENTS) if shared.members else set()
+        taken = set(ARGUMENTS) if shared.members else set()
         unknown = set(given) - taken.union(*(set(some) for _, some in arguments_of))
         if unknown:
             raise TypeError(f"no member of the collection takes `{sorted(unknown)[0]}`")
@@ -166,8 +160,8 @@ class RecMetricCollection(MetricCollection):
         try:
             with torch.no_grad():
                 # Everything that can be refused comes first; what has advanced by then is taken back.
-                layout = {name: value for name, value in given.items() if name in LAYOUT_ARGUMENTS}
-                prepared = shared.prepare(Inputs(**layout)) if shared.members else None
+                layout = {name: value for name, value in given.items() if name in ARGUMENTS}
+                prepared = shared.prepare(read_layout(**layout)) if shared.members else None
             for member, some in arguments_of:
                 values[id(member)] = getattr(member, method)(**some)
             if prepared is not None:
@@ -201,11 +195,11 @@ class RecMetricCollection(MetricCollection):
         self._share()
 
 
-def _split(members: Iterable[Any]) -> tuple[list[MeanOverUsers], list[CountOverItems]]:
+def _split(members: Iterable[Any]) -> tuple[list[UserMeasure], list[ListCounter]]:
     """The members that read the one ranking: means, and counts of what was recommended."""
     members = list(members)
-    means = [member for member in members if isinstance(member, MeanOverUsers)]
-    return means, [member for member in members if isinstance(member, CountOverItems)]
+    means = [member for member in members if isinstance(member, UserMeasure)]
+    return means, [member for member in members if isinstance(member, ListCounter)]
 
 
 def taken_by(member: Metric, given: dict[str, Any]) -> dict[str, Any]:
@@ -235,50 +229,3 @@ def remembered(member: Metric) -> dict[str, Any]:
     states = {name: getattr(member, name) for name in member._defaults}
     copies = {name: list(value) if isinstance(value, list) else value.clone() for name, value in states.items()}
     return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}
-
-
-def ranking_metrics(
-    metrics: str | Iterable[str],
-    top_k: int | Sequence[int | None] | None = 10,
-    *,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-    prefix: str | None = None,
-    postfix: str | None = None,
-    at: str = "@",
-    **common: Any,
-) -> RecMetricCollection:
-    """A collection of ranking metrics by their names, each at every cut-off.
-
-    Args:
-        metrics: names out of ``hit_rate precision recall f1 ndcg dcg map mrr``.
-        top_k: one cut-off or several; None is the whole list, and gives a name without a suffix.
-        options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}``.
-        prefix: put in front of every name, such as ``"val_"``.
-        postfix: put behind every name.
-        at: what stands between name and cut-off; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
-        common: options of all of them, such as ``ties="stable"`` or ``empty_target_action="neg"``.
-
-    Raises:
-        ValueError: for a name that is not one of those.
-
-    >>> list(ranking_metrics(("ndcg", "mrr"), top_k=(5, None), prefix="val_"))
-    ['val_ndcg@5', 'val_ndcg', 'val_mrr@5', 'val_mrr']
-    """
-    names = [metrics] if isinstance(metrics, str) else list(metrics)
-    cutoffs = list(top_k) if isinstance(top_k, Sequence) else [top_k]
-    options = dict(options or {})
-    for name in names:
-        check.check_choice("metrics", name, RANKING_METRICS)
-    for name in options:
-        check.check_choice("options", name, names)
-    if not names or not cutoffs:
-        raise ValueError(f"`metrics` and `top_k` must name at least one each, got {names!r} and {cutoffs!r}")
-    members: dict[str, Metric] = {}
-    for name in names:
-        for cut in cutoffs:
-            member = RANKING_METRICS[name](top_k=cut, **{**common, **options.get(name, {})})
-            key = member.name.replace("@", at)
-            if key in members:
-                raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
-            members[key] = member
-    return RecMetricCollection(members, prefix=prefix, postfix=postfix)

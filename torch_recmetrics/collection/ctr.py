@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -92,7 +92,7 @@ class ClickMetrics(RecMetricCollection):
 
 def ctr_metrics(
     *,
-    weighting: str | None = "impressions",
+    weighting: Literal["impressions", "positives", "uniform"] | None = "impressions",
     num_bins: int | None = None,
     threshold: float = 0.5,
     beta: float = 1.0,

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
-from torch_recmetrics.core.layouts.arguments import Inputs
+from torch_recmetrics.core.layouts.arguments import Layout
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.item_counts import CountOverItems
-from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
-from torch_recmetrics.state.ranking_metric import RankedMetric
+from torch_recmetrics.state.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.sync import APART, local_totals, stores, synced_totals
-from torch_recmetrics.state.user_means import MeanOverUsers
 
 
 class FusedState:
@@ -26,10 +24,10 @@ class FusedState:
     replaces a member's state (reset, a checkpoint, a merge) is noticed by identity at the next update.
     """
 
-    def __init__(self, metrics: list[MeanOverUsers], list_counters: Sequence[CountOverItems] = ()) -> None:
+    def __init__(self, metrics: list[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
         self.metrics = metrics
         self.list_counters = list(list_counters)
-        self.members: list[RankedMetric] = [*metrics, *self.list_counters]
+        self.members: list[RankingMetric] = [*metrics, *self.list_counters]
         self.evaluator = Evaluator(metrics, self.list_counters) if self.members else None
         # Totals of the last exchange that their members have not asked for yet, and members that have changed since.
         self._tickets: dict[int, Tensor] = {}
@@ -42,16 +40,16 @@ class FusedState:
         self._here: tuple[list[Tensor], dict[int, Tensor]] = [], {}
         tables: dict[Any, ItemTable] = {}
         for metric in metrics:
-            metric.group = self
-            if isinstance(metric, MeanOverLists) and "table" in metric._modules:
-                kind = (type(metric), *metric.variant().items())
-                metric.table = tables.setdefault(kind, metric.table)
+            metric.fused = self
+            if isinstance(metric, ListMeans) and metric.table is not None:
+                family = (type(metric), *metric.family().items())
+                metric.table = tables.setdefault(family, metric.table)
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
-    def prepare(self, given: Inputs) -> Any:
+    def prepare(self, layout: Layout) -> Any:
         """Rank, check and evaluate; nothing is counted yet."""
-        return self._evaluator.prepare(given)
+        return self._evaluator.prepare(layout)
 
     @property
     def _evaluator(self) -> Evaluator:
@@ -73,7 +71,7 @@ class FusedState:
             return {}
         values = {}
         for counter in self.list_counters:
-            value = counter.value_of(prepared.lists[counter.kind], prepared.sample_ids)
+            value = counter.value_of(prepared.lists[counter.list_shape], prepared.sample_ids)
             values[id(counter)] = counter.__dict__["_forward_cache"] = value
         if batch is None:
             return values
@@ -94,7 +92,7 @@ class FusedState:
 
     # -- totals -------------------------------------------------------------------------------------------------------
 
-    def drop(self, metric: MeanOverUsers) -> None:
+    def invalidate(self, metric: UserMeasure) -> None:
         """A member has changed: what was exchanged for it is not its value any more."""
         if self._tickets.pop(id(metric), None) is not None:
             self._stale.add(id(metric))
@@ -112,7 +110,7 @@ class FusedState:
             self._alone = True
             self._tickets.clear()
 
-    def local_total(self, metric: MeanOverUsers) -> Tensor:
+    def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member in this process; its rows are evaluated once for all that hold the same."""
         held, totals = self._here
         rows = waiting(metric)
@@ -128,7 +126,7 @@ class FusedState:
         total: Tensor = metric.state("sums") + totals[id(metric)]
         return total
 
-    def _same_rows(self, metric: MeanOverUsers) -> list[MeanOverUsers]:
+    def _same_rows(self, metric: UserMeasure) -> list[UserMeasure]:
         for stem in ("rows", "sample_ids"):
             if metric.state(stem):
                 return next(
@@ -138,7 +136,7 @@ class FusedState:
                 )
         return [metric]
 
-    def synced_total(self, metric: MeanOverUsers, process_group: Any) -> Tensor:
+    def synced_total(self, metric: UserMeasure, process_group: Any) -> Tensor:
         """The totals of one member over all processes; the first that asks exchanges those of all members.
 
         Whether a later one needs an exchange is not for one process to say: it may have had an update since, and
@@ -166,6 +164,6 @@ class FusedState:
         return self._tickets.pop(id(metric))
 
 
-def waiting(metric: MeanOverUsers) -> list[Tensor]:
+def waiting(metric: UserMeasure) -> list[Tensor]:
     """The rows that a metric keeps, for comparison by identity."""
     return [row for stem in ("rows", "sample_ids") for row in metric.state(stem)]

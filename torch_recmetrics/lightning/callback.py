@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from torch_recmetrics.collection.collection import RecMetricCollection, ranking_metrics
+from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.collection.ranking import ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.lightning.outputs import arguments_of
 from torch_recmetrics.lightning.padding import without_repeats
 from torch_recmetrics.lightning.table import table_of
+from torch_recmetrics.state.registry import MetricName
 
 PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 
@@ -66,7 +68,7 @@ class RankingMetrics:
     batch. Rows that a ``DistributedSampler`` repeats to make shards equal are left out.
 
     Args:
-        metrics: names out of ``hit_rate precision recall f1 ndcg dcg map mrr``, or a ready
+        metrics: names of metrics, as :func:`~torch_recmetrics.ranking_metrics` takes them, or a ready
             :class:`~torch_recmetrics.RecMetricCollection`; then the next five arguments are not read.
         top_k: one cut-off or several; None is the whole list.
         options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}``.
@@ -96,7 +98,7 @@ class RankingMetrics:
 
     def __init__(
         self,
-        metrics: RecMetricCollection | str | Sequence[str] = ("hit_rate", "ndcg", "mrr"),
+        metrics: RecMetricCollection | MetricName | Sequence[MetricName] = ("hit_rate", "ndcg", "mrr"),
         top_k: int | Sequence[int | None] | None = 10,
         *,
         options: Mapping[str, Mapping[str, Any]] | None = None,

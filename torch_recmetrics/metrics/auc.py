@@ -26,11 +26,23 @@ from torch_recmetrics.core.auc.scored_labels import (
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
+from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
+
+__all__ = ["BinaryAUC"]
 
 FOLD_ROWS = 1 << 18  # rows that wait to be counted into bins: counting costs a pass over all bins
 FOLD_PIECES = 1 << 10
 LARGEST_NUM_BINS = 1 << 28
+
+
+def check_num_bins(name: str, num_bins: Any) -> None:
+    """Refuse what is no power of two from 4 on."""
+    if num_bins is None:
+        return
+    whole = isinstance(num_bins, int) and not isinstance(num_bins, bool)
+    if not whole or not 4 <= num_bins <= LARGEST_NUM_BINS or num_bins & (num_bins - 1):
+        raise ValueError(f"`{name}` must be a power of two from 4 to {LARGEST_NUM_BINS}, or None, got {num_bins!r}")
 
 
 class BinaryAUC(RowMetric):
@@ -49,12 +61,6 @@ class BinaryAUC(RowMetric):
     Source: J. A. Hanley and B. J. McNeil, The meaning and use of the area under a receiver operating characteristic
     (ROC) curve, Radiology 1982. Same convention as scikit-learn's ``roc_auc_score``.
 
-    Args:
-        num_bins: None for the exact value; or a power of two >= 4, the number of bins that scores are counted in, by
-            the highest bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value
-            can be. float16 and bfloat16 are always exact. All scores must then have one dtype.
-        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
-
     Raises:
         ValueError: for a number of bins that is not a power of two.
 
@@ -66,20 +72,24 @@ class BinaryAUC(RowMetric):
 
     stems = ("keys", "labels", "weights", "sample_ids")
 
-    def __init__(self, num_bins: int | None = None, **kwargs: Any) -> None:
-        check_num_bins(num_bins)
-        self.num_bins = num_bins
-        super().__init__(**kwargs)
+    stem = "auc"
+    best_value = 1.0
+    public = ("error_bound", "roc", "precision_recall")
+
+    num_bins: int | None = option(
+        default=None,
+        kw_only=False,
+        check=check_num_bins,
+        doc="None for the exact value; or a power of two >= 4, the bins that scores are counted in, by the highest "
+        "bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value can be. "
+        "float16 and bfloat16 are always exact. All scores must then have one dtype.",
+    )
+
+    def setup(self) -> None:
+        super().setup()
         self.add("counts", [])  # histograms, one for each dtype of scores that is counted in bins
         self.add("count_keys", [])  # for each an empty tensor of the dtype of its keys
         self.add("verdict", [])  # value and error bound of all processes, between sync and unsync
-
-    @property
-    def name(self) -> str:
-        return "auc"
-
-    def options(self) -> dict[str, Any]:
-        return {"num_bins": self.num_bins}
 
     def update(
         self, preds: Tensor, target: Tensor, weights: Tensor | None = None, *, sample_ids: Tensor | None = None
@@ -276,15 +286,6 @@ def check_one_dtype(dtypes: Iterable[torch.dtype]) -> None:
     names = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes})
     if len(names) > 1:
         raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
-
-
-def check_num_bins(num_bins: Any) -> None:
-    """Refuse what is no power of two from 4 on."""
-    if num_bins is None:
-        return
-    whole = isinstance(num_bins, int) and not isinstance(num_bins, bool)
-    if not whole or not 4 <= num_bins <= LARGEST_NUM_BINS or num_bins & (num_bins - 1):
-        raise ValueError(f"`num_bins` must be a power of two from 4 to {LARGEST_NUM_BINS}, or None, got {num_bins!r}")
 
 
 def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validate_args: bool = True) -> Tensor:

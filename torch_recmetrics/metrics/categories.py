@@ -8,7 +8,7 @@ Notation of the formulas, for one user: L is the list, cut at K; an item spreads
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,35 +18,62 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
+from torch_recmetrics.state.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.options import option
 
-DIVERSITY_KINDS = ("count", "share", "entropy")
+__all__ = ["CategoryCalibration", "CategoryDiversity"]
 
 
-class MeanOfCategories(MeanOverLists):
+def check_amounts(name: str, amounts: Any) -> None:
+    """Refuse what has no share."""
+    check.check_tensor(name, amounts, ndim=2)
+    check.check_relevance(name, amounts)
+    wrong = ~((amounts >= 0) & (amounts < float("inf")))
+    if bool(wrong.any()):
+        row = int(wrong.any(1).to(torch.uint8).argmax())
+        raise ValueError(
+            f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0].item()} in row {row}"
+        )
+    if not amounts.numel():
+        raise ValueError(f"`{name}` must have a row and a column, got shape {tuple(amounts.shape)}")
+
+
+def shares_of(amounts: Tensor) -> Tensor:
+    """(rows, C) a copy in the accumulator dtype in which each row sums to one, or to zero."""
+    amounts = exact(amounts.detach())
+    total = amounts.sum(1, keepdim=True)
+    return amounts / torch.where(total > 0, total, 1)
+
+
+class CategoryMeans(ListMeans):
     """A metric that reads what the recommended items have in each category together."""
 
-    table: ItemTable
     plot_upper_bound: float | None = None
 
-    def __init__(self, item_categories: Tensor, top_k: int | None, **kwargs: Any) -> None:
-        shares = distributions_of("item_categories", item_categories)
-        self.n_categories = shares.shape[1]
-        super().__init__(top_k, table=ItemTable(item_categories, shares=shares), **kwargs)
+    item_categories: Tensor = option(
+        kw_only=False,
+        kept=False,
+        check=check_amounts,
+        doc="(num_items, C) bool, integer or float >= 0, by item id: the categories of an item, or how much of each.",
+    )
 
-    def sums(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        """(B, cut-offs, C): the sum of :math:`p(g|i)` over the recommended items; nan for an empty list."""
-        shares, item_ids = self.table["shares"], stats.items(cutoffs)
-        if not item_ids.shape[1]:  # embedding_bag has no words for it
-            return shares.new_full((item_ids.shape[0], len(cutoffs), self.n_categories), float("nan"))
-        weights = (item_ids >= 0).to(shares.dtype)
-        known = item_ids.clamp(0, shares.shape[0] - 1)
-        columns = [embedding_bag(known[:, :k], shares, mode="sum", per_sample_weights=weights[:, :k]) for k in cutoffs]
-        empty = (item_ids < 0).all(1)
-        return torch.where(empty[:, None, None], float("nan"), torch.stack(columns, 1))
+    def make_table(self) -> ItemTable:
+        return ItemTable(self.item_categories, shares=shares_of(self.item_categories))
 
 
-class CategoryDiversity(MeanOfCategories):
+def category_sums(stats: RankingStats, cutoffs: Cutoffs, table: ItemTable) -> Tensor:
+    """(B, cutoffs, C): the sum of :math:`p(g|i)` over the recommended items; nan for an empty list."""
+    shares, item_ids = table["shares"], stats.items(cutoffs)
+    if not item_ids.shape[1]:  # embedding_bag has no words for it
+        return shares.new_full((item_ids.shape[0], len(cutoffs), shares.shape[1]), float("nan"))
+    weights = (item_ids >= 0).to(shares.dtype)
+    known = item_ids.clamp(0, shares.shape[0] - 1)
+    columns = [embedding_bag(known[:, :k], shares, mode="sum", per_sample_weights=weights[:, :k]) for k in cutoffs]
+    empty = (item_ids < 0).all(1)
+    return torch.where(empty[:, None, None], float("nan"), torch.stack(columns, 1))
+
+
+class CategoryDiversity(CategoryMeans):
     r"""How many different categories the recommended items have.
 
     .. math:: \text{CategoryDiversity@K} = |\{g : q(g) > 0\}|, \qquad \frac{|\{g : q(g) > 0\}|}{C}
@@ -61,12 +88,6 @@ class CategoryDiversity(MeanOfCategories):
     Source: the count of categories in a list, as the intent of S. Vargas et al., Coverage, redundancy and
     size-awareness in genre diversity for recommender systems, RecSys 2014; C. Shannon's entropy, 1948.
 
-    Args:
-        item_categories: (num_items, C) bool, integer or float >= 0, by item id: the categories of an item, or how much
-            it belongs to each.
-        top_k: cut-off K >= 1; None for the whole list.
-        kind: what is counted.
-
     Raises:
         ValueError: for categories that are negative or not finite; in ``update`` for an item that is not in the table.
 
@@ -79,24 +100,22 @@ class CategoryDiversity(MeanOfCategories):
 
     stem = "category_diversity"
 
-    def __init__(self, item_categories: Tensor, top_k: int | None = 10, *, kind: str = "count", **kwargs: Any) -> None:
-        check.check_choice("kind", kind, DIVERSITY_KINDS)
-        self.kind = kind
-        super().__init__(item_categories, top_k, **kwargs)
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    kind: Literal["count", "share", "entropy"] = option(default="count", doc="What is counted.")
 
-    def settings(self) -> dict[str, Any]:
-        return {"kind": self.kind}
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        sums = self.sums(stats, cutoffs)
-        if self.kind == "entropy":
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, kind: str) -> Tensor:
+        sums = category_sums(stats, cutoffs, table)
+        if kind == "entropy":
             entropy: Tensor = torch.special.entr(normalized(sums)).sum(2) / math.log(2)
             return entropy
-        found = (sums > 0).sum(2).to(sums.dtype) / (self.n_categories if self.kind == "share" else 1)
+        found = (sums > 0).sum(2).to(sums.dtype) / (sums.shape[2] if kind == "share" else 1)
         return torch.where(sums[:, :, 0].isnan(), float("nan"), found)
 
 
-class CategoryCalibration(MeanOfCategories):
+class CategoryCalibration(CategoryMeans):
     r"""How far the categories of the list are from those that the user has met, in bits.
 
     .. math:: \text{CategoryCalibration@K} = \sum_g p(g) \log_2 \frac{p(g)}{(1 - \alpha) q(g) + \alpha p(g)}
@@ -114,14 +133,6 @@ class CategoryCalibration(MeanOfCategories):
     Source: H. Steck, Calibrated recommendations, RecSys 2018, with equal weights of the ranks. It is called calibration
     there; :class:`Calibration` is that of probabilities.
 
-    Args:
-        item_categories: (num_items, C) bool, integer or float >= 0, by item id: the categories of an item, or how much
-            it belongs to each.
-        profiles: (num_rows, C) float or integer >= 0, by sample id: the categories of what the user has met, as counts
-            or shares.
-        top_k: cut-off K >= 1; None for the whole list.
-        alpha: how much of the user's own distribution is mixed into that of the list, between 0 and 1.
-
     Raises:
         ValueError: for categories or profiles that are negative or not finite; in ``update`` for an item that is not in
             the table, where ``sample_ids`` are missing, and for one that has no profile.
@@ -136,29 +147,41 @@ class CategoryCalibration(MeanOfCategories):
     stem = "category_calibration"
     higher_is_better = False
 
-    def __init__(
-        self, item_categories: Tensor, profiles: Tensor, top_k: int | None = 10, *, alpha: float = 0.01, **kwargs: Any
-    ) -> None:
-        check.check_share("alpha", alpha)
-        of_users = distributions_of("profiles", profiles)
-        self.alpha = alpha
-        self.n_profiles = profiles.shape[0]
-        self._profiles = fingerprint(profiles)
-        super().__init__(item_categories, top_k, **kwargs)
-        if profiles.shape[1] != self.n_categories:
+    profiles: Tensor = option(
+        kw_only=False,
+        kept=False,
+        check=check_amounts,
+        doc="(num_rows, C) float or integer >= 0, by sample id: the categories of what the user has met.",
+    )
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    alpha: float = option(
+        default=0.01,
+        check=check.check_share,
+        doc="How much of the user's own distribution is mixed into that of the list, between 0 and 1.",
+    )
+
+    def make_table(self) -> ItemTable:
+        profiles, n_categories = self.profiles, self.item_categories.shape[1]
+        if profiles.shape[1] != n_categories:
             raise ValueError(
-                f"`profiles` must have the {self.n_categories} columns of `item_categories`, "
+                f"`profiles` must have the {n_categories} columns of `item_categories`, "
                 f"got shape {tuple(profiles.shape)}"
             )
-        # In the same table, which metrics that differ in nothing but the cut-off hold together.
-        self.table.register_buffer("profiles", of_users, persistent=False)
+        self._profiles = fingerprint(profiles)
+        # In the same table, which metrics that differ in nothing but the cutoff hold together.
+        table = super().make_table()
+        table.register_buffer("profiles", shares_of(profiles), persistent=False)
+        return table
 
-    def settings(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "profiles": self._profiles}
+    def config(self) -> dict[str, Any]:
+        return {**super().config(), "profiles": self._profiles}
 
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
-        sample_ids = self.sample_ids_of(ranking)
-        known = self.n_profiles
+        if ranking.sample_ids is None:
+            raise ValueError(f"`sample_ids` is missing: {self.name} needs it to find the users' profiles")
+        sample_ids, known = ranking.sample_ids, 0 if self.table is None else self.table["profiles"].shape[0]
         checks.defer(
             (sample_ids < 0) | (sample_ids >= known),
             lambda row: (
@@ -167,36 +190,18 @@ class CategoryCalibration(MeanOfCategories):
             ),
         )
 
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        sample_ids = self.sample_ids_of(stats.ranking).clamp(0, self.n_profiles - 1)
-        p = self.table["profiles"][sample_ids].unsqueeze(1)
-        q = normalized(self.sums(stats, cutoffs))
-        mixed = q + self.alpha * (p - q)  # exactly p where they agree
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, alpha: float) -> Tensor:
+        profiles, sample_ids = table["profiles"], stats.ranking.sample_ids
+        if sample_ids is None:
+            raise ValueError("`sample_ids` is missing: it finds the users' profiles")
+        p = profiles[sample_ids.clamp(0, profiles.shape[0] - 1)].unsqueeze(1)
+        q = normalized(category_sums(stats, cutoffs, table))
+        mixed = q + alpha * (p - q)  # exactly p where they agree
         divergence = (torch.xlogy(p, p) - torch.xlogy(p, mixed)).sum(2).clamp(min=0) / math.log(2)
         return torch.where(p.sum(2) > 0, divergence, float("nan"))
-
-    def sample_ids_of(self, ranking: Ranking) -> Tensor:
-        """The rows of the users' profiles."""
-        if ranking.sample_ids is None:
-            raise ValueError(f"`sample_ids` is missing: {self.name} needs it to find the users' profiles")
-        return ranking.sample_ids
 
 
 def normalized(sums: Tensor) -> Tensor:
     """Shares of the last dimension; nan where there is nothing."""
     return sums / sums.sum(-1, keepdim=True)
-
-
-def distributions_of(name: str, amounts: Any) -> Tensor:
-    """(rows, C) a copy in the exact dtype in which each row sums to one, or to zero; refuses what has no share."""
-    check.check_tensor(name, amounts, ndim=2)
-    check.check_relevance(name, amounts)
-    exactly = exact(amounts.detach())
-    wrong = ~((exactly >= 0) & (exactly < float("inf")))
-    if bool(wrong.any()):
-        row = int(wrong.any(1).to(torch.uint8).argmax())
-        raise ValueError(f"`{name}` must be >= 0 and finite, got {exactly[row][wrong[row]][0].item()} in row {row}")
-    if not exactly.numel():
-        raise ValueError(f"`{name}` must have a row and a column, got shape {tuple(amounts.shape)}")
-    total = exactly.sum(1, keepdim=True)
-    return exactly / torch.where(total > 0, total, 1)

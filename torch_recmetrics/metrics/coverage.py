@@ -11,11 +11,14 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.item_counts import CountOverItems
-from torch_recmetrics.state.list_means import MeanOverLists
+from torch_recmetrics.state.item_counts import ItemCounts
+from torch_recmetrics.state.list_means import ListMeans
+from torch_recmetrics.state.options import option
+
+__all__ = ["Coverage", "Entropy", "Gini", "Personalization", "UserCoverage"]
 
 
-class Coverage(CountOverItems):
+class Coverage(ItemCounts):
     r"""The share of the catalogue that is recommended to somebody.
 
     .. math:: \text{Coverage@K} = \frac{|\{i : c_i > 0\}|}{N}, \qquad c_i = \text{lists that hold item } i
@@ -25,11 +28,6 @@ class Coverage(CountOverItems):
     Undefined: never; 0 where nothing is recommended.  Range: [0, 1], higher is better.
     Source: M. Ge, C. Delgado-Battenfeld and D. Jannach, Beyond accuracy, RecSys 2010. Same convention as RecBole's
     ``ItemCoverage`` and RecTools' ``CatalogCoverage(normalize=True)``.
-
-    Args:
-        num_items: N >= 1, the number of items in the catalogue; their ids are 0 to N - 1.
-        top_k: cut-off K >= 1.
-        kwargs: those of ``torchmetrics.Metric``, ``nan_action``, and ``validate_args=False``.
 
     Raises:
         ValueError: for a recommended id that is not below ``num_items``.
@@ -41,13 +39,14 @@ class Coverage(CountOverItems):
     """
 
     stem = "coverage"
+    best_value = 1.0
     higher_is_better = True
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:  # noqa: ARG002
         return exact((counts > 0).sum()) / self.num_items
 
 
-class Gini(CountOverItems):
+class Gini(ItemCounts):
     r"""How unevenly recommendations are spread over the items of the catalogue.
 
     .. math:: \text{Gini@K} = \frac{\sum_{j=1}^{N} (2j - N - 1)\, c_{(j)}}{N \sum_j c_{(j)}},
@@ -60,8 +59,6 @@ class Gini(CountOverItems):
     Source: D. Fleder and K. Hosanagar, Blockbuster culture's next rise or fall, Management Science 2009. Same
     convention as RecBole's ``GiniIndex`` and LensKit's ``ListGini``. Some divide by N - 1 in place of N, so that the
     range ends at 1: multiply by N / (N - 1).
-
-    The arguments are those of :class:`Coverage`.
 
     >>> metric = Gini(num_items=4, top_k=1)
     >>> metric.update(item_ids=torch.tensor([[0], [1]]))
@@ -79,7 +76,13 @@ class Gini(CountOverItems):
         return ((2 * place - self.num_items - 1) * filled).sum() / (self.num_items * filled.sum())
 
 
-class Entropy(CountOverItems):
+def check_base(name: str, value: Any) -> None:
+    """Refuse what is no base of a logarithm that rises."""
+    if not (isinstance(value, int | float) and 1 < value < math.inf):
+        raise ValueError(f"`{name}` must be a number above 1, got {value!r}")
+
+
+class Entropy(ItemCounts):
     r"""Shannon entropy of the recommendations over the items of the catalogue.
 
     .. math:: \text{Entropy@K} = - \sum_{i : c_i > 0} p_i \log_b p_i, \qquad p_i = c_i / \sum_j c_j
@@ -90,13 +93,6 @@ class Entropy(CountOverItems):
     Source: G. Shani and A. Gunawardana, Evaluating recommendation systems, Recommender Systems Handbook 2011. Same
     convention as recommenders' ``distributional_coverage``; RecBole's ``ShannonEntropy`` is the value in nats divided
     by the number of items that are recommended at all.
-
-    Args:
-        num_items: N >= 1, the number of items in the catalogue; N >= 2 when normalized.
-        top_k: cut-off K >= 1.
-        base: of the logarithm, > 1: 2 for bits, ``math.e`` for nats.
-        normalized: divide by log N, so that an even spread over the whole catalogue has 1.
-        kwargs: as for :class:`Coverage`.
 
     Raises:
         ValueError: for a base that is not above 1, and for a recommended id that is not below ``num_items``.
@@ -111,22 +107,13 @@ class Entropy(CountOverItems):
     higher_is_better = True
     plot_upper_bound = None
 
-    def __init__(
-        self, num_items: int, top_k: int = 10, *, base: float = 2.0, normalized: bool = False, **kwargs: Any
-    ) -> None:
-        check.check_flag("normalized", normalized)
-        if not (isinstance(base, int | float) and 1 < base < math.inf):  # type: ignore[redundant-expr]
-            raise ValueError(f"`base` must be a number above 1, got {base!r}")
-        if normalized and num_items == 1:
-            raise ValueError("`num_items` must be 2 or more with normalized=True: one item leaves nothing to spread")
-        self.base = float(base)
-        self.normalized = normalized
-        super().__init__(num_items, top_k, **kwargs)
+    base: float = option(default=2.0, check=check_base, doc="Of the logarithm, > 1: 2 for bits, ``math.e`` for nats.")
+    normalized: bool = option(default=False, doc="Divide by log N, so that an even spread over the catalogue has 1.")
 
-    def variant(self) -> dict[str, Any]:
-        # Normalized, every base gives the same.
-        options = {"normalized": True} if self.normalized else {"base": self.base}
-        return {**super().variant(), **options}
+    def setup(self) -> None:
+        if self.normalized and self.num_items == 1:
+            raise ValueError("`num_items` must be 2 or more with normalized=True: one item leaves nothing to spread")
+        super().setup()
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:  # noqa: ARG002
         filled = exact(counts[counts > 0])
@@ -136,7 +123,7 @@ class Entropy(CountOverItems):
         return torch.where(total > 0, nats / unit, float("nan"))
 
 
-class Personalization(CountOverItems):
+class Personalization(ItemCounts):
     r"""How different the lists of two users are, on average over all pairs of users.
 
     .. math:: \text{Personalization@K} = 1 - \frac{\sum_i c_i (c_i - 1)}{K\, U (U - 1)},
@@ -150,8 +137,6 @@ class Personalization(CountOverItems):
     Undefined: nan for fewer than two such users.  Range: [0, 1], higher is more personal.
     Source: T. Zhou, Z. Kuscsik et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS
     2010, personalization.
-
-    The arguments are those of :class:`Coverage`.
 
     >>> metric = Personalization(num_items=4, top_k=2)
     >>> metric.update(item_ids=torch.tensor([[0, 1], [0, 2]]))
@@ -168,7 +153,7 @@ class Personalization(CountOverItems):
         return torch.where(users > 1, 1 - overlap, float("nan"))
 
 
-class UserCoverage(MeanOverLists):
+class UserCoverage(ListMeans):
     r"""The share of users who are recommended enough items.
 
     .. math:: \text{UserCoverage@K} = [\text{items among the first K} \ge m]
@@ -178,11 +163,6 @@ class UserCoverage(MeanOverLists):
     Undefined: nan where no user counts.  Range: [0, 1], higher is better.
     Source: G. Shani and A. Gunawardana, Evaluating recommendation systems, Recommender Systems Handbook 2011, user
     space coverage.
-
-    Args:
-        top_k: cut-off K >= 1; None for the whole list.
-        min_items: m, the items that are enough; at most K.
-        kwargs: those of ``torchmetrics.Metric``, ``nan_action``, and ``validate_args=False``.
 
     Raises:
         ValueError: for ``min_items`` that is not an integer between 1 and ``top_k``.
@@ -194,17 +174,19 @@ class UserCoverage(MeanOverLists):
     """
 
     stem = "user_coverage"
+    best_value = 1.0
 
-    def __init__(self, top_k: int | None = 10, *, min_items: int = 1, **kwargs: Any) -> None:
-        check.check_positive("min_items", min_items)
-        self.min_items = min_items
-        super().__init__(top_k, **kwargs)
-        if top_k is not None and min_items > top_k:
-            raise ValueError(f"`min_items` must be at most `top_k`, {top_k}, got {min_items}")
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    min_items: int = option(default=1, check=check.check_positive, doc="m, the items that are enough; at most K.")
 
-    def settings(self) -> dict[str, Any]:
-        return {"min_items": self.min_items}
+    def setup(self) -> None:
+        if self.top_k is not None and self.min_items > self.top_k:
+            raise ValueError(f"`min_items` must be at most `top_k`, {self.top_k}, got {self.min_items}")
+        super().setup()
 
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, min_items: int) -> Tensor:
         n_retrieved = stats.n_retrieved(cutoffs)
-        return (n_retrieved >= self.min_items).to(n_retrieved.dtype)
+        return (n_retrieved >= min_items).to(n_retrieved.dtype)

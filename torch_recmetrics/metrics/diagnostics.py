@@ -8,10 +8,14 @@ from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
-from torch_recmetrics.state.user_means import MeanOverUsers
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import RelevanceMeans
+
+__all__ = ["CollapseRate", "TieRate"]
 
 
-class TieRate(MeanOverUsers):
+class TieRate(RelevanceMeans):
     r"""The share of users whose list of K depends on the order of items with equal scores.
 
     .. math:: \text{TieRate@K} = [\text{some order of equal scores changes the relevance at a rank} \le K]
@@ -31,19 +35,21 @@ class TieRate(MeanOverUsers):
 
     stem = "tie_rate"
     higher_is_better = False
+    best_value = 0.0
+    extra_rules = ("pessimistic", "optimistic")
 
-    def __init__(self, top_k: int | None = 10, **kwargs: Any) -> None:
-        super().__init__(top_k, **kwargs)
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        return (*self.columns, "pessimistic", "optimistic")
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         return stats.tie_sensitive(cutoffs)
 
 
-class CollapseRate(MeanOverUsers):
+def check_warn_above(name: str, value: Any) -> None:
+    """Refuse what is no share."""
+    if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
+        raise ValueError(f"`{name}` must be between 0 and 1, or None, got {value!r}")
+
+
+class CollapseRate(RelevanceMeans):
     r"""The share of users whose first K scores are all equal, or who have fewer than K candidates.
 
     .. math:: \text{CollapseRate@K} = [s_1 = s_2 = \dots = s_K] \lor [\text{candidates} < K]
@@ -52,10 +58,6 @@ class CollapseRate(MeanOverUsers):
     the best score must be shared with another item.
 
     Undefined: nan where no user counts.  Range: [0, 1], lower is better.
-
-    Args:
-        top_k: cut-off K >= 1.
-        warn_above: ``compute`` warns, once until ``reset``, where the value is above this share; None never warns.
 
     Raises:
         ValueError: for a ``top_k`` of None, and for ``warn_above`` outside of [0, 1].
@@ -69,19 +71,24 @@ class CollapseRate(MeanOverUsers):
 
     stem = "collapse_rate"
     higher_is_better = False
+    best_value = 0.0
     needs_target = False
     reads_lists = True
 
-    def __init__(self, top_k: int = 10, *, warn_above: float | None = 0.5, **kwargs: Any) -> None:
-        if top_k is None:
-            raise ValueError("`top_k` must be an integer >= 1 for a collapse rate, got None")
-        if warn_above is not None and not 0 <= warn_above <= 1:
-            raise ValueError(f"`warn_above` must be between 0 and 1, or None, got {warn_above!r}")
-        super().__init__(top_k, **kwargs)
-        self.warn_above = warn_above
+    top_k: int = option(default=10, kw_only=False, check=check.check_positive, doc="Cutoff K >= 1.")
+    warn_above: float | None = option(
+        default=0.5,
+        check=check_warn_above,
+        config=False,
+        doc="``compute`` warns, once until ``reset``, where the value is above this share; None never warns.",
+    )
+
+    def setup(self) -> None:
+        super().setup()
         self._warned = False
 
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         return stats.collapsed(cutoffs)
 
     def compute(self) -> Tensor:

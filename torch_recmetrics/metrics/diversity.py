@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -13,7 +14,10 @@ from torch.nn.functional import embedding_bag
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
-from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
+from torch_recmetrics.state.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.options import option
+
+__all__ = ["ILS", "IntraListDiversity"]
 
 SIMILARITIES = ("cosine", "dot")
 LARGEST_FEATURE = 1e140  # products of sums of larger ones are infinite
@@ -56,7 +60,7 @@ def reference_to(thing: Any) -> weakref.ref[Any]:
         return weakref.ref(Function)
 
 
-class ILS(MeanOverLists):
+class ILS(ListMeans):
     r"""Intra-list similarity: how much alike the first K items of a list are, on average over its pairs.
 
     .. math:: \text{ILS@K} = \frac{1}{n (n - 1)} \sum_{i \ne j} S(i, j), \qquad n = \text{items among the first K}
@@ -69,17 +73,6 @@ class ILS(MeanOverLists):
     Range: [-1, 1] for the cosine, lower is more diverse.
     Source: C.-N. Ziegler, S. M. McNee, J. A. Konstan and G. Lausen, Improving recommendation lists through topic
     diversification, WWW 2005, who add up the pairs; their mean is what has become usual.
-
-    Args:
-        item_features: (N, d) bool, integer or floating point, finite: row i describes item i. An item whose row is all
-            zeros has similarity 0 with every item. For the cosine, features that are not float64 are added up in
-            float32, which leaves an error of about 1e-7.
-        top_k: cut-off K >= 1; None for the whole list.
-        similarity: ``"cosine"`` or ``"dot"`` of features; without features an (N, N) tensor of finite similarities, or
-            a function of two (P,) int64 tensors of ids that gives the (P,) floating point similarities of the pairs. It
-            need not be symmetric. A function makes an update wait for the device; in checkpoints its name stands for
-            it, with a number where it is not the first function of that name.
-        kwargs: those of ``torchmetrics.Metric``, ``nan_action``, and ``validate_args=False``.
 
     Raises:
         ValueError: for features or similarities of another shape or that are not finite, and for a recommended id
@@ -97,110 +90,58 @@ class ILS(MeanOverLists):
     """
 
     stem = "ils"
+    function: ClassVar[str | None] = "intra_list_similarity"
     higher_is_better = False
     plot_lower_bound = -1.0
 
-    def __init__(
-        self,
-        item_features: Tensor | None = None,
-        top_k: int | None = 10,
+    item_features: Tensor | None = option(
+        default=None,
+        kw_only=False,
+        kept=False,
+        doc="(N, d) bool, integer or floating point, finite: row i describes item i. A row of zeros has similarity 0 "
+        "with every item. For the cosine, features that are not float64 are added up in float32: an error near 1e-7.",
+    )
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    similarity: str | Tensor | Similarity = option(
+        default="cosine",
+        doc='``"cosine"`` or ``"dot"`` of features; without features an (N, N) tensor of finite similarities, or a '
+        "function of two (P,) int64 tensors of ids that gives the (P,) floating point similarities of the pairs. It "
+        "need not be symmetric. A function makes an update wait for the device; in checkpoints its name stands for it.",
+    )
+
+    def make_table(self) -> ItemTable | None:
+        table, self.function_of_pairs = similarity_source(self.item_features, self.similarity)
+        if self.function_of_pairs is not None:
+            self.similarity = self.function_of_pairs.name
+        elif not isinstance(self.similarity, str):
+            self.similarity = "given"
+        return table
+
+    @staticmethod
+    def measure(
+        stats: RankingStats,
+        cutoffs: Cutoffs,
         *,
-        similarity: str | Tensor | Similarity = "cosine",
-        **kwargs: Any,
-    ) -> None:
-        self.similarity = similarity if isinstance(similarity, str) else "given"
-        function = None
-        if isinstance(similarity, str):
-            check.check_choice("similarity", similarity, SIMILARITIES)
-            if item_features is None:
-                raise ValueError(f"`item_features` must be given for similarity={similarity!r}")
-            table = vectors_of(item_features, similarity)
-        elif item_features is not None:
-            raise ValueError("`item_features` and a `similarity` of your own must not be given together")
-        elif isinstance(similarity, Tensor):
-            check.check_tensor("similarity", similarity, ndim=2)
-            check.check_float("similarity", similarity)
-            n_items = similarity.shape[0]
-            check.check_shape("similarity", similarity, (n_items, n_items), "the pairs of items")
-            refuse_infinite("similarity", similarity)
-            if not n_items:
-                raise ValueError("`similarity` must have at least one row, got shape (0, 0)")
-            table = ItemTable(similarity, pairs=similarity.detach().clone())
-        elif callable(similarity):
-            table, function = None, Function(similarity)
-            self.similarity = function.name
-        else:
-            raise TypeError(
-                f"`similarity` must be one of {', '.join(map(repr, SIMILARITIES))}, a tensor or a function, "
-                f"got {type(similarity).__name__}"
-            )
-        super().__init__(top_k, table=table, **kwargs)
-        self.function = function
-
-    def settings(self) -> dict[str, Any]:
-        return {"similarity": self.similarity}
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        table: ItemTable | None,
+        similarity: str,
+        function_of_pairs: Function | None,
+        validate_args: bool,
+    ) -> Tensor:
         ids, n = stats.items(cutoffs), stats.n_retrieved(cutoffs)
         if not ids.numel():
             return torch.full_like(n, float("nan"))
-        sums = self._sums_of_vectors if self.similarity in SIMILARITIES else self._sums_of_pairs
-        depths = [min(cut or ids.shape[1], ids.shape[1]) for cut in cutoffs]
-        mean = sums(ids, depths) / (n * (n - 1))
-        if self.similarity == "cosine":
+        depths = [min(cutoff or ids.shape[1], ids.shape[1]) for cutoff in cutoffs]
+        if table is not None and similarity in SIMILARITIES:
+            sums = sums_of_vectors(table, ids, depths)
+        else:
+            similarities = functools.partial(pair_similarities, table, function_of_pairs, validate_args)
+            sums = sums_of_pairs(similarities, ids, depths)
+        mean = sums / (n * (n - 1))
+        if similarity == "cosine":
             mean = mean.clamp(-1, 1)  # rounded vectors are not exactly of length 1
         return torch.where(n >= 2, mean, float("nan"))
-
-    def _sums_of_vectors(self, ids: Tensor, depths: list[int]) -> Tensor:
-        """(B, cut-offs): the sum over the ordered pairs, from the sums of the vectors between the cut-offs."""
-        vectors, squares = self.table["vectors"], self.table["squares"]
-        ends = sorted(set(depths))
-        rows = (ids[:, : ends[-1]] + 1).clamp_(0, vectors.shape[0] - 1)
-        firsts = torch.stack([torch.full((), first, device=ids.device) for first in [0, *ends[:-1]]])
-        parts = []
-        for part in torch.split(rows, rows_of(len(ends) * vectors.shape[1])):
-            bags = torch.arange(part.shape[0], device=ids.device).unsqueeze(1) * part.shape[1] + firsts
-            sums = embedding_bag(part.flatten(), vectors, bags.flatten(), mode="sum")
-            running = exact(sums).view(part.shape[0], len(ends), -1).cumsum(1)
-            parts.append(running.square().sum(2))
-        each = squares.index_select(0, rows.flatten()).view(rows.shape)
-        alone = torch.stack([each[:, first:end].sum(1) for first, end in zip([0, *ends], ends, strict=False)], 1)
-        found = torch.cat(parts) - alone.cumsum(1)
-        return torch.stack([found[:, ends.index(end)] for end in depths], 1)
-
-    def _sums_of_pairs(self, ids: Tensor, depths: list[int]) -> Tensor:
-        """(B, cut-offs): the sum over the ordered pairs, each looked at.
-
-        Pairs are ordered by the later of the two, so that those of a shorter list come first.
-        """
-        later, earlier = torch.tril_indices(ids.shape[1], ids.shape[1], -1, device=ids.device).unbind(0)
-        columns = [torch.zeros((0, len(depths)), dtype=accumulator_dtype(ids.device), device=ids.device)]
-        for part in torch.split(ids, rows_of(later.shape[0])):
-            first, second = part[:, earlier], part[:, later]
-            both = self._similarities(first, second) + self._similarities(second, first)
-            running = torch.where(second >= 0, both, 0).cumsum(1)
-            found = [
-                running[:, end * (end - 1) // 2 - 1] if end > 1 else running.new_zeros(part.shape[0]) for end in depths
-            ]
-            columns.append(torch.stack(found, 1))
-        return torch.cat(columns)
-
-    def _similarities(self, first: Tensor, second: Tensor) -> Tensor:
-        """Those of the pairs, in the shape of the ids; of padding anything."""
-        if self.function is None:
-            pairs = self.table["pairs"]
-            last = pairs.shape[0] - 1
-            return exact(pairs[first.clamp(0, last), second.clamp(0, last)])
-        pair = (first >= 0) & (second >= 0)
-        found = self.function(first[pair], second[pair])
-        check.check_tensor("similarity", found)
-        check.check_shape("similarity", found, (int(pair.sum()),), "the pairs that it was given")
-        check.check_float("similarity", found)
-        if self.validate_args and not bool(found.isfinite().all()):
-            raise ValueError("`similarity` must give finite numbers")
-        values = torch.zeros(pair.shape, dtype=accumulator_dtype(pair.device), device=pair.device)
-        values[pair] = exact(found.detach())
-        return values
 
 
 class IntraListDiversity(ILS):
@@ -213,8 +154,6 @@ class IntraListDiversity(ILS):
     Source: B. Smyth and P. McClave, Similarity vs. diversity, ICCBR 2001. Same convention as RecTools'
     ``IntraListDiversity`` with the distance 1 - S.
 
-    The arguments are those of :class:`ILS`.
-
     >>> metric = IntraListDiversity(torch.eye(3), top_k=2)
     >>> metric.update(item_ids=torch.tensor([[0, 2]]))
     >>> metric.compute()
@@ -222,12 +161,113 @@ class IntraListDiversity(ILS):
     """
 
     stem = "intra_list_diversity"
+    function: ClassVar[str | None] = None
     higher_is_better = True
     plot_lower_bound = 0.0
     plot_upper_bound = 2.0
 
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return 1 - super().measure(stats, cutoffs)
+    @staticmethod
+    def measure(
+        stats: RankingStats,
+        cutoffs: Cutoffs,
+        *,
+        table: ItemTable | None,
+        similarity: str,
+        function_of_pairs: Function | None,
+        validate_args: bool,
+    ) -> Tensor:
+        return 1 - ILS.measure(
+            stats,
+            cutoffs,
+            table=table,
+            similarity=similarity,
+            function_of_pairs=function_of_pairs,
+            validate_args=validate_args,
+        )
+
+
+def similarity_source(item_features: Any, similarity: Any) -> tuple[ItemTable | None, Function | None]:
+    """Where similarities come from: a table of vectors or of pairs, or a function."""
+    if isinstance(similarity, str):
+        check.check_choice("similarity", similarity, SIMILARITIES)
+        if item_features is None:
+            raise ValueError(f"`item_features` must be given for similarity={similarity!r}")
+        return vectors_of(item_features, similarity), None
+    if item_features is not None:
+        raise ValueError("`item_features` and a `similarity` of your own must not be given together")
+    if callable(similarity) and not isinstance(similarity, Tensor):
+        return None, Function(similarity)
+    if not isinstance(similarity, Tensor):
+        raise TypeError(
+            f"`similarity` must be one of {', '.join(map(repr, SIMILARITIES))}, a tensor or a function, "
+            f"got {type(similarity).__name__}"
+        )
+    check.check_tensor("similarity", similarity, ndim=2)
+    check.check_float("similarity", similarity)
+    n_items = similarity.shape[0]
+    check.check_shape("similarity", similarity, (n_items, n_items), "the pairs of items")
+    refuse_infinite("similarity", similarity)
+    if not n_items:
+        raise ValueError("`similarity` must have at least one row, got shape (0, 0)")
+    return ItemTable(similarity, pairs=similarity.detach().clone()), None
+
+
+def sums_of_vectors(table: ItemTable, ids: Tensor, depths: list[int]) -> Tensor:
+    """(B, cut-offs): the sum over the ordered pairs, from the sums of the vectors between the cut-offs."""
+    vectors, squares = table["vectors"], table["squares"]
+    ends = sorted(set(depths))
+    rows = (ids[:, : ends[-1]] + 1).clamp_(0, vectors.shape[0] - 1)
+    firsts = torch.stack([torch.full((), first, device=ids.device) for first in [0, *ends[:-1]]])
+    parts = []
+    for part in torch.split(rows, rows_of(len(ends) * vectors.shape[1])):
+        bags = torch.arange(part.shape[0], device=ids.device).unsqueeze(1) * part.shape[1] + firsts
+        sums = embedding_bag(part.flatten(), vectors, bags.flatten(), mode="sum")
+        running = exact(sums).view(part.shape[0], len(ends), -1).cumsum(1)
+        parts.append(running.square().sum(2))
+    each = squares.index_select(0, rows.flatten()).view(rows.shape)
+    alone = torch.stack([each[:, first:end].sum(1) for first, end in zip([0, *ends], ends, strict=False)], 1)
+    found = torch.cat(parts) - alone.cumsum(1)
+    return torch.stack([found[:, ends.index(end)] for end in depths], 1)
+
+
+def sums_of_pairs(similarities: Similarity, ids: Tensor, depths: list[int]) -> Tensor:
+    """(B, cut-offs): the sum over the ordered pairs, each looked at.
+
+    Pairs are ordered by the later of the two, so that those of a shorter list come first.
+    """
+    later, earlier = torch.tril_indices(ids.shape[1], ids.shape[1], -1, device=ids.device).unbind(0)
+    columns = [torch.zeros((0, len(depths)), dtype=accumulator_dtype(ids.device), device=ids.device)]
+    for part in torch.split(ids, rows_of(later.shape[0])):
+        first, second = part[:, earlier], part[:, later]
+        both = similarities(first, second) + similarities(second, first)
+        running = torch.where(second >= 0, both, 0).cumsum(1)
+        found = [
+            running[:, end * (end - 1) // 2 - 1] if end > 1 else running.new_zeros(part.shape[0]) for end in depths
+        ]
+        columns.append(torch.stack(found, 1))
+    return torch.cat(columns)
+
+
+def pair_similarities(
+    table: ItemTable | None, function: Function | None, validate_args: bool, first: Tensor, second: Tensor
+) -> Tensor:
+    """Those of the pairs, in the shape of the ids; of padding anything."""
+    if table is not None:
+        pairs = table["pairs"]
+        last = pairs.shape[0] - 1
+        return exact(pairs[first.clamp(0, last), second.clamp(0, last)])
+    pair = (first >= 0) & (second >= 0)
+    if function is None:
+        raise ValueError("there is neither a table nor a function of similarities")
+    found = function(first[pair], second[pair])
+    check.check_tensor("similarity", found)
+    check.check_shape("similarity", found, (int(pair.sum()),), "the pairs that it was given")
+    check.check_float("similarity", found)
+    if validate_args and not bool(found.isfinite().all()):
+        raise ValueError("`similarity` must give finite numbers")
+    values = torch.zeros(pair.shape, dtype=accumulator_dtype(pair.device), device=pair.device)
+    values[pair] = exact(found.detach())
+    return values
 
 
 def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:

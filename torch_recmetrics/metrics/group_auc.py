@@ -3,7 +3,7 @@ r"""AUC within each user (or query, or session), and its mean."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -16,9 +16,10 @@ from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of,
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, ordered_keys
+from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
-WEIGHTINGS = ("impressions", "positives", "uniform")
+__all__ = ["GroupAUC"]
 
 
 class GroupTable(NamedTuple):
@@ -46,13 +47,6 @@ class GroupAUC(RowMetric):
     Source: H. Zhu et al., Optimized Cost per Click in Taobao Display Advertising, KDD 2017. Same convention as
     FuxiCTR's ``gAUC`` (``weighting="impressions"``); torchmetrics' ``RetrievalAUROC`` is ``weighting="uniform"``.
 
-    Args:
-        weighting: ``"impressions"`` weighs a group by its rows (the sum of their weights), ``"positives"`` by its
-            positive rows, ``"uniform"`` all alike.
-        whole_groups: True says that no group is spread over processes: then only sums travel. Otherwise the rows of a
-            group go to one process.
-        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
-
     Raises:
         ValueError: for an option that is not one of those named.
 
@@ -66,21 +60,25 @@ class GroupAUC(RowMetric):
     stems = ("keys", "labels", "groups", "weights", "sample_ids")
     needed = ("preds", "target", "indexes")
 
-    def __init__(self, weighting: str = "impressions", *, whole_groups: bool = False, **kwargs: Any) -> None:
-        check.check_choice("weighting", weighting, WEIGHTINGS)
-        check.check_flag("whole_groups", whole_groups)
-        self.weighting = weighting
-        self.whole_groups = whole_groups
-        super().__init__(**kwargs)
+    stem = "group_auc"
+    best_value = 1.0
+    public = ("per_group",)
+
+    weighting: Literal["impressions", "positives", "uniform"] = option(
+        default="impressions",
+        kw_only=False,
+        doc="A group weighs its rows (the sum of their weights), its positive rows, or as much as any other.",
+    )
+    groups_local: bool = option(
+        default=False,
+        doc="True says that no group is spread over ranks: then only sums travel. Otherwise the rows of a group go to "
+        "one rank.",
+    )
+
+    def setup(self) -> None:
+        super().setup()
         self.add("verdict", [])  # the value of all processes, between sync and unsync
         self.add("table", [])  # or the groups of all processes
-
-    @property
-    def name(self) -> str:
-        return "group_auc"
-
-    def options(self) -> dict[str, Any]:
-        return {"weighting": self.weighting, "whole_groups": self.whole_groups}
 
     def update(
         self,
@@ -157,7 +155,7 @@ class GroupAUC(RowMetric):
         agreed = sum_over_processes(torch.tensor(facts, device=self.device).to(torch.int64), process_group).tolist()
         named, weighted, wide = map(bool, agreed)
         groups, rows = self._joined(self.counted(process_group, everywhere=named), weighted=weighted)
-        if not self.whole_groups:
+        if not self.groups_local:
             rows = joined([rows], torch.float64 if wide else torch.float32, self.device)
             owner = owner_of(groups, dist.get_world_size(process_group))
             groups, rows = unpack_rows(send_rows(pack_rows(groups, rows), owner, process_group), wide, weighted)

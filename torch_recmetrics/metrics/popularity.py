@@ -5,20 +5,23 @@ Notation of the formulas, for one user: L is the list, cut at K; :math:`c_i` is 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.item_values import MeanOfItems, item_counts_of
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.state.item_values import ItemValueMeans
+from torch_recmetrics.state.options import option
 
-NOVELTY_KINDS = ("inverse_user_frequency", "self_information")
-TAIL_OF = ("items", "interactions")
+__all__ = ["Novelty", "Popularity", "TailShare"]
+
+
 # What a product such as 0.1 * 30 may miss the number by that it stands for.
 ROUNDING = 1e-12
 
 
-class Novelty(MeanOfItems):
+class Novelty(ItemValueMeans):
     r"""How rarely the recommended items have been met so far, in bits.
 
     .. math:: \text{Novelty@K} = \frac{1}{|L|} \sum_{i \in L} -\log_2 p_i,
@@ -37,13 +40,6 @@ class Novelty(MeanOfItems):
     ``MeanInvUserFreq``; recommenders' ``novelty`` is the second, as the mean over all recommended items instead of
     that over the users.
 
-    Args:
-        item_counts: (num_items,) integer or float, by item id: the users who met the item in training (for
-            ``"self_information"`` the interactions with it).
-        num_users: users in training; None with ``kind="self_information"``, which does not ask for it.
-        top_k: cut-off K >= 1; None for the whole list.
-        kind: whose share of what the probability is.
-
     Raises:
         ValueError: for counts that are negative, not finite or above ``num_users``; in ``update`` for an item that has
             no count.
@@ -57,38 +53,38 @@ class Novelty(MeanOfItems):
 
     stem = "novelty"
 
-    def __init__(
-        self,
-        item_counts: Tensor,
-        num_users: int | None = None,
-        top_k: int | None = 10,
-        *,
-        kind: str = "inverse_user_frequency",
-        **kwargs: Any,
-    ) -> None:
-        check.check_choice("kind", kind, NOVELTY_KINDS)
-        counts = item_counts_of(item_counts)
-        if kind == "self_information":
-            if num_users is not None:
-                raise ValueError(f'`num_users` must be None with kind="self_information", got {num_users!r}')
+    num_users: int | None = option(
+        default=None,
+        kw_only=False,
+        check=check.check_optional_positive,
+        doc='Users in training; None with ``kind="self_information"``, which does not ask for it.',
+    )
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    kind: Literal["inverse_user_frequency", "self_information"] = option(
+        default="inverse_user_frequency", doc="Whose share of what the probability is."
+    )
+
+    def item_values(self) -> Tensor:
+        counts = exact(self.item_counts)
+        if self.kind == "self_information":
+            if self.num_users is not None:
+                raise ValueError(f'`num_users` must be None with kind="self_information", got {self.num_users!r}')
+            total = counts.sum()
         else:
-            check.check_positive("num_users", num_users)
+            check.check_positive("num_users", self.num_users)
+            total = counts.new_tensor(float(self.num_users or 0))
             most = int(counts.argmax())
-            if float(counts[most]) > float(num_users or 0):
+            if counts[most] > total:
                 raise ValueError(
-                    f"`item_counts` must be numbers of users, at most num_users={num_users}, "
+                    f"`item_counts` must be numbers of users, at most num_users={self.num_users}, "
                     f"got {counts[most].item():g} for item {most}"
                 )
-        self.kind = kind
-        self.num_users = num_users
-        total = counts.sum() if num_users is None else counts.new_tensor(float(num_users))
-        super().__init__(item_counts, (total.clamp(min=1) / counts.clamp(min=1)).log2(), top_k, **kwargs)
-
-    def settings(self) -> dict[str, Any]:
-        return {"kind": self.kind, "num_users": self.num_users}
+        return (total.clamp(min=1) / counts.clamp(min=1)).log2()
 
 
-class Popularity(MeanOfItems):
+class Popularity(ItemValueMeans):
     r"""How often the recommended items have been met so far.
 
     .. math:: \text{Popularity@K} = \frac{1}{|L|} \sum_{i \in L} c_i,
@@ -101,11 +97,6 @@ class Popularity(MeanOfItems):
     Source: H. Yin et al., Challenging the long tail recommendation, VLDB 2012, and H. Abdollahpouri, R. Burke and
     B. Mobasher, Managing popularity bias in recommender systems with personalized re-ranking, FLAIRS 2019 (ARP). Same
     convention as RecTools' ``AvgRecPopularity`` and RecBole's ``AveragePopularity``.
-
-    Args:
-        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
-        top_k: cut-off K >= 1; None for the whole list.
-        normalized: shares of all interactions instead of counts.
 
     Raises:
         ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count.
@@ -120,37 +111,31 @@ class Popularity(MeanOfItems):
     stem = "popularity"
     higher_is_better = False
 
-    def __init__(self, item_counts: Tensor, top_k: int | None = 10, *, normalized: bool = False, **kwargs: Any) -> None:
-        check.check_flag("normalized", normalized)
-        counts = item_counts_of(item_counts)
-        self.normalized = normalized
-        super().__init__(item_counts, counts / counts.sum() if normalized else counts, top_k, **kwargs)
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    normalized: bool = option(default=False, doc="Shares of all interactions instead of counts.")
 
-    def settings(self) -> dict[str, Any]:
-        return {"normalized": self.normalized}
+    def item_values(self) -> Tensor:
+        counts = exact(self.item_counts).clone()
+        return counts / counts.sum() if self.normalized else counts
 
 
-class TailShare(MeanOfItems):
+class TailShare(ItemValueMeans):
     r"""The share of the recommended items that belong to the long tail.
 
     .. math:: \text{TailShare@K} = \frac{1}{|L|} \sum_{i \in L} [c_i \le t], \qquad
         t = \min \Bigl\{c : \sum_{j:\, c_j \le c} m_j \ge \text{tail} \cdot \sum_j m_j \Bigr\}
 
-    with :math:`m_j = 1` for ``of="items"`` and :math:`m_j = c_j` for ``of="interactions"``: the tail is filled with the
-    least popular items until it holds the share ``tail`` of the catalogue, or of all interactions. Items with the same
-    count go together, those at the boundary into the tail, so nothing hangs on how items are numbered.
+    with :math:`m_j = 1` for ``tail_of="items"`` and :math:`m_j = c_j` for ``tail_of="interactions"``. The least popular
+    items fill the tail until it holds the share ``tail`` of the catalogue, or of all interactions. Items with the same
+    count go together, those at the boundary into the tail, so the numbering of items does not matter.
 
     Undefined: for users with an empty list, who are left out; nan where no user counts.
     Range: [0, 1], higher is less biased towards what is popular.
     Source: APLT of H. Abdollahpouri, R. Burke and B. Mobasher, Managing popularity bias in recommender systems with
     personalized re-ranking, FLAIRS 2019. RecBole's ``TailPercentage`` takes no item without an interaction into its
     catalogue, and cuts within equal counts by item id.
-
-    Args:
-        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
-        top_k: cut-off K >= 1; None for the whole list.
-        tail: how much the tail holds, between 0 and 1; 0.8 of the items leaves a head of a fifth of them.
-        of: what ``tail`` is a share of.
 
     Raises:
         ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count.
@@ -165,18 +150,19 @@ class TailShare(MeanOfItems):
     stem = "tail_share"
     plot_upper_bound = 1.0
 
-    def __init__(
-        self, item_counts: Tensor, top_k: int | None = 10, *, tail: float = 0.8, of: str = "items", **kwargs: Any
-    ) -> None:
-        check.check_choice("of", of, TAIL_OF)
-        check.check_share("tail", tail)
-        counts = item_counts_of(item_counts)
-        ascending = counts.sort().values
-        held = (ascending if of == "interactions" else ascending.new_ones(ascending.shape)).cumsum(0)
-        last = (held < held[-1] * tail * (1 - ROUNDING)).sum()
-        self.tail = tail
-        self.of = of
-        super().__init__(item_counts, (counts <= ascending[last]).to(counts.dtype), top_k, **kwargs)
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    tail: float = option(
+        default=0.8,
+        check=check.check_share,
+        doc="How much the tail holds, between 0 and 1; 0.8 of the items leaves a head of a fifth of them.",
+    )
+    tail_of: Literal["items", "interactions"] = option(default="items", doc="What ``tail`` is a share of.")
 
-    def settings(self) -> dict[str, Any]:
-        return {"tail": self.tail, "of": self.of}
+    def item_values(self) -> Tensor:
+        counts = exact(self.item_counts)
+        ascending = counts.sort().values
+        held = (ascending if self.tail_of == "interactions" else ascending.new_ones(ascending.shape)).cumsum(0)
+        last = (held < held[-1] * self.tail * (1 - ROUNDING)).sum()
+        return (counts <= ascending[last]).to(counts.dtype)

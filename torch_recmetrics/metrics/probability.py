@@ -16,9 +16,18 @@ from torch_recmetrics.core.distributed.collectives import sum_over_processes
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import slices
+from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
+__all__ = ["Calibration", "LogLoss", "NormalizedEntropy"]
+
 LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
+
+
+def check_eps(name: str, eps: Any) -> None:
+    """Refuse what leaves no room between both ends."""
+    if eps is not None and not (isinstance(eps, float) and 0 < eps < 0.5):
+        raise ValueError(f"`{name}` must be a float between 0 and 1/2, or None, got {eps!r}")
 
 
 class ClickSums(RowMetric):
@@ -27,13 +36,17 @@ class ClickSums(RowMetric):
     stems = ("sums_of_sample", "sample_ids")
     plot_upper_bound = None
 
-    eps: float | None = None
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def setup(self) -> None:
+        super().setup()
         self.add("sums", torch.zeros(4, dtype=accumulator_dtype(self.device), device=self.device))
 
-    def value(self, sums: Tensor) -> Tensor:
+    @property
+    def clipped_at(self) -> float | None:
+        """How near predictions count to 0 and 1, where a loss is asked for."""
+        return None
+
+    @staticmethod
+    def value(sums: Tensor) -> Tensor:
         """The metric from the sums."""
         raise NotImplementedError
 
@@ -56,9 +69,9 @@ class ClickSums(RowMetric):
         clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks, probabilities=True)
         checks.raise_first()
         if clicks.sample_ids is None:
-            self.set_state("sums", self.state("sums") + click_sums(clicks, self.eps))
+            self.set_state("sums", self.state("sums") + click_sums(clicks, self.clipped_at))
         elif clicks.preds.shape[0]:
-            sums = terms(clicks.preds, clicks.labels, clicks.weights, self.eps)
+            sums = terms(clicks.preds, clicks.labels, clicks.weights, self.clipped_at)
             of_sample = sums.view(clicks.sample_ids.shape[0], -1, 4).sum(1)
             self.keep(sums_of_sample=of_sample, sample_ids=clicks.sample_ids)
 
@@ -88,7 +101,24 @@ class ClickSums(RowMetric):
         return super().empty_row(stem)
 
 
-class LogLoss(ClickSums):
+class ClickLoss(ClickSums):
+    """A metric of the log loss."""
+
+    higher_is_better = False
+
+    eps: float | None = option(
+        default=None,
+        check=check_eps,
+        doc="How near predictions count to 0 and 1; None for the precision of their dtype (that of float32 for half "
+        "precision), which is scikit-learn's.",
+    )
+
+    @property
+    def clipped_at(self) -> float | None:
+        return self.eps
+
+
+class LogLoss(ClickLoss):
     r"""How surprising the labels are if the predictions are taken at their word.
 
     .. math:: \text{LogLoss} = -\frac{\sum_i w_i \left(y_i \log p_i + (1 - y_i) \log(1 - p_i)\right)}{\sum_i w_i}
@@ -99,11 +129,6 @@ class LogLoss(ClickSums):
     Undefined: nan without rows.  Range: [0, inf), lower is better.
     Source: I. J. Good, Rational Decisions, JRSS B 1952. Same convention as scikit-learn's ``log_loss``.
 
-    Args:
-        eps: how near predictions count to 0 and 1; None for the precision of their dtype (that of float32 for half
-            precision), which is scikit-learn's.
-        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
-
     Raises:
         ValueError: for ``eps`` outside (0, 1/2).
 
@@ -113,25 +138,14 @@ class LogLoss(ClickSums):
     tensor(0.4904, dtype=torch.float64)
     """
 
-    higher_is_better = False
+    stem = "log_loss"
 
-    def __init__(self, *, eps: float | None = None, **kwargs: Any) -> None:
-        check_eps(eps)
-        self.eps = eps
-        super().__init__(**kwargs)
-
-    def options(self) -> dict[str, Any]:
-        return {"eps": self.eps}
-
-    @property
-    def name(self) -> str:
-        return "log_loss"
-
-    def value(self, sums: Tensor) -> Tensor:
+    @staticmethod
+    def value(sums: Tensor) -> Tensor:
         return sums[LOSS] / (sums[CLICKS] + sums[PASSED])
 
 
-class NormalizedEntropy(ClickSums):
+class NormalizedEntropy(ClickLoss):
     r"""The log loss by that of always predicting the mean click rate.
 
     .. math:: \text{NE} = \frac{\text{LogLoss}}{-\left(r \log r + (1 - r) \log(1 - r)\right)},
@@ -143,10 +157,6 @@ class NormalizedEntropy(ClickSums):
     Source: X. He et al., Practical Lessons from Predicting Clicks on Ads at Facebook, ADKDD 2014. Same convention as
     torchrec's and torcheval's.
 
-    Args:
-        eps: as in :class:`LogLoss`.
-        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
-
     Raises:
         ValueError: for ``eps`` outside (0, 1/2).
 
@@ -156,21 +166,10 @@ class NormalizedEntropy(ClickSums):
     tensor(0.7075, dtype=torch.float64)
     """
 
-    higher_is_better = False
+    stem = "normalized_entropy"
 
-    def __init__(self, *, eps: float | None = None, **kwargs: Any) -> None:
-        check_eps(eps)
-        self.eps = eps
-        super().__init__(**kwargs)
-
-    def options(self) -> dict[str, Any]:
-        return {"eps": self.eps}
-
-    @property
-    def name(self) -> str:
-        return "normalized_entropy"
-
-    def value(self, sums: Tensor) -> Tensor:
+    @staticmethod
+    def value(sums: Tensor) -> Tensor:
         classes = sums[[CLICKS, PASSED]]
         share = classes / classes.sum()
         # log1p of the other class: where a class is nearly all, its share is rounded to one and its log lost.
@@ -195,23 +194,13 @@ class Calibration(ClickSums):
     tensor(0.7500, dtype=torch.float64)
     """
 
+    stem = "calibration"
     higher_is_better = None  # 1 is best
+    best_value = 1.0
 
-    @property
-    def name(self) -> str:
-        return "calibration"
-
-    def options(self) -> dict[str, Any]:
-        return {}
-
-    def value(self, sums: Tensor) -> Tensor:
+    @staticmethod
+    def value(sums: Tensor) -> Tensor:
         return torch.where(sums[CLICKS] > 0, sums[PREDICTED] / sums[CLICKS], float("nan"))
-
-
-def check_eps(eps: Any) -> None:
-    """Refuse what leaves no room between both ends."""
-    if eps is not None and not (isinstance(eps, float) and 0 < eps < 0.5):
-        raise ValueError(f"`eps` must be a float between 0 and 1/2, or None, got {eps!r}")
 
 
 def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None) -> Tensor:
@@ -239,11 +228,14 @@ def click_sums(clicks: Clicks, eps: float | None) -> Tensor:
     return total
 
 
-def _value(metric: ClickSums, preds: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
-    checks = check.ValueChecks(metric.validate_args)
+def sums_of(preds: Tensor, target: Tensor, weights: Tensor | None, eps: float | None, validate_args: bool) -> Tensor:
+    """(4,): the sums over the rows, from the arguments of a function."""
+    check_eps("eps", eps)
+    check.check_flag("validate_args", validate_args)
+    checks = check.ValueChecks(validate_args)
     clicks = read_clicks(preds, target, weights=weights, checks=checks, probabilities=True)
     checks.raise_first()
-    return metric.value(click_sums(clicks, metric.eps))
+    return click_sums(clicks, eps)
 
 
 def log_loss(
@@ -259,7 +251,7 @@ def log_loss(
     >>> log_loss(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
     tensor(0.4904, dtype=torch.float64)
     """
-    return _value(LogLoss(eps=eps, validate_args=validate_args), preds, target, weights)
+    return LogLoss.value(sums_of(preds, target, weights, eps, validate_args))
 
 
 def normalized_entropy(
@@ -275,7 +267,7 @@ def normalized_entropy(
     >>> normalized_entropy(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
     tensor(0.7075, dtype=torch.float64)
     """
-    return _value(NormalizedEntropy(eps=eps, validate_args=validate_args), preds, target, weights)
+    return NormalizedEntropy.value(sums_of(preds, target, weights, eps, validate_args))
 
 
 def calibration(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validate_args: bool = True) -> Tensor:
@@ -284,4 +276,4 @@ def calibration(preds: Tensor, target: Tensor, *, weights: Tensor | None = None,
     >>> calibration(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
     tensor(0.7500, dtype=torch.float64)
     """
-    return _value(Calibration(validate_args=validate_args), preds, target, weights)
+    return Calibration.value(sums_of(preds, target, weights, None, validate_args))

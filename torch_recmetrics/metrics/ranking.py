@@ -1,4 +1,4 @@
-r"""Metrics of ranked lists: one class for each, and one function that gives the value of every user.
+r"""Metrics of ranked lists: one class for each; its `measure` is the value of every user.
 
 Notation of the formulas, for one user: the item at rank r has relevance :math:`g_r`, :math:`rel_r = [g_r > 0]`; R is
 the number of relevant items, retrieved or not; K is ``top_k``; H is the number of hits in the top K.
@@ -6,26 +6,26 @@ the number of relevant items, retrieved or not; K is ``top_k``; H is the number 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import Inputs
-from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
-from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import GAINS, TIES
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.user_means import MeanOverUsers
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import RelevanceMeans
+
+__all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "HitRate", "Precision", "Recall"]
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Quotient, 0 where the denominator is 0."""
-    return numerator / torch.where(denominator > 0, denominator, 1) * (denominator > 0)
+    quotient: Tensor = numerator / torch.where(denominator > 0, denominator, 1) * (denominator > 0)
+    return quotient
 
 
-class HitRate(MeanOverUsers):
+class HitRate(RelevanceMeans):
     r"""The share of users who find at least one relevant item among their first K.
 
     .. math:: \text{HitRate@K} = [H > 0]
@@ -39,18 +39,6 @@ class HitRate(MeanOverUsers):
     Source: M. Deshpande and G. Karypis, Item-based top-N recommendation algorithms, TOIS 2004. Same convention as
     RecBole's Hit; torchmetrics' ``RetrievalHitRate`` for scores above 0.
 
-    Args:
-        top_k: cut-off K >= 1; None for the whole list.
-        pooled: hits of all users by relevant items of all users.
-        empty_target_action: users without relevant items: ``"skip"`` leaves them out, ``"neg"`` counts 0, ``"pos"``
-            counts 1, ``"error"`` raises.
-        ties: equal scores: ``"average"`` is the expectation over all orders, ``"optimistic"`` and ``"pessimistic"``
-            put relevant items first and last, ``"stable"`` keeps the order of the input.
-        kwargs: those of ``torchmetrics.Metric``, and ``validate_args=False`` to leave out checks that read values.
-
-    Raises:
-        ValueError: for an option that is not one of those named.
-
     >>> metric = HitRate(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5], [0.1, 0.2, 0.3]]), torch.tensor([[0, 0, 1], [1, 0, 0]]))
     >>> metric.compute()
@@ -59,27 +47,14 @@ class HitRate(MeanOverUsers):
 
     stem = "hit_rate"
 
-    def __init__(
-        self,
-        top_k: int | None = 10,
-        *,
-        pooled: bool = False,
-        empty_target_action: str = "skip",
-        ties: str = "average",
-        **kwargs: Any,
-    ) -> None:
-        check.check_flag("pooled", pooled)
-        self.pooled = pooled
-        super().__init__(top_k, empty_target_action=empty_target_action, ties=ties, **kwargs)
+    pooled: bool = option(default=False, doc="Micro-average: hits of all users by relevant items of all users.")
 
-    def variant(self) -> dict[str, Any]:
-        return {"pooled": self.pooled, **super().variant()}
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return stats.hits(cutoffs) if self.pooled else 1 - stats.p_no_hit(cutoffs)
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool) -> Tensor:
+        return stats.hits(cutoffs) if pooled else 1 - stats.p_no_hit(cutoffs)
 
 
-class Precision(MeanOverUsers):
+class Precision(RelevanceMeans):
     r"""The share of the first K places that hold a relevant item.
 
     .. math:: \text{Precision@K} = H / K
@@ -99,17 +74,14 @@ class Precision(MeanOverUsers):
     """
 
     stem = "precision"
+    best_value = None  # users with fewer relevant items than K cannot reach 1
 
-    def __init__(self, top_k: int | None = 10, **kwargs: Any) -> None:
-        super().__init__(top_k, **kwargs)
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        if None in cutoffs:
-            return ratio(stats.hits(cutoffs), stats.cut(cutoffs))
-        return stats.hits(cutoffs) / stats.cut(cutoffs)
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return ratio(stats.hits(cutoffs), stats.cut(cutoffs))
 
 
-class Recall(MeanOverUsers):
+class Recall(RelevanceMeans):
     r"""The share of a user's relevant items that are among the first K.
 
     .. math:: \text{Recall@K} = H / R, \qquad \text{or } H / \min(K, R) \text{ with denominator="min"}
@@ -121,9 +93,6 @@ class Recall(MeanOverUsers):
     Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. Same
     convention as trec_eval's ``recall``; ``"min"`` is that of the VAE papers (D. Liang et al., WWW 2018).
 
-    Args:
-        denominator: ``"relevant"`` divides by R, ``"min"`` by the hits that a list of K can have.
-
     >>> metric = Recall(top_k=2)
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9]]), target_ids=torch.tensor([[8, 9, 5, 6]]))
     >>> metric.compute()
@@ -131,21 +100,19 @@ class Recall(MeanOverUsers):
     """
 
     stem = "recall"
+    best_value = None  # users with more relevant items than K cannot reach 1
 
-    def __init__(self, top_k: int | None = 10, *, denominator: str = "relevant", **kwargs: Any) -> None:
-        check.check_choice("denominator", denominator, ("relevant", "min"))
-        self.denominator = denominator
-        super().__init__(top_k, **kwargs)
+    denominator: Literal["relevant", "min"] = option(
+        default="relevant", doc="Divide by R, or by the hits that a list of K can have."
+    )
 
-    def variant(self) -> dict[str, Any]:
-        return {"denominator": self.denominator, **super().variant()}
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        of = stats.n_relevant if self.denominator == "relevant" else stats.max_hits(cutoffs)
-        return stats.hits(cutoffs) / of.clamp(min=1)
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
+        possible = stats.n_relevant if denominator == "relevant" else stats.max_hits(cutoffs)
+        return stats.hits(cutoffs) / possible.clamp(min=1)
 
 
-class F1(MeanOverUsers):
+class F1(RelevanceMeans):
     r"""The harmonic mean of a user's precision and recall at K.
 
     .. math:: \text{F1@K} = \frac{2 P R'}{P + R'} = \frac{2 H}{K + R}, \qquad P = H / K,\ R' = H / R
@@ -163,15 +130,14 @@ class F1(MeanOverUsers):
     """
 
     stem = "f1"
+    best_value = None  # 1 only where R is K
 
-    def __init__(self, top_k: int | None = 10, **kwargs: Any) -> None:
-        super().__init__(top_k, **kwargs)
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         return ratio(2 * stats.hits(cutoffs), stats.cut(cutoffs) + stats.n_relevant)
 
 
-class DCG(MeanOverUsers):
+class DCG(RelevanceMeans):
     r"""The relevance of the first K items, each discounted by the logarithm of its rank.
 
     .. math:: \text{DCG@K} = \sum_{r=1}^{K} \frac{G(g_r)}{\log_2(r + 1)}
@@ -184,9 +150,6 @@ class DCG(MeanOverUsers):
     gain is that of C. Burges et al., Learning to rank using gradient descent, ICML 2005. Same convention as
     scikit-learn's ``dcg_score`` with ``gain="linear"``.
 
-    Args:
-        gain: ``"exponential"``: :math:`G(g) = 2^g - 1`; ``"linear"``: :math:`G(g) = g`.
-
     Raises:
         ValueError: for relevance above 1023 with the exponential gain.
 
@@ -197,25 +160,19 @@ class DCG(MeanOverUsers):
     """
 
     stem = "dcg"
+    best_value = None
     plot_upper_bound = None
 
-    def __init__(self, top_k: int | None = 10, *, gain: str = "exponential", **kwargs: Any) -> None:
-        check.check_choice("gain", gain, GAINS)
-        self.gain = gain
-        super().__init__(top_k, **kwargs)
+    gain: Literal["exponential", "linear"] = option(
+        default="exponential", doc="What relevance g counts: :math:`2^g - 1`, or g."
+    )
 
-    @property
-    def exponential(self) -> bool:
-        return self.gain == "exponential"
-
-    def variant(self) -> dict[str, Any]:
-        return {"gain": self.gain, **super().variant()}
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return stats.gain_sum(cutoffs, self.gain) * stats.gain_scale(self.gain)
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str) -> Tensor:
+        return stats.gain_sum(cutoffs, gain) * stats.gain_scale(gain)
 
 
-class NDCG(MeanOverUsers):
+class NDCG(RelevanceMeans):
     r"""How close the first K items come to the best list that the relevant items allow.
 
     .. math:: \text{NDCG@K} = \frac{\text{DCG@K}}{\text{ideal DCG@K}}
@@ -229,11 +186,6 @@ class NDCG(MeanOverUsers):
     as scikit-learn's ``ndcg_score`` (ties included), torchmetrics' ``RetrievalNormalizedDCG`` and trec_eval's
     ``ndcg_cut`` with ``gain="linear"``.
 
-    Args:
-        gain: ``"exponential"``: :math:`G(g) = 2^g - 1`; ``"linear"``: :math:`G(g) = g`. Equal for relevance of 0 and 1.
-        ideal: ``"relevant"``: the best list of all relevant items, cut at K; ``"retrieved"``: the items of the list as
-            given, sorted.
-
     Raises:
         ValueError: for relevance above 1023 with the exponential gain.
 
@@ -245,27 +197,19 @@ class NDCG(MeanOverUsers):
 
     stem = "ndcg"
 
-    def __init__(
-        self, top_k: int | None = 10, *, gain: str = "exponential", ideal: str = "relevant", **kwargs: Any
-    ) -> None:
-        check.check_choice("gain", gain, GAINS)
-        check.check_choice("ideal", ideal, ("relevant", "retrieved"))
-        self.gain = gain
-        self.ideal = ideal
-        super().__init__(top_k, **kwargs)
+    gain: Literal["exponential", "linear"] = option(
+        default="exponential", doc="What relevance g counts: :math:`2^g - 1`, or g; the same for relevance of 0 and 1."
+    )
+    ideal: Literal["relevant", "retrieved"] = option(
+        default="relevant", doc="The best list of all relevant items, cut at K, or of the items of the list as given."
+    )
 
-    @property
-    def exponential(self) -> bool:
-        return self.gain == "exponential"
-
-    def variant(self) -> dict[str, Any]:
-        return {"gain": self.gain, "ideal": self.ideal, **super().variant()}
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return ratio(stats.gain_sum(cutoffs, self.gain), stats.ideal_sum(cutoffs, self.gain, self.ideal))
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str, ideal: str) -> Tensor:
+        return ratio(stats.gain_sum(cutoffs, gain), stats.ideal_sum(cutoffs, gain, ideal))
 
 
-class MAP(MeanOverUsers):
+class MAP(RelevanceMeans):
     r"""The mean, over a user's relevant items, of the precision at the rank where each was found.
 
     .. math:: \text{AP@K} = \frac{1}{D} \sum_{r=1}^{K} rel_r \cdot \frac{\text{hits up to } r}{r}
@@ -277,9 +221,6 @@ class MAP(MeanOverUsers):
     Source: C. Buckley and E. M. Voorhees, Evaluating evaluation measure stability, SIGIR 2000. ``"min"`` is RecBole's
     and RePlay's, ``"relevant"`` trec_eval's and RecTools', ``"hits"`` torchmetrics' (for scores above 0).
 
-    Args:
-        denominator: ``"min"``: D = min(K, R); ``"relevant"``: D = R; ``"hits"``: D = H, and 0 where H = 0.
-
     >>> metric = MAP(top_k=3)
     >>> metric.update(item_ids=torch.tensor([[5, 6, 7]]), target_ids=torch.tensor([[5, 7]]))
     >>> metric.compute()  # (1 / 1 + 2 / 3) / 2
@@ -287,27 +228,28 @@ class MAP(MeanOverUsers):
     """
 
     stem = "map"
+    function = "average_precision"
 
-    def __init__(self, top_k: int | None = 10, *, denominator: str = "min", **kwargs: Any) -> None:
-        check.check_choice("denominator", denominator, ("min", "relevant", "hits"))
-        self.denominator = denominator
-        super().__init__(top_k, **kwargs)
-        if denominator == "hits" and self.bounds:
+    denominator: Literal["min", "relevant", "hits"] = option(
+        default="min", doc="D = min(K, R); D = R; or D = H, and 0 where H = 0."
+    )
+
+    def setup(self) -> None:
+        if self.denominator == "hits" and self.keep_bounds:
             raise ValueError(
-                '`bounds` needs denominator="min" or "relevant": with "hits" a further hit may lower the value'
+                '`keep_bounds` needs denominator="min" or "relevant": with "hits" a further hit may lower the value'
             )
+        super().setup()
 
-    def variant(self) -> dict[str, Any]:
-        return {"denominator": self.denominator, **super().variant()}
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        if self.denominator == "hits":
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
+        if denominator == "hits":
             return stats.mean_precision(cutoffs)
-        of = stats.n_relevant if self.denominator == "relevant" else stats.max_hits(cutoffs)
-        return stats.precision_sum(cutoffs) / of.clamp(min=1)
+        possible = stats.n_relevant if denominator == "relevant" else stats.max_hits(cutoffs)
+        return stats.precision_sum(cutoffs) / possible.clamp(min=1)
 
 
-class MRR(MeanOverUsers):
+class MRR(RelevanceMeans):
     r"""How early the first relevant item comes.
 
     .. math:: \text{RR@K} = \frac{1}{\text{rank of the first relevant item}}, \quad 0 \text{ where none is in the top K}
@@ -326,70 +268,12 @@ class MRR(MeanOverUsers):
     """
 
     stem = "mrr"
+    function = "reciprocal_rank"
 
-    def __init__(self, top_k: int | None = None, **kwargs: Any) -> None:
-        super().__init__(top_k, **kwargs)
+    top_k: int | None = option(
+        default=None, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
 
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         return stats.reciprocal(cutoffs)
-
-
-RANKING_METRICS: dict[str, type[MeanOverUsers]] = {
-    metric.stem: metric for metric in (HitRate, Precision, Recall, F1, NDCG, DCG, MAP, MRR)
-}
-
-
-def value_per_user(metric: MeanOverUsers, *layout: Any, **named: Any) -> Tensor:
-    """(B,) the value of each user, nan where it is undefined; the arguments are those of ``update``."""
-    refuse_unknown(named)
-    with torch.no_grad():
-        given = Inputs(*layout, **named)
-        checks = check.ValueChecks(metric.validate_args)
-        evaluator = Evaluator([metric])
-        ranking = given.rank(evaluator.needs, checks)
-        values = evaluator.evaluate(ranking, checks).per_user()[:, 0]
-        checks.raise_first()
-        # Where relevance is not asked for, a user without relevant items is like any other.
-        return torch.where(ranking.n_relevant > 0, values, float("nan")) if metric.needs_target else values
-
-
-def refuse_unknown(named: dict[str, Any]) -> None:
-    """Arguments that no layout has."""
-    for name in named:
-        if name not in Inputs.__dataclass_fields__:
-            raise TypeError(f"got an unexpected argument `{name}`")
-
-
-def rank(
-    preds: Tensor | None = None,
-    target: Tensor | None = None,
-    indexes: Tensor | None = None,
-    *,
-    top_k: int | None = 10,
-    validate_args: bool = True,
-    **layout: Tensor | None,
-) -> Ranking:
-    """Rank once, for any number of metrics.
-
-    The arguments are those of the ``update`` of a ranking metric, and ``top_k``, the deepest cut-off that will be asked
-    for; None ranks the whole lists. Equal scores stand in the order of the input, and every tie rule can read it.
-    Without a target it serves the metrics that ask for none.
-
-    Raises:
-        ValueError, TypeError: for input that breaks a rule.
-
-    >>> ranking = rank(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[2]]), top_k=2)
-    >>> ranking.item_ids
-    tensor([[0, 2]])
-    >>> ranking.relevance
-    tensor([[0., 1.]], dtype=torch.float64)
-    """
-
-    check.check_top_k(top_k)
-    refuse_unknown(layout)
-    with torch.no_grad():
-        checks = check.ValueChecks(validate_args)
-        needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
-        ranking = Inputs(preds, target, indexes, **layout).rank(needs, checks)
-        checks.raise_first()
-        return ranking.kept()

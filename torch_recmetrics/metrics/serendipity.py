@@ -6,7 +6,7 @@ often item i was met in training; N is the number of items.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,12 +14,14 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.item_values import MeanOfItems, item_counts_of, mean_of_items
+from torch_recmetrics.state.item_values import ItemValueMeans, mean_of_items, values_of
+from torch_recmetrics.state.list_means import ItemTable
+from torch_recmetrics.state.options import option
 
-EXPECTATIONS = ("set", "rank")
+__all__ = ["Serendipity", "Unexpectedness"]
 
 
-class Unexpectedness(MeanOfItems):
+class Unexpectedness(ItemValueMeans):
     r"""How far the list is from what everybody could have expected: the most popular items.
 
     .. math:: \text{Unexpectedness@K} = \frac{1}{|L|} \sum_{i \in L} u_i, \qquad
@@ -38,12 +40,6 @@ class Unexpectedness(MeanOfItems):
     serendipity, RecSys 2010, and P. Adamopoulos and A. Tuzhilin, On unexpectedness in recommender systems, TIST 2014,
     with the most popular items as the primitive model; ``"rank"`` is that of RecTools.
 
-    Args:
-        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
-        top_k: cut-off K >= 1; None for the whole list.
-        expected: what popularity says of an item: a set of items that are expected, or a rank.
-        num_expected: E, with ``expected="set"``; None for as many items as the list shows, K.
-
     Raises:
         ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count.
 
@@ -56,43 +52,33 @@ class Unexpectedness(MeanOfItems):
     stem = "unexpectedness"
     plot_upper_bound = 1.0
 
-    def __init__(
-        self,
-        item_counts: Tensor,
-        top_k: int | None = 10,
-        *,
-        expected: str = "set",
-        num_expected: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        check.check_choice("expected", expected, EXPECTATIONS)
-        counts = item_counts_of(item_counts)
-        if num_expected is not None:
-            check.check_positive("num_expected", num_expected)
-            if expected == "rank":
-                raise ValueError(f'`num_expected` must be None with expected="rank", got {num_expected}')
-        elif expected == "set" and top_k is None:
+    top_k: int | None = option(
+        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    expected: Literal["set", "rank"] = option(
+        default="set", doc="What popularity says of an item: a set of items that are expected, or a rank."
+    )
+    num_expected: int | None = option(
+        default=None,
+        check=check.check_optional_positive,
+        doc='E, with ``expected="set"``; None for as many items as the list shows, K.',
+    )
+
+    def setup(self) -> None:
+        if self.num_expected is not None and self.expected == "rank":
+            raise ValueError(f'`num_expected` must be None with expected="rank", got {self.num_expected}')
+        if self.num_expected is None and self.expected == "set" and self.top_k is None:
             raise ValueError("`num_expected` must be given where `top_k` is None")
-        self.expected = expected
-        self.num_expected = num_expected
-        super().__init__(item_counts, places_by_popularity(counts, dense=expected == "rank"), top_k, **kwargs)
+        super().setup()
 
-    def settings(self) -> dict[str, Any]:
-        return {"expected": self.expected, "num_expected": self.num_expected}
+    def item_values(self) -> Tensor:
+        return places_by_popularity(exact(self.item_counts), dense=self.expected == "rank")
 
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        places = self.values_of(stats.items(cutoffs))
-        if self.expected == "rank":
-            rank = torch.arange(1, places.shape[1] + 1, device=places.device)
-            return self.mean(stats, cutoffs, (places - rank).clamp(min=0) / self.table.n_items)
-        if self.num_expected is not None:
-            return self.mean(stats, cutoffs, places > self.num_expected)
-        columns = [self.mean(stats, (cut,), places[:, :cut] > cut) for cut in cutoffs if cut is not None]
-        return torch.cat(columns, 1)
-
-    def mean(self, stats: RankingStats, cutoffs: Cutoffs, unexpected: Tensor) -> Tensor:
-        """The mean over the list of how unexpected (B, D) each item is."""
-        return mean_of_items(stats, cutoffs, exact(unexpected))
+    @staticmethod
+    def measure(
+        stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, expected: str, num_expected: int | None
+    ) -> Tensor:
+        return mean_unexpected(stats, cutoffs, table, expected, num_expected, relevant_only=False)
 
 
 class Serendipity(Unexpectedness):
@@ -110,12 +96,6 @@ class Serendipity(Unexpectedness):
     serendipity, RecSys 2010. Same convention as RecTools' ``Serendipity`` with ``expected="rank"``, which counts users
     without relevant items as 0.
 
-    Args:
-        item_counts: (num_items,) integer or float, by item id: the interactions with it in training.
-        top_k: cut-off K >= 1; None for the whole list.
-        expected: what popularity says of an item: a set of items that are expected, or a rank.
-        num_expected: E, with ``expected="set"``; None for as many items as the list shows, K.
-
     Raises:
         ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count, and where
             there is no target.
@@ -129,9 +109,36 @@ class Serendipity(Unexpectedness):
     stem = "serendipity"
     needs_target = True
 
-    def mean(self, stats: RankingStats, cutoffs: Cutoffs, unexpected: Tensor) -> Tensor:
-        relevant = stats.ranking.relevance[:, : unexpected.shape[1]] > 0
-        return super().mean(stats, cutoffs, unexpected * relevant)
+    @staticmethod
+    def measure(
+        stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, expected: str, num_expected: int | None
+    ) -> Tensor:
+        return mean_unexpected(stats, cutoffs, table, expected, num_expected, relevant_only=True)
+
+
+def mean_unexpected(
+    stats: RankingStats,
+    cutoffs: Cutoffs,
+    table: ItemTable,
+    expected: str,
+    num_expected: int | None,
+    *,
+    relevant_only: bool,
+) -> Tensor:
+    """(B, cutoffs): the mean over the list of how unexpected each item is, irrelevant ones perhaps counted 0."""
+    places = values_of(table, stats.items(cutoffs))
+    counted = exact(stats.ranking.relevance[:, : places.shape[1]] > 0) if relevant_only else torch.ones_like(places)
+    if expected == "rank":
+        rank = torch.arange(1, places.shape[1] + 1, device=places.device)
+        return mean_of_items(stats, cutoffs, (places - rank).clamp(min=0) / table.n_items * counted)
+    if num_expected is not None:
+        return mean_of_items(stats, cutoffs, (places > num_expected) * counted)
+    columns = [
+        mean_of_items(stats, (cutoff,), (places[:, :cutoff] > cutoff) * counted[:, :cutoff])
+        for cutoff in cutoffs
+        if cutoff is not None
+    ]
+    return torch.cat(columns, 1)
 
 
 def places_by_popularity(counts: Tensor, *, dense: bool) -> Tensor:

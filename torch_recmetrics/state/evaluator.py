@@ -6,101 +6,85 @@ has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import Inputs
+from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout, ScoresLayout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
-from torch_recmetrics.core.ranking.ranking import Ranking, constants, deepest
-from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ranking import Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
-
-if TYPE_CHECKING:
-    from torch_recmetrics.state.item_counts import CountOverItems
-    from torch_recmetrics.state.ranking_metric import RankedMetric
-    from torch_recmetrics.state.user_means import MeanOverUsers
+from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 
 
 class Evaluator:
     """Metrics that read one ranking: what it must hold for all of them, and all their values from it."""
 
-    def __init__(self, metrics: Sequence[MeanOverUsers], list_counters: Sequence[CountOverItems] = ()) -> None:
+    def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
         self.metrics = list(metrics)
-        self.list_counters = list(list_counters)  # these count what was recommended
-        self.members: list[RankedMetric] = [*self.metrics, *self.list_counters]
+        self.list_counters = list(list_counters)
+        self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.sizes = [len(metric.columns) for metric in self.metrics]
         self.columns = [(metric, rule) for metric in self.metrics for rule in metric.columns]
         families: dict[tuple[Any, ...], list[int]] = {}
         for position, (metric, rule) in enumerate(self.columns):
-            variant = {name: value for name, value in metric.variant().items() if name != "ties"}
-            families.setdefault((type(metric), rule, *variant.items()), []).append(position)
+            options = {name: value for name, value in metric.family().items() if name != "ties"}
+            families.setdefault((type(metric), rule, *options.items()), []).append(position)
         # Families that weigh users alike stand together, so that one product gives all their sums.
         self.families = sorted(families.values(), key=lambda family: self._weighting_key(family[0]))
         order = [position for family in self.families for position in family]
         self._back = tuple(float(order.index(position)) for position in range(len(order)))
-        self.validate_args = any(metric.validate_args for metric in self.members)
-        self.exponential = any(metric.exponential for metric in self.members)
-        cutoffs = [metric.top_k for metric in self.members]
-        rules = frozenset(rule for metric in self.members for rule in metric.rules)
-        nan_actions = {metric.nan_action for metric in self.members}
-        if len(nan_actions) > 1:
+        self.exponential = any(is_exponential(vars(metric)) for metric in self.members)
+        if len({metric.nan_action for metric in self.members}) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
-        self.needs = RankingRequirements(
-            deepest(cutoffs),
-            full_list=None in cutoffs,
-            sort_full_list=any(m.top_k is None and (m.reads_lists or "stable" in m.rules) for m in self.members),
-            rules=rules,
-            ordered="stable" in rules,
-            lists=any(metric.reads_lists for metric in self.members),
-            items=any(metric.reads_items for metric in self.members),
-            needs_target=any(metric.needs_target for metric in self.members),
-            nan_hidden=nan_actions == {"worst"},
-        )
+        self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
+        self.known_items = [metric for metric in self.members if metric.n_items is not None]
 
     def _weighting_key(self, position: int) -> tuple[str, bool, bool, bool]:
         metric = self.columns[position][0]
         return metric.empty_target_action, metric.pooled, metric.needs_target, metric.partial
 
-    def prepare(self, given: Inputs) -> PendingUpdate:
+    def prepare(self, layout: Layout) -> PendingUpdate:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
-        first = self.members[0]
-        first.check_device(**given.tensors())
-        if isinstance(given.preds, Ranking):
-            first.check_device(preds=given.preds.relevance)
-        checks = check.ValueChecks(self.validate_args)
-        self._check_catalogue(given)
-        if given.is_flat:
-            rows = given.flat_rows(self.needs, checks)
+        self.members[0].check_device(**{layout.like_name: layout.like})
+        checks = check.ValueChecks(any(metric.validate_args for metric in self.members))
+        self._check_catalogue(layout)
+        if isinstance(layout, FlatLayout):
+            rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
             if self.exponential:
                 check.defer_exponential(checks, rows.relevance)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
-        ranking = given.rank(self.needs, checks)
+        ranking = layout.rank(self.needs, checks)
         values = self.evaluate(ranking, checks)
         lists = {
-            counter.kind: counter.lists_of(ranking.stats("stable"), ranking.weights) for counter in self.list_counters
+            counter.list_shape: counter.lists_of(ranking.stats("stable"), ranking.weights)
+            for counter in self.list_counters
         }
         checks.raise_first()
         return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
-    def _check_catalogue(self, given: Inputs) -> None:
+    def _check_catalogue(self, layout: Layout) -> None:
         """Refuse what shows by its shape that it has no items, or more than a member knows."""
-        scores = given.preds if isinstance(given.preds, Tensor) and given.preds.ndim == 2 else None
-        for metric in self.members:
-            if given.is_flat and metric.reads_items:
-                raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
-            if scores is not None and metric.n_items is not None and scores.shape[1] > metric.n_items:
-                raise ValueError(
-                    f"`preds` has scores of {scores.shape[1]} items, but {metric.name} knows {metric.n_items}"
-                )
+        if isinstance(layout, FlatLayout):
+            for metric in self.members:
+                if metric.reads_items:
+                    raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
+        elif isinstance(layout, ScoresLayout):
+            for metric in self.known_items:
+                if layout.n_items > (metric.n_items or 0):
+                    raise ValueError(
+                        f"`preds` has scores of {layout.n_items} items, but {metric.name} knows {metric.n_items}"
+                    )
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 2): the sums of this batch alone."""
@@ -115,7 +99,7 @@ class Evaluator:
     def count_lists(self, prepared: PendingUpdate) -> None:
         """Hand the lists to those that count what was recommended; this cannot be refused."""
         for counter in self.list_counters:
-            counter.hold(prepared.lists[counter.kind], prepared.sample_ids)
+            counter.hold(prepared.lists[counter.list_shape], prepared.sample_ids)
 
     def count(self, prepared: PendingUpdate) -> None:
         """Add what was prepared to the sums and rows; this cannot be refused."""
@@ -162,7 +146,7 @@ class Evaluator:
             parts = []
             for family in families:
                 metric, rule = self.columns[family[0]]
-                values = metric.measure(ranking.stats(rule), tuple(self.columns[p][0].top_k for p in family))
+                values = metric.values(ranking.stats(rule), tuple(self.columns[p][0].top_k for p in family))
                 if metric.empty_target_action == "pos" and not metric.pooled and metric.needs_target:
                     values = values + empty.unsqueeze(1)
                 parts.append(values)
@@ -180,7 +164,7 @@ class PendingUpdate:
     values: WeightedValues | None = None
     sample_ids: Tensor | None = None
     packed: Tensor | None = None
-    lists: dict[Any, Tensor] = field(default_factory=dict)  # by CountOverItems.kind
+    lists: dict[Any, Tensor] = field(default_factory=dict)  # by ListCounter.list_shape
 
     @property
     def evaluated(self) -> WeightedValues:
@@ -247,7 +231,7 @@ def zeroed(values: Tensor, denominator: Tensor) -> Tensor:
     return torch.where(values.isnan(), 0, values) if denominator.ndim == 2 else values
 
 
-def defer_unknown_items(checks: check.ValueChecks, metric: RankedMetric, item_ids: Tensor) -> None:
+def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_ids: Tensor) -> None:
     """Recommended ids that a metric knows nothing of."""
     known = metric.n_items or 0
     unknown = item_ids >= known
@@ -258,6 +242,11 @@ def defer_unknown_items(checks: check.ValueChecks, metric: RankedMetric, item_id
             f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
         ),
     )
+
+
+def is_exponential(options: Mapping[str, Any]) -> bool:
+    """Whether relevance is a power of two under these options, and so limited."""
+    return options.get("gain") == "exponential"
 
 
 def largest_relevance(ranking: Ranking) -> Tensor:
@@ -272,10 +261,10 @@ def largest_relevance(ranking: Ranking) -> Tensor:
     return largest
 
 
-def flat_sums(metrics: Sequence[MeanOverUsers], packed: Sequence[Tensor]) -> Tensor:
+def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tensor:
     """(columns, 2): the sums of flat rows; all rows of a user must be there."""
     evaluator = Evaluator(metrics)
-    checks = check.ValueChecks(evaluator.validate_args)
+    checks = check.ValueChecks(any(metric.validate_args for metric in metrics))
     lists = read_lists(unpack(packed), evaluator.needs, checks)
     sums = []
     for ranking in lists.rankings(evaluator.needs):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_over_processes
-from torch_recmetrics.core.layouts.arguments import Inputs
+from torch_recmetrics.core.layouts.arguments import Layout
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.ranking_metric import RankedMetric
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.ranking_metric import ListCounter
 
 # Lists wait until they hold so many ids, or as many as there are items: then the counts are written anew. So an update
 # costs what its lists cost, however large the catalogue is.
@@ -21,7 +23,7 @@ WAITING_IDS = 1 << 20
 WAITING_LISTS = 1 << 12  # tensors
 
 
-class CountOverItems(RankedMetric):
+class ItemCounts(ListCounter):
     """A metric whose value follows from how many lists hold each item.
 
     The state is (N + 1,) int64: that number for each item, and behind them the number of lists that are not empty.
@@ -34,13 +36,16 @@ class CountOverItems(RankedMetric):
     needs_target = False
     reads_items = True
 
-    def __init__(self, num_items: int, top_k: int = 10, **kwargs: Any) -> None:
-        check.check_positive("num_items", num_items)
-        check.check_positive("top_k", top_k)
-        self.num_items = num_items
-        super().__init__(top_k, **kwargs)
-        self.width = min(top_k, num_items)
-        self.add("counts", torch.zeros(num_items + 1, dtype=torch.int64, device=self.device))
+    num_items: int = option(
+        kw_only=False,
+        check=check.check_positive,
+        doc="N >= 1, the number of items in the catalogue; their ids are 0 to N - 1.",
+    )
+    top_k: int = option(default=10, kw_only=False, check=check.check_positive, doc="Cutoff K >= 1.")
+
+    def setup(self) -> None:
+        self.width = min(self.top_k, self.num_items)
+        self.add("counts", torch.zeros(self.num_items + 1, dtype=torch.int64, device=self.device))
         for stem in ("lists", "sample_ids", "named_lists"):
             self.add(stem, [])
 
@@ -57,19 +62,22 @@ class CountOverItems(RankedMetric):
     def n_items(self) -> int | None:
         return self.num_items
 
-    def variant(self) -> dict[str, Any]:
-        return {"num_items": self.num_items, **super().variant()}
-
     @property
-    def kind(self) -> tuple[int, int]:
-        """Metrics of one kind count the same lists."""
+    def list_shape(self) -> tuple[int, int]:
+        """Metrics that agree in it count the same lists."""
         return self.num_items, self.width
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
-    def count(self, given: Inputs) -> None:
-        evaluator = Evaluator([], [self])
-        evaluator.count_lists(evaluator.prepare(given))
+    @functools.cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator([], [self])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_evaluator"}
+
+    def count(self, layout: Layout) -> None:
+        self._evaluator.count_lists(self._evaluator.prepare(layout))
 
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,30 +11,14 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.list_means import ItemTable, MeanOverLists
+from torch_recmetrics.state.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.options import option
 
 
-class MeanOfItems(MeanOverLists):
-    """A metric whose value for a user is a mean over the recommended items; nan for an empty list.
-
-    Args:
-        item_counts: (num_items,) what the numbers follow from, as the user gave it.
-        values: (num_items,) the number of each item.
-        top_k: cut-off.
-    """
-
-    plot_upper_bound: float | None = None
-
-    def __init__(self, item_counts: Tensor, values: Tensor, top_k: int | None, **kwargs: Any) -> None:
-        super().__init__(top_k, table=ItemTable(item_counts, values=values), **kwargs)
-
-    def values_of(self, item_ids: Tensor) -> Tensor:
-        """(B, D) the numbers of the recommended items; of those that are not in the table, anything."""
-        values = self.table["values"]
-        return values[item_ids.clamp(0, values.shape[0] - 1)]
-
-    def measure(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return mean_of_items(stats, cutoffs, self.values_of(stats.items(cutoffs)))
+def values_of(table: ItemTable, item_ids: Tensor) -> Tensor:
+    """(B, D) the numbers of the recommended items; of those that are not in the table, anything."""
+    values = table["values"]
+    return values[item_ids.clamp(0, values.shape[0] - 1)]
 
 
 def mean_of_items(stats: RankingStats, cutoffs: Cutoffs, values: Tensor) -> Tensor:
@@ -43,16 +28,41 @@ def mean_of_items(stats: RankingStats, cutoffs: Cutoffs, values: Tensor) -> Tens
     return sums / stats.at(cutoffs, listed.cumsum(1))
 
 
-def item_counts_of(item_counts: Any) -> Tensor:
-    """A copy of the interaction counts in the exact dtype; refuses what are none."""
-    check.check_tensor("item_counts", item_counts, ndim=1)
+def mean_item_value(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable) -> Tensor:
+    """(B, cutoffs): the mean of the items' numbers over the first K recommended items."""
+    return mean_of_items(stats, cutoffs, values_of(table, stats.items(cutoffs)))
+
+
+def check_item_counts(name: str, item_counts: Any) -> None:
+    """Refuse what are no interaction counts."""
+    check.check_tensor(name, item_counts, ndim=1)
     if item_counts.dtype not in check.ID_DTYPES and item_counts.dtype not in check.FLOAT_DTYPES:
-        raise TypeError(f"`item_counts` must be integer or floating point, got {item_counts.dtype}")
-    counts = exact(item_counts.detach()).clone()
-    wrong = ~((counts >= 0) & (counts < float("inf")))
+        raise TypeError(f"`{name}` must be integer or floating point, got {item_counts.dtype}")
+    wrong = ~((item_counts >= 0) & (item_counts < float("inf")))
     if bool(wrong.any()):
         item = int(wrong.to(torch.uint8).argmax())
-        raise ValueError(f"`item_counts` must be >= 0 and finite, got {counts[item].item()} for item {item}")
-    if not bool((counts > 0).any()):
-        raise ValueError(f"`item_counts` must count an interaction, got {counts.shape[0]} items without any")
-    return counts
+        raise ValueError(f"`{name}` must be >= 0 and finite, got {exact(item_counts)[item].item()} for item {item}")
+    if not bool((item_counts > 0).any()):
+        raise ValueError(f"`{name}` must count an interaction, got {item_counts.shape[0]} items without any")
+
+
+class ItemValueMeans(ListMeans):
+    """A metric whose value for a user is the mean of a number over the recommended items; nan for an empty list."""
+
+    plot_upper_bound: float | None = None
+
+    item_counts: Tensor = option(
+        kw_only=False,
+        kept=False,
+        check=check_item_counts,
+        doc="(num_items,) integer or float, by item id: how often each was met in training.",
+    )
+
+    def item_values(self) -> Tensor:
+        """(num_items,) the number of each item."""
+        raise NotImplementedError
+
+    def make_table(self) -> ItemTable:
+        return ItemTable(self.item_counts, values=self.item_values())
+
+    measure: ClassVar[Callable[..., Tensor]] = staticmethod(mean_item_value)

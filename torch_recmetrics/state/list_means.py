@@ -10,10 +10,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state.ranking_metric import RankedMetric
-from torch_recmetrics.state.user_means import MeanOverUsers
-
-REFUSED = ("ties", "empty_target_action", "bounds")
+from torch_recmetrics.state.user_means import UserMeans
 
 
 class ItemTable(torch.nn.Module):
@@ -45,25 +42,22 @@ class ItemTable(torch.nn.Module):
         return self
 
 
-class MeanOverLists(MeanOverUsers):
+class ListMeans(UserMeans):
     """A metric whose value is the weighted mean over users of a measure of the recommended items.
 
     What a subclass has to say:
 
     - :attr:`stem`, :attr:`higher_is_better`, the plot bounds;
-    - :meth:`measure` ``(reading, cuts) -> (B, len(cuts))`` in float64: ``stats.items(cuts)`` is (B, D) int64, the ids
-      by rank with equal scores in the order of the input, -1 beyond the end of a list (only at the end), D at most the
-      deepest cut; ``stats.at(cuts, running)`` picks the columns at the cut-offs from (B, D) running values
-      (``cumsum`` along the ranks); ``stats.ranking.relevance[:, :D]`` is the relevance of these items and
-      ``stats.n_relevant`` (B, 1) what there was to find. ``nan`` says that the value of a user is undefined: such a
-      user is left out at that cut-off. Nothing may wait for the device;
+    - ``measure(stats, cutoffs, *, table, ...) -> (B, len(cutoffs))`` in float64, a static function.
+      ``stats.items(cutoffs)`` is (B, D) int64, the ids by rank: equal scores in the order of the input, -1 beyond the
+      end of a list, D at most the deepest cutoff. ``stats.at(cutoffs, running)`` picks the columns at the cutoffs from
+      (B, D) running values. ``stats.ranking.relevance[:, :D]`` is the relevance of these items, ``stats.n_relevant``
+      (B, 1) what there was to find. ``nan`` leaves the user out at that cutoff. Nothing may wait for the device;
     - ``needs_target = True`` where it reads relevance: then a target must be given, and users without relevant items
       are left out;
-    - data about items go into ``table=ItemTable(given, column=tensor, ...)``: recommended ids that it does not know are
-      refused, and its contents are part of the options. Ids may be out of range when :meth:`measure` runs (they are
-      refused afterwards), so look up with ``ids.clamp(0, n_items - 1)``;
-    - :meth:`settings`: its other options, by argument name. Metrics of one class that agree in them and in the table
-      are measured in one call, at all their cut-offs.
+    - :meth:`make_table`, where it knows something of each item: recommended ids beyond the table are refused, and its
+      contents are part of the options. Ids may be out of range when the measure runs (they are refused afterwards), so
+      look up with ``ids.clamp(0, n_items - 1)``.
 
     It takes all layouts but flat rows, with or without a target.
     """
@@ -71,24 +65,20 @@ class MeanOverLists(MeanOverUsers):
     needs_target = False
     reads_items = True
     partial = True
-    table: ItemTable
 
-    def __init__(self, top_k: int | None, *, table: ItemTable | None = None, **kwargs: Any) -> None:
-        for name in REFUSED:
-            if name in kwargs:
-                raise TypeError(f"{type(self).__name__} has no option `{name}`: it reads the items in their order")
+    def setup(self) -> None:
+        table = self.make_table()
         # The names of the states tell tables apart, and they are made before a module can hold another.
         self._data: dict[str, Any] = {} if table is None else {"items": table.n_items, "data": table.word}
-        super().__init__(top_k, ties="stable", **kwargs)
-        if table is not None:
-            self.table = table
+        super().setup()
+        self.table = table
 
-    def settings(self) -> dict[str, Any]:
-        """The options of the measure, without the cut-off and the data."""
-        return {}
+    def make_table(self) -> ItemTable | None:
+        """What is known of each item, from data among the options."""
+        return None
 
-    def variant(self) -> dict[str, Any]:
-        return {**self.settings(), **self._data, **RankedMetric.variant(self)}
+    def config(self) -> dict[str, Any]:
+        return {**super().config(), **self._data}
 
     @property
     def n_items(self) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,42 +17,96 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import check_ready
-from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.state.options import Configured, option
+from torch_recmetrics.state.registry import register
+
+# Options of torchmetrics.Metric, with our one other default: a cached value would be returned without a collective on a
+# rank that had no update since, while the others wait for it.
+TORCHMETRICS_OPTIONS = (
+    "compute_on_cpu",
+    "dist_sync_on_step",
+    "process_group",
+    "dist_sync_fn",
+    "distributed_available_fn",
+    "sync_on_compute",
+    "compute_with_cache",
+)
 
 
-class RecMetric(Metric):
+# What dir() lists of every metric.
+PUBLIC = (
+    *("update", "compute", "forward", "reset", "plot", "clone", "merge_state", "name", "definition", "config"),
+    *("sync", "unsync", "sync_context", "state_dict", "load_state_dict", "persistent", "metric_state"),
+    *("to", "cpu", "cuda", "device", "higher_is_better", "best_value", "update_called", "update_count"),
+)
+
+
+class RecMetric(Configured, Metric):
     """Base of all metrics of this package.
 
     States are added with :meth:`add`, out-of-place arithmetic only. They keep their dtype whatever is done to the
     module around them, and their names carry the options, so that no other metric's state can be taken for theirs.
     """
 
+    stem: ClassVar[str]  # the name without a cutoff
+    function: ClassVar[str | None] = None  # the name of its function, where it is not the stem
+    best_value: ClassVar[float | None] = None  # what a perfect model has; None where that depends on the data
+    public: ClassVar[tuple[str, ...]] = ()  # what dir() lists beside what every metric has
     is_differentiable = False
     full_state_update = False
-    validate_args: bool
-    group: Any = None  # what members of one collection share, see collection.py
+    fused: Any = None  # what members of one collection share, see collection/fused_state.py
 
-    def __init__(self, *, validate_args: bool = True, **kwargs: Any) -> None:
-        check_flag("validate_args", validate_args)
-        # A cached value would be returned without a collective on a process that had no update since, while the others
-        # wait for it.
-        kwargs.setdefault("compute_with_cache", False)
-        super().__init__(**kwargs)
-        self.validate_args = validate_args
+    validate_args: bool = option(
+        default=True, config=False, doc="False leaves out the checks that read values: they wait for another device."
+    )
+    # Those of torchmetrics.Metric, which documents them.
+    compute_on_cpu: bool = option(default=False, config=False)
+    dist_sync_on_step: bool = option(default=False, config=False)
+    process_group: Any = option(default=None, config=False)
+    dist_sync_fn: Any = option(default=None, config=False)
+    distributed_available_fn: Any = option(default=None, config=False)
+    sync_on_compute: bool = option(default=True, config=False)
+    compute_with_cache: bool = option(default=False, config=False)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        register(cls)
+
+    def configure(self, values: dict[str, Any]) -> None:
+        Metric.__init__(self, **{name: values[name] for name in TORCHMETRICS_OPTIONS})
+        self.__dict__.update((name, value) for name, value in values.items() if name not in TORCHMETRICS_OPTIONS)
+        self.setup()
+        for name, declared in self.declared_options.items():
+            if not declared.kept:
+                del self.__dict__[name]
+
+    def setup(self) -> None:
+        """Check options against each other, and declare the states; every option is an attribute."""
+
+    def __repr__(self) -> str:
+        differs = {
+            name: getattr(self, name)
+            for name, declared in self.declared_options.items()
+            if declared.kept
+            and name not in TORCHMETRICS_OPTIONS
+            and (name == "top_k" or getattr(self, name) != declared.default)
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in differs.items())})"
+
+    def __dir__(self) -> list[str]:
+        """What a user calls or reads; the rest of torch's modules is as reachable, and not listed."""
+        listed = {name for name, declared in self.declared_options.items() if declared.kept}
+        return sorted(listed.union(PUBLIC, self.public))
 
     @property
     def name(self) -> str:
         """The name that the value is logged under, such as ``ndcg@10``."""
-        raise NotImplementedError
-
-    def options(self) -> dict[str, Any]:
-        """Everything that decides what is computed, by argument name."""
-        raise NotImplementedError
+        return self.stem
 
     def definition(self) -> str:
         """One line that says exactly what is computed."""
-        options = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
+        options = ", ".join(f"{name}={value!r}" for name, value in self.config().items())
         return f"{type(self).__name__}({options})"
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +131,7 @@ class RecMetric(Metric):
     @functools.cached_property
     def signature(self) -> str:
         """The options as part of a name."""
-        words = [self.name, *(f"{name}={value}" for name, value in self.options().items())]
+        words = [self.name, *(f"{name}={value}" for name, value in self.config().items())]
         return "_".join(words).replace(".", ",")
 
     def add(self, stem: str, default: Tensor | list[Tensor]) -> None:
@@ -149,7 +203,7 @@ class RecMetric(Metric):
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
-                self._drop_ticket()
+                self._invalidate()
             except BaseException:
                 self._update_count, self._computed = before
                 raise
@@ -160,11 +214,11 @@ class RecMetric(Metric):
         """An update was counted from outside: a collection evaluates its members together."""
         self.__dict__["_update_count"] += 1
         self.__dict__["_computed"] = None
-        self._drop_ticket()
+        self._invalidate()
 
-    def _drop_ticket(self) -> None:
-        if self.group is not None:
-            self.group.drop(self)
+    def _invalidate(self) -> None:
+        if self.fused is not None:
+            self.fused.invalidate(self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
@@ -213,7 +267,7 @@ class RecMetric(Metric):
             name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
         }
         self.__dict__.update(start, _update_count=0, _computed=None, _forward_cache=None, _cache=None, _is_synced=False)
-        self._drop_ticket()
+        self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
 
@@ -277,7 +331,7 @@ class RecMetric(Metric):
         return {
             name: value
             for name, value in super().__getstate__().items()
-            if name not in ("group", "signature", "_state_names")
+            if name not in ("fused", "signature", "_state_names")
         }
 
     # -- processes ----------------------------------------------------------------------------------------------------

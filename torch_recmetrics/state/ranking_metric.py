@@ -2,63 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import Inputs
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.layouts.arguments import Layout, read_layout
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.options import option
 
-NAN_ACTIONS = ("error", "worst")
 
+class RankingMetric(RecMetric):
+    """A metric of ranked lists. Its attributes say what the ranking must hold, and how it is evaluated."""
 
-class RankedMetric(RecMetric):
-    """A metric of ranked lists. What the ranking must hold for it is said in its attributes."""
-
-    stem: ClassVar[str]
-    needs_target = True  # False: it does not ask what is relevant, so no target needs to be given
-    reads_lists = False  # True: it looks at all items of the list, not at the relevant ones alone
-    reads_items = False  # True: it looks at their ids
+    needs_target: ClassVar[bool] = True  # False: it does not ask what is relevant, so no target needs to be given
+    reads_lists: ClassVar[bool] = False  # True: it looks at all items of the list, not at the relevant ones alone
+    reads_items: ClassVar[bool] = False  # True: it looks at their ids
+    extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
-    def __init__(self, top_k: int | None, *, nan_action: str = "error", **kwargs: Any) -> None:
-        check.check_top_k(top_k)
-        check.check_choice("nan_action", nan_action, NAN_ACTIONS)
-        super().__init__(**kwargs)
-        self.top_k = top_k
-        self.nan_action = nan_action
+    nan_action: Literal["error", "worst"] = option(
+        default="error", config="changed", doc="NaN scores: refused, or not recommended."
+    )
 
     @property
     def rules(self) -> tuple[str, ...]:
         """The tie rules that it reads."""
-        return ("stable",)
+        return ("stable", *self.extra_rules)
 
     @property
     def n_items(self) -> int | None:
         """Items that it knows, so that larger ids are refused; None where it need not know them."""
         return None
 
+    def requirements(self) -> RankingRequirements:
+        """What a ranking must hold for it."""
+        return requirements_of(type(self), self.top_k, self.rules, self.nan_action)
+
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         """Refuse users that it knows nothing of."""
-
-    @property
-    def exponential(self) -> bool:
-        """Whether relevance is a power of two here, and so limited."""
-        return False
 
     @property
     def name(self) -> str:
         return self.stem if self.top_k is None else f"{self.stem}@{self.top_k}"
 
-    def options(self) -> dict[str, Any]:
-        return {"top_k": self.top_k, **self.variant()}
-
-    def variant(self) -> dict[str, Any]:
-        """The options without the cut-off: metrics that agree in these are evaluated together."""
-        return {"nan_action": self.nan_action} if self.nan_action != "error" else {}
+    def family(self) -> dict[str, Any]:
+        """The options without the cutoff: metrics that agree in these are evaluated together."""
+        return {name: value for name, value in self.config().items() if name != "top_k"}
 
     def update(
         self,
@@ -102,23 +98,97 @@ class RankedMetric(RecMetric):
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
         self.count(
-            Inputs(
-                preds,
-                target,
-                indexes,
-                item_ids,
-                target_ids,
-                target_relevance,
-                seen_ids,
-                mask,
-                weights,
-                sample_ids,
-                user_embeddings,
-                item_embeddings,
-                item_bias,
+            read_layout(
+                preds=preds,
+                target=target,
+                indexes=indexes,
+                item_ids=item_ids,
+                target_ids=target_ids,
+                target_relevance=target_relevance,
+                seen_ids=seen_ids,
+                mask=mask,
+                weights=weights,
+                sample_ids=sample_ids,
+                user_embeddings=user_embeddings,
+                item_embeddings=item_embeddings,
+                item_bias=item_bias,
             )
         )
 
-    def count(self, given: Inputs) -> None:
+    def count(self, layout: Layout) -> None:
         """Check, rank, evaluate, and only then count."""
         raise NotImplementedError
+
+
+class UserMeasure(RankingMetric):
+    """A ranking metric with a value for each user: what the evaluator reads of it.
+
+    Its core is the static function ``measure(stats, cutoffs, *, ...) -> (B, cutoffs)``, which gets by name those
+    attributes of the metric that it asks for: 0 for a user without relevant items, nan where :attr:`partial`.
+    """
+
+    measure: ClassVar[Callable[..., Tensor]]
+    partial: ClassVar[bool] = False  # True: the measure is nan for users whose value is undefined; they are left out
+    pooled: bool = False  # True: the measure is a count of hits, and the value all hits by all relevant items
+    ties: str = "stable"
+    empty_target_action: str = "skip"
+    keep_bounds: bool = False
+
+    @functools.cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The tie rules whose values are kept: that of the metric, and those of its bounds."""
+        return (self.ties, "pessimistic", "optimistic") if self.keep_bounds else (self.ties,)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return (*self.columns, *self.extra_rules)
+
+    def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        """(B, cutoffs): each user's value."""
+        cls = type(self)
+        return cls.measure(stats, cutoffs, **{name: getattr(self, name) for name in options_of_measure(cls)})
+
+
+class ListCounter(RankingMetric):
+    """A ranking metric that counts what was recommended: what the evaluator reads of it."""
+
+    @property
+    def list_shape(self) -> tuple[int, int]:
+        """Metrics that agree in it count the same lists."""
+        raise NotImplementedError
+
+    def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
+        """(B, <= K) the recommended items, padded with -1."""
+        raise NotImplementedError
+
+    def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
+        """The value of lists alone."""
+        raise NotImplementedError
+
+    def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
+        """Remember lists of :meth:`lists_of`."""
+        raise NotImplementedError
+
+
+@functools.cache
+def options_of_measure(metric: type[UserMeasure]) -> tuple[str, ...]:
+    """The names of the options that the measure of a metric asks for."""
+    parameters = inspect.signature(metric.measure).parameters.values()
+    return tuple(parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def requirements_of(
+    metric: type[RankingMetric], top_k: int | None, rules: tuple[str, ...], nan_action: str
+) -> RankingRequirements:
+    """What a ranking must hold for a metric of these options."""
+    return RankingRequirements(
+        depth=top_k or 0,
+        full_list=top_k is None,
+        sort_full_list=top_k is None and (metric.reads_lists or "stable" in rules),
+        rules=frozenset(rules),
+        ordered="stable" in rules,
+        lists=metric.reads_lists,
+        items=metric.reads_items,
+        needs_target=metric.needs_target,
+        nan_hidden=nan_action == "worst",
+    )

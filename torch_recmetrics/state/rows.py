@@ -29,8 +29,7 @@ class RowMetric(RecMetric):
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def setup(self) -> None:
         for stem in self.stems:
             self.add(stem, [])
 

@@ -7,7 +7,7 @@ batches and processes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,17 +18,14 @@ from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import flat_sums
-
-if TYPE_CHECKING:
-    from torch_recmetrics.state.user_means import MeanOverUsers
-
+from torch_recmetrics.state.ranking_metric import UserMeasure
 
 APART = (
     "members were computed one by one, and in between only some processes had an update. Compute the whole collection"
 )
 
 
-def sample_sums(metrics: Sequence[MeanOverUsers], counted: Tensor) -> Tensor:
+def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 2): the sums of the rows with a sample id that count here."""
     sums = []
     for metric in metrics:
@@ -38,7 +35,7 @@ def sample_sums(metrics: Sequence[MeanOverUsers], counted: Tensor) -> Tensor:
     return torch.cat(sums)
 
 
-def stores(metrics: Sequence[MeanOverUsers], stem: str) -> list[list[int]]:
+def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
     """The positions of metrics that hold the same rows, together.
 
     A collection gives all its members the very same tensors, so identity tells at once. A checkpoint gives each a copy:
@@ -67,7 +64,7 @@ def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
     )
 
 
-def local_totals(metrics: Sequence[MeanOverUsers]) -> list[Tensor]:
+def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
     """For each metric (columns, 2): everything that it holds in this process."""
     totals = [metric.state("sums") for metric in metrics]
     for positions in stores(metrics, "sample_ids"):
@@ -87,7 +84,7 @@ def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
         totals[position] = totals[position] + part
 
 
-def synced_totals(metrics: Sequence[MeanOverUsers], group: Any, asked: int = 0) -> list[Tensor]:
+def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: int = 0) -> list[Tensor]:
     """For each metric (columns, 2): everything that it holds in all processes; `asked` is the one that asks.
 
     One all_reduce; where rows wait, a few more. Which of them take place is read from the sum of the headers, so it is
@@ -123,7 +120,7 @@ def _together(n: int, split: bool) -> list[list[int]]:
     return [[position] for position in range(n)] if split else [list(range(n))]
 
 
-def _sampled_everywhere(metrics: Sequence[MeanOverUsers], group: Any) -> Tensor:
+def _sampled_everywhere(metrics: Sequence[UserMeasure], group: Any) -> Tensor:
     """Only the ids travel: a row counts on the lowest process that has it, and there where it arrived first."""
     ids = metrics[0].joined("sample_ids")
     everyone = gather_rows(ids, group)
@@ -132,7 +129,7 @@ def _sampled_everywhere(metrics: Sequence[MeanOverUsers], group: Any) -> Tensor:
     return sum_over_processes(sample_sums(metrics, counted[before : before + ids.shape[0]]), group)
 
 
-def _flat_everywhere(metrics: Sequence[MeanOverUsers], columns: int, group: Any) -> Tensor:
+def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:
     """The rows of a user go to one process, which counts that user."""
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import Embeddings, directions, largest_bias, longest
+from torch_recmetrics.core.catalogue.pair_scores import PairScores, directions, largest_bias, longest
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
 # Maxima are taken over blocks of this many items; the last block of a piece is filled up with -inf.
@@ -73,7 +73,7 @@ class ApproxScores:
     """
 
     def __init__(
-        self, embeddings: Embeddings, seen_ids: Tensor | None, dtype: torch.dtype, chunk_size: int | None
+        self, embeddings: PairScores, seen_ids: Tensor | None, dtype: torch.dtype, chunk_size: int | None
     ) -> None:
         self.pairs = embeddings
         self.dtype = dtype

@@ -24,7 +24,7 @@ LARGEST, SMALLEST = 1e150, 1e-150
 
 
 @dataclass(frozen=True, eq=False)
-class Embeddings:
+class PairScores:
     """Users and items whose score is the product of their vectors (or the cosine), and a bias of the item."""
 
     users: Tensor  # (U, d)
@@ -47,9 +47,9 @@ class Embeddings:
         """d."""
         return self.items.shape[1]
 
-    def of_users(self, which: Tensor | slice) -> Embeddings:
+    def of_users(self, which: Tensor | slice) -> PairScores:
         """The same for some of the users."""
-        return Embeddings(self.users[which], self.items, self.bias, self.cosine)
+        return PairScores(self.users[which], self.items, self.bias, self.cosine)
 
     @cached_property
     def user_norms(self) -> Tensor:
@@ -162,7 +162,7 @@ def largest_bias(bias: Tensor, first: int) -> float:
     return largest
 
 
-def checked_embeddings(users: Tensor, items: Tensor, bias: Tensor | None, similarity: str) -> Embeddings:
+def checked_embeddings(users: Tensor, items: Tensor, bias: Tensor | None, similarity: str) -> PairScores:
     """Tables whose shapes, dtypes and devices fit; whether they are finite is seen when they are read."""
     tables = {"user_embeddings": users, "item_embeddings": items}
     for name, table in tables.items():
@@ -180,6 +180,6 @@ def checked_embeddings(users: Tensor, items: Tensor, bias: Tensor | None, simila
         tables["item_bias"] = bias
     check.check_device(users.device, tables)
     checked_norms(users, "user_embeddings", 0)
-    return Embeddings(
+    return PairScores(
         users.detach(), items.detach(), bias.detach() if bias is not None else None, similarity == "cosine"
     )

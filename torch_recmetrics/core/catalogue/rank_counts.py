@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk
-from torch_recmetrics.core.catalogue.pair_scores import Embeddings
+from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.topk import USERS
 from torch_recmetrics.core.tensors.chunks import steps
 
@@ -29,7 +29,7 @@ class CatalogueRanks(NamedTuple):
 
 
 def catalogue_ranks(
-    embeddings: Embeddings, wanted: Tensor, ids: Tensor, seen_ids: Tensor | None = None, chunk_size: int = CHUNK
+    embeddings: PairScores, wanted: Tensor, ids: Tensor, seen_ids: Tensor | None = None, chunk_size: int = CHUNK
 ) -> CatalogueRanks:
     """How many items of the catalogue have a higher score than those that are wanted, and the same.
 
@@ -53,7 +53,7 @@ def catalogue_ranks(
     return CatalogueRanks(*counts)
 
 
-def _count(piece: ScoreChunk, embeddings: Embeddings, wanted: Tensor, ids: Tensor, counts: Tensor) -> None:
+def _count(piece: ScoreChunk, embeddings: PairScores, wanted: Tensor, ids: Tensor, counts: Tensor) -> None:
     """Add what one piece has above, beside and before (U, T) scores to (3, U, T) counts."""
     low, high = piece.between(wanted)
     mask = torch.empty_like(piece.scores, dtype=torch.float32)  # faster to write and to add up than bool

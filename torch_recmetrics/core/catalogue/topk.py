@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.approx_scores import BLOCK, ApproxScores, ScoreChunk, bfloat16_is_native
-from torch_recmetrics.core.catalogue.pair_scores import Embeddings
+from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts, table
@@ -26,8 +26,8 @@ LIST_NUMBERS = 1 << 20
 FEWEST_COMPARED = 1 << 14
 
 
-def best_items(
-    embeddings: Embeddings,
+def topk_items(
+    embeddings: PairScores,
     k: int,
     seen_ids: Tensor | None = None,
     chunk_size: int | None = None,
@@ -65,7 +65,7 @@ class RunningTopK:
     """The best items of each user so far. Items that may be better are given by rising id, and wait until they are many
     enough to be scored and compared together."""
 
-    def __init__(self, embeddings: Embeddings, k: int) -> None:
+    def __init__(self, embeddings: PairScores, k: int) -> None:
         self.embeddings = embeddings
         self.k = k
         device, shape = embeddings.items.device, (embeddings.n_users, k)

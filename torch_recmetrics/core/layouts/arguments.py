@@ -1,21 +1,29 @@
-"""The arguments of `update`, checked and read as one of the layouts."""
+"""The arguments of `update` -> one of a few layouts, each with one way to a `Ranking`.
+
+Which layout it is, shapes, dtypes and devices are settled here, once. Rules about values are collected while the
+ranking is made.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import checked_embeddings
+from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
 from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
+from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
-from torch_recmetrics.core.layouts.scores import rank_lists, rank_scores
+from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
@@ -24,88 +32,49 @@ LAYOUTS = (
     "(user_embeddings=..., item_embeddings=..., target_ids=...), (preds, target, indexes) or (ranking)"
 )
 EMBEDDINGS = ("user_embeddings", "item_embeddings", "item_bias")
+TARGETS = ("target", "target_ids", "target_relevance")
+IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
+ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS)
+
+Given = Mapping[str, Any]  # the arguments that are not None
+
+
+def read_layout(**arguments: Any) -> Layout:
+    """The layout of the arguments of one update.
+
+    Raises:
+        ValueError, TypeError: for arguments that do not go together, and for shapes, dtypes and devices.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if isinstance(given.get("preds"), Ranking):
+        return ready_layout(given)
+    if "indexes" in given:
+        return flat_layout(given)
+    if any(name in given for name in EMBEDDINGS):
+        return embeddings_layout(given)
+    return lists_layout(given) if "item_ids" in given else scores_layout(given)
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class Layout(ABC):
     """What one call of `update` brought."""
 
-    preds: Tensor | Ranking | None = None
-    target: Tensor | None = None
-    indexes: Tensor | None = None
-    item_ids: Tensor | None = None
-    target_ids: Tensor | None = None
-    target_relevance: Tensor | None = None
-    seen_ids: Tensor | None = None
-    mask: Tensor | None = None
-    weights: Tensor | None = None
-    sample_ids: Tensor | None = None
-    user_embeddings: Tensor | None = None
-    item_embeddings: Tensor | None = None
-    item_bias: Tensor | None = None
+    like: Tensor  # the argument that the others must match
+    like_name: str
 
-    def tensors(self) -> dict[str, Tensor]:
-        """The arguments that were given, by name, without a ready ranking."""
-        given = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: value for name, value in given.items() if value is not None and not isinstance(value, Ranking)}
-
-    @property
-    def is_flat(self) -> bool:
-        """Rows of users that are complete only when all updates and all processes are known."""
-        return self.indexes is not None and not isinstance(self.preds, Ranking)
-
+    @abstractmethod
     def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         """The ranking of these users; call ``checks.raise_first()`` before it is believed."""
-        if isinstance(self.preds, Ranking):
-            return self._ready(self.preds, needs)
-        if self.is_flat:
-            return rank_flat(self.flat_rows(needs, checks), needs, checks)
-        if any(getattr(self, name) is not None for name in EMBEDDINGS):
-            layout = self._rank_catalogue
-        else:
-            layout = self._rank_scores if self.item_ids is None else self._rank_lists
-        ranking = layout(needs, checks)
-        if self.weights is not None:
-            check.defer_weights(checks, self.weights)
-        # Copies: both are kept, and the caller may fill their tensors anew.
-        weights = exact(self.weights.detach().clone()) if self.weights is not None else None
-        sample_ids = self.sample_ids.to(torch.int64, copy=True) if self.sample_ids is not None else None
-        has_target = not self._nobody_asks(needs)
-        return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
 
-    def flat_rows(self, needs: RankingRequirements, checks: check.ValueChecks) -> FlatRows:
-        """The rows of the flat layout, hidden ones with a score of -inf."""
-        for name in ("item_ids", "target_ids", "target_relevance", "seen_ids", "sample_ids", *EMBEDDINGS):
-            if getattr(self, name) is not None:
-                raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids")
-        preds = self._need("preds", 1)
-        shape, like = tuple(preds.shape), "`preds`"
-        for name in ("target", "indexes", "weights", "mask"):
-            if name in ("target", "indexes") or getattr(self, name) is not None:
-                check.check_shape(name, self._need(name, 1), shape, like)
-        target, indexes = self._need("target", 1), self._need("indexes", 1)
-        check.check_float("preds", preds)
-        check.check_relevance("target", target)
-        check.check_ids("indexes", indexes)
-        check.check_device(preds.device, self.tensors())
-        if self.mask is not None:
-            check.check_mask(self.mask)
-            preds = preds.masked_fill(~self.mask, float("-inf"))
-        if needs.nan_hidden:
-            preds = preds.masked_fill(preds.isnan(), float("-inf"))
-        check.defer_nan(checks, "preds", preds.isnan())
-        check.defer_relevance(checks, "target", target)
-        weights = None
-        if self.weights is not None:
-            check.check_relevance("weights", self.weights)
-            check.defer_weights(checks, self.weights)
-            weights = exact(self.weights.detach())
-        return FlatRows(indexes.to(torch.int64), preds, target, weights)
 
-    def _ready(self, ranking: Ranking, needs: RankingRequirements) -> Ranking:
-        extra = list(self.tensors())
-        if extra:
-            raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
+@dataclass(frozen=True, eq=False)
+class ReadyLayout(Layout):
+    """A ranking that was made before."""
+
+    ranking: Ranking
+
+    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:  # noqa: ARG002
+        ranking = self.ranking
         if needs.items and (ranking.item_ids is None or not ranking.ordered):
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
         if needs.ordered and not ranking.ordered:
@@ -118,125 +87,286 @@ class Inputs:
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
         return ranking
 
-    def _rank_scores(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-        preds = self._need("preds", 2)
-        check.check_float("preds", preds)
-        self._check_users(preds, "preds")
-        listed = self.target_ids is not None
-        if self.target_relevance is not None and not listed:
-            raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
-        if self._nobody_asks(needs):
-            targets = no_relevance(preds)
-        else:
-            n_items = preds.shape[1]
-            targets = (
-                self._listed_relevance(preds, "preds", checks, n_items)
-                if listed
-                else self._dense_relevance(preds, checks)
-            )
-        if self.mask is not None:
-            check.check_shape("mask", self._need("mask", 2), tuple(preds.shape), "`preds`")
-            check.check_mask(self.mask)
-        seen = None
-        if self.seen_ids is not None:
-            seen = self._ids("seen_ids", preds, "preds")
-            check.defer_ids(checks, "seen_ids", seen, below=preds.shape[1])
-            seen = seen.clamp(-1, preds.shape[1] - 1)
-        return rank_scores(Scores(preds, seen, self.mask, nan_hidden=needs.nan_hidden), targets, needs, checks)
 
-    def _rank_lists(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-        for name in ("preds", "target"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"`{name}` and `item_ids` must not be given together: the layouts are {LAYOUTS}")
-        if self.mask is not None:
-            raise ValueError("`mask` belongs to scores; with `item_ids` say what was seen with `seen_ids`")
-        item_ids = self._need("item_ids", 2)
-        check.check_ids("item_ids", item_ids)
-        item_ids = item_ids.to(torch.int64)
+@dataclass(frozen=True, eq=False)
+class FlatLayout(Layout):
+    """Rows of users that are complete only when all updates and all processes are known."""
+
+    rows: FlatRows
+
+    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
+        return rank_flat(self.checked_rows(needs, checks), needs, checks)
+
+    def checked_rows(self, needs: RankingRequirements, checks: check.ValueChecks) -> FlatRows:
+        """The rows, with the rules about their values."""
+        rows = self.rows
+        preds = rows.preds
+        if needs.nan_hidden:
+            preds = preds.masked_fill(preds.isnan(), float("-inf"))
+        check.defer_nan(checks, "preds", preds.isnan())
+        check.defer_relevance(checks, "target", rows.relevance)
+        if rows.weights is not None:
+            check.defer_weights(checks, rows.weights)
+        return replace(rows, preds=preds)
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What is said to be relevant: a dense target, or ids with or without their relevance."""
+
+    dense: Tensor | None  # (B, N)
+    ids: Tensor | None  # (B, T) int64
+    graded: Tensor | None  # (B, T)
+
+    def relevance(self, checks: check.ValueChecks, n_items: int | None) -> Relevance:
+        """What is relevant to each user; `n_items` bounds the ids."""
+        if self.dense is not None:
+            check.defer_relevance(checks, "target", self.dense)
+            return dense_relevance(self.dense, compact=is_sync_free(self.dense.device))
+        if self.ids is None:
+            raise ValueError(f"`target_ids` is missing: the layouts are {LAYOUTS}")
+        check.defer_ids(checks, "target_ids", self.ids, below=n_items)
+        graded = None
+        if self.graded is not None:
+            graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
+            check.defer_relevance(checks, "target_relevance", graded)
+        # The order is that of the ids as they came, so that a repeated id is seen; an id that is out of range is
+        # reported when the checks raise, and must not reach an index before.
+        relevance = listed_relevance(self.ids, graded)
+        check.defer_repeats(checks, "target_ids", relevance.sorted_ids)
+        return relevance if n_items is None else relevance.clamped(n_items)
+
+
+@dataclass(frozen=True, eq=False)
+class UserLayout(Layout):
+    """A row for each user."""
+
+    targets: Targets | None  # None: nobody said what is relevant
+    weights: Tensor | None  # (B,)
+    sample_ids: Tensor | None  # (B,)
+    seen_ids: Tensor | None  # (B, S) int64
+
+    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
+        if self.targets is not None:
+            relevance = self.targets.relevance(checks, self.n_items)
+        elif not needs.needs_target:
+            relevance = no_relevance(self.like)
+        else:
+            raise ValueError(f"`{self.missing_target}` is missing: the layouts are {LAYOUTS}")
+        seen_ids = self.seen_ids
+        if seen_ids is not None:
+            check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
+            if self.n_items is not None:
+                seen_ids = seen_ids.clamp(-1, self.n_items - 1)
+        ranking = self.rank_users(relevance, seen_ids, needs, checks)
+        has_target = self.targets is not None
+        if self.weights is None and self.sample_ids is None and has_target:
+            return ranking
+        if self.weights is not None:
+            check.defer_weights(checks, self.weights)
+        # Copies: both are kept, and the caller may fill their tensors anew.
+        weights = exact(self.weights.clone()) if self.weights is not None else None
+        sample_ids = self.sample_ids.to(torch.int64, copy=True) if self.sample_ids is not None else None
+        return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
+
+    @property
+    def n_items(self) -> int | None:
+        """Items that there are, where that is known."""
+        return None
+
+    @property
+    def missing_target(self) -> str:
+        """What to ask for where there is no target."""
+        return "target_ids"
+
+    @abstractmethod
+    def rank_users(
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
+    ) -> Ranking:
+        """The ranking without weights and sample ids."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresLayout(UserLayout):
+    """(B, N) scores."""
+
+    mask: Tensor | None  # (B, N) bool
+
+    @property
+    def n_items(self) -> int:
+        return self.like.shape[1]
+
+    @property
+    def missing_target(self) -> str:
+        return "target"
+
+    def rank_users(
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
+    ) -> Ranking:
+        scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
+        return rank_scores(scores, relevance, needs, checks)
+
+
+@dataclass(frozen=True, eq=False)
+class ListsLayout(UserLayout):
+    """(B, L) recommended ids, best first."""
+
+    def rank_users(
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
+    ) -> Ranking:
+        item_ids = self.like
         check.defer_ids(checks, "item_ids", item_ids, below=None)
         if checks.active:
             check.defer_repeats(checks, "item_ids", item_ids.sort(dim=1).values)
-        self._check_users(item_ids, "item_ids")
-        targets = (
-            no_relevance(item_ids) if self._nobody_asks(needs) else self._listed_relevance(item_ids, "item_ids", checks)
-        )
-        seen = None
-        if self.seen_ids is not None:
-            seen = self._ids("seen_ids", item_ids, "item_ids")
-            check.defer_ids(checks, "seen_ids", seen, below=None)
-        return rank_lists(item_ids, targets, needs, seen, may_look=is_sync_free(item_ids.device))
+        return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
 
-    def _rank_catalogue(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-        for name in ("preds", "target", "item_ids", "mask"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"`{name}` and embeddings must not be given together: the layouts are {LAYOUTS}")
-        users, items = self._need("user_embeddings", 2), self._need("item_embeddings", 2)
-        pairs = checked_embeddings(users, items, self.item_bias, "dot")
-        n_items = pairs.n_items
-        self._check_users(users, "user_embeddings")
-        targets = no_relevance(users)
-        if not self._nobody_asks(needs):
-            targets = self._listed_relevance(users, "user_embeddings", checks, n_items)
-        seen = None
-        if self.seen_ids is not None:
-            seen = self._ids("seen_ids", users, "user_embeddings")
-            check.defer_ids(checks, "seen_ids", seen, below=n_items)
-            seen = seen.clamp(-1, n_items - 1)
-        return rank_catalogue(pairs, targets, seen, needs)
 
-    def _nobody_asks(self, needs: RankingRequirements) -> bool:
-        """Whether there is no target, and need not be one."""
-        given = (self.target, self.target_ids, self.target_relevance)
-        return not needs.needs_target and all(argument is None for argument in given)
+@dataclass(frozen=True, eq=False)
+class EmbeddingsLayout(UserLayout):
+    """Vectors whose products are the scores."""
 
-    def _dense_relevance(self, preds: Tensor, checks: check.ValueChecks) -> Relevance:
-        target = self._need("target", 2)
+    pairs: PairScores
+
+    @property
+    def n_items(self) -> int:
+        return self.pairs.n_items
+
+    def rank_users(
+        self,
+        relevance: Relevance,
+        seen_ids: Tensor | None,
+        needs: RankingRequirements,
+        checks: check.ValueChecks,  # noqa: ARG002
+    ) -> Ranking:
+        return rank_catalogue(self.pairs, relevance, seen_ids, needs)
+
+
+# Arguments -> layout --------------------------------------------------------------------------------------------------
+
+
+def ready_layout(given: Given) -> ReadyLayout:
+    """A ready ranking, and nothing beside it."""
+    ranking = given["preds"]
+    extra = [name for name in given if name != "preds"]
+    if extra:
+        raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
+    return ReadyLayout(ranking.relevance, "preds", ranking)
+
+
+def flat_layout(given: Given) -> FlatLayout:
+    """Flat rows, hidden ones with a score of -inf."""
+    for name in (*IDS, "sample_ids", *EMBEDDINGS):
+        if name in given:
+            raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids")
+    preds = need(given, "preds", 1)
+    shape, like = tuple(preds.shape), "`preds`"
+    for name in ("target", "indexes", "weights", "mask"):
+        if name in ("target", "indexes") or name in given:
+            check.check_shape(name, need(given, name, 1), shape, like)
+    target, indexes = need(given, "target", 1), need(given, "indexes", 1)
+    check.check_float("preds", preds)
+    check.check_relevance("target", target)
+    check.check_ids("indexes", indexes)
+    check.check_device(preds.device, given)
+    if "mask" in given:
+        check.check_mask(given["mask"])
+        preds = preds.masked_fill(~given["mask"], float("-inf"))
+    weights = None
+    if "weights" in given:
+        check.check_relevance("weights", given["weights"])
+        weights = exact(given["weights"].detach())
+    return FlatLayout(preds, "preds", FlatRows(indexes.to(torch.int64), preds, target, weights))
+
+
+def scores_layout(given: Given) -> ScoresLayout:
+    """Scores of all items."""
+    preds = need(given, "preds", 2)
+    check.check_float("preds", preds)
+    users = users_of(given, preds, "preds")
+    mask = given.get("mask")
+    if mask is not None:
+        check.check_shape("mask", need(given, "mask", 2), tuple(preds.shape), "`preds`")
+        check.check_mask(mask)
+    return ScoresLayout(preds, "preds", *users, mask)
+
+
+def lists_layout(given: Given) -> ListsLayout:
+    """Recommended ids."""
+    refuse_beside(given, "`item_ids`", ("preds", "target"))
+    if "mask" in given:
+        raise ValueError("`mask` belongs to scores; with `item_ids` say what was seen with `seen_ids`")
+    item_ids = need(given, "item_ids", 2)
+    check.check_ids("item_ids", item_ids)
+    item_ids = item_ids.to(torch.int64)
+    return ListsLayout(item_ids, "item_ids", *users_of(given, item_ids, "item_ids"))
+
+
+def embeddings_layout(given: Given) -> EmbeddingsLayout:
+    """Vectors of users and of all items."""
+    refuse_beside(given, "embeddings", ("preds", "target", "item_ids", "mask"))
+    users, items = need(given, "user_embeddings", 2), need(given, "item_embeddings", 2)
+    pairs = checked_embeddings(users, items, given.get("item_bias"), "dot")
+    return EmbeddingsLayout(users, "user_embeddings", *users_of(given, users, "user_embeddings"), pairs)
+
+
+def users_of(
+    given: Given, like: Tensor, like_name: str
+) -> tuple[Targets | None, Tensor | None, Tensor | None, Tensor | None]:
+    """Targets, weights, sample ids and seen ids: a row for each user, all on one device."""
+    check.check_device(like.device, given)
+    rows: dict[str, Tensor | None] = dict.fromkeys(("weights", "sample_ids"))
+    for name in rows:
+        if name in given:
+            rows[name] = need(given, name, 1)
+            check.check_rows(name, given[name], like.shape[0], f"`{like_name}`")
+    if "weights" in given:
+        check.check_relevance("weights", given["weights"])
+    if "sample_ids" in given:
+        check.check_ids("sample_ids", given["sample_ids"])
+    targets = targets_of(given, like, like_name) if any(name in given for name in TARGETS) else None
+    seen_ids = ids_of(given, "seen_ids", like, like_name) if "seen_ids" in given else None
+    return targets, rows["weights"], rows["sample_ids"], seen_ids
+
+
+def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
+    """What is said to be relevant."""
+    if "target_ids" not in given and like_name == "preds":
+        if "target_relevance" in given:
+            raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
+        target = need(given, "target", 2)
         check.check_relevance("target", target)
-        check.check_shape("target", target, tuple(preds.shape), "`preds`")
-        check.defer_relevance(checks, "target", target)
-        return dense_relevance(target, compact=is_sync_free(preds.device))
+        check.check_shape("target", target, tuple(like.shape), "`preds`")
+        return Targets(target, None, None)
+    if "target" in given:
+        raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
+    ids = ids_of(given, "target_ids", like, like_name)
+    graded = None
+    if "target_relevance" in given:
+        graded = need(given, "target_relevance", 2)
+        check.check_relevance("target_relevance", graded)
+        check.check_shape("target_relevance", graded, tuple(ids.shape), "`target_ids`")
+    return Targets(None, ids, graded)
 
-    def _listed_relevance(
-        self, like: Tensor, like_name: str, checks: check.ValueChecks, n_items: int | None = None
-    ) -> Relevance:
-        if self.target is not None:
-            raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
-        ids = self._ids("target_ids", like, like_name)
-        check.defer_ids(checks, "target_ids", ids, below=n_items)
-        relevance = None
-        if self.target_relevance is not None:
-            relevance = self._need("target_relevance", 2)
-            check.check_relevance("target_relevance", relevance)
-            check.check_shape("target_relevance", relevance, tuple(ids.shape), "`target_ids`")
-            relevance = relevance.masked_fill(ids < 0, 0)  # what stands beside padding is not read
-            check.defer_relevance(checks, "target_relevance", relevance)
-        # The order is that of the ids as they came, so that a repeated id is found; an id that is out of range is
-        # reported when the checks raise, and must not reach an index before.
-        targets = listed_relevance(ids, relevance)
-        check.defer_repeats(checks, "target_ids", targets.sorted_ids)
-        return targets if n_items is None else targets.clamped(n_items)
 
-    def _check_users(self, like: Tensor, like_name: str) -> None:
-        """The arguments that have one entry for each user, and the device of all."""
-        check.check_device(like.device, self.tensors())
-        for name in ("weights", "sample_ids"):
-            if getattr(self, name) is not None:
-                check.check_rows(name, self._need(name, 1), like.shape[0], f"`{like_name}`")
-        if self.weights is not None:
-            check.check_relevance("weights", self.weights)
-        if self.sample_ids is not None:
-            check.check_ids("sample_ids", self.sample_ids)
+def ids_of(given: Given, name: str, like: Tensor, like_name: str) -> Tensor:
+    """(B, T) ids as int64."""
+    ids = need(given, name, 2)
+    check.check_ids(name, ids)
+    check.check_rows(name, ids, like.shape[0], f"`{like_name}`")
+    return ids.to(torch.int64)
 
-    def _ids(self, name: str, like: Tensor, like_name: str) -> Tensor:
-        ids = self._need(name, 2)
-        check.check_ids(name, ids)
-        check.check_rows(name, ids, like.shape[0], f"`{like_name}`")
-        return ids.to(torch.int64)
 
-    def _need(self, name: str, ndim: int) -> Tensor:
-        value = getattr(self, name)
-        if value is None:
-            raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
-        check.check_tensor(name, value, ndim=ndim)
-        tensor: Tensor = value.detach()
-        return tensor
+def need(given: Given, name: str, ndim: int) -> Tensor:
+    """A tensor that must be there, without its gradient."""
+    if name not in given:
+        raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
+    check.check_tensor(name, given[name], ndim=ndim)
+    tensor: Tensor = given[name].detach()
+    return tensor
+
+
+def refuse_beside(given: Given, layout: str, names: tuple[str, ...]) -> None:
+    """Arguments of another layout."""
+    for name in names:
+        if name in given:
+            raise ValueError(f"`{name}` and {layout} must not be given together: the layouts are {LAYOUTS}")

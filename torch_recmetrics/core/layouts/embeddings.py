@@ -8,9 +8,9 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import Embeddings
+from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
-from torch_recmetrics.core.catalogue.topk import best_items
+from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.layouts.scores import cutoff_tie_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
@@ -23,7 +23,7 @@ HIDDEN = float("-inf")
 
 
 def rank_catalogue(
-    pairs: Embeddings, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
+    pairs: PairScores, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
 ) -> Ranking:
     """Every item of the catalogue against what is relevant, by the exact score of each pair; (B, S) seen ids or -1."""
     n_items = pairs.n_items
@@ -31,7 +31,7 @@ def rank_catalogue(
     depth = n_items if needs.depth is None or (needs.full_list and not counted) else min(needs.depth, n_items)
     scored = ScoredTargets(pairs, targets, seen_ids)
     # One more than is kept, to see whether a tie crosses the cut.
-    values, ids = best_items(pairs, min(depth + 1, n_items) if depth else 0, seen_ids)
+    values, ids = topk_items(pairs, min(depth + 1, n_items) if depth else 0, seen_ids)
     tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
     tie_groups = None
     if needs.rules - {"stable"} and bool(tied.any()):
@@ -58,7 +58,7 @@ def rank_catalogue(
 class ScoredTargets:
     """The relevant items of B users in a catalogue that is scored from embeddings."""
 
-    pairs: Embeddings
+    pairs: PairScores
     targets: Relevance
     seen_ids: Tensor | None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.matrix import Scores
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
@@ -75,9 +75,9 @@ class Relevance:
             return same.to(dtype)
         return torch.where(same, exact(self.relevance.gather(1, at)), 0)
 
-    def scores(self, scores: Scores) -> Tensor:
+    def scores(self, scores: ScoreMatrix) -> Tensor:
         """(B, T): the score of each item; -inf for padding."""
-        return scores.whole() if self.ids is None else scores.of(self.ids)
+        return scores.dense() if self.ids is None else scores.gather(self.ids)
 
     def ideal(self, depth: int, visible: Tensor | None = None) -> Tensor:
         """(B, <= depth): the relevance of all relevant items (of the visible ones), descending."""

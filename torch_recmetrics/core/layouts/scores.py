@@ -1,4 +1,4 @@
-"""Scores and recommended ids -> Ranking.
+"""Scores -> Ranking.
 
 Nothing here loops over users. On a CPU the shape of the work follows from the values (are there ties at all?); on any
 other device every step has a shape that is known beforehand, so that an update never waits for the device.
@@ -12,37 +12,39 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
+from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import GAINS, CutoffTie, TieGroups, gain_of, tie_groups_of
-from torch_recmetrics.core.scores.block_max import BlockMaxima, block_width
-from torch_recmetrics.core.scores.matrix import HIDDEN, Scores
+from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of, tie_groups_of
+from torch_recmetrics.core.scores.block_max import BlockMax, block_width
+from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks, worth_counting
-from torch_recmetrics.core.scores.topk import Top, count_where, in_input_order, top_items
+from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.devices import exact
 
 
-def rank_scores(scores: Scores, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-    """Scores against what is relevant."""
+def rank_scores(
+    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks
+) -> Ranking:
+    """ScoreMatrix against what is relevant."""
     n_items = scores.n_items
     branch = scores.is_sync_free
     if needs.full_list and (not branch or needs.sort_full_list):
         needs = replace(needs, depth=None, full_list=False)
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
     full_list = _full_lists(scores, targets, checks) if needs.full_list else None
-    maxima = BlockMaxima(scores, block_width(scores, n_items if needs.depth is None else needs.depth))
+    blocks = BlockMax(scores, block_width(scores, n_items if needs.depth is None else needs.depth))
     if branch and needs.depth is not None and not (needs.ordered or needs.lists):
-        counted = _rank_counted(maxima, targets, full_list, needs.depth, needs, checks)
+        counted = _rank_counted(blocks, targets, full_list, needs.depth, needs, checks)
         if counted is not None:
             return counted
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
     complete = depth == n_items
     # One more than is kept, to see whether a tie crosses the cut.
-    top = top_items(maxima, min(depth + 1, n_items))
+    top = topk_scores(blocks, min(depth + 1, n_items))
     values = top.values
     if n_items:
         check.defer_nan(checks, "preds", values[:, 0].isnan())
@@ -74,7 +76,7 @@ def rank_scores(scores: Scores, targets: Relevance, needs: RankingRequirements, 
 
 
 def _rank_counted(
-    maxima: BlockMaxima,
+    blocks: BlockMax,
     targets: Relevance,
     full_list: FullListStats | None,
     depth: int,
@@ -86,15 +88,15 @@ def _rank_counted(
     Who they are is known then, not what stands between them. A whole list needs the ranks of all of them, a cut list
     only of those that may be within.
     """
-    scores = maxima.scores
+    scores = blocks.scores
     if not scores.n_items:
         return None
     if full_list is not None:
         entries = RelevantItems(full_list.users, full_list.start, full_list.size, None, full_list.relevance)
     elif scores.n_users and worth_counting(scores.n_items, targets.width, depth):
-        at_least = maxima.lower_bound(depth)
+        at_least = blocks.lower_bound(depth)
         check.defer_nan(checks, "preds", at_least.isnan())
-        ranks = topk_ranks(maxima, targets.sorted_ids, at_least, depth)
+        ranks = topk_ranks(blocks, targets.sorted_ids, at_least, depth)
         if ranks is None:
             return None
         users, columns, start, size = ranks
@@ -119,11 +121,11 @@ def _rank_counted(
     )
 
 
-def _ideal_retrieved(scores: Scores, targets: Relevance, depth: int) -> Tensor:
+def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Tensor:
     return targets.ideal(depth, targets.scores(scores) > HIDDEN)
 
 
-def _ordered(scores: Scores, values: Tensor, ids: Tensor, tied: Tensor, branch: bool) -> Tensor:
+def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor, branch: bool) -> Tensor:
     """`ids` with equal scores in the order of the columns."""
     if not branch:
         return in_input_order(scores, values, ids, None)
@@ -134,7 +136,13 @@ def _ordered(scores: Scores, values: Tensor, ids: Tensor, tied: Tensor, branch: 
 
 
 def _tie_groups(
-    scores: Scores, top: Top, tied: Tensor, depth: int, targets: Relevance, needs: RankingRequirements, branch: bool
+    scores: ScoreMatrix,
+    top: TopK,
+    tied: Tensor,
+    depth: int,
+    targets: Relevance,
+    needs: RankingRequirements,
+    branch: bool,
 ) -> TieGroups:
     start, size = tie_groups_of(tied, depth)
     if tied.shape[1] < depth:
@@ -149,8 +157,8 @@ def _tie_groups(
             rows = None
     kth = kth if rows is None else kth[rows]
     # Of the block at the cut the top-k shows only a part: count its members, and find the relevant ones among them.
-    if top.n_last is not None:
-        count = top.n_last if rows is None else top.n_last[rows]
+    if top.n_kth is not None:
+        count = top.n_kth if rows is None else top.n_kth[rows]
     else:
         count = count_where(torch.eq, scores, kth, rows)
     wanted, relevance = targets.scores(scores), targets.values
@@ -173,24 +181,20 @@ def cutoff_tie_of(
             return values
         return values.new_full((crosses.shape[0], *values.shape[1:]), fill).index_copy_(0, rows, values)
 
-    dtype = accumulator_dtype(members.device)
     width = min(depth, members.shape[1])
-    gains = {}
-    if "average" in needs.rules:
-        wide = exact(members)
-        gains = {gain: spread(gain_of(wide, gain).sum(1)) for gain in GAINS}
+    wide = exact(members)
     best = worst = None
-    if needs.rules & {"optimistic", "pessimistic"}:
-        members = members.to(dtype)
     if "optimistic" in needs.rules:
-        best = spread(members.topk(width, dim=1).values)
+        best = spread(wide.topk(width, dim=1).values)
     if "pessimistic" in needs.rules:
-        relevant_only = torch.where(members > 0, members, float("inf"))
+        relevant_only = torch.where(wide > 0, wide, float("inf"))
         worst = spread(relevant_only.topk(width, dim=1, largest=False).values, float("inf"))
-    return CutoffTie(crosses, spread((members > 0).sum(1)), gains, best, worst)
+    return CutoffTie(
+        crosses, spread((members > 0).sum(1)), lambda gain: spread(gain_of(wide, gain).sum(1)), best, worst
+    )
 
 
-def _full_lists(scores: Scores, targets: Relevance, checks: check.ValueChecks) -> FullListStats:
+def _full_lists(scores: ScoreMatrix, targets: Relevance, checks: check.ValueChecks) -> FullListStats:
     """The uncut lists, from the number of scores above and beside that of each relevant item."""
     wanted, relevance = targets.scores(scores), targets.values
     above, from_here, lengths = full_ranks(scores, wanted)
@@ -204,36 +208,4 @@ def _full_lists(scores: Scores, targets: Relevance, checks: check.ValueChecks) -
         entries=RelevantItems(users, start, from_here[users, place] - start, None, relevance[users, place]),
         all_users=all_users,
         all_relevance=relevance[all_users, all_place],
-    )
-
-
-def rank_lists(
-    item_ids: Tensor, targets: Relevance, needs: RankingRequirements, seen_ids: Tensor | None, *, may_look: bool
-) -> Ranking:
-    """(B, L) recommended ids, best first, padded with -1; what was seen is dropped and the rest moves up.
-
-    Where values may be looked at, lists without gaps are left as they are.
-    """
-    ids = item_ids.to(torch.int64)
-    if seen_ids is not None:
-        seen = listed_relevance(seen_ids, None)
-        ids = torch.where(seen.of(ids) > 0, -1, ids)
-    if not may_look or bool(((ids[:, 1:] >= 0) & (ids[:, :-1] < 0)).any()):
-        order = torch.sort((ids < 0).to(torch.uint8), dim=1, stable=True).indices
-        ids = ids.gather(1, order)
-    width = ids.shape[1]
-    depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)
-    kept = ids[:, :depth]
-    relevance = targets.of(ids)
-    return Ranking(
-        relevance=relevance[:, :depth],
-        lengths=(kept >= 0).sum(1),
-        n_relevant=targets.n_relevant(),
-        # An uncut list is not all there is to recommend: the ideal list may be longer than the one that came.
-        best=partial(targets.ideal, targets.width if depth == width else depth),
-        depth=None if depth == width else depth,
-        binary=targets.relevance is None,
-        item_ids=kept,
-        best_tied=torch.ones_like(ids[:, :1]).sum(1),  # ranked ids are not tied
-        retrieved=lambda: relevance.sort(dim=1, descending=True).values[:, :depth],
     )

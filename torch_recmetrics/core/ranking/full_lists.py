@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ties import gain_of
+from torch_recmetrics.core.ranking.ties import Discount, Gain, gain_of
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_first, run_sizes, run_starts, sum_by
 
@@ -92,7 +92,7 @@ class FullListStats:
     @cached_property
     def hits(self) -> Tensor:
         """(B,): retrieved relevant items."""
-        return sum_by(self.users, torch.ones_like(self.relevance), self._n_users)
+        return self.gain_sum("hit", None)
 
     @cached_property
     def p_no_hit(self) -> Tensor:
@@ -135,22 +135,27 @@ class FullListStats:
         mixed[1:] |= ~self._block[1:] & (self.relevance[1:] != self.relevance[:-1])
         return (sum_by(self.users, mixed.to(self.relevance.dtype), self._n_users) > 0).to(self.relevance.dtype)
 
-    def gain_sum(self, gain: str) -> Tensor:
-        """(B,): discounted cumulative gain."""
-        discount = 1 / (self.start + 2).to(self.relevance.dtype).log2()
-        tied = ~self._alone
-        if bool(tied.any()):
-            discount[tied] = self._mean_over_blocks(tied, lambda r, j: 1 / (r + 1).log2())
-        return sum_by(self.users, gain_of(self.relevance, gain) * discount, self._n_users)
+    def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
+        """(B,): the gains of the items, each times the (mean) discount of its rank."""
+        gains = gain_of(self.relevance, gain)
+        if discount is not None:
+            weight = discount((self.start + 1).to(self.relevance.dtype))
+            tied = ~self._alone
+            if bool(tied.any()):
+                weight[tied] = self._mean_over_blocks(tied, lambda rank, place: discount(rank))
+            gains = gains * weight
+        return sum_by(self.users, gains, self._n_users)
 
-    def ideal_sum(self, gain: str, ideal: str) -> Tensor:
-        """(B,): the largest discounted cumulative gain of the relevant (or of the retrieved) items."""
+    def ideal_sum(self, gain: Gain, discount: Discount, ideal: str) -> Tensor:
+        """(B,): the largest gain sum of the relevant (or of the retrieved) items."""
         users, relevance = self.all_users, self.all_relevance
         if ideal == "retrieved":
             order = order_by(self.users, self.relevance, descending=True)
             users, relevance = self.users[order], self.relevance[order]
-        rank = (place_in_run(run_starts(users)) + 1).to(relevance.dtype)
-        return sum_by(users, gain_of(relevance, gain) / (rank + 1).log2(), self._n_users)
+        gains = gain_of(relevance, gain)
+        if discount is not None:
+            gains = gains * discount((place_in_run(run_starts(users)) + 1).to(relevance.dtype))
+        return sum_by(users, gains, self._n_users)
 
     def _mean_over_blocks(self, tied: Tensor, of_rank: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """For the tied entries, the mean of a function of rank and place over all places of the block."""

@@ -17,12 +17,17 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ties import (
     EXPONENTIAL_SCALE,
+    GAINS,
     CumulativeStats,
+    Discount,
     ExpectedStats,
+    Gain,
     TieGroups,
     break_ties,
-    discounts,
+    discounted,
     gain_of,
+    log2_discount,
+    ranks,
 )
 
 Cutoffs = tuple["int | None", ...]
@@ -113,7 +118,7 @@ class RankingStats:
             self._columns = ExpectedStats(ranking.relevance, tie_groups, binary=ranking.binary)
         else:
             self._columns = CumulativeStats(break_ties(ranking.relevance, tie_groups, ties), binary=ranking.binary)
-        self._ideal_sums: dict[tuple[str, str], Tensor] = {}
+        self._ideal_sums: dict[tuple[Gain, str, Discount], Tensor] = {}
 
     @cached_property
     def _full_list(self) -> FullListStats | None:
@@ -144,9 +149,25 @@ class RankingStats:
             return running.new_full((running.shape[0], len(cutoffs)), of_nothing)
         return running.index_select(1, constants(tuple(map(float, columns)), torch.int64, running.device))
 
+    def gain_sum(self, cutoffs: Cutoffs, gain: Gain = "linear", discount: Discount = log2_discount) -> Tensor:
+        """The gains of the items of the list, each times the discount of its rank.
+
+        Args:
+            cutoffs: the cutoffs that are asked for.
+            gain: "hit" counts 1 for a relevant item, "linear" its relevance g, "exponential" 2^g - 1 in units of
+                :meth:`gain_scale`; or a function of a tensor of relevance that gives 0 for 0.
+            discount: a function of the ranks 1, 2, ...; None counts every rank alike.
+        """
+        gain = self._gain(gain)
+        return self._read(
+            cutoffs,
+            lambda: self._columns.gain_sum(gain, discount),
+            lambda full_list: full_list.gain_sum(gain, discount),
+        )
+
     def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
-        return self._read(cutoffs, lambda: self._columns.hits, lambda full_list: full_list.hits)
+        return self.gain_sum(cutoffs, "hit", None)
 
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
@@ -160,17 +181,12 @@ class RankingStats:
         """1 / rank of the first relevant item, 0 where there is none."""
         return self._read(cutoffs, lambda: self._columns.reciprocal, lambda full_list: full_list.reciprocal)
 
-    def gain_scale(self, gain: str) -> float:
-        """What :meth:`gain_sum` and :meth:`ideal_sum` count in."""
+    def gain_scale(self, gain: Gain) -> float:
+        """The unit that :meth:`gain_sum` and :meth:`ideal_sum` count in."""
         return EXPONENTIAL_SCALE if self._gain(gain) == "exponential" else 1.0
 
-    def _gain(self, gain: str) -> str:
-        return "linear" if self.ranking.binary else gain  # 2^1 - 1 = 1
-
-    def gain_sum(self, cutoffs: Cutoffs, gain: str) -> Tensor:
-        """Discounted cumulative gain, in its unit."""
-        gain = self._gain(gain)
-        return self._read(cutoffs, lambda: self._columns.gain_sum(gain), lambda full_list: full_list.gain_sum(gain))
+    def _gain(self, gain: Gain) -> Gain:
+        return "hit" if self.ranking.binary and gain in GAINS else gain  # 2^1 - 1 = 1
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
@@ -186,24 +202,26 @@ class RankingStats:
         column = self._column(cut)
         return self._columns.mean_precision(column) if column >= 0 else self.n_relevant.squeeze(1) * 0
 
-    def ideal_sum(self, cutoffs: Cutoffs, gain: str, ideal: str) -> Tensor:
-        """Discounted cumulative gain of the best list, in the same unit."""
+    def ideal_sum(
+        self, cutoffs: Cutoffs, gain: Gain, ideal: str = "relevant", discount: Discount = log2_discount
+    ) -> Tensor:
+        """The gain sum of the best list, of all "relevant" items or of the "retrieved" ones, in the same unit."""
         gain = self._gain(gain)
-        if self.ranking.binary and ideal == "relevant" and self.ranking.full_list is None:
-            for cut in cutoffs:
-                self._column(cut)
-            return best_sums(self._most_relevant(cutoffs), self.n_relevant.device)[
-                self.max_hits(cutoffs).to(torch.int64)
-            ]
+        if self.ranking.binary and ideal == "relevant" and gain == "hit" and self.ranking.full_list is None:
+            for cutoff in cutoffs:
+                self._column(cutoff)
+            sums = best_sums(self._most_relevant(cutoffs), discount, self.n_relevant.device)
+            return sums[self.max_hits(cutoffs).to(torch.int64)]
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
         def running() -> Tensor:
-            if (gain, ideal) not in self._ideal_sums:
-                gains = gain_of(best, gain) * discounts(best.shape[1], best.device)
-                self._ideal_sums[gain, ideal] = gains.cumsum(1)
-            return self._ideal_sums[gain, ideal]
+            if (gain, ideal, discount) not in self._ideal_sums:
+                self._ideal_sums[gain, ideal, discount] = discounted(gain_of(best, gain), discount).cumsum(1)
+            return self._ideal_sums[gain, ideal, discount]
 
-        return self._read(cutoffs, running, lambda full_list: full_list.ideal_sum(gain, ideal), width=best.shape[1])
+        return self._read(
+            cutoffs, running, lambda full_list: full_list.ideal_sum(gain, discount, ideal), width=best.shape[1]
+        )
 
     def tie_sensitive(self, cutoffs: Cutoffs) -> Tensor:
         """1 where some order of the equal scores changes the relevance at a rank of the list."""
@@ -294,10 +312,19 @@ class RankingStats:
 
 
 @lru_cache(maxsize=256)
-def best_sums(n: int, device: torch.device) -> Tensor:
+def log2_best_sums(n: int, device: torch.device) -> Tensor:
     """(n + 1,) the discounted cumulative gain of 0, 1, ... n items of relevance 1 on the first places."""
-    sums = discounts(n, device).cumsum(0)
-    return torch.cat([torch.zeros_like(sums[:1]) if n else sums.new_zeros(1), sums])
+    return best_sums_of(n, log2_discount, device)
+
+
+def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
+    """(n + 1,) the gain sum of 0, 1, ... n items of relevance 1 on the first places."""
+    return log2_best_sums(n, device) if discount is log2_discount else best_sums_of(n, discount, device)
+
+
+def best_sums_of(n: int, discount: Discount, device: torch.device) -> Tensor:
+    sums = discounted(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0).cumsum(0)
+    return torch.cat([sums.new_zeros(1), sums])
 
 
 @lru_cache(maxsize=1024)

@@ -30,3 +30,18 @@ class RankingRequirements:
     items: bool = False
     needs_target: bool = True
     nan_hidden: bool = False
+
+    def __or__(self, other: RankingRequirements) -> RankingRequirements:
+        """What two readers of one ranking need together; both must treat NaN alike."""
+        both = self.depth is not None and other.depth is not None
+        return RankingRequirements(
+            depth=max(self.depth or 0, other.depth or 0) if both else None,
+            full_list=self.full_list or other.full_list,
+            sort_full_list=self.sort_full_list or other.sort_full_list,
+            rules=self.rules | other.rules,
+            ordered=self.ordered or other.ordered,
+            lists=self.lists or other.lists,
+            items=self.items or other.items,
+            needs_target=self.needs_target or other.needs_target,
+            nan_hidden=self.nan_hidden,
+        )

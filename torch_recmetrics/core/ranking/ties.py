@@ -11,6 +11,7 @@ the block is j = r - s - 1, and H is the number of relevant items in all earlier
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -24,6 +25,11 @@ GAINS = ("exponential", "linear")
 # Exponential gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
 EXPONENTIAL_SCALE = 2.0**64
 
+# What an item of a relevance counts: a name, or a function of (…,) relevance that gives 0 for 0.
+Gain = str | Callable[[Tensor], Tensor]
+# What a rank counts: a function of (n,) ranks 1, 2, ...; None counts 1 for every rank.
+Discount = Callable[[Tensor], Tensor] | None
+
 
 @lru_cache(maxsize=256)
 def ranks(n: int, device: torch.device) -> Tensor:
@@ -31,15 +37,32 @@ def ranks(n: int, device: torch.device) -> Tensor:
     return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
 
 
+def log2_discount(rank: Tensor) -> Tensor:
+    """1 / log2(r + 1)."""
+    return (rank + 1).log2().reciprocal()
+
+
 @lru_cache(maxsize=256)
-def discounts(n: int, device: torch.device) -> Tensor:
-    """1 / log2(r + 1) for r = 1 ... n."""
-    return (ranks(n, device) + 1).log2().reciprocal()
+def log2_discounts(n: int, device: torch.device) -> Tensor:
+    """The same for r = 1 ... n, made once."""
+    return log2_discount(ranks(n, device))
 
 
-def gain_of(relevance: Tensor, gain: str) -> Tensor:
-    """(2^g - 1) / EXPONENTIAL_UNIT or g."""
-    return (torch.exp2(relevance) - 1) / EXPONENTIAL_SCALE if gain == "exponential" else relevance
+def discounted(gains: Tensor, discount: Discount) -> Tensor:
+    """(B, D) gains by rank, each times the discount of its rank."""
+    if discount is None:
+        return gains
+    n, device = gains.shape[1], gains.device
+    return gains * (log2_discounts(n, device) if discount is log2_discount else discount(ranks(n, device)))
+
+
+def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
+    """1 for a relevant item ("hit"), g ("linear"), (2^g - 1) / EXPONENTIAL_SCALE, or what a function says."""
+    if gain == "hit":
+        return (relevance > 0).to(relevance.dtype)
+    if gain == "exponential":
+        return (torch.exp2(relevance) - 1) / EXPONENTIAL_SCALE
+    return gain(relevance) if callable(gain) else relevance
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +74,7 @@ class CutoffTie:
 
     tied: Tensor  # (B,) bool
     n_relevant: Tensor  # (B,)
-    gains: dict[str, Tensor]  # "linear" and "exponential": (B,), the sum over the members
+    gain_total: Callable[[Gain], Tensor]  # (B,): the sum of a gain over the members
     best: Tensor | None  # (B, <= D) relevance of the relevant members, descending, 0 beyond
     worst: Tensor | None  # (B, <= D) the same ascending, inf beyond
 
@@ -135,17 +158,27 @@ class CumulativeStats:
         self.relevance = relevance
         self.binary = binary  # the relevance is the hit
         self.ranks = ranks(relevance.shape[1], relevance.device)
-        self._gain_sums: dict[str, Tensor] = {}
+        self._gain_sums: dict[tuple[Gain, Discount], Tensor] = {}
+
+    def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
+        """The gains of the items up to the rank, each times the discount of its rank."""
+        if (gain, discount) not in self._gain_sums:
+            self._gain_sums[gain, discount] = discounted(self.gains(gain), discount).cumsum(1)
+        return self._gain_sums[gain, discount]
+
+    def gains(self, gain: Gain) -> Tensor:
+        """The gain at each rank."""
+        return self.relevance if self.binary and gain == "hit" else gain_of(self.relevance, gain)
 
     @cached_property
     def is_hit(self) -> Tensor:
         """1 where the item is relevant."""
-        return self.relevance if self.binary else (self.relevance > 0).to(self.relevance.dtype)
+        return CumulativeStats.gains(self, "hit")
 
-    @cached_property
+    @property
     def hits(self) -> Tensor:
         """Relevant items up to the rank."""
-        return self.is_hit.cumsum(1)
+        return self.gain_sum("hit", None)
 
     @cached_property
     def p_no_hit(self) -> Tensor:
@@ -163,16 +196,6 @@ class CumulativeStats:
         before = torch.ones_like(self.p_no_hit)
         before[:, 1:] = self.p_no_hit[:, :-1]
         return ((before - self.p_no_hit) / self.ranks).cumsum(1)
-
-    def gain_sum(self, gain: str) -> Tensor:
-        """Discounted cumulative gain."""
-        if gain not in self._gain_sums:
-            discount = discounts(self.relevance.shape[1], self.relevance.device)
-            self._gain_sums[gain] = (self._gains(gain) * discount).cumsum(1)
-        return self._gain_sums[gain]
-
-    def _gains(self, gain: str) -> Tensor:
-        return gain_of(self.relevance, gain)
 
     def mean_precision(self, column: int) -> Tensor:
         """(B,): precision_sum / hits at one rank, 0 without a hit."""
@@ -197,22 +220,25 @@ class ExpectedStats(CumulativeStats):
             return total
         return torch.where(crosses, of_crossing.unsqueeze(1), total)
 
+    def _gain_total(self, gain: Gain) -> Tensor:
+        """The sum of the gain over the block of each rank; of a block that reaches beyond D all members count."""
+        cutoff_tie = self.tie_groups.cutoff_tie
+        return self._block_sum(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
+
+    def gains(self, gain: Gain) -> Tensor:
+        """The mean gain of the block of each rank."""
+        return (self.relevant if gain == "hit" else self._gain_total(gain)) / self.size
+
     @cached_property
     def relevant(self) -> Tensor:
         """b, the relevant members of the block of each rank."""
-        cutoff_tie = self.tie_groups.cutoff_tie
-        of_crossing = cutoff_tie.n_relevant.to(self.relevance.dtype) if cutoff_tie is not None else None
-        return self._block_sum(self.is_hit, of_crossing)
+        return self._gain_total("hit")
 
     @cached_property
     def earlier(self) -> Tensor:
         """H, the relevant items in all earlier blocks."""
         before = self.is_hit.cumsum(1) - self.is_hit
         return before.gather(1, self.tie_groups.start)
-
-    @cached_property
-    def hits(self) -> Tensor:
-        return (self.relevant / self.size).cumsum(1)
 
     @cached_property
     def p_no_hit(self) -> Tensor:
@@ -223,11 +249,6 @@ class ExpectedStats(CumulativeStats):
     def precision_sum(self) -> Tensor:
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
         return (self.relevant / self.size * (self.earlier + 1 + others) / self.ranks).cumsum(1)
-
-    def _gains(self, gain: str) -> Tensor:
-        cutoff_tie = self.tie_groups.cutoff_tie
-        of_crossing = cutoff_tie.gains[gain] if cutoff_tie is not None else None
-        return self._block_sum(gain_of(self.relevance, gain), of_crossing) / self.size
 
     def mean_precision(self, column: int) -> Tensor:
         """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.

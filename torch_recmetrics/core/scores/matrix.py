@@ -1,7 +1,7 @@
-"""Score matrices of which some items are hidden, read in tiles and in windows, not copied as a whole.
+"""Score matrices with hidden items, read in tiles and in windows, never copied as a whole.
 
-Copying a matrix of many million scores costs several times what reading it costs: its fresh memory has to be
-made first. One tile fits into the cache, and its buffer is used again and again.
+A copy of many million scores costs several times a read, because its memory is fresh. One tile fits into the cache, and
+its buffer is used again.
 """
 
 from __future__ import annotations
@@ -15,58 +15,59 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.chunks import STEP_ELEMENTS, step_elements, steps
+from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
-# So few scores, those of one step, are copied as a whole; the fresh memory of more may cost more than all the rest.
-COPIED_ELEMENTS = STEP_ELEMENTS
 HIDDEN = float("-inf")
 
 
 class Tile(NamedTuple):
-    """A few rows of a score matrix, or a part of one long row; its values are gone when the next tile is read."""
+    """A few rows of a score matrix, or a part of one long row. The next tile overwrites its values."""
 
     rows: slice
-    first: int  # the column at which it begins
+    first: int  # its first column
     values: Tensor  # (rows, columns)
 
 
-class Scores:
-    """(B, N) scores in which an item that must not be recommended has -inf, however they are read.
+class ScoreMatrix:
+    """(B, N) scores in which an item that must not be recommended reads as -inf.
 
-    On a CPU half-precision scores read as float32, in which all work on them is faster and nothing changes.
+    On a CPU half-precision scores read as float32: the same numbers, and all work on them is faster.
 
     Args:
-        given: (B, N), as they came; never written to.
-        seen_ids: (B, S) within the columns, or -1, anywhere and any number of times.
+        scores: (B, N), the user's own; never written to.
+        seen_ids: (B, S) columns to hide, or -1, anywhere and any number of times.
         mask: (B, N) bool, True = may be recommended.
-        nan_hidden: NaN hides too; else it stays and shows.
+        nan_hidden: hide NaN; else it reads as NaN.
     """
 
     def __init__(
-        self, given: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
+        self, scores: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
     ) -> None:
-        self.is_sync_free = is_sync_free(given.device)
-        if not self.is_sync_free or given.numel() <= COPIED_ELEMENTS:
-            # Elsewhere than on a CPU the shapes of what follows must not depend on values.
-            given, seen_ids, mask, nan_hidden = _hide(given, seen_ids, mask, nan_hidden), None, None, False
-        self._given = given
-        self._seen = seen_ids if seen_ids is not None and seen_ids.numel() and given.shape[1] else None
+        self.is_sync_free = is_sync_free(scores.device)
+        if not self.is_sync_free or scores.numel() <= thresholds.COPIED_ELEMENTS:
+            # Off the CPU no later shape may depend on values, so everything is hidden now.
+            scores, seen_ids, mask, nan_hidden = _hide(scores, seen_ids, mask, nan_hidden), None, None, False
+        self._scores = scores
+        if seen_ids is None or not scores.shape[1]:
+            seen_ids = torch.empty((scores.shape[0], 0), dtype=torch.int64, device=scores.device)
+        self._seen = seen_ids  # (B, S)
         self._mask = mask
         self._nan_hidden = nan_hidden
-        half = given.dtype in (torch.float16, torch.bfloat16)
-        self.dtype = torch.float32 if half and self.is_sync_free else given.dtype
-        self.device = given.device
-        self.n_users, self.n_items = given.shape
+        half = scores.dtype in (torch.float16, torch.bfloat16)
+        self.dtype = torch.float32 if half and self.is_sync_free else scores.dtype
+        self.device = scores.device
+        self.n_users, self.n_items = scores.shape
 
-    def whole(self) -> Tensor:
-        """(B, N): all of them at once, for those who need a matrix of this size anyway."""
-        return _hide(self._given, self._seen, self._mask, self._nan_hidden).to(self.dtype)
+    def dense(self) -> Tensor:
+        """(B, N) all scores as one tensor, for callers that need a matrix of this size anyway."""
+        return _hide(self._scores, self._seen, self._mask, self._nan_hidden).to(self.dtype)
 
     def tiles(self, rows: Tensor | None = None, *, width: int = 1, compared: bool = False) -> Iterator[Tile]:
-        """All scores, or those of the (R,) rows that are named, from left to right within a row.
+        """All scores, or those of (R,) rows, from left to right within a row.
 
-        The first tile of a row has at least `width` columns; tiles that are compared again and again are smaller.
+        The first tile of a row has at least `width` columns. Tiles to be `compared` many times are smaller.
         """
         n_rows = self.n_users if rows is None else rows.shape[0]
         elements = step_elements(compared=compared, on_cpu=self.is_sync_free)
@@ -76,53 +77,55 @@ class Scores:
             for first in range(0, self.n_items, width):
                 columns = slice(first, min(first + width, self.n_items))
                 if not self.copied:
-                    values = self._given[part, columns] if rows is None else self._given[rows[part], columns]
+                    values = self._scores[part, columns] if rows is None else self._scores[rows[part], columns]
                 else:
-                    if buffer is None:  # one column more, which takes what is hidden nowhere
+                    if buffer is None:  # its last column takes the writes of ids outside the tile
                         shape = (part.stop - part.start, width + 1)
                         buffer = torch.empty(shape, dtype=self.dtype, device=self.device)
                     values = self._fill(buffer, part if rows is None else rows[part], columns)
                 yield Tile(part, first, values)
 
     def once(self) -> Iterable[Tile]:
-        """All scores for those who need no buffer of their own: in tiles where they must be copied, else in one piece,
-        which all threads share without waiting for each other at the end of each tile."""
-        return self.tiles() if self.copied else [Tile(slice(None), 0, self._given)]
+        """All scores for callers that need no buffer: in tiles where they are copied, else in one piece.
+
+        One piece is faster: threads do not wait for each other at the end of each tile.
+        """
+        return self.tiles() if self.copied else [Tile(slice(None), 0, self._scores)]
 
     def at(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """The scores of single items; -inf for column -1. Rows and columns are broadcast."""
+        """Scores of single items, -inf for column -1. Rows and columns are broadcast."""
         if not self.n_items:
             return torch.full(columns.shape, HIDDEN, dtype=self.dtype, device=self.device)
         shown, columns = columns >= 0, columns.clamp(min=0)
-        values = self._given[rows, columns].to(self.dtype)
+        values = self._scores[rows, columns].to(self.dtype)
         if self._mask is not None:
             shown = shown & self._mask[rows, columns]
         if self._nan_hidden:
             shown = shown & ~values.isnan()
-        if self._seen is not None:
+        if self.seen_width:
             code = rows * (self.n_items + 1) + columns
             place = torch.searchsorted(self._seen_codes, code).clamp(max=self._seen_codes.shape[0] - 1)
             shown = shown & (self._seen_codes[place] != code)
         return torch.where(shown, values, HIDDEN)
 
-    def of(self, columns: Tensor) -> Tensor:
-        """(B, T): the scores of some items of each row; -inf for column -1."""
-        if not self._hides and self.n_items:  # several times faster than single items
-            values = self._given.gather(1, columns.clamp(min=0)).to(self.dtype)
+    def gather(self, columns: Tensor) -> Tensor:
+        """(B, R) scores of R items of each row, -inf for column -1."""
+        if not self._hides and self.n_items:  # several times faster than `at`
+            values = self._scores.gather(1, columns.clamp(min=0)).to(self.dtype)
             return torch.where(columns >= 0, values, HIDDEN)
         return self.at(torch.arange(self.n_users, device=self.device).unsqueeze(1), columns)
 
     def windows(self, rows: Tensor, first: Tensor, width: int) -> Tensor:
-        """(L, width): neighbours of a row, from the columns `first` on.
+        """(L, width) neighbours of a row, from the columns `first` on.
 
-        The width is a power of 2 and not above N; `first` is a multiple of it, or N - width.
+        The width is a power of 2 and not above N. `first` is a multiple of it, or N - width.
         """
-        values = _windows(self._given, rows, first, width).to(self.dtype)
+        values = _windows(self._scores, rows, first, width).to(self.dtype)
         if self._mask is not None:
             values.masked_fill_(~_windows(self._mask, rows, first, width), HIDDEN)
         if self._nan_hidden:
             values.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
-        if self._seen is not None:
+        if self.seen_width:
             start = rows * (self.n_items + 1) + first
             low, high = (torch.searchsorted(self._seen_codes, code) for code in (start, start + width))
             inside = high - low
@@ -134,58 +137,52 @@ class Scores:
     @property
     def seen_width(self) -> int:
         """S, or 0 where no id hides anything."""
-        return 0 if self._seen is None else self._seen.shape[1]
+        return self._seen.shape[1]
 
     def seen(self) -> tuple[Tensor, Tensor]:
         """(L,) rows and (L,) columns that are hidden by an id; some perhaps twice."""
-        seen = self._need_seen()
-        rows, place = (seen >= 0).nonzero(as_tuple=True)
-        return rows, seen[rows, place]
+        rows, place = (self._seen >= 0).nonzero(as_tuple=True)
+        return rows, self._seen[rows, place]
 
-    def with_seen_shown(self) -> Scores:
-        """The same without what the ids hide."""
+    def without_seen(self) -> ScoreMatrix:
+        """The same scores with what the ids hide shown."""
         shown = copy(self)
-        shown._seen = None
+        shown._seen = self._seen[:, :0]
         return shown
 
     @property
     def _hides(self) -> bool:
-        return self._seen is not None or self._mask is not None or self._nan_hidden
+        return bool(self.seen_width) or self._mask is not None or self._nan_hidden
 
     @property
     def copied(self) -> bool:
         """Whether a tile is a copy: something is hidden, or the rows cannot be read at speed where they lie."""
-        slow = self.is_sync_free and (self._given.stride(1) != 1 or self._given.dtype != self.dtype)
+        slow = self.is_sync_free and (self._scores.stride(1) != 1 or self._scores.dtype != self.dtype)
         return self._hides or slow
 
     @cached_property
     def _seen_codes(self) -> Tensor:
         """(B S,) row * (N + 1) + column of what is hidden, ascending; padding stands at column N of the row before."""
-        # Rows are sorted in one step of all threads; the sort of one long column makes them wait for each other often.
-        columns = self._need_seen().sort(dim=1).values
+        # Sorting rows keeps all threads busy; sorting one long column does not.
+        columns = self._seen.sort(dim=1).values
         return (columns + torch.arange(self.n_users, device=self.device).unsqueeze(1) * (self.n_items + 1)).flatten()
 
-    def _need_seen(self) -> Tensor:
-        if self._seen is None:
-            raise ValueError("nothing is hidden by its id")
-        return self._seen
-
     def _fill(self, buffer: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:
-        values = self._given[rows, columns]
+        values = self._scores[rows, columns]
         n_rows, width = values.shape
         buffer = buffer[:n_rows]
         tile = buffer[:, :width]
         if self._mask is not None and values.dtype == self.dtype:
-            # Half the time of filling a copy.
-            nothing = torch.full((), HIDDEN, dtype=self.dtype, device=self.device)
-            torch.where(self._mask[rows, columns], values, nothing, out=tile)
+            # Half the time of a copy that is filled afterwards.
+            hidden = torch.full((), HIDDEN, dtype=self.dtype, device=self.device)
+            torch.where(self._mask[rows, columns], values, hidden, out=tile)
         else:
             tile.copy_(values)
             if self._mask is not None:
                 tile.masked_fill_(~self._mask[rows, columns], HIDDEN)
         if self._nan_hidden:
             tile.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
-        if self._seen is not None:
+        if self.seen_width:
             seen = self._seen[rows]
             inside = (seen >= columns.start) & (seen < columns.stop)
             buffer.scatter_(1, torch.where(inside, seen - columns.start, width), HIDDEN)
@@ -193,32 +190,31 @@ class Scores:
 
 
 def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:
-    """:meth:`Scores.windows` of any matrix."""
+    """:meth:`ScoreMatrix.windows` of any matrix."""
     if matrix.stride(1) != 1:
         return matrix[rows.unsqueeze(1), first.unsqueeze(1) + torch.arange(width, device=matrix.device)]
-    # Rows of this width at every multiple of a step that all windows share: one index_select takes whole windows,
-    # several times faster than element by element.
+    # View the matrix as rows of this width at every multiple of a step that all windows share. One index_select then
+    # takes whole windows, several times faster than single elements.
     stride, last = matrix.stride(0), matrix.shape[1] - width
     step = math.gcd(math.gcd(stride, width), last)
     n_rows = ((matrix.shape[0] - 1) * stride + last) // step + 1
-    at = rows * stride + first >> step.bit_length() - 1  # a power of 2, as the width is
-    return matrix.as_strided((n_rows, width), (step, 1)).index_select(0, at)
+    index = rows * stride + first >> step.bit_length() - 1  # the step divides the width, so it is a power of 2
+    return matrix.as_strided((n_rows, width), (step, 1)).index_select(0, index)
 
 
-def _hide(given: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidden: bool) -> Tensor:
+def _hide(scores: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidden: bool) -> Tensor:
     """A copy of the scores with -inf where something hides; the scores themselves where nothing does."""
-    scores = given
+    hidden = scores
     if nan_hidden:
-        scores = scores.masked_fill(scores.isnan(), HIDDEN)
+        hidden = hidden.masked_fill(hidden.isnan(), HIDDEN)
     if mask is not None:
-        scores = torch.where(mask, scores, HIDDEN)
+        hidden = torch.where(mask, hidden, HIDDEN)
     if seen_ids is not None and seen_ids.shape[1] and scores.shape[1]:
-        if scores is given:
-            scores = scores.clone()
-        # A pad writes where a real entry of its row writes, or, in a row of pads, what is there already.
-        some = seen_ids.amax(1, keepdim=True)
-        at = torch.where(seen_ids < 0, some, seen_ids)
-        nothing = scores[:, :1]
-        source = torch.where(some < 0, nothing, HIDDEN).expand(at.shape)
-        scores.scatter_(1, at.clamp(min=0), source)
-    return scores
+        if hidden is scores:
+            hidden = hidden.clone()
+        # A pad writes where a real id of its row writes. In a row of pads it writes back what column 0 holds.
+        largest_id = seen_ids.amax(1, keepdim=True)
+        columns = torch.where(seen_ids < 0, largest_id, seen_ids)
+        source = torch.where(largest_id < 0, hidden[:, :1], HIDDEN).expand(columns.shape)
+        hidden.scatter_(1, columns.clamp(min=0), source)
+    return hidden

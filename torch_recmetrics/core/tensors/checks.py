@@ -7,6 +7,7 @@ costs one device synchronisation however many rules it has; which row broke the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -19,6 +20,15 @@ FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 # 2^1024 is infinite in float64, and inf / inf would be reported as nan.
 LARGEST_EXPONENTIAL_RELEVANCE = 1023
 SMALLEST_ROW_WEIGHT, LARGEST_ROW_WEIGHT = 1e-100, 1e100
+
+
+def plain_number(value: Any) -> Any:
+    """A Python number for one of NumPy's and its like; anything else as it is."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
@@ -35,10 +45,10 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be True or False, got {value!r}")
 
 
-def check_top_k(top_k: Any) -> None:
-    """Refuse a cut-off that is neither a positive integer nor None."""
-    if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
-        raise ValueError(f"`top_k` must be an integer >= 1, or None for the whole list, got {top_k!r}")
+def check_cutoff(name: str, value: Any) -> None:
+    """Refuse a cutoff that is neither a positive integer nor None."""
+    if value is not None and not is_count(value):
+        raise ValueError(f"`{name}` must be an integer >= 1, or None for the whole list, got {value!r}")
 
 
 def check_share(name: str, value: Any) -> None:
@@ -49,8 +59,19 @@ def check_share(name: str, value: Any) -> None:
 
 def check_positive(name: str, value: Any) -> None:
     """Refuse a number that counts something and is not a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_count(value):
         raise ValueError(f"`{name}` must be an integer >= 1, got {value!r}")
+
+
+def check_optional_positive(name: str, value: Any) -> None:
+    """The same for a number that need not be given."""
+    if value is not None:
+        check_positive(name, value)
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is an integer >= 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def check_tensor(name: str, value: Any, *, ndim: int | None = None) -> None:

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-# Elements that are looked at in one step where a step needs a buffer: on a CPU the buffer stays in the cache, elsewhere
-# few large steps are best. A float32 sum of ones is exact up to 2^24 of them. Parts of a long row have this width, so
-# it is a multiple of the width of every block (core/scores/block_max.py).
-STEP_ELEMENTS = 1 << 19
-STEP_ELEMENTS_ELSEWHERE = 1 << 24
-# The same where a tile is gone over many times.
-COMPARED_ELEMENTS = 1 << 18
+from torch_recmetrics.core.tensors import thresholds
 
 
 def step_elements(*, compared: bool = False, on_cpu: bool = True) -> int:
-    """Elements of one step; fewer where they are compared again and again."""
+    """Elements of one step; fewer on a CPU where each tile is read many times."""
     if not on_cpu:
-        return STEP_ELEMENTS_ELSEWHERE
-    return COMPARED_ELEMENTS if compared else STEP_ELEMENTS
+        return thresholds.STEP_ELEMENTS_ELSEWHERE
+    return thresholds.COMPARED_ELEMENTS if compared else thresholds.STEP_ELEMENTS
 
 
 def steps(n_rows: int, n_columns: int, elements: int | None = None, *, compared: bool = False) -> Iterator[slice]:
-    """Slices of rows that cover a matrix in steps of about so many elements.
-
-    Where no number is given, of as many as stay in the cache, and of fewer where they are compared again and again.
-    """
+    """Slices of rows that cover a matrix, of about `elements` each; by default :func:`step_elements`."""
     if elements is None:
         elements = step_elements(compared=compared)
     step = max(1, elements // max(1, n_columns))

@@ -1,4 +1,4 @@
-"""The dtype that sums are kept in: float64, or float32 on a device that has no float64."""
+"""What a device can do: the dtype of its sums, and whether reading a value back is free."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def exact(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def float_bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Floats as int64 that :func:`bits_float` turns back without loss, so that mixed columns share one tensor."""
+    """Floats as int64 without loss, so that floats and ids share one tensor; see :func:`bits_float`."""
     wide = exact(tensor).contiguous()
     return wide.view(torch.int64) if wide.dtype == torch.float64 else wide.view(torch.int32).to(torch.int64)
 
@@ -31,5 +31,5 @@ def bits_float(bits: torch.Tensor) -> torch.Tensor:
 
 
 def is_sync_free(device: torch.device) -> bool:
-    """Whether looking at a value costs nothing."""
+    """Whether reading a value back costs nothing; elsewhere it waits for all work before it."""
     return device.type == "cpu"

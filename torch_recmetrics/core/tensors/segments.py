@@ -1,4 +1,4 @@
-"""Sorted groups of rows: where each starts, the place of a row in its group, and tables made from ragged rows."""
+"""Runs of equal keys in sorted rows: starts, places and sizes; ragged rows as tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 def order_by(major: Tensor, minor: Tensor, *, descending: bool = False) -> Tensor:
-    """The permutation that sorts by `major`, then by `minor` (`descending` concerns `minor`), then by position."""
+    """(M,) the permutation that sorts by `major`, then by `minor`, then by position; `descending` is for `minor`."""
     by_minor = torch.sort(minor, stable=True, descending=descending).indices
     return by_minor[torch.sort(major[by_minor], stable=True).indices]
 
 
 def run_starts(*keys: Tensor) -> Tensor:
-    """True where a run of equal keys begins; the keys are sorted, 1-D, and of one length."""
+    """(M,) True where a run of equal keys begins; the keys are sorted and of one length."""
     first = torch.ones(keys[0].shape[0], dtype=torch.bool, device=keys[0].device)
     if first.shape[0] > 1:
         first[1:] = keys[0][1:] != keys[0][:-1]
@@ -23,30 +23,30 @@ def run_starts(*keys: Tensor) -> Tensor:
 
 
 def run_first(starts: Tensor) -> Tensor:
-    """The position at which the run of each row begins."""
+    """(M,) the position at which the run of each row begins."""
     position = torch.arange(starts.shape[0], device=starts.device)
     return torch.where(starts, position, 0).cummax(0).values if starts.shape[0] else position
 
 
 def place_in_run(starts: Tensor) -> Tensor:
-    """How many rows of the same run stand before each row."""
+    """(M,) how many rows of the same run stand before each row."""
     return torch.arange(starts.shape[0], device=starts.device) - run_first(starts)
 
 
 def run_sizes(starts: Tensor) -> Tensor:
-    """For each row, how many rows its run has."""
+    """(M,) how many rows the run of each row has."""
     run = starts.cumsum(0) - 1
     n_runs = int(run[-1]) + 1 if run.shape[0] else 0
     return torch.bincount(run, minlength=n_runs)[run]
 
 
 def sum_by(group: Tensor, values: Tensor, n_groups: int) -> Tensor:
-    """The sum of the values of each group; (n_groups,)."""
+    """(n_groups,) the sum of the values of each group."""
     return torch.zeros(n_groups, dtype=values.dtype, device=values.device).index_add_(0, group, values)
 
 
 def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], fill: float = 0.0) -> Tensor:
-    """(groups, width): each value at its place in the row of its group, `fill` elsewhere; what is beyond is left."""
+    """(groups, width) each value at its place in the row of its group, `fill` elsewhere; places beyond are dropped."""
     out = values.new_full(shape, fill)
     inside = place < shape[1]
     out[group[inside], place[inside]] = values[inside]
@@ -54,7 +54,7 @@ def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], 
 
 
 def largest_first(group: Tensor, values: Tensor, n_groups: int, width: int, *, descending: bool = True) -> Tensor:
-    """(n_groups, width): the values of each group in order; beyond its end 0 (descending) or inf (ascending)."""
+    """(n_groups, width) the values of each group in order; beyond its end 0 (descending) or inf (ascending)."""
     order = order_by(group, values, descending=descending)
     group, values = group[order], values[order]
     fill = 0.0 if descending else float("inf")
@@ -62,7 +62,7 @@ def largest_first(group: Tensor, values: Tensor, n_groups: int, width: int, *, d
 
 
 def first_of_each(ids: Tensor) -> Tensor:
-    """True at the first arrival of each id."""
+    """(M,) True at the first arrival of each id."""
     order = torch.sort(ids, stable=True).indices
     first = torch.zeros_like(ids, dtype=torch.bool)
     first[order] = run_starts(ids[order])

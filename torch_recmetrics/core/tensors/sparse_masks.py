@@ -7,25 +7,23 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-# Below so many elements, or with more than this part of all words filled, torch's own search is faster.
-FEW_ELEMENTS = 1 << 15
-FILLED_PART = 1 / 8
+from torch_recmetrics.core.tensors import thresholds
 
 
 def sparse_nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns where a (R, C) mask is True, row by row; fast where it is nearly empty.
+    """(L,) rows and (L,) columns where an (R, C) mask is True, row by row; fast where it is nearly empty.
 
-    A large mask is searched in words of eight first.
+    A large mask is first searched in words of eight.
     """
-    if mask.numel() < FEW_ELEMENTS:
+    if mask.numel() < thresholds.SPARSE_ELEMENTS:
         rows, columns = mask.nonzero(as_tuple=True)
         return rows, columns
     n_columns, flat = mask.shape[1], mask.contiguous().flatten()
-    if flat.storage_offset() % 8:  # no word begins there
+    if flat.storage_offset() % 8:  # a view as words must begin at a multiple of eight
         flat = flat.clone()
     words = flat.shape[0] // 8
     filled = flat[: 8 * words].view(torch.int64).nonzero().squeeze(1)
-    if filled.shape[0] > FILLED_PART * words:
+    if filled.shape[0] > thresholds.SPARSE_SHARE * words:
         rows, columns = mask.nonzero(as_tuple=True)
         return rows, columns
     which, byte = flat[: 8 * words].view(words, 8).index_select(0, filled).nonzero(as_tuple=True)

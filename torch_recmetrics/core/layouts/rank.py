@@ -1,0 +1,56 @@
+"""`rank`: one ranking for any number of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
+from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ties import TIES
+from torch_recmetrics.core.tensors import checks as check
+
+
+def refuse_unknown(arguments: Iterable[str]) -> None:
+    """Arguments that no layout has."""
+    for name in arguments:
+        if name not in ARGUMENTS:
+            raise TypeError(f"got an unexpected argument `{name}`")
+
+
+def rank(
+    preds: Tensor | None = None,
+    target: Tensor | None = None,
+    indexes: Tensor | None = None,
+    *,
+    top_k: int | None = 10,
+    validate_args: bool = True,
+    **layout: Tensor | None,
+) -> Ranking:
+    """Rank once, for any number of metrics.
+
+    The arguments are those of the ``update`` of a ranking metric, and ``top_k``, the deepest cut-off that will be asked
+    for; None ranks the whole lists. Equal scores stand in the order of the input, and every tie rule can read it.
+    Without a target it serves the metrics that ask for none.
+
+    Raises:
+        ValueError, TypeError: for input that breaks a rule.
+
+    >>> ranking = rank(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[2]]), top_k=2)
+    >>> ranking.item_ids
+    tensor([[0, 2]])
+    >>> ranking.relevance
+    tensor([[0., 1.]], dtype=torch.float64)
+    """
+
+    check.check_cutoff("top_k", top_k)
+    refuse_unknown(layout)
+    with torch.no_grad():
+        checks = check.ValueChecks(validate_args)
+        needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
+        ranking = read_layout(preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
+        checks.raise_first()
+        return ranking.kept()

@@ -1,0 +1,79 @@
+"""Sizes found by measuring: they change time and memory, never a value.
+
+Read them as attributes of this module, so that a test or an experiment can set another. Each group names the command
+that measures it, run before and after a change. All were found on a CPU with 2 cores.
+"""
+
+from __future__ import annotations
+
+# --- Chunks of large matrices (core/tensors/chunks.py): `python -m benchmarks ranking` ---
+
+# Elements of one step that needs a buffer: on a CPU the buffer stays in the cache, elsewhere few large steps are best.
+# A float32 sum of ones is exact up to 2^24 of them. Tiles of a long row have this width, so it is a multiple of every
+# width of blocks.
+STEP_ELEMENTS = 1 << 19
+STEP_ELEMENTS_ELSEWHERE = 1 << 24
+# Elements of a tile that is read many times.
+COMPARED_ELEMENTS = 1 << 18
+# Copy so few scores as a whole. The fresh memory of a larger copy can cost more than all the rest.
+COPIED_ELEMENTS = STEP_ELEMENTS
+
+# --- Masks that are nearly empty (core/tensors/sparse_masks.py): `python -m benchmarks ranking --only 0` ---
+
+# torch's own search is faster in fewer elements, and where a larger share of all words of eight holds a True.
+SPARSE_ELEMENTS = 1 << 15
+SPARSE_SHARE = 1 / 8
+
+# --- Block maxima (core/scores/block_max.py): `python -m benchmarks ranking --only 0 3 4 7` ---
+
+# Maxima over 256 columns are reduced faster than over 64; short rows have too few such blocks (16 ms against 30 in
+# workload 0 without the narrow ones, 41 against 36 in workload 3 without the wide ones). Widths that are no multiple of
+# 64 are several times slower.
+NARROW_BLOCK, WIDE_BLOCK = 64, 256
+# Use 256-wide blocks once a row has 16 of them per requested item; below that, rescanning candidates costs more than
+# the faster reduction saves.
+WIDE_BLOCKS_PER_ITEM = 16
+# Rescan the blocks of seen items where they can be at most this share of a row; beyond it a copy in which the seen items
+# are hidden is cheaper (workload 4: 58 ms with a rescan, 99 with a copy).
+RESCANNED_SHARE = 1 / 6
+# Fold the maxima of a row to no fewer than these, or four per requested item, before a top-k of them.
+FOLDED_BLOCKS = 128
+
+# --- Top-k of scores (core/scores/topk.py): `python -m benchmarks ranking --only 6 7` ---
+
+# Search by block maxima once a row has so many whole blocks per requested item; below that, torch.topk is faster.
+BLOCKS_PER_ITEM = 4
+# A row with more candidates than these, plus four per requested item, holds masses of equal scores: use torch.topk.
+EXTRA_CANDIDATES = 128
+
+# --- Ranks of few relevant items (core/scores/rank_counts.py): `python -m benchmarks ranking --only 0 2 3 5` ---
+
+# With fewer columns per rank hardly any relevant item can be ruled out by the block maxima.
+COLUMNS_PER_RANK = 2 * NARROW_BLOCK
+# With more relevant items than these, nobody has few.
+FEW_TARGETS = 128
+# Use a top-k once more blocks per rank of a user would be scanned: it scans each of them once.
+BLOCKS_PER_RANK = 2
+# Sort the scores once a user has more relevant items; below that, counting the higher scores of each is cheaper.
+# Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; x, m = torch.rand(256, 20000), t.MRR();
+# ids = x.topk(96).indices" "m.update(x, target_ids=ids)"`.
+COUNTED_TARGETS = 96
+
+# --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
+
+# Items of a block whose maximum is taken.
+ITEM_BLOCK = 16
+# Numbers in the scores and vectors of a chunk of items: what is made of them stays in the cache.
+CHUNK_NUMBERS = 1 << 23
+# Numbers in the vectors of the pairs of one step: the step stays in the cache.
+PAIR_NUMBERS = 1 << 17
+# Numbers in the vectors whose lengths are taken in one step.
+NORM_NUMBERS = 1 << 22
+# Users of one search: with more, a matrix product is hardly faster.
+SEARCHED_USERS = 256
+# Numbers in the running top-k: with very long lists one search takes fewer users.
+LIST_NUMBERS = 1 << 20
+# Score candidates exactly once so many wait, or k per user if that is more.
+WAITING_PAIRS = 1 << 14
+# Items of a chunk in which higher scores are counted: its scores of 256 users stay in the cache.
+COUNTED_ITEMS = 1 << 10

@@ -1,0 +1,196 @@
+"""Options of a metric, declared once: the constructor, its signature, checks, names and documentation follow.
+
+An option is an annotated class attribute, ``gain: Literal["exponential", "linear"] = option(default="exponential")``.
+Type checkers read it as the field of a dataclass (PEP 681), so they refuse ``NDCG(topk=5)`` and ``NDCG(ties="avg")``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from torch_recmetrics.core.tensors import checks as check
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # torch brings typing_extensions along, but nothing of it is needed at run time
+
+    def dataclass_transform(**_: Any) -> Any:
+        return lambda cls: cls
+
+
+C = TypeVar("C", bound="type[Configured]")
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is declared of one option."""
+
+    default: Any
+    kw_only: bool
+    doc: str
+    check: Callable[[str, Any], Any] | None  # raises ValueError or TypeError for a value that is not allowed
+    config: bool | Literal["changed"]  # part of what tells two metrics apart; "changed": where it is not the default
+    kept: bool  # False: data that `setup` reads, then forgotten
+    annotation: Any = None
+
+    def validated(self, name: str, value: Any) -> Any:
+        """The value, as a Python number where it is one of NumPy's; refuses what is not allowed."""
+        value = check.plain_number(value)
+        if is_choice(self):
+            check.check_choice(name, value, get_args(self.annotation))
+        elif self.annotation is bool:
+            check.check_flag(name, value)
+        if self.check is not None:
+            self.check(name, value)
+        return value
+
+
+def option(
+    *,
+    default: Any = REQUIRED,
+    kw_only: bool = True,
+    doc: str = "",
+    check: Callable[[str, Any], Any] | None = None,
+    config: bool | Literal["changed"] = True,
+    kept: bool = True,
+) -> Any:
+    """Declare an option; ``Literal`` and ``bool`` annotations are checked without further words.
+
+    Args:
+        default: where there is none, the option must be given.
+        kw_only: False lets it be given by position too, in the order of the class body.
+        doc: one sentence for the documentation.
+        check: a function of name and value that raises for a value that is not allowed.
+        config: whether it is part of ``config()``; ``"changed"``: only where it is not the default.
+        kept: False for data that ``setup`` reads and the metric then forgets.
+    """
+    return Option(default, kw_only, doc, check, config if kept else False, kept)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(option,))
+class Configured:
+    """A class whose options are declared in its body."""
+
+    top_k: int | None  # not an option here: its place among the arguments differs from metric to metric
+    declared_options: ClassVar[dict[str, Option]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Option)}
+        hints = annotations_of(cls, own)
+        for name, declared in own.items():
+            own[name] = replace(declared, annotation=hints[name])
+            if declared.default is REQUIRED:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, declared.default)
+        merged = {**options_of(cls.__mro__[1]), **own}
+        # By position in the order of the bases, as in a dataclass; then those by keyword, the class' own first.
+        by_position = {name: declared for name, declared in merged.items() if not declared.kw_only}
+        cls.declared_options = {name: merged[name] for name in [*by_position, *own, *merged]}
+        cls.__doc__ = documented(cls.__doc__, cls.declared_options)
+        if "__init__" not in vars(cls):
+            cls.__init__ = constructor(cls)  # type: ignore[method-assign]
+
+    def configure(self, values: dict[str, Any]) -> None:
+        """Take the values of all options, each of them checked."""
+        self.__dict__.update(values)
+
+    @classmethod
+    def checked_options(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values of some options, checked one by one; the defaults of the others are not added."""
+        return {name: cls.declared_options[name].validated(name, value) for name, value in values.items()}
+
+    def config(self) -> dict[str, Any]:
+        """Everything that decides what is computed, by the name of the option."""
+        listed = {name: declared for name, declared in self.declared_options.items() if declared.config}
+        values = {name: getattr(self, name) for name in listed}
+        return {
+            name: value
+            for name, value in values.items()
+            if listed[name].config is True or value != listed[name].default
+        }
+
+
+def options_of(cls: type) -> dict[str, Option]:
+    """The options that a class has, its own first."""
+    declared: dict[str, Option] = getattr(cls, "declared_options", {})
+    return declared
+
+
+def documented(docstring: str | None, options: dict[str, Option]) -> str | None:
+    """A docstring of a metric with a section of its options, before the errors and the example."""
+    places = [place for mark in ("\n    Raises:", "\n    >>>") if (place := (docstring or "").find(mark)) >= 0]
+    if docstring is None or not places:
+        return docstring
+    text = "\n    Args:\n"
+    for name, declared in options.items():
+        if declared.doc:
+            choices = f"One of {', '.join(f'``{word!r}``' for word in get_args(declared.annotation))}."
+            default = "" if declared.default is REQUIRED else f"Default: {declared.default!r}."
+            sentence = f"{name}: {declared.doc} {choices if is_choice(declared) else default}"
+            text += textwrap.fill(sentence, 116, initial_indent=8 * " ", subsequent_indent=12 * " ") + "\n"
+    return docstring[: min(places)] + text + docstring[min(places) :]
+
+
+def is_choice(declared: Option) -> bool:
+    """Whether an option is one of a few words; the first is the default."""
+    return get_origin(declared.annotation) is Literal
+
+
+def annotations_of(cls: type, names: dict[str, Option]) -> dict[str, Any]:
+    """The types of some attributes, read where the class was written."""
+
+    def holder() -> None: ...
+
+    holder.__annotations__ = {name: cls.__annotations__[name] for name in names}
+    return get_type_hints(holder, vars(sys.modules[cls.__module__]))
+
+
+def signature_of(cls: type) -> inspect.Signature:
+    """The arguments of the constructor."""
+    kinds = {True: inspect.Parameter.KEYWORD_ONLY, False: inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, kinds[declared.kw_only], default=declared.default, annotation=declared.annotation)
+            for name, declared in options_of(cls).items()
+        ]
+    )
+
+
+def constructor(cls: type) -> Any:
+    """The ``__init__`` of a class with declared options."""
+    signature = signature_of(cls)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        bound = bind(signature, cls.__name__, args, kwargs)
+        self.configure({name: declared[name].validated(name, value) for name, value in bound.items()})
+
+    declared = options_of(cls)
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = signature.replace(parameters=[this, *signature.parameters.values()])  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    __init__.__doc__ = "See the class."
+    return __init__
+
+
+def bind(signature: inspect.Signature, owner: str, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments by name, with their defaults; TypeError names one that there is not, and the nearest there is."""
+    for name in kwargs:
+        if name not in signature.parameters:
+            near = difflib.get_close_matches(name, signature.parameters, 1)
+            hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(signature.parameters)}"
+            raise TypeError(f"{owner} has no option `{name}`: {hint}")
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{owner}: {error}") from None
+    bound.apply_defaults()
+    return bound.arguments

@@ -1,0 +1,22 @@
+"""Every metric of the package by its name: collections, the callback, functions, documentation and tests read it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+# The same names, for type checkers; a test holds the two together.
+RankingName = Literal[
+    "hit_rate", "precision", "recall", "f1", "dcg", "ndcg", "map", "mrr", "tie_rate", "collapse_rate",
+    "ils", "intra_list_diversity", "category_diversity", "category_calibration", "novelty", "popularity", "tail_share",
+    "unexpectedness", "serendipity", "user_coverage", "coverage", "gini", "entropy", "personalization",
+]  # fmt: skip
+MetricName = RankingName | Literal["auc", "group_auc", "log_loss", "normalized_entropy", "calibration"]
+
+HOME = "torch_recmetrics.metrics."
+METRICS: dict[str, type[Any]] = {}  # by name without a cutoff, such as "ndcg"
+
+
+def register(metric: type[Any]) -> None:
+    """Enter a class that users name; bases, and classes of users, are left out."""
+    if metric.__module__.startswith(HOME) and "stem" in vars(metric):
+        METRICS[metric.stem] = metric
