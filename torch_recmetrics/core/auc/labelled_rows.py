@@ -30,11 +30,11 @@ def read_clicks(
     indexes: Tensor | None = None,
     weights: Tensor | None = None,
     sample_ids: Tensor | None = None,
-    checks: check.ValueChecks,
+    validate_args: bool = True,
     grouped: bool = False,
     probabilities: bool = False,
 ) -> Clicks:
-    """The rows; call ``checks.raise_first()`` before they are counted.
+    """The rows, checked; ValueError or TypeError for input that breaks a rule.
 
     Args:
         preds: any shape, floating point, without NaN.
@@ -42,7 +42,7 @@ def read_clicks(
         indexes: integer, in the shape of `preds`; (B,) for (B, N) predictions.
         weights: 0, or 1e-100 to 1e100, likewise.
         sample_ids: integer, likewise; an id of (B,) stands for N rows.
-        checks: collects the rules about values.
+        validate_args: False leaves out the rules that read values.
         grouped: whether `indexes` must be given.
         probabilities: whether the predictions must lie in [0, 1].
     """
@@ -56,6 +56,7 @@ def read_clicks(
         preds.device, {"target": target, "indexes": indexes, "weights": weights, "sample_ids": sample_ids}
     )
     columns = shape[1] if len(shape) == 2 else 1
+    checks = check.ValueChecks(validate_args)
     flat = preds.detach().reshape(-1)
     _defer_scores(checks, flat, columns, probabilities)
     labels = _labels(checks, target.detach().reshape(-1), columns)
@@ -72,6 +73,7 @@ def read_clicks(
         sample_ids = _one_per_row("sample_ids", sample_ids, shape)
         check.check_ids("sample_ids", sample_ids)
         sample_ids = sample_ids.detach().reshape(-1).to(torch.int64)
+    checks.raise_first()
     return Clicks(flat, labels, indexes, weights, sample_ids)
 
 
