@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from sklearn.metrics import roc_auc_score
 from torchmetrics.retrieval import RetrievalAUROC
 
-from torch_recmetrics.metrics.group_auc import WEIGHTINGS, GroupAUC
+from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.group_auc import group_auc as group_auc_of
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}
+WEIGHTINGS = ("impressions", "positives", "uniform")
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
