@@ -105,7 +105,7 @@ class BinaryAUC(RowMetric):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
+        self.check_device("preds", preds)
         checks = check.ValueChecks(self.validate_args)
         clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks)
         checks.raise_first()

@@ -101,7 +101,7 @@ class GroupAUC(RowMetric):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        self.check_device(preds=preds, target=target, indexes=indexes, weights=weights, sample_ids=sample_ids)
+        self.check_device("preds", preds)
         checks = check.ValueChecks(self.validate_args)
         clicks = read_clicks(
             preds, target, indexes=indexes, grouped=True, weights=weights, sample_ids=sample_ids, checks=checks

@@ -33,8 +33,8 @@ NARROW_BLOCK, WIDE_BLOCK = 64, 256
 # Use 256-wide blocks once a row has 16 of them per requested item; below that, rescanning candidates costs more than
 # the faster reduction saves.
 WIDE_BLOCKS_PER_ITEM = 16
-# Rescan the blocks of seen items where they can be at most this share of a row; beyond it a copy in which the seen items
-# are hidden is cheaper (workload 4: 58 ms with a rescan, 99 with a copy).
+# Rescan the blocks of seen items where they can be at most this share of a row; beyond it a copy in which the seen
+# items are hidden is cheaper (workload 4: 58 ms with a rescan, 99 with a copy).
 RESCANNED_SHARE = 1 / 6
 # Fold the maxima of a row to no fewer than these, or four per requested item, before a top-k of them.
 FOLDED_BLOCKS = 128
@@ -55,8 +55,8 @@ FEW_TARGETS = 128
 # Use a top-k once more blocks per rank of a user would be scanned: it scans each of them once.
 BLOCKS_PER_RANK = 2
 # Sort the scores once a user has more relevant items; below that, counting the higher scores of each is cheaper.
-# Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; x, m = torch.rand(256, 20000), t.MRR();
-# ids = x.topk(96).indices" "m.update(x, target_ids=ids)"`.
+# Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; x = torch.rand(256, 20000);
+# m, ids = t.MRR(), x.topk(96).indices" "m.update(x, target_ids=ids)"`.
 COUNTED_TARGETS = 96
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
