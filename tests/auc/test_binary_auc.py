@@ -295,6 +295,28 @@ def test_many_small_updates_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> 
     assert metric.compute() == whole.compute()
 
 
+def test_one_histogram_for_rows_with_and_without_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts are integers until a row has a weight; both half precisions stand beside each other."""
+    monkeypatch.setattr(module, "FOLD_ROWS", 10)
+    preds, target = torch.randn(6, 20), torch.rand(6, 20) < 0.4
+    weights = torch.rand(6, 20, dtype=torch.float64)
+    weights[[0, 1, 4]] = 1
+    metric = BinaryAUC()
+    for step, dtype in enumerate([torch.float16, torch.bfloat16, torch.float16, torch.bfloat16] + 2 * [torch.float16]):
+        preds[step] = preds[step].to(dtype).float()
+        metric.update(preds[step].to(dtype), target[step], weights[step] if step in (2, 3, 5) else None)
+        tables = metric.state("counts")
+        assert len(tables) == min(step + 1, 2)
+        assert {table.dtype for table in tables} <= {torch.float64 if step > 1 else torch.int64, torch.int64}
+        assert not metric.state("keys")
+    assert float(metric.compute()) == pytest.approx(float(auc_of(preds, target, weights=weights)), **EXACT)
+    other = BinaryAUC()
+    other.update(preds[:2], target[:2])
+    metric.merge_state(other)
+    both = [torch.cat([column, column[:2]]) for column in (preds, target, weights)]
+    assert float(metric.compute()) == pytest.approx(float(auc_of(*both[:2], weights=both[2])), **EXACT)
+
+
 # Curves ---------------------------------------------------------------------------------------------------------------
 
 

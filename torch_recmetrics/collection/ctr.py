@@ -11,7 +11,7 @@ from torchmetrics import classification as own
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
-from torch_recmetrics.core.tensors.checks import ValueChecks, check_flag
+from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
@@ -84,9 +84,7 @@ class ClickMetrics(RecMetricCollection):
     def _whole(self, preds: Any, target: Any, indexes: Any) -> Tensor:
         if indexes is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
             raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
-        checks = ValueChecks(self.validate_args)
-        clicks = read_clicks(preds, target, checks=checks, probabilities=True)
-        checks.raise_first()
+        clicks = read_clicks(preds, target, validate_args=self.validate_args, probabilities=True)
         return clicks.labels.to(torch.int64).view(target.shape)
 
 

@@ -31,7 +31,8 @@ from torch_recmetrics.state.rows import RowMetric
 
 __all__ = ["BinaryAUC"]
 
-FOLD_ROWS = 1 << 18  # rows that wait to be counted into bins: counting costs a pass over all bins
+# So many rows or updates wait to be counted into bins, since counting costs a pass over all bins.
+FOLD_ROWS = 1 << 18
 FOLD_PIECES = 1 << 10
 LARGEST_NUM_BINS = 1 << 28
 
@@ -106,9 +107,7 @@ class BinaryAUC(RowMetric):
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
         self.check_device("preds", preds)
-        checks = check.ValueChecks(self.validate_args)
-        clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks)
-        checks.raise_first()
+        clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, validate_args=self.validate_args)
         if not clicks.preds.shape[0]:
             return
         if self.num_bins is not None:
@@ -158,15 +157,15 @@ class BinaryAUC(RowMetric):
 
         The rows of a bin with weight :math:`p_b` of positives and :math:`n_b` of negatives are counted as tied;
         whatever their order is, it cannot move the value by more than half of their pairs. nan where a class is
-        missing. All processes must call it.
+        missing. All ranks must call it.
         """
         return self.read(lambda: self._verdict()[1])
 
     def roc(self) -> tuple[Tensor, Tensor, Tensor]:
         """The curve of true over false positives: ``(fpr, tpr, thresholds)``, a point for each different score.
 
-        Thresholds fall from inf; with bins they are the lower edges of the bins. All processes must call it; the rows
-        of all of them are gathered, if they are kept.
+        Thresholds fall from inf; with bins they are the lower edges of the bins. All ranks must call it; rows that
+        are kept are gathered from all of them.
         """
         scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
         start = negatives.new_zeros(1)
@@ -176,7 +175,7 @@ class BinaryAUC(RowMetric):
     def precision_recall(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(precision, recall, thresholds)`` with rising thresholds; precision and recall end in 1 and 0.
 
-        The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All processes must call it.
+        The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All ranks must call it.
         """
         scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
         hits = positives.cumsum(0)
@@ -203,7 +202,7 @@ class BinaryAUC(RowMetric):
         precision, recall, thresholds = self.precision_recall()
         return plot_curve((recall, precision, thresholds), None, ax, ("Recall", "Precision"))
 
-    # -- what is held here --------------------------------------------------------------------------------------------
+    # -- rows and histograms of this rank -----------------------------------------------------------------------------
 
     @property
     def _fold_rows(self) -> int:
@@ -257,7 +256,7 @@ class BinaryAUC(RowMetric):
         bound = half_width(pairs, shared) if self.num_bins is not None else 0.0
         return torch.tensor([pairs.auc, bound], dtype=accumulator_dtype(self.device), device=self.device)
 
-    # -- processes ----------------------------------------------------------------------------------------------------
+    # -- all ranks ----------------------------------------------------------------------------------------------------
 
     def exchange(self, process_group: Any) -> None:
         has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
@@ -272,8 +271,7 @@ class BinaryAUC(RowMetric):
         if self.asked == "verdict":
             self.set_state("verdict", [self._judged(*count_everywhere(scored_labels, agreed, process_group))])
             return
-        for stem in self.stems:
-            self.set_state(stem, [])
+        self.drop_rows()
         if agreed.keeps_rows:
             local = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
             rows = gathered(local, process_group)
@@ -296,9 +294,7 @@ def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validat
     >>> auc(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
     tensor(0.8750, dtype=torch.float64)
     """
-    checks = check.ValueChecks(validate_args)
-    clicks = read_clicks(preds, target, weights=weights, checks=checks)
-    checks.raise_first()
+    clicks = read_clicks(preds, target, weights=weights, validate_args=validate_args)
     rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
     tables = tables_of([rows], None, {})
     scored_labels = ScoredLabels([] if tables else [rows], tables, preds.device)

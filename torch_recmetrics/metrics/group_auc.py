@@ -13,7 +13,6 @@ from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_of
 from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
-from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, ordered_keys
 from torch_recmetrics.state.options import option
@@ -102,11 +101,15 @@ class GroupAUC(RowMetric):
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
         self.check_device("preds", preds)
-        checks = check.ValueChecks(self.validate_args)
         clicks = read_clicks(
-            preds, target, indexes=indexes, grouped=True, weights=weights, sample_ids=sample_ids, checks=checks
+            preds,
+            target,
+            indexes=indexes,
+            grouped=True,
+            weights=weights,
+            sample_ids=sample_ids,
+            validate_args=self.validate_args,
         )
-        checks.raise_first()
         if clicks.preds.shape[0]:
             self.keep(
                 keys=ordered_keys(clicks.preds.to(torch.promote_types(preds.dtype, torch.float32))),
@@ -125,38 +128,37 @@ class GroupAUC(RowMetric):
     def per_group(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(indexes, values, weights)`` of the groups with both classes, ascending by id.
 
-        All processes must call it; each gets the groups of all.
+        All ranks must call it; each gets the groups of all.
         """
         return tuple(self.read(self._table, "table"))  # type: ignore[return-value]
 
-    # -- what is held here --------------------------------------------------------------------------------------------
+    # -- rows of this rank --------------------------------------------------------------------------------------------
 
     def _table(self) -> GroupTable:
         for table in self.state("table"):
             return unpack_table(table)
         return group_table(*self._joined(self.counted()), self.weighting)
 
-    def _joined(self, pieces: Iterable[dict[str, Tensor]], *, weighted: bool = False) -> tuple[Tensor, Rows]:
-        held = list(pieces)
-        parts = rows_of(held)
-        wide = any(part.dtype == torch.float64 for part in parts)
+    def _joined(
+        self, pieces: Iterable[dict[str, Tensor]], *, weighted: bool = False, wide: bool = False
+    ) -> tuple[Tensor, Rows]:
+        """Groups and rows; in the keys of float64 where `wide` or any row has them, with weights where `weighted`."""
+        pieces = list(pieces)
+        parts = rows_of(pieces)
+        wide = wide or any(part.dtype == torch.float64 for part in parts)
         rows = joined(parts, torch.float64 if wide else torch.float32, self.device, weighted=weighted)
-        return column([piece["groups"] for piece in held], torch.int64, self.device), rows
+        return column([piece["groups"] for piece in pieces], torch.int64, self.device), rows
 
-    # -- processes ----------------------------------------------------------------------------------------------------
+    # -- all ranks ----------------------------------------------------------------------------------------------------
 
     def exchange(self, process_group: Any) -> None:
-        pieces = list(self.pieces())
-        facts = [
-            any(piece["sample_ids"] is not None for piece in pieces),
-            any(piece["weights"] is not None for piece in pieces),
-            any(keys.dtype == torch.int64 for keys in self.state("keys")),
-        ]
-        agreed = sum_over_processes(torch.tensor(facts, device=self.device).to(torch.int64), process_group).tolist()
-        named, weighted, wide = map(bool, agreed)
-        groups, rows = self._joined(self.counted(process_group, everywhere=named), weighted=weighted)
+        has = [any(part.shape[0] for part in self.state(stem)) for stem in ("sample_ids", "weights")]
+        has.append(any(keys.dtype == torch.int64 for keys in self.state("keys")))
+        n_ranks_with = sum_over_processes(torch.tensor(has, device=self.device).to(torch.int64), process_group)
+        has_sample_ids, weighted, wide = map(bool, n_ranks_with.tolist())
+        pieces = self.counted(process_group, everywhere=has_sample_ids)
+        groups, rows = self._joined(pieces, weighted=weighted, wide=wide)
         if not self.groups_local:
-            rows = joined([rows], torch.float64 if wide else torch.float32, self.device)
             owner = owner_of(groups, dist.get_world_size(process_group))
             groups, rows = unpack_rows(send_rows(pack_rows(groups, rows), owner, process_group), wide, weighted)
         table = group_table(groups, rows, self.weighting)
@@ -164,8 +166,7 @@ class GroupAUC(RowMetric):
             self.set_state("verdict", [sum_over_processes(table.sums(), process_group)])
         else:
             self.set_state("table", [torch.cat(gather_rows(pack_table(table), process_group))])
-            for stem in self.stems:
-                self.set_state(stem, [])
+            self.drop_rows()
 
 
 def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
@@ -184,7 +185,7 @@ def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
 
 
 def pack_rows(groups: Tensor, rows: Rows) -> Tensor:
-    """(n, c) int64: the group; key and label, in one number where both fit; the weight bit by bit."""
+    """(M, columns) int64: group, key and label (in one number where both fit), and the bits of the weight."""
     if rows.keys.dtype == torch.int32:
         columns = [groups, (rows.keys.to(torch.int64) << 1) | rows.labels]
     else:
@@ -203,7 +204,7 @@ def unpack_rows(packed: Tensor, wide: bool, weighted: bool) -> tuple[Tensor, Row
 
 
 def pack_table(table: GroupTable) -> Tensor:
-    """(G, 3) int64, floats bit by bit."""
+    """(G, 3) int64: index, and the bits of value and weight."""
     return torch.stack([table.indexes, float_bits(table.values), float_bits(table.weights)], 1)
 
 
@@ -222,9 +223,7 @@ def group_auc(
     >>> group_auc(preds, target, torch.tensor([7, 7, 3, 3, 5]))
     tensor([1., nan, 1.], dtype=torch.float64)
     """
-    checks = check.ValueChecks(validate_args)
-    clicks = read_clicks(preds, target, indexes=indexes, grouped=True, weights=weights, checks=checks)
-    checks.raise_first()
+    clicks = read_clicks(preds, target, indexes=indexes, grouped=True, weights=weights, validate_args=validate_args)
     groups = clicks.indexes if clicks.indexes is not None else indexes
     wide = torch.promote_types(preds.dtype, torch.float32)
     rows = Rows(ordered_keys(clicks.preds.to(wide)), clicks.labels, clicks.weights)

@@ -65,9 +65,14 @@ class ClickSums(RowMetric):
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
         self.check_device("preds", preds)
-        checks = check.ValueChecks(self.validate_args)
-        clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, checks=checks, probabilities=True)
-        checks.raise_first()
+        clicks = read_clicks(
+            preds,
+            target,
+            weights=weights,
+            sample_ids=sample_ids,
+            validate_args=self.validate_args,
+            probabilities=True,
+        )
         if clicks.sample_ids is None:
             self.set_state("sums", self.state("sums") + click_sums(clicks, self.clipped_at))
         elif clicks.preds.shape[0]:
@@ -85,15 +90,12 @@ class ClickSums(RowMetric):
 
     def exchange(self, process_group: Any) -> None:
         sums = self.state("sums")
-        named = sums.new_tensor([float(len(self.state("sample_ids")))])
-        total = sum_over_processes(torch.cat([named, sums]), process_group)
-        sums = total[1:]
-        if bool(total[0]):
-            mine = self._sums_of_samples(process_group, everywhere=True)
-            sums = sums + sum_over_processes(mine, process_group)
+        n_pieces = sums.new_tensor([float(len(self.state("sample_ids")))])
+        n_pieces, sums = torch.split(sum_over_processes(torch.cat([n_pieces, sums]), process_group), [1, 4])
+        if bool(n_pieces):
+            sums = sums + sum_over_processes(self._sums_of_samples(process_group, everywhere=True), process_group)
         self.set_state("sums", sums)
-        for stem in self.stems:
-            self.set_state(stem, [])
+        self.drop_rows()
 
     def empty_row(self, stem: str) -> Tensor:
         if stem == "sums_of_sample":
@@ -204,12 +206,12 @@ class Calibration(ClickSums):
 
 
 def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None) -> Tensor:
-    """(n, 4): what each row adds to the sums."""
+    """(M, 4): what each row adds to the sums."""
     if eps is None:
         eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
     preds, label = exact(preds), exact(labels)
     clipped = preds.clamp(eps, 1 - eps)
-    # Where 1 - eps is rounded to 1, the limit must hold all the same.
+    # 1 - eps may be rounded to 1; the limit holds all the same.
     loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
     columns = torch.stack([loss, 1 - label, label, preds], 1)
     return columns if weights is None else columns * weights.unsqueeze(1)
@@ -217,14 +219,10 @@ def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | No
 
 def click_sums(clicks: Clicks, eps: float | None) -> Tensor:
     """(4,): the sums over the rows."""
-    weights = clicks.weights
     total = torch.zeros(4, dtype=accumulator_dtype(clicks.preds.device), device=clicks.preds.device)
-    if weights is None:
-        for preds, labels in slices(clicks.preds, clicks.labels):
-            total = total + terms(preds, labels, None, eps).sum(0)
-    else:
-        for preds, labels, weight in slices(clicks.preds, clicks.labels, weights):
-            total = total + terms(preds, labels, weight, eps).sum(0)
+    weights = [] if clicks.weights is None else [clicks.weights]
+    for preds, labels, *weight in slices(clicks.preds, clicks.labels, *weights):
+        total = total + terms(preds, labels, weight[0] if weight else None, eps).sum(0)
     return total
 
 
@@ -232,9 +230,7 @@ def sums_of(preds: Tensor, target: Tensor, weights: Tensor | None, eps: float | 
     """(4,): the sums over the rows, from the arguments of a function."""
     check_eps("eps", eps)
     check.check_flag("validate_args", validate_args)
-    checks = check.ValueChecks(validate_args)
-    clicks = read_clicks(preds, target, weights=weights, checks=checks, probabilities=True)
-    checks.raise_first()
+    clicks = read_clicks(preds, target, weights=weights, validate_args=validate_args, probabilities=True)
     return click_sums(clicks, eps)
 
 

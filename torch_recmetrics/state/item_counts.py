@@ -16,8 +16,8 @@ from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import ListCounter
 
-# Lists wait until they hold so many ids, or as many as there are items: then the counts are written anew. So an update
-# costs what its lists cost, however large the catalogue is.
+# Lists wait until they hold so many ids, and as many as there are items. Then the counts are written anew. So the cost
+# of an update does not grow with the catalogue.
 WAITING_IDS = 1 << 20
 WAITING_LISTS = 1 << 12  # tensors
 
@@ -26,8 +26,8 @@ class ItemCounts(ListCounter):
     """A metric whose value follows from how many lists hold each item.
 
     The state is (N + 1,) int64: that number for each item, and behind them the number of lists that are not empty.
-    Integers add up to the same whatever the order, so batches and processes agree exactly. Lists with a sample id are
-    kept as they are: another process may hold the same row.
+    Integers add up to the same in any order, so the value does not depend on batches and ranks. Lists with a sample id
+    are kept as they are, since another rank may hold the same row.
 
     A subclass says in :meth:`value` what follows from the counts.
     """
@@ -141,7 +141,7 @@ class ItemCounts(ListCounter):
         total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
 
-    # -- processes ----------------------------------------------------------------------------------------------------
+    # -- all ranks ----------------------------------------------------------------------------------------------------
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
         if self.state("lists"):

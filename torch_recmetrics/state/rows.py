@@ -1,4 +1,4 @@
-"""The memory of metrics that are known only when all rows are: one label and one key a row, five bytes for float32."""
+"""The memory of metrics that need all rows at once: a label and a key for each row, five bytes for float32."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 class RowMetric(RecMetric):
     """A metric of rows with a prediction and a label.
 
-    Each update leaves one piece in every list. A list of what was not given holds an empty piece in its place.
+    Each update leaves one piece in every list. A column that is missing leaves an empty piece.
     """
 
     stems: ClassVar[tuple[str, ...]]
     needed: ClassVar[tuple[str, ...]] = ("preds", "target")
-    asked = "verdict"  # what is wanted of an exchange
+    asked = "verdict"  # what the next exchange has to bring
     higher_is_better: bool | None = True
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
@@ -49,6 +49,11 @@ class RowMetric(RecMetric):
             # The metric makes the keys; the user may write to the other columns again.
             piece = self.empty_row(stem) if column is None else column if stem == "keys" else column.clone()
             self.set_state(stem, [*self.state(stem), piece])
+
+    def drop_rows(self) -> None:
+        """Forget all rows."""
+        for stem in self.stems:
+            self.set_state(stem, [])
 
     def pieces(self) -> Iterator[dict[str, Tensor | None]]:
         """What each update left, by stem."""
@@ -85,15 +90,15 @@ class RowMetric(RecMetric):
             if next(iter(piece.values())).shape[0]:
                 yield piece
 
-    # -- values that are asked for besides compute --------------------------------------------------------------------
+    # -- values besides compute ---------------------------------------------------------------------------------------
 
-    def read(self, what: Callable[[], T], asked: str = "verdict") -> T:
-        """What a function makes of the states of all processes together; `asked` tells the exchange what it needs."""
+    def read(self, function: Callable[[], T], asked: str = "verdict") -> T:
+        """The result of a function of the states of all ranks; `asked` says what the exchange has to bring."""
         self.asked = asked
         try:
             with self.sync_context(
                 dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
             ):
-                return what()
+                return function()
         finally:
             self.asked = "verdict"

@@ -1,7 +1,7 @@
 """Positives and negatives counted by the highest bits of their key: an AUC in constant memory, with a proven bound.
 
-Bins follow the spacing of floats themselves, so small click probabilities keep their resolution. Two histograms of the
-same bins add up. With as many bins as half precision has values each bin is one score and nothing is lost.
+Bins follow the spacing of floats, so small click probabilities keep their resolution. Two histograms of the same bins
+add up. In 2^16 bins each half-precision score has a bin of its own, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LARGEST_INT64 = (1 << 63) - 1
 
 
 def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: int) -> Tensor:
-    """(2 * n_bins,) negatives and positives of each bin in turn: int64 counts, float64 where rows have weights.
+    """(2 * n_bins,): negatives and positives of each bin in turn. int64 counts, or float64 where rows have weights.
 
     Args:
-        scores: (n,) floating point, or their keys, see :func:`~torch_recmetrics.core.tensors.sort_keys.ordered_keys`.
-        labels: (n,) bool.
-        weights: (n,).
+        scores: (M,) floating point, or their keys, see :func:`~torch_recmetrics.core.tensors.sort_keys.ordered_keys`.
+        labels: (M,) bool.
+        weights: (M,).
         n_bins: a power of two.
     """
     is_key = not scores.is_floating_point()
@@ -52,7 +52,7 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
         weights = exact(weights)
     if bits.device.type == "cpu":
         return torch.bincount(codes, weights, minlength=2 * n_bins)
-    # On a GPU bincount asks the device for the largest code, which everyone would wait for.
+    # On a GPU bincount reads the largest code back, and the host would wait for it.
     values = torch.ones_like(codes, dtype=torch.int64) if weights is None else weights
     return values.new_zeros(2 * n_bins).scatter_add_(0, codes.to(torch.int64), values)
 
@@ -64,7 +64,7 @@ def columns(counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pairs_of(counts: Tensor) -> tuple[Pairs, float]:
-    """The pairs of a histogram, and how many of them share a bin; those count one half."""
+    """The pairs of a histogram, and how many of them share a bin. Those count one half."""
     negatives, positives = columns(counts)
     used = (negatives + positives).nonzero().flatten()
     negatives, positives = negatives[used], positives[used]
@@ -78,7 +78,7 @@ def pairs_of(counts: Tensor) -> tuple[Pairs, float]:
 
 
 def _pairs_of_many(negatives: list[int], positives: list[int]) -> tuple[Pairs, float]:
-    """The same in integers of any size."""
+    """:func:`pairs_of` in integers of any size."""
     twice_u = shared = below = 0
     for n, p in zip(negatives, positives, strict=True):
         twice_u += p * (2 * below + n)
@@ -96,6 +96,6 @@ def half_width(pairs: Pairs, shared: float) -> float:
 def lower_edges(dtype: torch.dtype, bins: Tensor, n_bins: int) -> Tensor:
     """The lowest score that falls into each bin."""
     lowest = integers(ordered_keys(torch.tensor([float("-inf")], dtype=dtype)))
-    # Below the key of -inf there are only those of NaN.
+    # The keys below that of -inf belong to NaN.
     keys = ((bins - n_bins // 2) << 8 * dtype.itemsize - (n_bins.bit_length() - 1)).clamp(min=int(lowest))
     return scores_of(keys_from(keys.to(lowest.dtype), dtype))

@@ -14,13 +14,13 @@ from torch_recmetrics.core.tensors.sort_keys import slices
 
 @dataclass(frozen=True, eq=False)
 class Clicks:
-    """Rows as columns. They may be views of what the user gave."""
+    """Rows as columns; they may be views of the user's tensors."""
 
-    preds: Tensor  # (n,) floating point
-    labels: Tensor  # (n,) bool
-    indexes: Tensor | None  # (n,) int64
-    weights: Tensor | None  # (n,) float64
-    sample_ids: Tensor | None  # (s,) int64, each the name of n / s rows
+    preds: Tensor  # (M,) floating point
+    labels: Tensor  # (M,) bool
+    indexes: Tensor | None  # (M,) int64
+    weights: Tensor | None  # (M,) float64
+    sample_ids: Tensor | None  # (s,) int64, each that of M / s rows
 
 
 def read_clicks(
@@ -30,19 +30,19 @@ def read_clicks(
     indexes: Tensor | None = None,
     weights: Tensor | None = None,
     sample_ids: Tensor | None = None,
-    checks: check.ValueChecks,
+    validate_args: bool = True,
     grouped: bool = False,
     probabilities: bool = False,
 ) -> Clicks:
-    """The rows; call ``checks.raise_first()`` before they are believed.
+    """The rows, checked; ValueError or TypeError for input that breaks a rule.
 
     Args:
         preds: any shape, floating point, without NaN.
         target: 0 and 1, in the shape of `preds`.
         indexes: integer, in the shape of `preds`; (B,) for (B, N) predictions.
         weights: 0, or 1e-100 to 1e100, likewise.
-        sample_ids: integer, likewise; one of (B,) names N rows at once.
-        checks: where the rules about values are collected.
+        sample_ids: integer, likewise; an id of (B,) stands for N rows.
+        validate_args: False leaves out the rules that read values.
         grouped: whether `indexes` must be given.
         probabilities: whether the predictions must lie in [0, 1].
     """
@@ -56,6 +56,7 @@ def read_clicks(
         preds.device, {"target": target, "indexes": indexes, "weights": weights, "sample_ids": sample_ids}
     )
     columns = shape[1] if len(shape) == 2 else 1
+    checks = check.ValueChecks(validate_args)
     flat = preds.detach().reshape(-1)
     _defer_scores(checks, flat, columns, probabilities)
     labels = _labels(checks, target.detach().reshape(-1), columns)
@@ -72,6 +73,7 @@ def read_clicks(
         sample_ids = _one_per_row("sample_ids", sample_ids, shape)
         check.check_ids("sample_ids", sample_ids)
         sample_ids = sample_ids.detach().reshape(-1).to(torch.int64)
+    checks.raise_first()
     return Clicks(flat, labels, indexes, weights, sample_ids)
 
 
@@ -95,7 +97,7 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, columns: int, probab
     if not checks.active or not preds.numel():
         return
     if not probabilities:
-        # The largest of numbers with a NaN among them is NaN: one pass, no second column.
+        # The largest number is NaN if any is: one pass, and no mask of NaN.
         checks.defer(
             preds.amax().isnan().reshape(1),
             lambda _: f"`preds` must not be NaN, got NaN in row {_first(preds.isnan()) // columns}",
@@ -118,7 +120,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
         return target
     if checks.active and target.numel():
         if target.is_floating_point():
-            # Of all floats 0 and 1 alone are their own squares; inf - inf is NaN, which is seen as well.
+            # Only 0 and 1 are their own squares; inf - inf is NaN, which breaks the rule as well.
             squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
             broken = torch.stack([limit for limits in squares for limit in limits]).any()
         else:

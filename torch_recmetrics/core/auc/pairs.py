@@ -1,8 +1,8 @@
 """Pairs of a positive and a negative row, counted exactly from one sort.
 
 Group, key and label of a row are packed into one integer, label lowest, and sorted. The j-th positive then stands at
-place i_j, and i_j - j negatives stand before it: no running sum over all rows. Of equal scores the negatives come
-first; they are found where a positive directly follows a negative of the same key, and counted one half.
+place i_j, and i_j - j negatives stand before it, so no running sum over all rows is needed. Of equal scores the
+negatives come first. A tie begins where a positive follows a negative of the same key; its pairs count one half.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from torch_recmetrics.core.tensors.compact_ids import factorize, span
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices, sort_keys
+from torch_recmetrics.core.tensors.sparse_masks import nonzero_positions
 
-MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; the label takes one, the sign another
-FEW_STEPS = 4
+MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; label and sign take one bit each
+SHORT_RUN = 4  # rows of a tie that are read one by one before its end is searched for
 
 
 class Pairs(NamedTuple):
@@ -38,7 +39,7 @@ class Pairs(NamedTuple):
 
 
 class GroupPairs(NamedTuple):
-    """The same for each group that has a positive row; int64, or float64 where rows have weights."""
+    """Pairs of each group that has a positive row; int64, or float64 where rows have weights."""
 
     indexes: Tensor  # (G,) int64, ascending
     twice_u: Tensor
@@ -47,12 +48,12 @@ class GroupPairs(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Rows as integers: (group << shift) + (key << 1) + label, all counted from their smallest."""
+    """Rows as integers: (group << shift) + (key << 1) + label; group and key count from their smallest."""
 
-    codes: Tensor
+    codes: Tensor  # (M,) int32 or int64
     shift: int
     first_group: int
-    names: Tensor | None  # the ids of groups that had to be numbered anew
+    names: Tensor | None  # the ids of groups, where they were numbered anew
 
     def group_ids(self, groups: Tensor) -> Tensor:
         """The ids of groups as they stand in the codes."""
@@ -61,7 +62,7 @@ class Packed(NamedTuple):
 
 
 def empty_middle(keys: Tensor) -> int:
-    """How far the keys of both signs can be moved towards zero: scores of both signs leave a wide gap around it."""
+    """How far the keys of both signs can move towards zero. Scores of both signs leave a wide gap around it."""
     nearest = torch.iinfo(keys.dtype).max
     for (part,) in slices(keys):
         distance = part.abs()
@@ -130,11 +131,8 @@ def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
 
 def tie_ends(codes: Tensor) -> Tensor:
     """Where the first positive of a key follows a negative of the same key, in sorted codes."""
-    ends, offset = [], 1
-    for after, before in slices(codes[1:], codes[:-1]):
-        ends.append(((after ^ before) == 1).nonzero().flatten() + offset)  # they differ in the label alone
-        offset += after.shape[0]
-    return torch.cat(ends)
+    # The two codes differ in the label alone.
+    return nonzero_positions((after ^ before) == 1 for after, before in slices(codes[1:], codes[:-1])) + 1
 
 
 def tied_rows(codes: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,12 +141,12 @@ def tied_rows(codes: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def run_lengths(codes: Tensor, places: Tensor, step: int) -> Tensor:
-    """How many equal codes there are from each place on, going down or up; the code before each is another."""
+    """How many equal codes stand from each place on, going down or up. Each place is an end of its run."""
     lengths = torch.ones_like(places)
     last = codes.shape[0] - 1
     rows = torch.arange(places.shape[0], device=places.device)
     key = codes.index_select(0, places)
-    for far in range(1, FEW_STEPS):  # most runs are of one row: a look at the next is cheaper than a search
+    for far in range(1, SHORT_RUN):
         following = places + step * far
         more = codes.index_select(0, following.clamp(0, last)) == key
         rest = more.logical_and_(following >= 0).logical_and_(following <= last).nonzero().flatten()
@@ -166,24 +164,20 @@ def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPair
         return GroupPairs(none, none, none, none)
     packed = pack(keys, labels, groups)
     codes, shift = sort_keys(packed.codes), packed.shift
-    places, offset = [], 0
-    for (part,) in slices(codes):
-        places.append((part & 1).to(torch.bool).nonzero().flatten() + offset)
-        offset += part.shape[0]
-    place = torch.cat(places)
-    found, positives = torch.unique_consecutive(codes[place] >> shift, return_counts=True)
-    starts = torch.searchsorted(codes, found << shift)
-    stops = torch.searchsorted(codes, (found << shift) + ((1 << shift) - 1), right=True)
-    # Of all rows before the j-th positive j are positive; what stands before the group is taken off.
+    place = nonzero_positions(part & 1 for (part,) in slices(codes))
+    positive_groups, positives = torch.unique_consecutive(codes[place] >> shift, return_counts=True)
+    starts = torch.searchsorted(codes, positive_groups << shift)
+    stops = torch.searchsorted(codes, (positive_groups << shift) + ((1 << shift) - 1), right=True)
+    # Of all rows before the j-th positive j are positive; rows before the group are taken off.
     first = positives.cumsum(0) - positives
     before = torch.arange(place.shape[0], device=place.device).neg_().add_(place).cumsum(0)
     before = torch.cat([before.new_zeros(1), before])
     in_order = before[first + positives] - before[first] - positives * (starts - first)
     ends = tie_ends(codes)
     negatives_tied, positives_tied = tied_rows(codes, ends)
-    owner = torch.searchsorted(found, codes[ends] >> shift)
-    tied = sum_by(owner, negatives_tied * positives_tied, found.shape[0])
-    pairs = GroupPairs(packed.group_ids(found), 2 * in_order - tied, positives, stops - starts - positives)
+    owner = torch.searchsorted(positive_groups, codes[ends] >> shift)
+    tied = sum_by(owner, negatives_tied * positives_tied, positive_groups.shape[0])
+    pairs = GroupPairs(packed.group_ids(positive_groups), 2 * in_order - tied, positives, stops - starts - positives)
     return by_index(pairs) if packed.names is not None else pairs
 
 
@@ -194,10 +188,10 @@ def by_index(pairs: GroupPairs) -> GroupPairs:
 
 
 def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Tensor) -> GroupPairs:
-    """The same where a pair counts the product of its rows' weights, in float64.
+    """:func:`count_group_pairs` where a pair counts the product of its rows' weights, in float64.
 
     Args:
-        groups, keys, labels: see :func:`pack`; without groups all rows are one.
+        groups, keys, labels: see :func:`pack`; without groups all rows are one group.
         weights: (n,) >= 0.
     """
     weights = exact(weights)
@@ -216,12 +210,12 @@ def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weigh
     positives = sum_by(score, weights * positive, of_score.shape[0])
     negatives = sum_by(score, weights * (1 - positive), of_score.shape[0])
     below = sums_before(negatives, group_starts.nonzero().flatten()[group])
-    found = of_score[group_starts]
+    group_codes = of_score[group_starts]
     pairs = GroupPairs(
-        packed.group_ids(found),
-        sum_by(group, positives * (2 * below + negatives), found.shape[0]),
-        sum_by(group, positives, found.shape[0]),
-        sum_by(group, negatives, found.shape[0]),
+        packed.group_ids(group_codes),
+        sum_by(group, positives * (2 * below + negatives), group_codes.shape[0]),
+        sum_by(group, positives, group_codes.shape[0]),
+        sum_by(group, negatives, group_codes.shape[0]),
     )
     return by_index(pairs) if packed.names is not None else pairs
 
@@ -235,9 +229,8 @@ def weigh_pairs(keys: Tensor, labels: Tensor, weights: Tensor) -> Pairs:
 def sums_before(values: Tensor, starts: Tensor) -> Tensor:
     """For each value the sum of those before it in its run; `starts` is where that run begins.
 
-    A running sum over all runs, less what it was at the start, would lose the digits by which the total is longer than
-    a run. So the values are split into multiples of a quantum, whose sums are exact, and a rest that is too small to
-    lose any.
+    A running sum over all runs, less its value at the start, would lose digits of a small run beside a large total. So
+    each value is split into a multiple of a quantum, whose sums are exact, and a small rest.
     """
     total = float(values.sum())
     if not total > 0:

@@ -1,4 +1,4 @@
-"""All that is known of scores and labels: rows where every score counts, histograms where bins do."""
+"""Scores and labels that were seen: rows where every score counts, histograms where bins do."""
 
 from __future__ import annotations
 
@@ -54,26 +54,24 @@ def column(parts: Sequence[Tensor], dtype: torch.dtype, device: torch.device) ->
 
 
 def joined(parts: Sequence[Rows], dtype: torch.dtype, device: torch.device, *, weighted: bool = False) -> Rows:
-    """All rows in the keys of one dtype of scores, also where there is none."""
+    """All rows in the keys of one dtype of scores; also no rows."""
     keys = column([widened(part.keys, dtype) for part in parts], KEY_DTYPES[dtype], device)
     labels = column([part.labels for part in parts], torch.bool, device)
     if not weighted and all(part.weights is None for part in parts):
         return Rows(keys, labels)
-    number = accumulator_dtype(device)
-    ones = (torch.ones(part.labels.shape, dtype=number, device=device) for part in parts)
-    weights = [one if part.weights is None else part.weights for part, one in zip(parts, ones, strict=True)]
-    return Rows(keys, labels, column(weights, number, device))
+    weights = [exact(torch.ones_like(part.labels)) if part.weights is None else part.weights for part in parts]
+    return Rows(keys, labels, column(weights, accumulator_dtype(device), device))
 
 
 def distinct_rows(counts: Tensor, dtype: torch.dtype) -> Rows:
-    """A histogram whose bins are single scores as rows with weights."""
+    """A histogram of half precision as rows with weights; each of its bins is one score."""
     used = counts.nonzero().flatten()
     keys = ordered_keys(lower_edges(dtype, used >> 1, HALF_BINS))
     return Rows(keys, (used & 1).to(torch.bool), exact(counts[used]))
 
 
 def bins_of(dtype: torch.dtype, num_bins: int | None) -> int | None:
-    """The bins that scores of this dtype are counted in; None where each is kept."""
+    """The number of bins for scores of this dtype; None where every row is kept."""
     return HALF_BINS if dtype in HALF_DTYPES else num_bins
 
 
@@ -98,9 +96,9 @@ class ScoredLabels:
     """What an AUC and its curves are computed from.
 
     Args:
-        rows: rows that count one by one, of any dtypes; histograms of half precision may stand beside them.
+        rows: rows that count one by one, of any dtypes. Only histograms of half precision stand beside them.
         tables: histograms, see :func:`~torch_recmetrics.core.auc.histogram.histogram`.
-        device: where the result is wanted.
+        device: that of the result.
     """
 
     rows: list[Rows]
@@ -121,7 +119,7 @@ class ScoredLabels:
         return next(iter(self.tables.values())) if not self.rows and len(self.tables) == 1 else None
 
     def all_rows(self) -> Rows:
-        """Everything as rows; histograms must be those of half precision."""
+        """All rows, and histograms of half precision as rows with weights."""
         parts = self.rows + [distinct_rows(counts, dtype) for dtype, counts in self.tables.items()]
         return joined(parts, torch.promote_types(self.dtype, torch.float32), self.device)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.flat_rows import FlatRows, weight_of_each
-from torch_recmetrics.core.layouts.flat_sort import block_at, first_and_relevant, relevance_at, sort_rows
+from torch_recmetrics.core.layouts.flat_sort import first_and_relevant, relevance_at, sort_rows, tie_group_at
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import RelevantItems, full_list_stats
 from torch_recmetrics.core.ranking.ranking import Ranking
@@ -18,29 +19,28 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import largest_first
 
-# Places of tables of users by ranks that are made at once: larger ones are fresh memory each time, which costs more
-# than the arithmetic.
+# The largest table of users by ranks. A larger one would be fresh memory each time, which costs more than arithmetic.
 TABLE_PLACES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class FlatLists:
-    """The lists of flat rows, known by their relevant items."""
+    """The lists of flat rows, by their relevant items. U users, ascending by index."""
 
     lengths: Tensor  # (U,) int64: items that are not hidden
     n_relevant: Tensor  # (U,) int64
-    relevant: RelevantItems  # all relevant items, users ascending; a hidden one starts beyond the end of its list
+    relevant: RelevantItems  # users ascending; a hidden item starts beyond the end of its list
     weights: Tensor | None  # (U,)
     best_tied: Tensor | None  # (U,) int64: items with the best score
     binary: bool
     ordered: bool
 
-    def of(self, users: Tensor) -> FlatLists:
-        """The lists of some users, numbered anew in the order given."""
+    def select(self, users: Tensor) -> FlatLists:
+        """The lists of these users, numbered in this order."""
         counts = self.n_relevant[users]
         ends = self.n_relevant.cumsum(0)[users]
         new = torch.repeat_interleave(torch.arange(users.shape[0], device=users.device), counts)
-        # The entries of a user stand together: the place of each is that of the last one, less what follows it.
+        # The entries of a user stand together and end before `ends`.
         entries = (ends - counts.cumsum(0))[new] + torch.arange(new.shape[0], device=users.device)
         old = self.relevant.pick(entries)
         return FlatLists(
@@ -53,21 +53,24 @@ class FlatLists:
             self.ordered,
         )
 
+    @functools.cached_property
+    def _longest(self) -> int:
+        return int(self.lengths.max()) if self.lengths.shape[0] else 0
+
     def ranking(self, needs: RankingRequirements) -> Ranking:
         """The lists as tables of users by ranks."""
-        n_users = self.lengths.shape[0]
-        longest = int(self.lengths.max()) if n_users else 0
+        n_users, longest = self.lengths.shape[0], self._longest
         depth = longest if needs.depth is None else min(needs.depth, longest)
         users, relevance = self.relevant.users, self.relevant.relevance
         entries = self.relevant.pick((self.relevant.start < self.lengths[users]).nonzero().flatten())
         by_rank, tie_groups = columns_of(entries, (n_users, depth), needs)
-        most = int(self.n_relevant.max()) if n_users else 0
+        max_relevant = int(self.n_relevant.max()) if n_users else 0
         return Ranking(
             relevance=by_rank,
             lengths=self.lengths.clamp(max=depth),
             n_relevant=self.n_relevant,
-            max_relevant=most,
-            best=lambda: largest_first(users, relevance, n_users, most if depth == longest else depth),
+            max_relevant=max_relevant,
+            best=lambda: largest_first(users, relevance, n_users, max_relevant if depth == longest else depth),
             depth=None if depth == longest else depth,
             binary=self.binary,
             weights=self.weights,
@@ -81,8 +84,7 @@ class FlatLists:
     def rankings(self, needs: RankingRequirements) -> Iterator[Ranking]:
         """The lists in tables of bounded size, each of users with lists of about one length."""
         n_users = self.lengths.shape[0]
-        longest = int(self.lengths.max()) if n_users else 0
-        depth = longest if needs.depth is None else min(needs.depth, longest)
+        depth = self._longest if needs.depth is None else min(needs.depth, self._longest)
         if n_users * depth <= TABLE_PLACES:
             yield self.ranking(needs)
             return
@@ -92,7 +94,7 @@ class FlatLists:
             last = n_users
             while last - first > 1 and (last - first) * min(depth, int(lengths[last - 1])) > TABLE_PLACES:
                 last = first + (last - first) // 2
-            yield self.of(users[first:last]).ranking(needs)
+            yield self.select(users[first:last]).ranking(needs)
             first = last
 
 
@@ -104,23 +106,23 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
     first, relevant = first_and_relevant(ranks, rows.relevance)
     n_users = first.shape[0]
     end = torch.cat([first[1:], first.new_full((1 if n_users else 0,), codes.shape[0])])
-    hidden = ((codes[first] >> ranks.user_shift) << ranks.user_shift) + (ranks.end << ranks.score_shift)
+    hidden = ((codes[first] >> ranks.user_shift) << ranks.user_shift) + (ranks.hidden_place << ranks.score_shift)
     lengths = torch.searchsorted(codes, hidden) - first
     n_relevant = torch.searchsorted(relevant, end) - torch.searchsorted(relevant, first)
     users = torch.repeat_interleave(torch.arange(n_users, device=codes.device), n_relevant)
-    start, size = block_at(ranks, relevant)
+    start, size = tie_group_at(ranks, relevant)
     place = relevant - first[users] if ranks.order is not None else None
     return FlatLists(
         lengths,
         n_relevant,
         RelevantItems(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
         exact(weights) if weights is not None else None,
-        torch.where(lengths > 0, block_at(ranks, first)[1], 1) if needs.lists else None,
-        binary=rows.relevance.dtype == torch.bool or ranks.most <= 1.0 == ranks.unit,
+        torch.where(lengths > 0, tie_group_at(ranks, first)[1], 1) if needs.lists else None,
+        binary=rows.relevance.dtype == torch.bool or ranks.max_relevance <= 1.0 == ranks.unit,
         ordered=needs.ordered,
     )
 
 
 def rank_flat(rows: FlatRows, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-    """Flat rows; users in ascending order of their index."""
+    """The ranking of flat rows, users ascending by index."""
     return read_lists(rows, needs, checks).ranking(needs)

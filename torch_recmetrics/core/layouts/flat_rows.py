@@ -1,4 +1,4 @@
-"""Rows of the flat layout, one for each user and item, and how they wait until all of them are known."""
+"""Rows of the flat layout, one for each user and item, and how they are packed while they wait for the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_recmetrics.core.tensors.sort_keys import slices
 
 NARROW, WIDE = 2, 4  # columns of packed rows
 WHOLE_IN_FLOAT32 = 1 << 24
-STEP = 1 << 18  # rows that are written at once
+STEP = 1 << 18  # rows written at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,25 +32,28 @@ def fit_narrow(rows: FlatRows) -> bool:
     """Whether float32 holds scores and relevance as they are."""
     if rows.weights is not None or rows.preds.dtype == torch.float64 or rows.relevance.dtype == torch.float64:
         return False
-    exact_as_they_are = rows.relevance.is_floating_point() or rows.relevance.element_size() <= 2
-    if exact_as_they_are or not rows.relevance.numel():
+    if rows.relevance.is_floating_point() or rows.relevance.element_size() <= 2 or not rows.relevance.numel():
         return True
     return is_sync_free(rows.relevance.device) and bool(rows.relevance.amax() <= WHOLE_IN_FLOAT32)
 
 
 def pack(rows: FlatRows) -> Tensor:
-    """int64 (M, 2): the index, score and relevance as float32; or (M, 4): index, score, relevance, weight.
+    """int64 (M, 2): the index, and score and relevance as float32. Or (M, 4): index, score, relevance, weight.
 
-    Floats are kept bit by bit, so one tensor travels whatever their dtypes, and a row takes 16 bytes where it can.
+    Floats are kept bit by bit, so one tensor holds columns of any dtypes. A narrow row takes 16 bytes.
     """
     if fit_narrow(rows):
-        # A column after the other, so that each is read without the rest.
+        # Column by column, so that each is read without the rest.
         packed = torch.empty((NARROW, rows.indexes.shape[0]), dtype=torch.int64, device=rows.indexes.device)
         packed[0] = rows.indexes
         halves = packed[1].view(torch.float32).view(-1, 2)
         for half, preds, relevance in slices(halves, rows.preds, rows.relevance, rows=STEP):
             half[:, 0], half[:, 1] = preds, relevance
         return packed.T
+    return _packed_wide(rows)
+
+
+def _packed_wide(rows: FlatRows) -> Tensor:
     weights = torch.ones_like(rows.preds) if rows.weights is None else rows.weights
     floats = [float_bits(column) for column in (rows.preds, rows.relevance, weights)]
     return torch.stack([rows.indexes, *floats], 1)
@@ -74,7 +77,7 @@ def unpack(parts: Sequence[Tensor]) -> FlatRows:
 def _unpacked(packed: Tensor) -> FlatRows:
     if packed.shape[1] == NARROW:
         column = packed[:, 1]
-        # Of a column of one row any stride counts as contiguous, but not for a view of another width.
+        # torch takes any stride of a single row for contiguous, but refuses to view it in another dtype.
         column = column if column.stride(0) == 1 else column.clone(memory_format=torch.contiguous_format)
         halves = column.view(torch.float32).view(-1, 2)
         return FlatRows(packed[:, 0], halves[:, 0], halves[:, 1], None)
@@ -83,7 +86,7 @@ def _unpacked(packed: Tensor) -> FlatRows:
 
 
 def joined_rows(parts: Sequence[Tensor], columns: int, device: torch.device) -> Tensor:
-    """(M, columns) packed rows of several updates; narrow ones are widened where wide ones are asked for."""
+    """(M, columns) packed rows of several updates; for wide columns narrow rows are widened."""
     if columns == WIDE:
         parts = [widened(part.to(device)) for part in parts]
     return torch.cat(
@@ -93,26 +96,22 @@ def joined_rows(parts: Sequence[Tensor], columns: int, device: torch.device) -> 
 
 def widened(packed: Tensor) -> Tensor:
     """Any packed rows as (M, 4)."""
-    if packed.shape[1] == WIDE:
-        return packed
-    rows = _unpacked(packed)
-    floats = [float_bits(column) for column in (rows.preds, rows.relevance, torch.ones_like(rows.preds))]
-    return torch.stack([rows.indexes, *floats], 1)
+    return packed if packed.shape[1] == WIDE else _packed_wide(_unpacked(packed))
 
 
 def weight_of_each(rows: FlatRows, checks: check.ValueChecks) -> Tensor | None:
-    """(users,) the weight of each user, ascending by index; all rows of a user must carry the same."""
+    """(U,) the weight of each user, ascending by index. All rows of a user must carry the same."""
     if rows.weights is None:
         return None
     numbers, low, n_users = small_numbers(rows.indexes)
     numbers = numbers - low
     used = torch.zeros(n_users, dtype=torch.bool, device=numbers.device).index_fill_(0, numbers, True)
-    of_number = rows.weights.new_zeros(n_users).scatter_(0, numbers, rows.weights)
-    expected = of_number[numbers]
+    user_weights = rows.weights.new_zeros(n_users).scatter_(0, numbers, rows.weights)
+    expected = user_weights[numbers]
 
     def message(row: int) -> str:
         one, other = expected[row].item(), rows.weights[row].item()  # type: ignore[index]
         return f"`weights` must agree within a user, got {one} and {other} for index {rows.indexes[row].item()}"
 
     checks.defer(expected != rows.weights, message)
-    return of_number[used]
+    return user_weights[used]

@@ -1,12 +1,11 @@
-"""Flat rows in the order of users and scores, by one sort of integers: the user in the high bits, the score below it.
+"""Flat rows in the order of users and scores, by one sort of integers: the user in the high bits, the score below.
 
-After the sort only rows of relevant items are looked at. Where their relevance fits into the lowest bits too, the sort
-needs not even tell where a row came from.
+After the sort only the rows of relevant items are read. Where relevance fits into the lowest bits as well, the sort
+need not return where a row came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -16,47 +15,49 @@ from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, sort_keys, write_keys
+from torch_recmetrics.core.tensors.sparse_masks import nonzero_positions
 
-MOST_BITS = 62  # the sign takes one; one more leaves room for a place beyond the last
-# Relevance is packed as a multiple of one of these: integers, or the halves and quarters of star ratings.
+MOST_BITS = 62  # one bit is the sign, one leaves room for a place beyond the last
+# Relevance is packed as a multiple of a unit: 1 for integers, 1/4 for the halves and quarters of star ratings.
 UNITS = (1.0, 0.25)
 RELEVANCE_BITS = 12
 HIGHEST = 0x7F800000  # the key of inf as float32
-STEP = 1 << 17  # rows that are looked at at once: many operations on each, which two threads share with profit
+STEP = 1 << 17  # rows of one step: it does many operations on each, which threads share with profit
 
 
-class Sorted(NamedTuple):
+class SortedRows(NamedTuple):
     """Rows by user, then by falling score: (user << user_shift) + (place of the score << score_shift) + relevance."""
 
     codes: Tensor  # (M,) int64, ascending
     user_shift: int
     score_shift: int
-    most: float  # the largest relevance, as far as it is known
-    unit: float  # of the relevance in the lowest bits
-    order: Tensor | None  # where the rows came from; None where their relevance is in the codes
-    end: int  # the place of the score -inf; all others are below
+    max_relevance: float  # inf where it is not known
+    unit: float  # of the relevance in the lowest bits; 0 without any
+    order: Tensor | None  # (M,) where the rows came from; None where their relevance is in the codes
+    hidden_place: int  # that of the score -inf; all other scores are below
 
-    def block(self, at: Tensor) -> Tensor:
+    def user_score(self, at: Tensor) -> Tensor:
         """User and score of the rows at these positions, as one number."""
         return self.codes[at] >> self.score_shift
 
 
-def sort_rows(rows: FlatRows, *, ordered: bool) -> Sorted:
-    """The rows as sorted integers; equal scores in the order of the rows only where that is asked for."""
+def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
+    """The rows as sorted integers; `ordered` keeps equal scores in the order of the rows."""
     numbers, lowest, n_users = small_numbers(rows.indexes)
-    scores, end = readable(rows.preds)
-    unsorted = Unsorted(numbers, lowest, scores, end.bit_length(), rows.relevance)
+    scores, hidden_place = sortable_scores(rows.preds)
+    unsorted = UnsortedRows(numbers, lowest, scores, hidden_place.bit_length(), rows.relevance)
     bits = min(RELEVANCE_BITS, MOST_BITS - max(n_users - 1, 0).bit_length() - unsorted.score_bits)
     for unit in () if ordered else UNITS:
-        codes, most = unsorted.pack(unit, bits)
-        if most < 1 << bits:
-            return Sorted(sort_keys(codes), unsorted.score_bits + bits, bits, unit * most, unit, None, end)
+        codes, largest = unsorted.pack(unit, bits)
+        if largest < 1 << bits:
+            shift = unsorted.score_bits + bits
+            return SortedRows(sort_keys(codes), shift, bits, unit * largest, unit, None, hidden_place)
     codes, order = torch.sort(unsorted.pack(0.0, 0)[0], stable=True)
-    return Sorted(codes, unsorted.score_bits, 0, float("inf"), 0.0, order, end)
+    return SortedRows(codes, unsorted.score_bits, 0, float("inf"), 0.0, order, hidden_place)
 
 
-def readable(preds: Tensor) -> tuple[Tensor, int]:
-    """Scores as the int32 bits of float32, or as int64 places where those lose something; and the place of -inf."""
+def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
+    """Scores as the int32 bits of float32, or as int64 places where float32 rounds them; and the place of -inf."""
     narrow = preds.to(torch.float32)
     if preds.dtype != torch.float64 or torch.equal(narrow.to(torch.float64), preds):
         return bits_of(narrow), 2 * HIGHEST
@@ -64,21 +65,21 @@ def readable(preds: Tensor) -> tuple[Tensor, int]:
     return place, distinct.shape[0] - int(distinct[-1] == float("inf"))
 
 
-class Unsorted(NamedTuple):
-    """What the codes of :class:`Sorted` are made of."""
+class UnsortedRows(NamedTuple):
+    """What the codes of :class:`SortedRows` are made of."""
 
     numbers: Tensor  # (M,) the users, counted from the lowest
     lowest: int
-    scores: Tensor  # (M,) see readable()
+    scores: Tensor  # (M,) see sortable_scores()
     score_bits: int
     relevance: Tensor  # (M,)
 
     def pack(self, unit: float, bits: int) -> tuple[Tensor, float]:
-        """The codes, and the largest multiple of the unit; inf where one is not whole or takes too many bits."""
+        """(M,) codes, and the largest multiple of the unit; inf where one is not whole or takes too many bits."""
         codes = torch.empty(self.numbers.shape, dtype=torch.int64, device=self.numbers.device)
         keys = torch.empty(min(codes.shape[0], STEP), dtype=torch.int32, device=codes.device)
         signs = torch.empty_like(keys)
-        most = 0.0
+        largest = 0.0
         for code, number, score, relevance in slices(codes, self.numbers, self.scores, self.relevance, rows=STEP):
             if score.dtype == torch.int32:
                 key = keys[: score.shape[0]]
@@ -89,16 +90,16 @@ class Unsorted(NamedTuple):
             if unit:
                 multiple = relevance if unit == 1.0 else relevance / unit
                 whole = multiple.to(torch.int64)
-                most = max(most, float(whole.max()) if whole.shape[0] else 0.0)
-                if most >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
+                largest = max(largest, float(whole.max()) if whole.shape[0] else 0.0)
+                if largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
                     return codes, float("inf")
                 code.bitwise_left_shift_(bits).add_(whole)
             code.add_((number - self.lowest).bitwise_left_shift_(self.score_bits + bits))
-        return codes, most
+        return codes, largest
 
 
-def first_and_relevant(ranks: Sorted, relevance: Tensor) -> tuple[Tensor, Tensor]:
-    """(U,) where the rows of each user begin, and (R,) where the relevant rows are, in the sorted rows."""
+def first_and_relevant(ranks: SortedRows, relevance: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions in the sorted rows: (U,) where each user begins, and those of all relevant rows."""
     codes = ranks.codes
     if not codes.shape[0]:
         return codes, codes
@@ -108,33 +109,24 @@ def first_and_relevant(ranks: Sorted, relevance: Tensor) -> tuple[Tensor, Tensor
         marks = (part & low_bits for (part,) in slices(codes, rows=STEP))
     else:
         marks = (relevance[part] > 0 for (part,) in slices(ranks.order, rows=STEP))
-    return torch.cat([codes.new_zeros(1), places(changes) + 1]), places(marks)
+    return torch.cat([codes.new_zeros(1), nonzero_positions(changes) + 1]), nonzero_positions(marks)
 
 
-def places(parts: Iterator[Tensor]) -> Tensor:
-    """Where a column that comes in parts is not zero."""
-    found, offset = [], 0
-    for part in parts:
-        found.append(part.to(torch.bool).nonzero().flatten() + offset)
-        offset += part.shape[0]
-    return torch.cat(found)
-
-
-def relevance_at(ranks: Sorted, at: Tensor, relevance: Tensor) -> Tensor:
+def relevance_at(ranks: SortedRows, at: Tensor, relevance: Tensor) -> Tensor:
     """The relevance of the rows at these positions of the sorted rows."""
     if ranks.order is None:
         return exact(ranks.codes[at] & ((1 << ranks.score_shift) - 1)) * ranks.unit
     return exact(relevance[ranks.order[at]])
 
 
-def block_at(ranks: Sorted, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the block of equal scores around each position begins, and how many rows it has."""
-    codes, block = ranks.codes, ranks.block(at)
+def tie_group_at(ranks: SortedRows, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the group of equal scores around each position begins, and how many rows it has."""
+    codes, group = ranks.codes, ranks.user_score(at)
     first, after = at.clone(), at + 1
-    # Few scores have an equal, and a look at both neighbours is cheaper than a search.
-    like_before = (ranks.block((at - 1).clamp(min=0)) == block).logical_and_(at > 0).nonzero().flatten()
-    like_after = (ranks.block(after.clamp(max=codes.shape[0] - 1)) == block).logical_and_(after < codes.shape[0])
+    # Few scores have an equal, and reading both neighbours is cheaper than a search.
+    like_before = (ranks.user_score((at - 1).clamp(min=0)) == group).logical_and_(at > 0).nonzero().flatten()
+    like_after = (ranks.user_score(after.clamp(max=codes.shape[0] - 1)) == group).logical_and_(after < codes.shape[0])
     rows = like_after.nonzero().flatten()
-    first[like_before] = torch.searchsorted(codes, block[like_before] << ranks.score_shift)
-    after[rows] = torch.searchsorted(codes, (block[rows] + 1) << ranks.score_shift)
+    first[like_before] = torch.searchsorted(codes, group[like_before] << ranks.score_shift)
+    after[rows] = torch.searchsorted(codes, (group[rows] + 1) << ranks.score_shift)
     return first, after - first

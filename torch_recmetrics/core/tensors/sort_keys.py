@@ -1,8 +1,7 @@
 """Integers that order exactly as scores do, and the one sort of them.
 
-Integers are sorted many times faster than floats, are packed with a group and a label into one number, and have no
-signed zero. All whole-column steps run in slices that stay in the processor's cache: fresh memory costs more than
-arithmetic.
+Integers sort many times faster than floats, pack with a group and a label into one number, and have no signed zero.
+Whole-column steps run in slices that stay in the processor's cache, since fresh memory costs more than arithmetic.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-# The dtype of the keys says which scores they were made of. float16 and bfloat16 have as many bits and other values;
-# the keys of bfloat16 are (n, 2) bytes, as torch cannot pickle uint16.
+# The dtype of the keys says which scores they were made of. float16 and bfloat16 both have 16 bits, so the keys of
+# bfloat16 are (M, 2) bytes; torch cannot pickle uint16.
 KEY_DTYPES = {
     torch.float16: torch.int16,
     torch.bfloat16: torch.int8,
@@ -22,8 +21,8 @@ KEY_DTYPES = {
     torch.float64: torch.int64,
 }
 SCORE_DTYPES = {key: score for score, key in KEY_DTYPES.items()}
-# Half a megabyte at most, and just below the size from which torch shares one operation between threads: with thousands
-# of short operations threads wait for each other more than they work, and for ever where another process has a core.
+# Half a megabyte at most, and just below the size from which torch shares one operation between threads. In thousands
+# of short operations threads wait for each other more than they work.
 SLICE = 511 * 64
 # numpy 2 sorts integers with vector instructions: 4 to 9 times faster than torch on processors with fast AVX-512.
 SORT_WITH_NUMPY = True
@@ -31,7 +30,7 @@ SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in flo
 
 
 def slice_rows(device: torch.device) -> int:
-    """How many rows a slice has."""
+    """The number of rows of a slice."""
     return SLICE if device.type == "cpu" else SLICE_ON_A_GPU
 
 
@@ -42,12 +41,12 @@ def slices(*columns: Tensor, rows: int | None = None) -> Iterator[tuple[Tensor, 
 
 
 def integers(keys: Tensor) -> Tensor:
-    """(n,) the keys as integers that torch can calculate with."""
+    """(M,) the keys as integers that torch can calculate with."""
     return keys.reshape(-1).view(torch.int16) if keys.dtype == torch.int8 else keys
 
 
 def keys_from(integers: Tensor, dtype: torch.dtype) -> Tensor:
-    """The keys of scores of this dtype, from (n,) integers of as many bits."""
+    """The keys of scores of this dtype, from (M,) integers of as many bits."""
     return integers.view(torch.int8).view(-1, 2) if dtype == torch.bfloat16 else integers
 
 
@@ -58,7 +57,7 @@ def ordered_keys(scores: Tensor) -> Tensor:
         scores: any shape, floating point, without NaN (which would have keys beyond those of inf and -inf).
     """
     bits = bits_of(scores.detach().reshape(-1).contiguous())
-    keys = bits.new_empty(bits.shape)  # with no stride but 1, also for a single score
+    keys = bits.new_empty(bits.shape)  # of stride 1, also for a single score
     signs = bits.new_empty(min(bits.shape[0], slice_rows(bits.device)))
     for key, part in slices(keys, bits):
         write_keys(part, key, signs[: part.shape[0]])
@@ -71,8 +70,8 @@ def bits_of(scores: Tensor) -> Tensor:
 
 
 def write_keys(bits: Tensor, keys: Tensor, signs: Tensor) -> None:
-    """Write the keys of scores with these bits; `signs` is memory to work in, used again for every slice."""
-    # Negative floats order backwards: all bits but the sign are turned round. One more, and -0.0 meets 0.0.
+    """Write the keys of scores with these bits; `signs` is a buffer that every slice uses again."""
+    # Negative floats order backwards, so all bits but the sign are flipped. Adding one makes -0.0 equal to 0.0.
     torch.bitwise_right_shift(bits, 8 * bits.element_size() - 1, out=signs)
     torch.bitwise_and(signs, torch.iinfo(bits.dtype).max, out=keys)
     keys.bitwise_xor_(bits).sub_(signs)
@@ -80,9 +79,9 @@ def write_keys(bits: Tensor, keys: Tensor, signs: Tensor) -> None:
 
 def scores_of(keys: Tensor) -> Tensor:
     """Inverse of :func:`ordered_keys`."""
-    whole = integers(keys)
-    sign = whole >> (8 * whole.element_size() - 1)
-    bits = (whole + sign) ^ (sign & torch.iinfo(whole.dtype).max)
+    flat = integers(keys)
+    sign = flat >> (8 * flat.element_size() - 1)
+    bits = (flat + sign) ^ (sign & torch.iinfo(flat.dtype).max)
     return bits.view(SCORE_DTYPES[keys.dtype])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -28,3 +30,12 @@ def sparse_nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
     at = torch.cat([filled[which] * 8 + byte, 8 * words + flat[8 * words :].nonzero().squeeze(1)])
     rows = at // n_columns
     return rows, at - rows * n_columns
+
+
+def nonzero_positions(parts: Iterable[Tensor]) -> Tensor:
+    """The positions that are not zero in a column that comes in parts."""
+    positions, offset = [], 0
+    for part in parts:
+        positions.append(part.to(torch.bool).nonzero().flatten() + offset)
+        offset += part.shape[0]
+    return torch.cat(positions)
