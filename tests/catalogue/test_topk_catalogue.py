@@ -308,6 +308,11 @@ def test_progress_comes_to_an_end():
         ({"seen_ids": torch.tensor([[0.0], [1.0]])}, "`seen_ids` must hold integers"),
         ({"similarity": "l2"}, "`similarity` must be one of"),
         ({"chunk_size": 0}, "`chunk_size` must be an integer >= 1"),
+        ({"first_item": 2**63 - 5}, "`first_item` must be at most 9223372036854775802, so that the ids of 5 items"),
+        ({"first_item": 2**63}, "`first_item` must be at most 9223372036854775802"),  # point 17 of issue 12
+        ({"first_item": 10**30}, "`first_item` must be at most 9223372036854775802"),
+        ({"top_k": 2**62}, "`top_k` must be at most 2147483647, got 4611686018427387904"),  # point 20
+        ({"top_k": 10**30}, "`top_k` must be at most 2147483647"),
     ],
 )  # fmt: skip
 def test_refused(change, message):
