@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
-from torch_recmetrics.core.catalogue.sharded import merged_over_processes
+from torch_recmetrics.core.catalogue.sharded import LocalTopK, merged_over_processes
 from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.tensors import checks as check
 
 __all__ = ["topk_catalogue"]
+
+# Item ids are int64, and a result has this many places at most for each user.
+LARGEST_ID, LARGEST_TOP_K = 2**63 - 1, 2**31 - 1
 
 
 def topk_catalogue(
@@ -37,7 +40,7 @@ def topk_catalogue(
     Items are ordered by this score in float64, each pair alone, then by the lower id. So the result is the same, to the
     bit, for every ``chunk_size``, for one user as for a thousand, with any number of threads and of processes. A matrix
     product in float32 (in bfloat16 where the processor has it) finds the items that may be among the best, with a
-    margin for all that it can be wrong.
+    margin for its error.
 
     Beside the tables, and a few times the seen ids and the result, it takes less than 200 MB, however many items there
     are; more only where ``chunk_size`` asks for it. Nothing is tracked for gradients and no argument is changed. Where
@@ -51,10 +54,11 @@ def topk_catalogue(
         seen_ids: (U, S) integer, ids that are not to be found, padded with -1; an id may repeat.
         item_bias: (N,) float, added to the scores of an item; finite.
         similarity: ``"dot"``, or ``"cosine"``: a vector of zeros has cosine 0 with all others.
-        chunk_size: items that are scored in one step; None for what suits the processor.
-        progress: called after each step with the number of pairs that are done, and of all pairs.
+        chunk_size: items of one step; None for the fastest.
+        progress: called after each step with the number of pairs done and of all pairs.
         process_group: the items are spread over the processes of this group: every process gives the same users and its
             part of the items, which may be empty, and gets the result for all items, from one exchange of U x k places.
+            Other users, widths, similarities or ``top_k`` on one process are an error on all.
         first_item: the id of the first row of ``item_embeddings``.
 
     Returns:
@@ -75,16 +79,20 @@ def topk_catalogue(
             [ 1, -1]])
     """
 
-    def found() -> tuple[Tensor, Tensor, range]:
-        check.check_cutoff("top_k", top_k)
-        if top_k is None:
-            raise ValueError("`top_k` must be an integer >= 1, got None")
+    def search() -> LocalTopK:
+        check_count("top_k", top_k, 1, LARGEST_TOP_K)
         check.check_choice("similarity", similarity, ("dot", "cosine"))
-        check_count("chunk_size", chunk_size, 1)
+        if chunk_size is not None:
+            check_count("chunk_size", chunk_size, 1)
         check_count("first_item", first_item, 0)
         if progress is not None and not callable(progress):
             raise TypeError(f"`progress` must be a function or None, got {type(progress).__name__}")
         pairs = checked_embeddings(user_embeddings, item_embeddings, item_bias, similarity)
+        if first_item > LARGEST_ID - pairs.n_items:
+            raise ValueError(
+                f"`first_item` must be at most {LARGEST_ID - pairs.n_items}, so that the ids of {pairs.n_items} items "
+                f"are int64, got {first_item}"
+            )
         seen = checked_seen(seen_ids, pairs, first_item, whole=process_group is None)
         total, done = pairs.n_users * pairs.n_items, 0
 
@@ -95,15 +103,14 @@ def topk_catalogue(
                 progress(done, total)
 
         scores, ids = topk_items(pairs, top_k, seen, chunk_size, step)
-        items = range(first_item, first_item + pairs.n_items)
-        return scores, torch.where(ids >= 0, ids + first_item, -1), items
+        return LocalTopK(pairs, scores, torch.where(ids >= 0, ids + first_item, -1), first_item)
 
     with torch.no_grad():
         if process_group is None:
-            scores, ids, _ = found()
+            _, scores, ids, _ = search()
         else:
             device = getattr(user_embeddings, "device", torch.device("cpu"))
-            scores, ids = merged_over_processes(found, device, process_group)
+            scores, ids = merged_over_processes(search, device, process_group)
         return scores.to(torch.float32), ids
 
 
@@ -122,7 +129,9 @@ def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *,
     return torch.where((rows >= 0) & (rows < pairs.n_items), rows, -1)
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Refuse what is not an integer from `least` on, or None."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+def check_count(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuse what is not an integer from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}")
+    if most is not None and value > most:
+        raise ValueError(f"`{name}` must be at most {most}, got {value}")

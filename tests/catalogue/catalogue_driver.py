@@ -64,6 +64,9 @@ BROKEN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "interrupted": lambda given: {"progress": interrupted},
     "other places": lambda given: {"top_k": 5},
     "other users": lambda given: {"user_embeddings": given["user_embeddings"][:5], "seen_ids": None},
+    "other values": lambda given: {"user_embeddings": given["user_embeddings"].roll(1, 0)},
+    "other width": lambda given: {name: given[name][:, :5] for name in ("user_embeddings", "item_embeddings")},
+    "other similarity": lambda given: {"similarity": "cosine"},
     "overlap": lambda given: {"first_item": given["first_item"] - 1},
 }
 

@@ -51,11 +51,17 @@ def test_wrong_arguments_of_one_process_are_an_error_on_all(name: str, told: lis
     }
     for rank, outcome in enumerate(told):
         if name == "overlap":
-            said = "ValueError: the items of the processes must not overlap"
-        elif name.startswith("other"):
-            said = "ValueError: `user_embeddings` and `top_k` must be the same on all processes, got "
+            said = "ValueError: the items of the ranks must not overlap"
+        elif name.startswith("other"):  # point 8 of issue 12
+            what = {
+                "other places": "`top_k`",
+                "other values": "`user_embeddings`",
+                "other similarity": "`similarity`",
+            }.get(name, "the shape of `user_embeddings`")
+            said = f"ValueError: {what} must be the same on all ranks of the `process_group`, got "
+            assert outcome[name] == told[0][name], "the same error on every process"
         else:
-            said = expected[name] if rank == 1 else "ValueError: process 1 of the `process_group` could not search"
+            said = expected[name] if rank == 1 else "ValueError: rank 1 of the `process_group` could not search"
         assert outcome[name].startswith(said), f"process {rank}"
 
 

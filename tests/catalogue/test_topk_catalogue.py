@@ -9,12 +9,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_recmetrics import MRR, topk_catalogue
 from torch_recmetrics.core.catalogue import approx_scores as scan
 from torch_recmetrics.core.catalogue import pair_scores as embeddings
 from torch_recmetrics.core.catalogue import topk as search
 from torch_recmetrics.core.catalogue.pair_scores import rounded_sqrt
+from torch_recmetrics.core.tensors import thresholds
 
 CHUNKS = (1, 3, 64, 777, None)
 KERNELS = ("bfloat16", "float32", "narrowed float32")
@@ -233,6 +235,34 @@ def test_bits_of_a_pair_do_not_depend_on_the_others():
         torch.testing.assert_close(together[:50], torch.tensor(truth, dtype=torch.float64), rtol=1e-13, atol=1e-13)
 
 
+class Operations(TorchDispatchMode):
+    """Counts what torch is asked to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.n += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("chunk", [None, 500])
+def test_rising_scores_cost_a_few_times_random_ones(chunk, monkeypatch):
+    """Point 7 of issue 12: every item of a rising catalogue may be the best so far."""
+    monkeypatch.setattr(search, "bfloat16_is_native", lambda device: True)
+    monkeypatch.setattr(thresholds, "WAITING_PAIRS", 1 << 10)
+    g = torch.Generator().manual_seed(9)
+    counts = []
+    for kind in ("smooth", "rising"):
+        users, items = draw(kind, 16, 5000, 8, g)
+        with Operations() as operations:
+            found = topk_catalogue(users, items, 5, chunk_size=chunk)
+        assert_same(found, sorted_whole(users, items, 5))
+        counts.append(operations.n)
+    assert counts[1] <= 2 * counts[0]
+
+
 def test_all_seen_and_lists_longer_than_the_catalogue():
     users, items = torch.ones(2, 3), torch.arange(12.0).view(4, 3)
     scores, ids = topk_catalogue(users, items, 6, seen_ids=torch.tensor([[0, 1, 2, 3, 3], [-1, 2, 2, -1, 2]]))
@@ -278,6 +308,11 @@ def test_progress_comes_to_an_end():
         ({"seen_ids": torch.tensor([[0.0], [1.0]])}, "`seen_ids` must hold integers"),
         ({"similarity": "l2"}, "`similarity` must be one of"),
         ({"chunk_size": 0}, "`chunk_size` must be an integer >= 1"),
+        ({"first_item": 2**63 - 5}, "`first_item` must be at most 9223372036854775802, so that the ids of 5 items"),
+        ({"first_item": 2**63}, "`first_item` must be at most 9223372036854775802"),  # point 17 of issue 12
+        ({"first_item": 10**30}, "`first_item` must be at most 9223372036854775802"),
+        ({"top_k": 2**62}, "`top_k` must be at most 2147483647, got 4611686018427387904"),  # point 20
+        ({"top_k": 10**30}, "`top_k` must be at most 2147483647"),
     ],
 )  # fmt: skip
 def test_refused(change, message):

@@ -106,7 +106,7 @@ class BinaryAUC(RowMetric):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
+        self.check_device("preds", preds)
         clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, validate_args=self.validate_args)
         if not clicks.preds.shape[0]:
             return

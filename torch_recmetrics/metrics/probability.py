@@ -64,7 +64,7 @@ class ClickSums(RowMetric):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        self.check_device(preds=preds, target=target, weights=weights, sample_ids=sample_ids)
+        self.check_device("preds", preds)
         clicks = read_clicks(
             preds,
             target,

@@ -7,11 +7,10 @@ has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,38 +24,73 @@ from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 
 
+class Family(NamedTuple):
+    """Metrics that differ in the cutoff alone: one call measures all of them."""
+
+    metric: UserMeasure
+    rule: str
+    cutoffs: tuple[int | None, ...]
+    fills_empty: bool  # a user without relevant items counts as 1
+
+
+class Weighting(NamedTuple):
+    """Families that weigh users alike: one product gives all their sums."""
+
+    families: list[Family]
+    skips_empty: bool
+    pooled: bool
+    partial: bool
+
+
 class Evaluator:
-    """Metrics that read one ranking: what it must hold for all of them, and all their values from it."""
+    """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
+
+    What follows from the metrics alone is worked out here, once.
+    """
 
     def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
         self.metrics = list(metrics)
         self.list_counters = list(list_counters)
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.sizes = [len(metric.columns) for metric in self.metrics]
-        self.columns = [(metric, rule) for metric in self.metrics for rule in metric.columns]
-        families: dict[tuple[Any, ...], list[int]] = {}
-        for position, (metric, rule) in enumerate(self.columns):
-            options = {name: value for name, value in metric.family().items() if name != "ties"}
-            families.setdefault((type(metric), rule, *options.items()), []).append(position)
-        # Families that weigh users alike stand together, so that one product gives all their sums.
-        self.families = sorted(families.values(), key=lambda family: self._weighting_key(family[0]))
-        order = [position for family in self.families for position in family]
-        self._back = tuple(float(order.index(position)) for position in range(len(order)))
+        self._weigh([(metric, rule) for metric in self.metrics for rule in metric.columns])
+        self.validate_args = any(metric.validate_args for metric in self.members)
         self.exponential = any(is_exponential(vars(metric)) for metric in self.members)
         if len({metric.nan_action for metric in self.members}) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
-        self.known_items = [metric for metric in self.members if metric.n_items is not None]
+        self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
+        self.with_items = [metric for metric in self.members if metric.reads_items]
 
-    def _weighting_key(self, position: int) -> tuple[str, bool, bool, bool]:
-        metric = self.columns[position][0]
-        return metric.empty_target_action, metric.pooled, metric.needs_target, metric.partial
+    def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
+        """Group the columns, and remember where each of them comes to stand."""
+        families: dict[tuple[Any, ...], list[int]] = {}
+        for position, (metric, rule) in enumerate(columns):
+            options = {name: value for name, value in metric.family().items() if name != "ties"}
+            families.setdefault((type(metric), rule, *options.items()), []).append(position)
+        weightings: dict[tuple[bool, bool, bool], list[list[int]]] = {}
+        for family in families.values():
+            metric = columns[family[0]][0]
+            skips_empty = metric.needs_target and metric.empty_target_action in ("skip", "error")
+            weightings.setdefault((skips_empty, metric.pooled, metric.partial), []).append(family)
+        self.weightings = []
+        for weighting, members in weightings.items():
+            alike = []
+            for family in members:
+                metric, rule = columns[family[0]]
+                fills_empty = metric.needs_target and metric.empty_target_action == "pos" and not metric.pooled
+                alike.append(Family(metric, rule, tuple(columns[p][0].top_k for p in family), fills_empty))
+            self.weightings.append(Weighting(alike, *weighting))
+        order = [position for members in weightings.values() for family in members for position in family]
+        self._back = tuple(float(order.index(position)) for position in range(len(order)))
 
     def prepare(self, layout: Layout) -> PendingUpdate:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
-        self.members[0].check_device(**{layout.like_name: layout.like})
-        checks = check.ValueChecks(any(metric.validate_args for metric in self.members))
-        self._check_catalogue(layout)
+        if layout.like.device != self.members[0].device:
+            self.members[0].check_device(layout.like_name, layout.like)
+        checks = check.ValueChecks(self.validate_args)
+        if self.with_items:
+            self._check_catalogue(layout)
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
@@ -66,73 +100,73 @@ class Evaluator:
             return PendingUpdate(packed=pack(rows))
         ranking = layout.rank(self.needs, checks)
         values = self.evaluate(ranking, checks)
-        lists = {
-            counter.list_shape: counter.lists_of(ranking.stats("stable"), ranking.weights)
-            for counter in self.list_counters
-        }
+        lists = {}
+        for counter in self.list_counters:
+            lists[counter.list_shape] = counter.lists_of(ranking.stats("stable"), ranking.weights)
         checks.raise_first()
         return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
     def _check_catalogue(self, layout: Layout) -> None:
         """Refuse what shows by its shape that it has no items, or more than a member knows."""
-        if isinstance(layout, FlatLayout):
-            for metric in self.members:
-                if metric.reads_items:
-                    raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
-        elif isinstance(layout, ScoresLayout):
-            for metric in self.known_items:
-                if layout.n_items > (metric.n_items or 0):
-                    raise ValueError(
-                        f"`preds` has scores of {layout.n_items} items, but {metric.name} knows {metric.n_items}"
-                    )
+        for metric in self.with_items:
+            if isinstance(layout, FlatLayout):
+                raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
+            known = metric.n_items
+            if known is not None and isinstance(layout, ScoresLayout) and layout.like.shape[1] > known:
+                raise ValueError(f"`preds` has scores of {layout.like.shape[1]} items, but {metric.name} knows {known}")
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 2): the sums of this batch alone."""
-        if prepared.packed is not None:
+        if prepared.values is None:
             return flat_sums(self.metrics, [prepared.packed])
         if prepared.sample_ids is None:
-            return prepared.evaluated.sums()
+            sums: Tensor = prepared.values.sums()
+            return sums
         counted = first_of_each(prepared.sample_ids)
-        pairs = zip(prepared.evaluated.numerators(), prepared.evaluated.denominators(), strict=True)
+        pairs = zip(prepared.values.numerators(), prepared.values.denominators(), strict=True)
         return torch.stack([torch.stack([n[counted].sum(), d[counted].sum()]) for n, d in pairs])
 
-    def count_lists(self, prepared: PendingUpdate) -> None:
-        """Hand the lists to those that count what was recommended; this cannot be refused."""
+    def count(self, prepared: PendingUpdate, sums: Tensor | None = None) -> None:
+        """Add what was prepared to what the members hold; this cannot be refused. `sums`: its :meth:`totals`."""
+        if not self.metrics:
+            pass
+        elif prepared.is_sums:
+            self.add(prepared.values.sums() if sums is None else sums)
+        elif prepared.sample_ids is None:
+            for metric in self.metrics:
+                metric.set_state("rows", [*metric.state("rows"), prepared.packed])
+        else:
+            self._hold(prepared.values, prepared.sample_ids)
         for counter in self.list_counters:
             counter.hold(prepared.lists[counter.list_shape], prepared.sample_ids)
 
-    def count(self, prepared: PendingUpdate) -> None:
-        """Add what was prepared to the sums and rows; this cannot be refused."""
-        if prepared.packed is not None:
-            for metric in self.metrics:
-                metric.set_state("rows", [*metric.state("rows"), prepared.packed])
-            return
-        values = prepared.evaluated
-        if prepared.sample_ids is None:
-            for metric, sums in zip(self.metrics, torch.split(values.sums(), self.sizes), strict=True):
-                metric.set_state("sums", metric.state("sums") + sums)
-            return
+    def add(self, sums: Tensor) -> None:
+        """Add (columns, 2) sums to those of the members."""
+        for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
+            metric.set_state("sums", metric.state("sums") + part)
+
+    def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
+        """Remember the values of users until it is known which of them count."""
         numerators, denominators, first = values.numerators(), values.denominators(), 0
         for metric, size in zip(self.metrics, self.sizes, strict=True):
             columns = numerators[first] if size == 1 else torch.stack(numerators[first : first + size], 1)
-            metric.set_state("sample_ids", [*metric.state("sample_ids"), prepared.sample_ids])
+            metric.set_state("sample_ids", [*metric.state("sample_ids"), sample_ids])
             metric.set_state("numerators", [*metric.state("numerators"), columns])
             metric.set_state("denominators", [*metric.state("denominators"), denominators[first]])
             first += size
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
-        if self.exponential:
+        if self.exponential and not ranking.binary:
             check.defer_exponential(checks, largest_relevance(ranking))
-        weights = ranking.weights
-        if weights is None:
-            weights = torch.ones_like(ranking.n_relevant, dtype=ranking.relevance.dtype)
-        for metric in self.members:
+        for metric in self.with_items:
             if metric.n_items is not None and ranking.item_ids is not None:
                 defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
             metric.defer_unknown_users(ranking, checks)
-        empty = ranking.n_relevant == 0
-        if any(metric.empty_target_action == "error" and metric.needs_target for metric in self.metrics):
+        weights, empty = ranking.weights, ranking.n_relevant == 0
+        if weights is None:
+            weights = torch.ones_like(empty, dtype=ranking.relevance.dtype)
+        if self.needs_filled:
             checks.defer(
                 empty & (weights > 0),
                 lambda row: (
@@ -142,40 +176,30 @@ class Evaluator:
             )
         filled = weights * ~empty
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
-        for _, families in itertools.groupby(self.families, lambda family: self._weighting_key(family[0])):
+        for families, skips_empty, pooled, partial in self.weightings:
             parts = []
-            for family in families:
-                metric, rule = self.columns[family[0]]
-                values = metric.values(ranking.stats(rule), tuple(self.columns[p][0].top_k for p in family))
-                if metric.empty_target_action == "pos" and not metric.pooled and metric.needs_target:
-                    values = values + empty.unsqueeze(1)
-                parts.append(values)
+            for metric, rule, cutoffs, fills_empty in families:
+                values = metric.values(ranking.stats(rule), cutoffs)
+                parts.append(values + empty.unsqueeze(1) if fills_empty else values)
             values = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
-            weight = filled if metric.needs_target and metric.empty_target_action in ("skip", "error") else weights
-            denominator = weights * ranking.n_relevant if metric.pooled else weight
-            blocks.append((values, weight, defined(values, weight) if metric.partial else denominator))
+            weight = filled if skips_empty else weights
+            denominator = weights * ranking.n_relevant if pooled else weight
+            blocks.append((values, weight, defined(values, weight) if partial else denominator))
         return WeightedValues(blocks, self._back)
 
 
-@dataclass(frozen=True, eq=False)
-class PendingUpdate:
+class PendingUpdate(NamedTuple):
     """An update that was checked but not yet counted: evaluated users, or flat rows that wait."""
 
-    values: WeightedValues | None = None
+    values: Any = None  # WeightedValues; None for flat rows, which have none before all of them are known
     sample_ids: Tensor | None = None
-    packed: Tensor | None = None
-    lists: dict[Any, Tensor] = field(default_factory=dict)  # by ListCounter.list_shape
-
-    @property
-    def evaluated(self) -> WeightedValues:
-        if self.values is None:
-            raise ValueError("flat rows have no values before all of them are known")
-        return self.values
+    packed: Any = None  # (M, c) int64, see core/layouts/flat_rows.py
+    lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
 
     @property
     def is_sums(self) -> bool:
         """Whether only sums are remembered of it."""
-        return self.packed is None and self.sample_ids is None
+        return self.values is not None and self.sample_ids is None
 
 
 class WeightedValues:
@@ -189,17 +213,12 @@ class WeightedValues:
 
     def sums(self) -> Tensor:
         """(columns, 2): the sum of weight times value, and of the weights."""
-        parts = [
-            torch.stack([weight @ zeroed(values, denominator), denominator.sum(0).expand(values.shape[1])], 1)
-            for values, weight, denominator in self._blocks
-        ]
+        parts = []
+        for values, weight, denominator in self._blocks:
+            totals = weight @ zeroed(values, denominator)
+            parts.append(torch.stack([totals, denominator.sum(0).expand(values.shape[1])], 1))
         sums = torch.cat(parts) if len(parts) > 1 else parts[0]
-        return sums if len(self._back) == 1 else sums.index_select(0, self._positions(sums))
-
-    def per_user(self) -> Tensor:
-        """(B, columns): the values."""
-        values = torch.cat([values for values, _, _ in self._blocks], 1)
-        return values.index_select(1, self._positions(values))
+        return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 
     def numerators(self) -> list[Tensor]:
         """For each column (B,): weight times value."""
@@ -216,9 +235,6 @@ class WeightedValues:
         for values, _, denominator in self._blocks:
             columns += denominator.unbind(1) if denominator.ndim == 2 else [denominator] * values.shape[1]
         return [columns[int(place)] for place in self._back]
-
-    def _positions(self, like: Tensor) -> Tensor:
-        return constants(self._back, torch.int64, like.device)
 
 
 def defined(values: Tensor, weight: Tensor) -> Tensor:
@@ -251,8 +267,6 @@ def is_exponential(options: Mapping[str, Any]) -> bool:
 
 def largest_relevance(ranking: Ranking) -> Tensor:
     """(B,) the largest relevance of each user, retrieved or not."""
-    if ranking.binary:
-        return torch.zeros_like(ranking.relevance[:, 0]) if ranking.relevance.shape[1] else ranking.relevance.sum(1)
     if ranking.ideal.shape[1]:
         return ranking.ideal[:, 0]
     largest = torch.zeros(ranking.n_users, dtype=ranking.relevance.dtype, device=ranking.relevance.device)
@@ -264,7 +278,7 @@ def largest_relevance(ranking: Ranking) -> Tensor:
 def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tensor:
     """(columns, 2): the sums of flat rows; all rows of a user must be there."""
     evaluator = Evaluator(metrics)
-    checks = check.ValueChecks(any(metric.validate_args for metric in metrics))
+    checks = check.ValueChecks(evaluator.validate_args)
     lists = read_lists(unpack(packed), evaluator.needs, checks)
     sums = []
     for ranking in lists.rankings(evaluator.needs):

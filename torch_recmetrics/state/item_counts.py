@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_over_processes
-from torch_recmetrics.core.layouts.arguments import Layout
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
@@ -70,14 +69,11 @@ class ItemCounts(ListCounter):
     # -- updates ------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _evaluator(self) -> Evaluator:
+    def evaluator(self) -> Evaluator:
         return Evaluator([], [self])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_evaluator"}
-
-    def count(self, layout: Layout) -> None:
-        self._evaluator.count_lists(self._evaluator.prepare(layout))
+        return {name: value for name, value in super().__getstate__().items() if name != "evaluator"}
 
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""

@@ -119,14 +119,14 @@ class RecMetric(Configured, Metric):
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def state_name(self, stem: str) -> str:
-        """The attribute that holds a state."""
-        name: str = self._state_names.get(stem) or self._state_names.setdefault(stem, f"{stem}__{self.signature}")
-        return name
-
     @functools.cached_property
     def _state_names(self) -> dict[str, str]:
-        return {}
+        """The attribute that holds each state."""
+        return {name.partition("__")[0]: name for name in self._defaults}
+
+    def state_name(self, stem: str) -> str:
+        """The attribute that holds a state."""
+        return f"{stem}__{self.signature}"
 
     @functools.cached_property
     def signature(self) -> str:
@@ -136,15 +136,16 @@ class RecMetric(Configured, Metric):
 
     def add(self, stem: str, default: Tensor | list[Tensor]) -> None:
         """Declare a state: a tensor that is summed over processes, or a list of tensors that is joined."""
+        self.__dict__.pop("_state_names", None)
         self.add_state(self.state_name(stem), default, dist_reduce_fx="sum" if isinstance(default, Tensor) else "cat")
 
     def state(self, stem: str) -> Any:
         """The present value of a state."""
-        return self.__dict__[self.state_name(stem)]
+        return self.__dict__[self._state_names[stem]]
 
     def set_state(self, stem: str, value: Tensor | list[Tensor]) -> None:
         """Replace a state; not by way of Module's own setter, which looks for parameters and modules first."""
-        self.__dict__[self.state_name(stem)] = value
+        self.__dict__[self._state_names[stem]] = value
 
     def empty_row(self, stem: str) -> Tensor:  # noqa: ARG002 (a subclass looks at it)
         """What an empty list state joins to: no rows, but of the right dtype and shape."""
@@ -184,14 +185,13 @@ class RecMetric(Configured, Metric):
                 setattr(self, cached, move(value))
         return self
 
-    def check_device(self, **tensors: object) -> None:
+    def check_device(self, name: str, tensor: object) -> None:
         """Refuse input that is not where the metric is."""
-        for name, tensor in tensors.items():
-            if isinstance(tensor, Tensor) and tensor.device != self.device:
-                raise ValueError(
-                    f"`{name}` is on {tensor.device}, but the metric is on {self.device}; "
-                    f"move the metric with `.to({str(tensor.device)!r})`"
-                )
+        if isinstance(tensor, Tensor) and tensor.device != self._device:
+            raise ValueError(
+                f"`{name}` is on {tensor.device}, but the metric is on {self.device}; "
+                f"move the metric with `.to({str(tensor.device)!r})`"
+            )
 
     # -- errors leave everything as it was ----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import Layout, read_layout
+from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
@@ -40,6 +40,11 @@ class RankingMetric(RecMetric):
     def n_items(self) -> int | None:
         """Items that it knows, so that larger ids are refused; None where it need not know them."""
         return None
+
+    @property
+    def evaluator(self) -> Any:
+        """What ranks, checks, evaluates and counts an update of this metric alone; made once."""
+        raise NotImplementedError
 
     def requirements(self) -> RankingRequirements:
         """What a ranking must hold for it."""
@@ -97,27 +102,26 @@ class RankingMetric(RecMetric):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        self.count(
-            read_layout(
-                preds=preds,
-                target=target,
-                indexes=indexes,
-                item_ids=item_ids,
-                target_ids=target_ids,
-                target_relevance=target_relevance,
-                seen_ids=seen_ids,
-                mask=mask,
-                weights=weights,
-                sample_ids=sample_ids,
-                user_embeddings=user_embeddings,
-                item_embeddings=item_embeddings,
-                item_bias=item_bias,
+        evaluator = self.evaluator
+        evaluator.count(
+            evaluator.prepare(
+                read_layout(
+                    preds=preds,
+                    target=target,
+                    indexes=indexes,
+                    item_ids=item_ids,
+                    target_ids=target_ids,
+                    target_relevance=target_relevance,
+                    seen_ids=seen_ids,
+                    mask=mask,
+                    weights=weights,
+                    sample_ids=sample_ids,
+                    user_embeddings=user_embeddings,
+                    item_embeddings=item_embeddings,
+                    item_bias=item_bias,
+                )
             )
         )
-
-    def count(self, layout: Layout) -> None:
-        """Check, rank, evaluate, and only then count."""
-        raise NotImplementedError
 
 
 class UserMeasure(RankingMetric):
@@ -145,8 +149,10 @@ class UserMeasure(RankingMetric):
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         """(B, cutoffs): each user's value."""
-        cls = type(self)
-        return cls.measure(stats, cutoffs, **{name: getattr(self, name) for name in options_of_measure(cls)})
+        cls, options = type(self), {}
+        for name in options_of_measure(cls):
+            options[name] = getattr(self, name)
+        return cls.measure(stats, cutoffs, **options)
 
 
 class ListCounter(RankingMetric):

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import Layout
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.state.evaluator import Evaluator
@@ -35,14 +34,11 @@ class UserMeans(UserMeasure):
             self.add(stem, [])
 
     @functools.cached_property
-    def _evaluator(self) -> Evaluator:
+    def evaluator(self) -> Evaluator:
         return Evaluator([self])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_evaluator"}
-
-    def count(self, layout: Layout) -> None:
-        self._evaluator.count(self._evaluator.prepare(layout))
+        return {name: value for name, value in super().__getstate__().items() if name != "evaluator"}
 
     def compute(self) -> Tensor:
         """The weighted mean over the users, 0-dim float64; nan where there is nothing to count."""

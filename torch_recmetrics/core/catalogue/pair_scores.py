@@ -1,7 +1,7 @@
 """Scores of users and items from their embeddings, each pair alone.
 
-The score of a pair is what its definition says in float64, by operations whose bits do not depend on what else is
-scored in the same call. Matrix products do not have that property: their last bits change with shape and kernel.
+The score of a pair is its definition in float64, by operations whose bits do not depend on what else is scored in the
+call. The last bits of a matrix product change with shape and kernel.
 """
 
 from __future__ import annotations
@@ -13,28 +13,26 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
-# Numbers that the vectors of the pairs of one step may have: the step stays in cache.
-STEP_NUMBERS = 1 << 17
-NORM_NUMBERS = 1 << 22
-# Two vectors of the largest length, and a bias of that size, give a finite score; the cosine takes what is shorter than
-# the smallest for zero, so that the product of two lengths is never lost.
+# Two vectors of the largest length, and a bias of that size, give a finite score. The cosine takes shorter vectors than
+# the smallest for zero, so that the product of two lengths never underflows.
 LARGEST, SMALLEST = 1e150, 1e-150
 
 
 @dataclass(frozen=True, eq=False)
 class PairScores:
-    """Users and items whose score is the product of their vectors (or the cosine), and a bias of the item."""
+    """Users and items whose score is the product of their vectors, or the cosine, plus a bias of the item."""
 
-    users: Tensor  # (U, d)
+    users: Tensor  # (B, d)
     items: Tensor  # (N, d)
     bias: Tensor | None = None  # (N,)
     cosine: bool = False
 
     @property
     def n_users(self) -> int:
-        """U."""
+        """B."""
         return self.users.shape[0]
 
     @property
@@ -48,12 +46,12 @@ class PairScores:
         return self.items.shape[1]
 
     def of_users(self, which: Tensor | slice) -> PairScores:
-        """The same for some of the users."""
+        """The same items for some of the users."""
         return PairScores(self.users[which], self.items, self.bias, self.cosine)
 
     @cached_property
     def user_norms(self) -> Tensor:
-        """(U,) lengths of the users' vectors; refuses those that are not finite."""
+        """(B,) lengths of the users' vectors; refuses those that are not finite."""
         return checked_norms(self.users, "user_embeddings", 0)
 
     @cached_property
@@ -61,33 +59,33 @@ class PairScores:
         return exact(self.users)
 
     def pair_scores(self, users: Tensor, items: Tensor) -> Tensor:
-        """(C,) float64 scores of pairs of a user and an item, by their rows."""
+        """(P,) float64 scores of pairs of a user and an item, by their rows."""
         dtype, device = accumulator_dtype(users.device), users.device
         scores = torch.empty(users.shape[0], dtype=dtype, device=device)
-        step = min(max(1, STEP_NUMBERS // max(1, self.width)), users.shape[0])
-        # Buffers, since fresh memory would cost more than what is done in it.
-        rows = torch.empty((step, self.width), dtype=self.items.dtype, device=device)
-        ours, theirs = (torch.empty((step, self.width), dtype=dtype, device=device) for _ in range(2))
+        step = min(max(1, thresholds.PAIR_NUMBERS // max(1, self.width)), users.shape[0])
+        # Fresh memory would cost more than the work in it, so all steps share buffers.
+        narrow_items = torch.empty((step, self.width), dtype=self.items.dtype, device=device)
+        user_rows, item_rows = (torch.empty((step, self.width), dtype=dtype, device=device) for _ in range(2))
         for first in range(0, users.shape[0], max(1, step)):
             part = slice(first, min(first + step, users.shape[0]))
             n_pairs = part.stop - first
-            torch.index_select(self._exact_users, 0, users[part], out=ours[:n_pairs])
-            theirs[:n_pairs] = torch.index_select(self.items, 0, items[part], out=rows[:n_pairs])
-            scores[part] = self._row_scores(ours[:n_pairs], theirs[:n_pairs])
+            torch.index_select(self._exact_users, 0, users[part], out=user_rows[:n_pairs])
+            item_rows[:n_pairs] = torch.index_select(self.items, 0, items[part], out=narrow_items[:n_pairs])
+            scores[part] = self._row_scores(user_rows[:n_pairs], item_rows[:n_pairs])
         return scores if self.bias is None else scores + exact(self.bias[items])
 
-    def _row_scores(self, ours: Tensor, theirs: Tensor) -> Tensor:
-        """(C,) products or cosines of rows; overwrites `theirs`."""
+    def _row_scores(self, user_rows: Tensor, item_rows: Tensor) -> Tensor:
+        """(P,) products or cosines of rows; overwrites `item_rows`."""
         if not self.cosine:
-            return row_sums(theirs.mul_(ours))
-        lengths = directed_lengths(ours) * directed_lengths(theirs)
-        return torch.where(lengths > 0, row_sums(theirs.mul_(ours)) / lengths, 0.0)
+            return row_sums(item_rows.mul_(user_rows))
+        lengths = directed_lengths(user_rows) * directed_lengths(item_rows)
+        return torch.where(lengths > 0, row_sums(item_rows.mul_(user_rows)) / lengths, 0.0)
 
 
 def row_sums(terms: Tensor) -> Tensor:
-    """(C,) sums of the rows of (C, d), which are overwritten: halves are added until one column is left.
+    """(P,) sums of the rows of (P, d), which are overwritten: halves are added until one column is left.
 
-    Each step is one addition in each row, so the bits of a sum depend on the numbers of its row and on nothing else.
+    Each step is one addition in each row, so the bits of a sum depend on its row alone.
     """
     width = terms.shape[1]
     if not width:
@@ -100,15 +98,15 @@ def row_sums(terms: Tensor) -> Tensor:
 
 
 def directed_lengths(vectors: Tensor) -> Tensor:
-    """(C,) lengths for the cosine, 0 where there is no direction; the bits of each depend on its vector alone."""
-    found = rounded_sqrt(row_sums(vectors * vectors))
-    return torch.where(found >= SMALLEST, found, 0.0)
+    """(P,) lengths for the cosine, 0 where there is no direction; the bits of each depend on its vector alone."""
+    lengths = rounded_sqrt(row_sums(vectors * vectors))
+    return torch.where(lengths >= SMALLEST, lengths, 0.0)
 
 
 def rounded_sqrt(squares: Tensor) -> Tensor:
     """The nearest number to each root; torch's own may be off in the last bit, in another way on another processor."""
     root = squares.sqrt()
-    # One step of Newton's, with the square of the root in two numbers that hold it exactly (T. J. Dekker, 1971).
+    # One Newton step, with the square of the root held exactly in two numbers (T. J. Dekker, 1971).
     shifted = root * (2.0**27 + 1 if root.dtype == torch.float64 else 2.0**12 + 1)
     high = shifted - (shifted - root)
     low = root - high
@@ -125,15 +123,15 @@ def directions(vectors: Tensor) -> Tensor:
 
 
 def checked_norms(vectors: Tensor, name: str, first: int) -> Tensor:
-    """(C,) lengths, a little more for very short vectors; refuses vectors that are not finite.
+    """(P,) lengths, a little more for very short vectors; refuses vectors that are not finite.
 
     `first` is the row of the first one, for the message.
     """
-    dtype, step = accumulator_dtype(vectors.device), max(1, NORM_NUMBERS // max(1, vectors.shape[1]))
+    dtype, step = accumulator_dtype(vectors.device), max(1, thresholds.NORM_NUMBERS // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
     short = (norms < SMALLEST).nonzero().squeeze(1)
     if short.shape[0] and vectors.shape[1]:
-        # Squares of such numbers are lost; a bound of their length is not.
+        # Squares of such numbers underflow; a bound of their length does not.
         norms[short] = exact(vectors[short]).abs().amax(1) * vectors.shape[1] ** 0.5
     if norms.numel() and not bool(norms.max() <= LARGEST):
         row = int((~(norms <= LARGEST)).to(torch.uint8).argmax())
@@ -143,16 +141,16 @@ def checked_norms(vectors: Tensor, name: str, first: int) -> Tensor:
 
 
 def longest(items: Tensor, first: int) -> float:
-    """The largest length of the items of a piece; refuses those that are not finite."""
+    """The largest length of the items of a chunk; refuses those that are not finite."""
     if items.dtype in (torch.float32, torch.float64):
         quick = float(torch.linalg.vector_norm(items, dim=1).max())  # carries NaN and inf along
-        if 1e-15 < quick < LARGEST:  # squares are neither lost nor infinite
+        if 1e-15 < quick < LARGEST:  # squares neither underflow nor overflow
             return quick
     return float(checked_norms(items, "item_embeddings", first).max())
 
 
 def largest_bias(bias: Tensor, first: int) -> float:
-    """The largest absolute bias of a piece; refuses one that is not finite."""
+    """The largest absolute bias of a chunk; refuses one that is not finite."""
     size = exact(bias).abs()
     largest = float(size.max())
     if not largest <= LARGEST:
@@ -163,7 +161,7 @@ def largest_bias(bias: Tensor, first: int) -> float:
 
 
 def checked_embeddings(users: Tensor, items: Tensor, bias: Tensor | None, similarity: str) -> PairScores:
-    """Tables whose shapes, dtypes and devices fit; whether they are finite is seen when they are read."""
+    """Tables of fitting shapes, dtypes and devices. Items that are not finite are refused when they are read."""
     tables = {"user_embeddings": users, "item_embeddings": items}
     for name, table in tables.items():
         check.check_tensor(name, table, ndim=2)

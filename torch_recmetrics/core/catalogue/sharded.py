@@ -4,60 +4,95 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.topk import first_in_order
 from torch_recmetrics.core.distributed.collectives import check_ready, gather_counts
 from torch_recmetrics.core.tensors.devices import bits_float, float_bits
+from torch_recmetrics.core.tensors.fingerprint import fingerprint
 
-READY = 1
+
+class LocalTopK(NamedTuple):
+    """What one process has found among its own items."""
+
+    pairs: PairScores
+    scores: Tensor  # (B, k) float64
+    ids: Tensor  # (B, k)
+    first_item: int  # the id of the first of its items
 
 
-def merged_over_processes(
-    found: Callable[[], tuple[Tensor, Tensor, range]], device: torch.device, group: Any
-) -> tuple[Tensor, Tensor]:
-    """(U, k) scores and ids of the best items of all processes, from what each has found among its own.
+class Word(NamedTuple):
+    """What every process says before the lists travel: a few int64."""
 
-    Before the lists travel, each process says that it has some, of which shape and of which items: what one refuses is
-    an error on all, who would wait for it.
+    ready: int = 0
+    users: int = 0
+    width: int = 0
+    top_k: int = 0
+    cosine: int = 0
+    user_bits: int = 0  # a fingerprint of the users' vectors
+    first: int = 0
+    stop: int = 0
+
+
+def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device, group: Any) -> tuple[Tensor, Tensor]:
+    """(B, k) scores and ids of the best items of all processes, from what each has found among its own.
+
+    Before the lists travel, each process says what it has searched. What one refuses is an error on all, who would wait
+    for it.
 
     Args:
-        found: checks the arguments and searches the items of this process; (U, k) float64 scores and (U, k) ids, and
-            the ids of the items.
+        search: checks the arguments and searches the items of this process.
         device: where the processes exchange tensors.
         group: the processes.
     """
     check_ready(group)
     error: Exception | None = None
-    word = [0] * 5
+    word = Word()
     try:
-        scores, ids, items = found()
-        packed = torch.stack([ids, float_bits(scores)])
-        word = [READY, *ids.shape, items.start, items.stop]
+        local = search()
+        packed = torch.stack([local.ids, float_bits(local.scores)])
+        word = _word_of(local)
     except Exception as refused:
         error = refused
-    words = gather_counts(torch.tensor(word, device=device), group).tolist()
+    words = gather_counts(torch.tensor(word, dtype=torch.int64, device=device), group).tolist()
     if error is not None:
         raise error
-    _refuse(words, word)
-    all_ids, bits = (torch.cat(list(part), 1) for part in gather_counts(packed, group).unbind(1))
-    return first_in_order(bits_float(bits), all_ids, word[2])
+    _refuse([Word(*numbers) for numbers in words])
+    ids, bits = (torch.cat(list(part), 1) for part in gather_counts(packed, group).unbind(1))
+    return first_in_order(bits_float(bits), ids, word.top_k)
 
 
-def _refuse(words: list[list[int]], mine: list[int]) -> None:
-    """The words of all processes that do not fit together; the same on every process."""
-    for process, (ready, users, places, *_) in enumerate(words):
-        if not ready:
-            raise ValueError(f"process {process} of the `process_group` could not search its items; it says why")
-        if [users, places] != mine[1:3]:
-            raise ValueError(
-                "`user_embeddings` and `top_k` must be the same on all processes, got "
-                f"{mine[1]} users and {mine[2]} here, {users} and {places} on process {process}"
-            )
-    parts = sorted((first, last) for *_, first, last in words if first < last)
-    for (_, end), (first, _) in itertools.pairwise(parts):
-        if first < end:
-            raise ValueError(f"the items of the processes must not overlap, got item {first} twice: check `first_item`")
+def _word_of(local: LocalTopK) -> Word:
+    pairs, first = local.pairs, local.first_item
+    user_bits = int(fingerprint(pairs.users), 16) - (1 << 63)
+    sizes = pairs.n_users, pairs.width, local.ids.shape[1]
+    return Word(1, *sizes, int(pairs.cosine), user_bits, first, first + pairs.n_items)
+
+
+def _refuse(words: list[Word]) -> None:
+    """Raise where the words of all processes do not fit together; the same error on every process."""
+    for rank, word in enumerate(words):
+        if not word.ready:
+            raise ValueError(f"rank {rank} of the `process_group` could not search its items; it says why")
+    similarity = ("dot", "cosine")
+    shared: dict[str, Callable[[Word], object]] = {
+        "the shape of `user_embeddings`": lambda word: (word.users, word.width),
+        "`top_k`": lambda word: word.top_k,
+        "`similarity`": lambda word: similarity[word.cosine],
+        "`user_embeddings`": lambda word: f"a table with fingerprint {word.user_bits + (1 << 63):016x}",
+    }
+    for name, value_of in shared.items():
+        for rank, word in enumerate(words):
+            if value_of(word) != value_of(words[0]):
+                raise ValueError(
+                    f"{name} must be the same on all ranks of the `process_group`, "
+                    f"got {value_of(words[0])} on rank 0, {value_of(word)} on rank {rank}"
+                )
+    parts = sorted((word.first, word.stop) for word in words if word.first < word.stop)
+    for (_, stop), (first, _) in itertools.pairwise(parts):
+        if first < stop:
+            raise ValueError(f"the items of the ranks must not overlap, got item {first} twice: check `first_item`")

@@ -1,7 +1,7 @@
-"""The best items of every user from embeddings: exact, in pieces of the catalogue.
+"""The best items of every user from embeddings: exact, in chunks of the catalogue.
 
-The result is ordered by the exact score of each pair, then by the lower id, so it is the same for every piece size,
-every number of users in a call and every kernel.
+The order is by the exact score of each pair, then by the lower id, so it is the same for every chunk size, every number
+of users in a call and every kernel.
 """
 
 from __future__ import annotations
@@ -11,106 +11,102 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.approx_scores import BLOCK, ApproxScores, ScoreChunk, bfloat16_is_native
+from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk, bfloat16_is_native
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.segments import place_in_run, run_starts, table
+from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_starts, table
 from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
-
-# Users that are searched for at once: more make a product hardly faster.
-USERS = 256
-# Numbers in the lists of the best so far: with very long lists fewer users are searched for at once.
-LIST_NUMBERS = 1 << 20
-# Items that wait to be compared with the best, at the least, and on average k of each user.
-FEWEST_COMPARED = 1 << 14
 
 
 def topk_items(
-    embeddings: PairScores,
+    pairs: PairScores,
     k: int,
     seen_ids: Tensor | None = None,
     chunk_size: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(U, k) float64 scores and (U, k) ids of the best items; places that cannot be filled are -inf and -1.
+    """(B, k) float64 scores and (B, k) ids of the best items; places that cannot be filled are -inf and -1.
 
     Args:
-        embeddings: U users and N items.
+        pairs: B users and N items.
         k: places of each list.
-        seen_ids: (U, S) ids below N, or -1, anywhere and any number of times; they are never found.
-        chunk_size: items that are looked at in one step; None for what suits.
+        seen_ids: (B, S) ids below N, or -1, anywhere and any number of times; they are never found.
+        chunk_size: items of one step; None for the fastest.
         progress: called after each step with the number of pairs in it.
     """
-    device, n_users = embeddings.items.device, embeddings.n_users
+    device, n_users = pairs.items.device, pairs.n_users
     scores = torch.full((n_users, k), float("-inf"), dtype=accumulator_dtype(device), device=device)
     ids = torch.full((n_users, k), -1, dtype=torch.int64, device=device)
-    found = min(k, embeddings.n_items)
-    narrow = embeddings.bias is None and bfloat16_is_native(device)
-    if not found:
+    depth = min(k, pairs.n_items)
+    if not depth:
         return scores, ids
-    for part in steps(n_users, max(LIST_NUMBERS // USERS, 2 * found), LIST_NUMBERS):
-        some = embeddings.of_users(part)
-        seen = seen_ids[part] if seen_ids is not None else None
-        best = RunningTopK(some, found)
-        for piece in ApproxScores(some, seen, torch.bfloat16 if narrow else torch.float32, chunk_size):
-            _search(piece, best)
+    dtype = torch.bfloat16 if pairs.bias is None and bfloat16_is_native(device) else torch.float32
+    numbers = thresholds.LIST_NUMBERS
+    for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, 2 * depth), numbers):
+        batch = pairs.of_users(part)
+        top = RunningTopK(batch, depth)
+        approx = ApproxScores(batch, seen_ids[part] if seen_ids is not None else None, dtype, chunk_size)
+        for chunk in approx:
+            n_candidates = _search(chunk, top)
+            if chunk.first and n_candidates > thresholds.BFLOAT16_CANDIDATES * chunk.scores.numel():
+                approx.dtype = torch.float32  # scores so close together need a smaller error
             if progress is not None:
-                progress(some.n_users * piece.n_items)
-        scores[part, :found], ids[part, :found] = best.lists()
+                progress(batch.n_users * chunk.n_items)
+        scores[part, :depth], ids[part, :depth] = top.lists()
     return scores, ids
 
 
 class RunningTopK:
-    """The best items of each user so far. Items that may be better are given by rising id, and wait until they are many
-    enough to be scored and compared together."""
+    """The best items of each user so far.
 
-    def __init__(self, embeddings: PairScores, k: int) -> None:
-        self.embeddings = embeddings
+    Candidates come by rising id. They wait until they are many, and are then scored and compared together.
+    """
+
+    def __init__(self, pairs: PairScores, k: int) -> None:
+        self.pairs = pairs
         self.k = k
-        device, shape = embeddings.items.device, (embeddings.n_users, k)
-        self.scores = torch.full(shape, float("-inf"), dtype=accumulator_dtype(device), device=device)
-        self.ids = torch.full(shape, -1, dtype=torch.int64, device=device)
+        device, shape = pairs.items.device, (pairs.n_users, k)
+        self.scores = torch.full(shape, float("-inf"), dtype=accumulator_dtype(device), device=device)  # (B, k)
+        self.ids = torch.full(shape, -1, dtype=torch.int64, device=device)  # (B, k)
         self._waiting: list[tuple[Tensor, Tensor]] = []
         self._n_waiting = 0
 
     @property
     def threshold(self) -> Tensor:
-        """(U,): what the exact score of a new item must exceed."""
+        """(B,) what the exact score of a new item must exceed."""
         return self.scores[:, -1]
 
     def add(self, users: Tensor, ids: Tensor) -> None:
-        """Pairs that may be among the best; for each user the ids are above all that came before."""
+        """(P,) candidates; for each user the ids are above all that came before."""
         self._waiting.append((users, ids))
         self._n_waiting += users.shape[0]
-        if self._n_waiting >= max(self.scores.numel(), FEWEST_COMPARED):
+        if self._n_waiting >= max(self.scores.numel(), thresholds.WAITING_PAIRS):
             self.compare()
 
     def lists(self) -> tuple[Tensor, Tensor]:
-        """(U, k) scores, descending, and ids; equal scores by rising id."""
+        """(B, k) scores, descending, and ids; equal scores by rising id."""
         self.compare()
         return first_in_order(self.scores, self.ids, self.k)
 
     def compare(self) -> None:
-        """Score those that wait, and keep the best."""
+        """Score the candidates that wait, and keep the best."""
         if not self._waiting:
             return
         users, ids = (torch.cat(columns) for columns in zip(*self._waiting, strict=True))
         self._waiting, self._n_waiting = [], 0
-        users, order = torch.sort(users, stable=True)
-        ids = ids[order]
-        scores = self.embeddings.pair_scores(users, ids)
-        while True:
-            better = (scores > self.threshold[users]).nonzero().squeeze(1)
-            if not better.shape[0]:
-                return
-            users, ids, scores = users[better], ids[better], scores[better]
-            place = place_in_run(run_starts(users))
-            # No more than k at once: what comes behind them has a higher threshold to exceed.
-            shape = self.scores.shape[0], min(int(place.max()) + 1, self.k)
-            self._keep(table(users, place, scores, shape, float("-inf")), table(users, place, ids, shape, -1))
-            rest = (place >= self.k).nonzero().squeeze(1)
-            users, ids, scores = users[rest], ids[rest], scores[rest]
+        scores = self.pairs.pair_scores(users, ids)
+        better = (scores > self.threshold[users]).nonzero().squeeze(1)
+        if not better.shape[0]:
+            return
+        users, ids, scores = users[better], ids[better], scores[better]
+        # One sort finds the k best of each user at once, however many there are. Equal scores stay by rising id.
+        order = order_by(users, scores, descending=True)
+        users, ids, scores = users[order], ids[order], scores[order]
+        place = place_in_run(run_starts(users))
+        shape = self.scores.shape[0], min(int(place.max()) + 1, self.k)
+        self._keep(table(users, place, scores, shape, float("-inf")), table(users, place, ids, shape, -1))
 
     def _keep(self, new_scores: Tensor, new_ids: Tensor) -> None:
         """The k best of the old and the new ones; of equal ones those with the lower ids."""
@@ -131,35 +127,38 @@ def first_in_order(scores: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]
     return order.values[:, :k], by_id.values.gather(1, order.indices[:, :k])
 
 
-def _search(piece: ScoreChunk, best: RunningTopK) -> None:
-    """Give `best` the items of a piece that may be better than what it has."""
-    low = below(piece.lowest_of(best.threshold), piece.scores.dtype)
-    # bfloat16 that is not negative has the order of its bits, which are compared in a third of the time.
-    bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
-    dtype = torch.int16 if bits else low.dtype
-    blocks = piece.blocks.view(dtype)
-    maxima = blocks.amax(1)
-    block, users = sparse_nonzero(maxima > low.view(dtype)) if piece.first else (None, None)
-    if block is None or users is None or users.shape[0] > 2 * best.scores.numel():
-        low = torch.maximum(low, _tighter(piece, maxima.view(low.dtype), best))
-        block, users = sparse_nonzero(maxima > low.view(dtype))
-    for part in steps(users.shape[0], BLOCK):
-        user, first = users[part], block[part]
-        looked = blocks[first, :, user]
-        which, column = sparse_nonzero(looked > low.view(dtype)[user].unsqueeze(1))
-        best.add(user[which], piece.first + first[which] * BLOCK + column)
-    if piece.first == 0:
-        best.compare()  # from here on there is a threshold
+def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
+    """Give `top` the items of a chunk that may be better than what it has; how many pairs they are."""
+    low = below(chunk.coarse_bound(top.threshold), chunk.scores.dtype)
+    # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
+    as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
+    dtype = torch.int16 if as_bits else low.dtype
+    blocks = chunk.blocks.view(dtype)
+    block_max = blocks.amax(1)
+    block, users = sparse_nonzero(block_max > low.view(dtype)) if chunk.first else (None, None)
+    if block is None or users is None or users.shape[0] > 2 * top.scores.numel():
+        low = torch.maximum(low, _tighter(chunk, block_max.view(low.dtype), top))
+        block, users = sparse_nonzero(block_max > low.view(dtype))
+    n_candidates = 0
+    for part in steps(users.shape[0], thresholds.ITEM_BLOCK):
+        user, of_block = users[part], block[part]
+        scores = blocks[of_block, :, user]
+        which, column = sparse_nonzero(scores > low.view(dtype)[user].unsqueeze(1))
+        n_candidates += which.shape[0]
+        top.add(user[which], chunk.first + of_block[which] * thresholds.ITEM_BLOCK + column)
+    if chunk.first == 0:
+        top.compare()  # from here on there is a threshold
+    return n_candidates
 
 
-def _tighter(piece: ScoreChunk, maxima: Tensor, best: RunningTopK) -> Tensor:
-    """(U,): what a coarse score must exceed, from the k-th best of what was found before and of this piece."""
-    here = (maxima if maxima.shape[0] >= 2 * best.k else piece.scores).T
-    here = (here.float() if here.dtype == torch.bfloat16 else here).contiguous()  # its top-k is slow in bfloat16
-    here = piece.least_exact(here.topk(min(best.k, here.shape[1]), dim=1).values)
-    kth = torch.cat([best.scores, here], 1).topk(best.k, dim=1).values[:, -1]
-    # Items with the score of the k-th count here: it may be one of them that is the k-th.
-    return below(piece.lowest_of(kth), piece.scores.dtype, strictly=True)
+def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
+    """(B,) what a coarse score must exceed, from the k-th best of the lists so far and of this chunk."""
+    coarse = (block_max if block_max.shape[0] >= thresholds.CHUNK_BLOCKS_PER_ITEM * top.k else chunk.scores).T
+    coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
+    here = chunk.exact_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
+    kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1]
+    # An item of this chunk may itself be the k-th, so items with its score count.
+    return below(chunk.coarse_bound(kth), chunk.scores.dtype, strictly=True)
 
 
 def below(bound: Tensor, dtype: torch.dtype, *, strictly: bool = False) -> Tensor:

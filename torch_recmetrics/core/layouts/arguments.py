@@ -31,8 +31,8 @@ LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), "
     "(user_embeddings=..., item_embeddings=..., target_ids=...), (preds, target, indexes) or (ranking)"
 )
-EMBEDDINGS = ("user_embeddings", "item_embeddings", "item_bias")
-TARGETS = ("target", "target_ids", "target_relevance")
+EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
+TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
 ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS)
 
@@ -45,12 +45,14 @@ def read_layout(**arguments: Any) -> Layout:
     Raises:
         ValueError, TypeError: for arguments that do not go together, and for shapes, dtypes and devices.
     """
-    given = {name: value for name, value in arguments.items() if value is not None}
+    for name in [name for name, value in arguments.items() if value is None]:
+        del arguments[name]
+    given = arguments
     if isinstance(given.get("preds"), Ranking):
         return ready_layout(given)
     if "indexes" in given:
         return flat_layout(given)
-    if any(name in given for name in EMBEDDINGS):
+    if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
     return lists_layout(given) if "item_ids" in given else scores_layout(given)
 
@@ -130,17 +132,18 @@ class Targets:
         if self.graded is not None:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
-        # The order is that of the ids as they came, so that a repeated id is seen; an id that is out of range is
-        # reported when the checks raise, and must not reach an index before.
-        relevance = listed_relevance(self.ids, graded)
-        check.defer_repeats(checks, "target_ids", relevance.sorted_ids)
-        return relevance if n_items is None else relevance.clamped(n_items)
+        # An id that is out of range is reported when the checks raise, and must not reach an index before.
+        ids = self.ids if n_items is None else self.ids.clamp(max=n_items - 1)
+        relevance = listed_relevance(ids, graded)
+        check.defer_repeats(checks, "target_ids", relevance.like)
+        return relevance
 
 
 @dataclass(frozen=True, eq=False)
 class UserLayout(Layout):
     """A row for each user."""
 
+    n_items: int | None  # items that there are, where that is known
     targets: Targets | None  # None: nobody said what is relevant
     weights: Tensor | None  # (B,)
     sample_ids: Tensor | None  # (B,)
@@ -170,11 +173,6 @@ class UserLayout(Layout):
         return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
 
     @property
-    def n_items(self) -> int | None:
-        """Items that there are, where that is known."""
-        return None
-
-    @property
     def missing_target(self) -> str:
         """What to ask for where there is no target."""
         return "target_ids"
@@ -191,10 +189,6 @@ class ScoresLayout(UserLayout):
     """(B, N) scores."""
 
     mask: Tensor | None  # (B, N) bool
-
-    @property
-    def n_items(self) -> int:
-        return self.like.shape[1]
 
     @property
     def missing_target(self) -> str:
@@ -227,10 +221,6 @@ class EmbeddingsLayout(UserLayout):
 
     pairs: PairScores
 
-    @property
-    def n_items(self) -> int:
-        return self.pairs.n_items
-
     def rank_users(
         self,
         relevance: Relevance,
@@ -255,8 +245,8 @@ def ready_layout(given: Given) -> ReadyLayout:
 
 def flat_layout(given: Given) -> FlatLayout:
     """Flat rows, hidden ones with a score of -inf."""
-    for name in (*IDS, "sample_ids", *EMBEDDINGS):
-        if name in given:
+    for name in given:
+        if name in IDS or name == "sample_ids" or name in EMBEDDINGS:
             raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids")
     preds = need(given, "preds", 1)
     shape, like = tuple(preds.shape), "`preds`"
@@ -287,7 +277,7 @@ def scores_layout(given: Given) -> ScoresLayout:
     if mask is not None:
         check.check_shape("mask", need(given, "mask", 2), tuple(preds.shape), "`preds`")
         check.check_mask(mask)
-    return ScoresLayout(preds, "preds", *users, mask)
+    return ScoresLayout(preds, "preds", preds.shape[1], *users, mask)
 
 
 def lists_layout(given: Given) -> ListsLayout:
@@ -298,7 +288,7 @@ def lists_layout(given: Given) -> ListsLayout:
     item_ids = need(given, "item_ids", 2)
     check.check_ids("item_ids", item_ids)
     item_ids = item_ids.to(torch.int64)
-    return ListsLayout(item_ids, "item_ids", *users_of(given, item_ids, "item_ids"))
+    return ListsLayout(item_ids, "item_ids", None, *users_of(given, item_ids, "item_ids"))
 
 
 def embeddings_layout(given: Given) -> EmbeddingsLayout:
@@ -306,7 +296,8 @@ def embeddings_layout(given: Given) -> EmbeddingsLayout:
     refuse_beside(given, "embeddings", ("preds", "target", "item_ids", "mask"))
     users, items = need(given, "user_embeddings", 2), need(given, "item_embeddings", 2)
     pairs = checked_embeddings(users, items, given.get("item_bias"), "dot")
-    return EmbeddingsLayout(users, "user_embeddings", *users_of(given, users, "user_embeddings"), pairs)
+    rows = users_of(given, users, "user_embeddings")
+    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs)
 
 
 def users_of(
@@ -323,7 +314,7 @@ def users_of(
         check.check_relevance("weights", given["weights"])
     if "sample_ids" in given:
         check.check_ids("sample_ids", given["sample_ids"])
-    targets = targets_of(given, like, like_name) if any(name in given for name in TARGETS) else None
+    targets = None if TARGETS.isdisjoint(given) else targets_of(given, like, like_name)
     seen_ids = ids_of(given, "seen_ids", like, like_name) if "seen_ids" in given else None
     return targets, rows["weights"], rows["sample_ids"], seen_ids
 

@@ -43,6 +43,7 @@ def rank_catalogue(
         relevance=targets.of(item_ids),
         lengths=(item_ids >= 0).sum(1),
         n_relevant=targets.n_relevant(),
+        max_relevant=targets.like.shape[1],
         best=partial(targets.ideal, depth),
         depth=None if depth == n_items else depth,
         binary=targets.relevance is None,

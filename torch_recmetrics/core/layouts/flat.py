@@ -69,6 +69,7 @@ class FlatLists:
             relevance=by_rank,
             lengths=self.lengths.clamp(max=depth),
             n_relevant=self.n_relevant,
+            max_relevant=max_relevant,
             best=lambda: largest_first(users, relevance, n_users, max_relevant if depth == longest else depth),
             depth=None if depth == longest else depth,
             binary=self.binary,

@@ -34,6 +34,7 @@ def rank_lists(
         relevance=relevance[:, :depth],
         lengths=(kept >= 0).sum(1),
         n_relevant=targets.n_relevant(),
+        max_relevant=targets.like.shape[1],
         # An uncut list is not all there is to recommend: the ideal list may be longer than the one that came.
         best=partial(targets.ideal, targets.width if depth == width else depth),
         depth=None if depth == width else depth,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -46,15 +46,11 @@ class Relevance:
             return torch.arange(self.like.shape[1], device=self.device).expand(self.like.shape)
         return self.ids
 
-    def clamped(self, n_items: int) -> Relevance:
-        """The same with ids that no row of so many items can go beyond."""
-        return replace(self, ids=self.sorted_ids.clamp(max=n_items - 1))
-
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
-        if self.relevance is None:
-            return (self.sorted_ids >= 0).sum(1)
-        return (self.relevance > 0).sum(1)
+        if self.relevance is None and self.ids is not None:
+            return (self.ids >= 0).sum(1)
+        return (self.values > 0).sum(1)
 
     @property
     def values(self) -> Tensor:

@@ -23,7 +23,7 @@ from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
 
 def rank_scores(
@@ -63,6 +63,7 @@ def rank_scores(
         relevance=targets.of(item_ids),
         lengths=listed.sum(1),
         n_relevant=targets.n_relevant(),
+        max_relevant=targets.like.shape[1],
         best=partial(targets.ideal, depth),
         depth=None if complete else depth,
         binary=targets.relevance is None,
@@ -93,15 +94,18 @@ def _rank_counted(
         return None
     if full_list is not None:
         entries = RelevantItems(full_list.users, full_list.start, full_list.size, None, full_list.relevance)
-    elif scores.n_users and worth_counting(scores.n_items, targets.width, depth):
+    elif targets.ids is not None and scores.n_users and worth_counting(scores.n_items, targets.like.shape[1], depth):
         at_least = blocks.lower_bound(depth)
         check.defer_nan(checks, "preds", at_least.isnan())
-        ranks = topk_ranks(blocks, targets.sorted_ids, at_least, depth)
+        ranks = topk_ranks(blocks, targets.ids, at_least, depth)
         if ranks is None:
             return None
         users, columns, start, size = ranks
-        entries = RelevantItems(users, start, size, None, exact(targets.values[users, columns]))
-        if targets.relevance is not None:
+        dtype = accumulator_dtype(scores.device)
+        if targets.relevance is None:
+            entries = RelevantItems(users, start, size, None, torch.ones_like(start, dtype=dtype))
+        else:
+            entries = RelevantItems(users, start, size, None, targets.relevance[users, columns].to(dtype))
             entries = entries.pick(entries.relevance > 0)
     else:
         return None
@@ -111,6 +115,7 @@ def _rank_counted(
         relevance=relevance,
         lengths=None,
         n_relevant=targets.n_relevant(),
+        max_relevant=targets.like.shape[1],
         best=partial(targets.ideal, depth),
         depth=None if depth == scores.n_items else depth,
         binary=targets.relevance is None,

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.full_lists import RelevantItems
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of
-from torch_recmetrics.core.tensors.segments import largest_first, order_by, place_in_run, run_starts, sum_by, table
+from torch_recmetrics.core.tensors.segments import largest_first, order_by, place_in_run, run_starts, sum_by
 
 
 def columns_of(
@@ -32,7 +32,8 @@ def columns_of(
             order = order_by(users, start)
             entries, users, start, size = entries.pick(order), users[order], start[order], size[order]
             place, tied = start + place_in_run(run_starts(users, start)), tied[order]
-    relevance = table(users, place, entries.relevance, shape)
+    relevance = entries.relevance.new_zeros(shape)
+    relevance[users, place] = entries.relevance
     if not any_tied:
         return relevance, None
     rank = torch.arange(depth, device=users.device).expand(shape)

@@ -7,9 +7,11 @@ number of cutoffs. Reading deeper than the ranking was cut is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,6 +48,7 @@ class Ranking:
         Tensor | None
     )  # (B,) int64: items in the list, as far as D sees; None where only relevant ones were counted
     n_relevant: Tensor  # (B,) int64: R, retrieved or not
+    max_relevant: int  # no R is larger
     best: Callable[[], Tensor] = field(repr=False)  # makes `ideal`, which not every metric asks for
     depth: int | None  # ranks that were kept; None where nothing was cut
     binary: bool = False  # every relevance is 0 or 1 (False: not known)
@@ -125,29 +128,27 @@ class RankingStats:
         return self.ranking.full_list.break_ties(self.ties) if self.ranking.full_list is not None else None
 
     def items(self, cutoffs: Cutoffs) -> Tensor:
-        """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cut-off, or
+        """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cutoff, or
         less where no list is as long."""
         ids = self.ranking.item_ids
         if ids is None or not self.ranking.ordered:
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
-        depths = [self._column(cut, ids.shape[1]) + 1 for cut in cutoffs]
-        return ids[:, : max(depths, default=0)]
+        return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
 
     def n_retrieved(self, cutoffs: Cutoffs) -> Tensor:
-        """(B, cut-offs): how many items the list holds."""
+        """(B, cutoffs): how many items the list holds."""
         lengths = self.ranking.lengths
         if lengths is None:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(...)")
-        for cut in cutoffs:
-            self._column(cut)
+        self._columns_at(cutoffs)
         return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cutoffs, float("inf")))
 
     def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
         """(B, cut-offs): what stands at the cut-offs of something that was summed up along :meth:`items`."""
-        columns = [min(cut or running.shape[1], running.shape[1]) - 1 for cut in cutoffs]
         if not running.shape[1]:
             return running.new_full((running.shape[0], len(cutoffs)), of_nothing)
-        return running.index_select(1, constants(tuple(map(float, columns)), torch.int64, running.device))
+        columns = columns_at(cutoffs, None, running.shape[1], True)
+        return running.index_select(1, constants(columns, torch.int64, running.device))
 
     def gain_sum(self, cutoffs: Cutoffs, gain: Gain = "linear", discount: Discount = log2_discount) -> Tensor:
         """The gains of the items of the list, each times the discount of its rank.
@@ -158,12 +159,9 @@ class RankingStats:
                 :meth:`gain_scale`; or a function of a tensor of relevance that gives 0 for 0.
             discount: a function of the ranks 1, 2, ...; None counts every rank alike.
         """
-        gain = self._gain(gain)
-        return self._read(
-            cutoffs,
-            lambda: self._columns.gain_sum(gain, discount),
-            lambda full_list: full_list.gain_sum(gain, discount),
-        )
+        if self.ranking.binary and gain in GAINS:
+            gain = "hit"  # 2^1 - 1 = 1
+        return self._read(cutoffs, lambda stats: stats.gain_sum(gain, discount))
 
     def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
@@ -171,74 +169,75 @@ class RankingStats:
 
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
-        return self._read(cutoffs, lambda: self._columns.p_no_hit, lambda full_list: full_list.p_no_hit, of_nothing=1.0)
+        return self._read(cutoffs, attrgetter("p_no_hit"), of_nothing=1.0)
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
-        return self._read(cutoffs, lambda: self._columns.precision_sum, lambda full_list: full_list.precision_sum)
+        return self._read(cutoffs, attrgetter("precision_sum"))
 
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
-        return self._read(cutoffs, lambda: self._columns.reciprocal, lambda full_list: full_list.reciprocal)
+        return self._read(cutoffs, attrgetter("reciprocal"))
 
     def gain_scale(self, gain: Gain) -> float:
         """The unit that :meth:`gain_sum` and :meth:`ideal_sum` count in."""
-        return EXPONENTIAL_SCALE if self._gain(gain) == "exponential" else 1.0
-
-    def _gain(self, gain: Gain) -> Gain:
-        return "hit" if self.ranking.binary and gain in GAINS else gain  # 2^1 - 1 = 1
+        return EXPONENTIAL_SCALE if gain == "exponential" and not self.ranking.binary else 1.0
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
-        columns = [
-            full_list.mean_precision
-            if (full_list := self._full_list_at(cut)) is not None
-            else self._mean_precision(cut)
-            for cut in cutoffs
-        ]
-        return torch.stack(columns, 1)
-
-    def _mean_precision(self, cut: int | None) -> Tensor:
-        column = self._column(cut)
-        return self._columns.mean_precision(column) if column >= 0 else self.n_relevant.squeeze(1) * 0
+        values = []
+        for cutoff, column in zip(cutoffs, self._columns_at(cutoffs), strict=True):
+            if cutoff is None and self._full_list is not None:
+                values.append(self._full_list.mean_precision)
+            else:
+                nothing = column < 0
+                values.append(self.n_relevant[:, 0] * 0 if nothing else self._columns.mean_precision(column))
+        return torch.stack(values, 1)
 
     def ideal_sum(
         self, cutoffs: Cutoffs, gain: Gain, ideal: str = "relevant", discount: Discount = log2_discount
     ) -> Tensor:
         """The gain sum of the best list, of all "relevant" items or of the "retrieved" ones, in the same unit."""
-        gain = self._gain(gain)
-        if self.ranking.binary and ideal == "relevant" and gain == "hit" and self.ranking.full_list is None:
-            for cutoff in cutoffs:
-                self._column(cutoff)
-            sums = best_sums(self._most_relevant(cutoffs), discount, self.n_relevant.device)
+        if self.ranking.binary and gain in GAINS:
+            gain = "hit"
+        if gain == "hit" and ideal == "relevant":
+            columns = self._columns_at(cutoffs)
+            n = self.ranking.max_relevant
+            if None not in cutoffs and columns:
+                n = min(n, max(columns) + 1)
+            n = 1 << n.bit_length()  # so that there are few tables to remember
+            sums = log2_best_sums(n, self.n_relevant.device)
+            if discount is not log2_discount:
+                sums = best_sums(n, discount, self.n_relevant.device)
             return sums[self.max_hits(cutoffs).to(torch.int64)]
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
-        def running() -> Tensor:
+        def read(stats: CumulativeStats | FullListStats) -> Tensor:
+            if isinstance(stats, FullListStats):
+                return stats.ideal_sum(gain, discount, ideal)
             if (gain, ideal, discount) not in self._ideal_sums:
                 self._ideal_sums[gain, ideal, discount] = discounted(gain_of(best, gain), discount).cumsum(1)
             return self._ideal_sums[gain, ideal, discount]
 
-        return self._read(
-            cutoffs, running, lambda full_list: full_list.ideal_sum(gain, discount, ideal), width=best.shape[1]
-        )
+        return self._read(cutoffs, read, width=best.shape[1])
 
     def tie_sensitive(self, cutoffs: Cutoffs) -> Tensor:
         """1 where some order of the equal scores changes the relevance at a rank of the list."""
 
-        def running() -> Tensor:
+        def read(stats: CumulativeStats | FullListStats) -> Tensor:
+            if isinstance(stats, FullListStats):
+                return stats.tie_sensitive
             best, worst = (self.ranking.stats(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
             return (best != worst).to(best.dtype).cummax(1).values
 
-        return self._read(cutoffs, running, lambda full_list: full_list.tie_sensitive)
+        return self._read(cutoffs, read)
 
     def collapsed(self, cutoffs: Cutoffs) -> Tensor:
         """1 where the first K scores are all equal, or there are fewer than K candidates."""
         best_tied, lengths = self.ranking.best_tied, self.ranking.lengths
         if best_tied is None or lengths is None or None in cutoffs:
             raise ValueError("the Ranking does not know the scores of its lists; give the metric scores, not a Ranking")
-        for cut in cutoffs:
-            self._column(cut)
+        self._columns_at(cutoffs)
         k = self.cut(cutoffs)
         equal = best_tied.unsqueeze(1) >= k.clamp(min=2)
         return (equal | (lengths.unsqueeze(1) < k)).to(k.dtype)
@@ -248,81 +247,86 @@ class RankingStats:
         table = self._table(cutoffs, 0)
         if None not in cutoffs:
             return table
-        full_list = self._full_list_at(None)
-        lengths = full_list.lengths if full_list is not None else self.ranking.lengths
-        if full_list is None:
-            self._column(None)
+        lengths = self.ranking.lengths
+        if self._full_list is not None:
+            lengths = self._full_list.lengths
+        else:
+            self._columns_at((None,))
         if lengths is None:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
         return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
 
     def max_hits(self, cutoffs: Cutoffs) -> Tensor:
-        """min(K, R): the relevant items that a list of K can hold; R where there is no cut-off."""
+        """min(K, R): the relevant items that a list of K can hold; R where there is no cutoff."""
         return torch.minimum(self._table(cutoffs, float("inf")), self.n_relevant)
 
     def _table(self, cutoffs: Cutoffs, uncut: float) -> Tensor:
-        values = tuple(uncut if k is None else float(k) for k in cutoffs)
-        return constants(values, self.n_relevant.dtype, self.n_relevant.device).unsqueeze(0)
+        """(1, cutoffs)."""
+        return cutoff_table(cutoffs, uncut, self.n_relevant.dtype, self.n_relevant.device)
 
-    def _most_relevant(self, cutoffs: Cutoffs) -> int:
-        """An upper bound of min(K, R) that asks nothing of the device."""
-        return self.ranking.ideal.shape[1] if None in cutoffs else deepest(cutoffs)
-
-    def _full_list_at(self, cut: int | None) -> FullListStats | None:
-        return self._full_list if cut is None else None
-
-    def _column(self, cut: int | None, width: int | None = None) -> int:
-        """The column that holds the value at a cut-off; -1 where there is no rank at all."""
-        depth = self.ranking.depth
-        width = self.ranking.relevance.shape[1] if width is None else width
-        if depth is not None and (cut is None or cut > depth):
-            raise ValueError(
-                f"the Ranking was cut at {depth} and cannot be read at "
-                f"top_k={cut}; make it with rank(..., top_k={cut}) or deeper"
-            )
-        return width - 1 if cut is None else min(cut, width) - 1
+    def _columns_at(self, cutoffs: Cutoffs, width: int | None = None) -> tuple[int, ...]:
+        """The column that holds the value at each cutoff; -1 where there is no rank at all."""
+        ranking = self.ranking
+        width = ranking.relevance.shape[1] if width is None else width
+        return columns_at(cutoffs, ranking.depth, width, ranking.full_list is not None)
 
     def _read(
         self,
         cutoffs: Cutoffs,
-        running: Callable[[], Tensor],
-        of_full_list: Callable[[FullListStats], Tensor],
+        read: Callable[[Any], Tensor],
         *,
         of_nothing: float = 0.0,
         width: int | None = None,
     ) -> Tensor:
-        """The running sums at the cut-offs that are numbers, the value of the whole list at None.
+        """The running sums at the cutoffs that are numbers, the value of the whole list at None.
 
-        `of_nothing` is the value of a list without any rank; `width` is that of the running sums, where they are not
-        those of the list itself.
+        Args:
+            cutoffs: what is asked for.
+            read: gives (B, D) running sums of CumulativeStats, (B,) of FullListStats.
+            of_nothing: the value of a list without any rank.
+            width: of the running sums, where that is not D.
         """
-        uncut = self.ranking.full_list is not None and None in cutoffs
-        ranked = tuple(k for k in cutoffs if k is not None) if uncut else cutoffs
-        columns = tuple(self._column(k, width) for k in ranked)
-        if ranked and columns[0] >= 0:
-            sums = running()
-            at = sums.index_select(1, constants(columns, torch.int64, sums.device))
+        full_list = self._full_list if None in cutoffs else None
+        columns = self._columns_at(cutoffs, width)
+        if full_list is not None and len(cutoffs) == 1:
+            return read(full_list).unsqueeze(1)
+        if columns and columns[0] >= 0:
+            sums = read(self._columns)
+            values = sums.index_select(1, constants(columns, torch.int64, sums.device))
         else:
-            at = self.n_relevant.new_full((self.ranking.n_users, len(ranked)), of_nothing)
-        full_list = self._full_list_at(None) if uncut else None
+            values = self.n_relevant.new_full((self.n_relevant.shape[0], len(cutoffs)), of_nothing)
         if full_list is None:
-            return at
-        found, value = iter(at.unbind(1)), of_full_list(full_list)
-        return torch.stack([value if k is None else next(found) for k in cutoffs], 1)
+            return values
+        uncut = read(full_list)
+        return torch.stack([uncut if k is None else value for k, value in zip(cutoffs, values.unbind(1))], 1)
+
+
+@lru_cache(maxsize=1024)
+def columns_at(cutoffs: Cutoffs, depth: int | None, width: int, knows_full_list: bool) -> tuple[int, ...]:
+    """The column that holds the value at each cutoff, of lists that were cut at `depth` and have `width` columns."""
+    for cutoff in cutoffs:
+        if depth is not None and (not knows_full_list if cutoff is None else cutoff > depth):
+            raise ValueError(
+                f"the Ranking was cut at {depth} and cannot be read at "
+                f"top_k={cutoff}; make it with rank(..., top_k={cutoff}) or deeper"
+            )
+    return tuple(width - 1 if cutoff is None else min(cutoff, width) - 1 for cutoff in cutoffs)
+
+
+@lru_cache(maxsize=1024)
+def cutoff_table(cutoffs: Cutoffs, uncut: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(1, cutoffs) the cutoffs as numbers."""
+    return constants(tuple(uncut if k is None else float(k) for k in cutoffs), dtype, device).unsqueeze(0)
 
 
 @lru_cache(maxsize=256)
 def log2_best_sums(n: int, device: torch.device) -> Tensor:
     """(n + 1,) the discounted cumulative gain of 0, 1, ... n items of relevance 1 on the first places."""
-    return best_sums_of(n, log2_discount, device)
+    return best_sums(n, log2_discount, device)
 
 
 def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
     """(n + 1,) the gain sum of 0, 1, ... n items of relevance 1 on the first places."""
-    return log2_best_sums(n, device) if discount is log2_discount else best_sums_of(n, discount, device)
-
-
-def best_sums_of(n: int, discount: Discount, device: torch.device) -> Tensor:
     sums = discounted(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0).cumsum(0)
     return torch.cat([sums.new_zeros(1), sums])
 
@@ -331,8 +335,3 @@ def best_sums_of(n: int, discount: Discount, device: torch.device) -> Tensor:
 def constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """(n,) numbers on a device, made once. Filled there: a copy from the host would be a synchronisation."""
     return torch.stack([torch.full((), value, dtype=dtype, device=device) for value in values])
-
-
-def deepest(cutoffs: Sequence[int | None]) -> int:
-    """The deepest cut-off that is a number; 0 where there is none."""
-    return max((k for k in cutoffs if k is not None), default=0)

@@ -33,6 +33,12 @@ Discount = Callable[[Tensor], Tensor] | None
 
 @lru_cache(maxsize=256)
 def ranks(n: int, device: torch.device) -> Tensor:
+    """1, 2, ..., n; a view of a longer table, so that those of many lengths take no more memory than the longest."""
+    return rank_table(1 << n.bit_length(), device)[:n]
+
+
+@lru_cache(maxsize=64)
+def rank_table(n: int, device: torch.device) -> Tensor:
     """1, 2, ..., n."""
     return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
 
@@ -44,8 +50,14 @@ def log2_discount(rank: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def log2_discounts(n: int, device: torch.device) -> Tensor:
+    """The same for r = 1 ... n; a view of a longer table too."""
+    return log2_discount_table(1 << n.bit_length(), device)[:n]
+
+
+@lru_cache(maxsize=64)
+def log2_discount_table(n: int, device: torch.device) -> Tensor:
     """The same for r = 1 ... n, made once."""
-    return log2_discount(ranks(n, device))
+    return log2_discount(rank_table(n, device))
 
 
 def discounted(gains: Tensor, discount: Discount) -> Tensor:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 WITHOUT_FLOAT64 = frozenset({"mps"})
 
 
+@functools.cache
 def accumulator_dtype(device: torch.device) -> torch.dtype:
     """float64 where the device has it, else float32."""
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64

@@ -33,8 +33,8 @@ NARROW_BLOCK, WIDE_BLOCK = 64, 256
 # Use 256-wide blocks once a row has 16 of them per requested item; below that, rescanning candidates costs more than
 # the faster reduction saves.
 WIDE_BLOCKS_PER_ITEM = 16
-# Rescan the blocks of seen items where they can be at most this share of a row; beyond it a copy in which the seen items
-# are hidden is cheaper (workload 4: 58 ms with a rescan, 99 with a copy).
+# Rescan the blocks of seen items where they can be at most this share of a row. Beyond it a copy that hides the
+# seen items is cheaper (workload 4: 58 ms with a rescan, 99 with a copy).
 RESCANNED_SHARE = 1 / 6
 # Fold the maxima of a row to no fewer than these, or four per requested item, before a top-k of them.
 FOLDED_BLOCKS = 128
@@ -55,8 +55,8 @@ FEW_TARGETS = 128
 # Use a top-k once more blocks per rank of a user would be scanned: it scans each of them once.
 BLOCKS_PER_RANK = 2
 # Sort the scores once a user has more relevant items; below that, counting the higher scores of each is cheaper.
-# Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; x, m = torch.rand(256, 20000), t.MRR();
-# ids = x.topk(96).indices" "m.update(x, target_ids=ids)"`.
+# Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; m = t.MRR();
+# x = torch.rand(256, 20000); i = x.topk(96).indices" "m.update(x, target_ids=i)"`.
 COUNTED_TARGETS = 96
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
@@ -75,5 +75,10 @@ SEARCHED_USERS = 256
 LIST_NUMBERS = 1 << 20
 # Score candidates exactly once so many wait, or k per user if that is more.
 WAITING_PAIRS = 1 << 14
+# Bound the k-th best of a chunk by its block maxima once it has so many blocks per requested item. Where scores rise
+# with the id, the best items fill whole blocks, and one pair in so many must be scored exactly.
+CHUNK_BLOCKS_PER_ITEM = 16
+# Switch from bfloat16 products to float32 once a larger share of a chunk must be scored exactly.
+BFLOAT16_CANDIDATES = 1 / 32
 # Items of a chunk in which higher scores are counted: its scores of 256 users stay in the cache.
 COUNTED_ITEMS = 1 << 10
