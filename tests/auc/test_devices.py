@@ -9,12 +9,12 @@ import pytest
 import torch
 from auc import oracles
 from auc.updates import Update, rows_of, without
+from narrow_device import cpu_without_float64
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from waiting import no_waiting
 
 from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, LogLoss, NormalizedEntropy
-from torch_recmetrics.core.tensors import devices as precision
 from torch_recmetrics.metrics import auc as module
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "item")
@@ -70,12 +70,11 @@ class Watched(TorchDispatchMode):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", METRICS)
-def test_a_device_without_float64(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_without_float64(name: str, kind: str) -> None:
     make, define = METRICS[name]
     some = update(kind)
     expected = define(oracles.once(rows_of([some])))
-    monkeypatch.setattr(precision, "WITHOUT_FLOAT64", frozenset({"cpu"}))
-    with Watched(float64=False):
+    with cpu_without_float64(), Watched(float64=False):
         metric = fed(make(), some)
         value = metric.compute()
         if isinstance(metric, BinaryAUC):

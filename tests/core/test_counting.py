@@ -7,9 +7,8 @@ import torch
 
 import torch_recmetrics.core.layouts.scores as layouts
 from torch_recmetrics import functional, ranking_metrics
-from torch_recmetrics.core.scores.block_max import BlockMax
+from torch_recmetrics.core.scores.block_max import BlockMax, topk_ranks
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.scores.rank_counts import topk_ranks
 from torch_recmetrics.core.tensors import thresholds
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")

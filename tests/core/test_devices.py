@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from narrow_device import cpu_without_float64
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from waiting import no_waiting
@@ -135,18 +136,11 @@ def test_an_update_with_checks_waits_once(layout, elsewhere, monkeypatch):
 @pytest.mark.parametrize(
     ("layout", "rule"), list(itertools.product(("dense", "target_ids", "item_ids", "flat"), RULES))
 )
-def test_a_device_without_float64(layout, rule, monkeypatch):
+def test_a_device_without_float64(layout, rule):
     data = batch(layout, 2)
     wide = values(data, rule)
-    for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.log2_discounts):
-        cache.cache_clear()
-    monkeypatch.setattr(torch_recmetrics.core.tensors.devices, "WITHOUT_FLOAT64", frozenset({"cpu"}))
-    try:
-        with NoFloat64():
-            narrow = values(data, rule)
-    finally:
-        for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.log2_discounts):
-            cache.cache_clear()
+    with cpu_without_float64(), NoFloat64():
+        narrow = values(data, rule)
     for name, value in wide.items():
         assert narrow[name].dtype == torch.float32
         torch.testing.assert_close(narrow[name].double(), value, rtol=1e-5, atol=1e-5)

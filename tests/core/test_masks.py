@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from torch_recmetrics import functional
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
+from torch_recmetrics.core.tensors.chunks import sparse_nonzero
 
 
 def laid(mask: torch.Tensor, place: str) -> torch.Tensor:

@@ -16,9 +16,9 @@ from torch.utils._pytree import tree_leaves
 from torch_recmetrics import ranking_metrics
 from torch_recmetrics.core.layouts import scores as layouts
 from torch_recmetrics.core.scores import topk
-from torch_recmetrics.core.scores.block_max import BlockMax
+from torch_recmetrics.core.scores.block_max import BlockMax, topk_ranks
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks
+from torch_recmetrics.core.scores.rank_counts import full_ranks
 from torch_recmetrics.core.scores.topk import in_input_order, topk_scores
 from torch_recmetrics.core.tensors import thresholds
 

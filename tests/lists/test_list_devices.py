@@ -11,13 +11,12 @@ from core.test_devices import NoFloat64, Reads
 from lists.compared import COMPARED
 from lists.known import VARIANTS
 from lists.test_list_laws import CASE
+from narrow_device import cpu_without_float64
 
 from torch_recmetrics import MRR, NDCG, RecMetricCollection
 from torch_recmetrics.core.layouts import arguments as inputs
-from torch_recmetrics.core.ranking import ranking, ties
 from torch_recmetrics.core.scores import matrix as scores
 from torch_recmetrics.core.tensors import checks
-from torch_recmetrics.core.tensors import devices as precision
 
 ROW_LAYOUTS = [layout for layout in LAYOUTS if layout != "flat"]
 # What a function of the user does is not ours to say.
@@ -50,24 +49,17 @@ def test_updates_wait_for_nothing_or_once_for_all_checks(layout: str, monkeypatc
 
 
 @pytest.mark.parametrize("layout", ROW_LAYOUTS)
-def test_a_device_without_float64(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_without_float64(layout: str) -> None:
     update, wide = update_of(layout), made()
     wide.update(**update)
     expected = wide.compute()
     update = {name: value.float() if value.dtype == torch.float64 else value for name, value in update.items()}
-    caches = (ties.ranks, ties.log2_discounts, ranking.log2_best_sums)
-    for cache in caches:
-        cache.cache_clear()
     narrow = made()
-    monkeypatch.setattr(precision, "WITHOUT_FLOAT64", frozenset({"cpu"}))
-    narrow._apply(lambda tensor: tensor.clone())  # what a move to such a device does
-    try:
+    with cpu_without_float64():
+        narrow._apply(lambda tensor: tensor.clone())  # what a move to such a device does
         with NoFloat64():
             narrow.update(**update)
             values = narrow.compute()
-    finally:
-        for cache in caches:
-            cache.cache_clear()
     for name, value in expected.items():
         assert values[name].dtype == torch.float32, name
         torch.testing.assert_close(values[name].double(), value, rtol=1e-4, atol=1e-4, equal_nan=True)

@@ -14,10 +14,9 @@ from torch import Tensor
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk, bfloat16_is_native
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.chunks import steps
+from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_starts, table
-from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 
 def topk_items(

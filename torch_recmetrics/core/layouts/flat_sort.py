@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
+from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, sort_keys, write_keys
-from torch_recmetrics.core.tensors.sparse_masks import nonzero_positions
 
 MOST_BITS = 62  # one bit is the sign, one leaves room for a place beyond the last
 # Relevance is packed as a multiple of a unit: 1 for integers, 1/4 for the halves and quarters of star ratings.

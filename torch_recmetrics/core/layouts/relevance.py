@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.tensors.chunks import steps
+from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
-from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 
 @dataclass(frozen=True, eq=False)

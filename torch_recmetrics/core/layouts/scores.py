@@ -18,9 +18,9 @@ from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItem
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of, tie_groups_of
-from torch_recmetrics.core.scores.block_max import BlockMax, block_width
+from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks, worth_counting
+from torch_recmetrics.core.scores.rank_counts import full_ranks
 from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.full_lists import RelevantItems
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of
-from torch_recmetrics.core.tensors.segments import largest_first, order_by, place_in_run, run_starts, sum_by
+from torch_recmetrics.core.tensors.segments import largest_first, order_by, place_in_run, run_starts, sum_by, table
 
 
 def columns_of(
@@ -32,10 +32,11 @@ def columns_of(
             order = order_by(users, start)
             entries, users, start, size = entries.pick(order), users[order], start[order], size[order]
             place, tied = start + place_in_run(run_starts(users, start)), tied[order]
-    relevance = entries.relevance.new_zeros(shape)
-    relevance[users, place] = entries.relevance
     if not any_tied:
+        relevance = entries.relevance.new_zeros(shape)
+        relevance[users, place] = entries.relevance
         return relevance, None
+    relevance = table(users, place, entries.relevance, shape)  # some members of a tie may stand beyond the cutoff
     rank = torch.arange(depth, device=users.device).expand(shape)
     heads = torch.full(shape, -1, dtype=torch.int64, device=users.device)
     heads[users[tied], start[tied]] = start[tied]

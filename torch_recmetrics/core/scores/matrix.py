@@ -53,6 +53,7 @@ class ScoreMatrix:
         if seen_ids is None or not scores.shape[1]:
             seen_ids = torch.empty((scores.shape[0], 0), dtype=torch.int64, device=scores.device)
         self._seen = seen_ids  # (B, S)
+        self.seen_width = seen_ids.shape[1]  # S, 0 where no id hides anything
         self._mask = mask
         self._nan_hidden = nan_hidden
         half = scores.dtype in (torch.float16, torch.bfloat16)
@@ -134,11 +135,6 @@ class ScoreMatrix:
             values[which, self._seen_codes[place] - start[which]] = HIDDEN
         return values
 
-    @property
-    def seen_width(self) -> int:
-        """S, or 0 where no id hides anything."""
-        return self._seen.shape[1]
-
     def seen(self) -> tuple[Tensor, Tensor]:
         """(L,) rows and (L,) columns that are hidden by an id; some perhaps twice."""
         rows, place = (self._seen >= 0).nonzero(as_tuple=True)
@@ -147,7 +143,7 @@ class ScoreMatrix:
     def without_seen(self) -> ScoreMatrix:
         """The same scores with what the ids hide shown."""
         shown = copy(self)
-        shown._seen = self._seen[:, :0]
+        shown._seen, shown.seen_width = self._seen[:, :0], 0
         return shown
 
     @property

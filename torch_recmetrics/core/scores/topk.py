@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.block_max import BlockMax
+from torch_recmetrics.core.scores.block_max import BlockMax, count_rows
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix, Tile
-from torch_recmetrics.core.scores.rank_counts import count_rows
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.chunks import steps
+from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts
-from torch_recmetrics.core.tensors.sparse_masks import sparse_nonzero
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ def bits_float(bits: torch.Tensor) -> torch.Tensor:
     return bits.to(torch.int32).contiguous().view(torch.float32)
 
 
+@functools.cache
 def is_sync_free(device: torch.device) -> bool:
     """Whether reading a value back costs nothing; elsewhere it waits for all work before it."""
     return device.type == "cpu"

@@ -18,7 +18,7 @@ COMPARED_ELEMENTS = 1 << 18
 # Copy so few scores as a whole. The fresh memory of a larger copy can cost more than all the rest.
 COPIED_ELEMENTS = STEP_ELEMENTS
 
-# --- Masks that are nearly empty (core/tensors/sparse_masks.py): `python -m benchmarks ranking --only 0` ---
+# --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks ranking --only 0` ---
 
 # torch's own search is faster in fewer elements, and where a larger share of all words of eight holds a True.
 SPARSE_ELEMENTS = 1 << 15
