@@ -58,6 +58,7 @@ class CollapseRate(RelevanceMeans):
     the best score must be shared with another item.
 
     Undefined: nan where no user counts.  Range: [0, 1], lower is better.
+    Source: the groups of equal scores of F. McSherry and M. Najork, ECIR 2008; a check of this package.
 
     Raises:
         ValueError: for a ``top_k`` of None, and for ``warn_above`` outside of [0, 1].

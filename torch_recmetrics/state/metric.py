@@ -1,8 +1,4 @@
-"""What a metric remembers between updates, and how that survives devices, dtypes, checkpoints, errors and processes.
-
-:class:`RecMetric` is the ground all our metrics stand on; :class:`MeanOverUsers` is the memory of every metric that is
-a mean of one number per user: two sums, and rows only where a row cannot be counted before all of them are known.
-"""
+"""The base of all metrics: states that survive devices, dtypes, checkpoints, errors and the exchange between ranks."""
 
 from __future__ import annotations
 

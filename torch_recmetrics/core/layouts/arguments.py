@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 LAYOUTS = (
@@ -65,7 +66,7 @@ class Layout(ABC):
     like_name: str
 
     @abstractmethod
-    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
+    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         """The ranking of these users; call ``checks.raise_first()`` before it is believed."""
 
 
@@ -75,7 +76,7 @@ class ReadyLayout(Layout):
 
     ranking: Ranking
 
-    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:  # noqa: ARG002
+    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:  # noqa: ARG002
         ranking = self.ranking
         if needs.items and (ranking.item_ids is None or not ranking.ordered):
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
@@ -96,10 +97,10 @@ class FlatLayout(Layout):
 
     rows: FlatRows
 
-    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
+    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         return rank_flat(self.checked_rows(needs, checks), needs, checks)
 
-    def checked_rows(self, needs: RankingRequirements, checks: check.ValueChecks) -> FlatRows:
+    def checked_rows(self, needs: RankingRequirements, checks: ValueChecks) -> FlatRows:
         """The rows, with the rules about their values."""
         rows = self.rows
         preds = rows.preds
@@ -120,7 +121,7 @@ class Targets:
     ids: Tensor | None  # (B, T) int64
     graded: Tensor | None  # (B, T)
 
-    def relevance(self, checks: check.ValueChecks, n_items: int | None) -> Relevance:
+    def relevance(self, checks: ValueChecks, n_items: int | None) -> Relevance:
         """What is relevant to each user; `n_items` bounds the ids."""
         if self.dense is not None:
             check.defer_relevance(checks, "target", self.dense)
@@ -148,38 +149,35 @@ class UserLayout(Layout):
     weights: Tensor | None  # (B,)
     sample_ids: Tensor | None  # (B,)
     seen_ids: Tensor | None  # (B, S) int64
+    target_name: ClassVar[str] = "target_ids"
 
-    def rank(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
+    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         if self.targets is not None:
             relevance = self.targets.relevance(checks, self.n_items)
         elif not needs.needs_target:
             relevance = no_relevance(self.like)
         else:
-            raise ValueError(f"`{self.missing_target}` is missing: the layouts are {LAYOUTS}")
+            raise ValueError(f"`{self.target_name}` is missing: the layouts are {LAYOUTS}")
         seen_ids = self.seen_ids
         if seen_ids is not None:
             check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
-        has_target = self.targets is not None
-        if self.weights is None and self.sample_ids is None and has_target:
+        has_target, weights, sample_ids = self.targets is not None, self.weights, self.sample_ids
+        if weights is None and sample_ids is None and has_target:
             return ranking
-        if self.weights is not None:
-            check.defer_weights(checks, self.weights)
         # Copies: both are kept, and the caller may fill their tensors anew.
-        weights = exact(self.weights.clone()) if self.weights is not None else None
-        sample_ids = self.sample_ids.to(torch.int64, copy=True) if self.sample_ids is not None else None
+        if weights is not None:
+            check.defer_weights(checks, weights)
+            weights = exact(weights.clone())
+        if sample_ids is not None:
+            sample_ids = sample_ids.to(torch.int64, copy=True)
         return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
-
-    @property
-    def missing_target(self) -> str:
-        """What to ask for where there is no target."""
-        return "target_ids"
 
     @abstractmethod
     def rank_users(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> Ranking:
         """The ranking without weights and sample ids."""
 
@@ -189,13 +187,10 @@ class ScoresLayout(UserLayout):
     """(B, N) scores."""
 
     mask: Tensor | None  # (B, N) bool
-
-    @property
-    def missing_target(self) -> str:
-        return "target"
+    target_name = "target"
 
     def rank_users(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> Ranking:
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance, needs, checks)
@@ -206,7 +201,7 @@ class ListsLayout(UserLayout):
     """(B, L) recommended ids, best first."""
 
     def rank_users(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> Ranking:
         item_ids = self.like
         check.defer_ids(checks, "item_ids", item_ids, below=None)
@@ -226,7 +221,7 @@ class EmbeddingsLayout(UserLayout):
         relevance: Relevance,
         seen_ids: Tensor | None,
         needs: RankingRequirements,
-        checks: check.ValueChecks,  # noqa: ARG002
+        checks: ValueChecks,  # noqa: ARG002
     ) -> Ranking:
         return rank_catalogue(self.pairs, relevance, seen_ids, needs)
 
