@@ -94,6 +94,11 @@ class FullListStats:
         """(B,): retrieved relevant items."""
         return self.gain_sum("hit", None)
 
+    def hits_within(self, n: Tensor) -> Tensor:
+        """(B,): retrieved relevant items among the first n ranks; n (B,)."""
+        share = (n[self.users] - self.start) / self.size  # of the places of a tie group
+        return sum_by(self.users, share.clamp(0, 1).to(self.relevance.dtype), self._n_users)
+
     @cached_property
     def p_no_hit(self) -> Tensor:
         """(B,): 1 where none was retrieved."""

@@ -167,6 +167,21 @@ class RankingStats:
         """Relevant items in the list."""
         return self.gain_sum(cutoffs, "hit", None)
 
+    def hits_within(self, cutoffs: Cutoffs, n: Tensor) -> Tensor:
+        """Relevant items among the first min(K, n) ranks of the list; n (B, 1) integers, as a float or not."""
+        within = torch.minimum(self._table(cutoffs, float("inf")), n.to(self.n_relevant.dtype))
+        full_list = self._full_list if None in cutoffs else None
+        width = self.ranking.relevance.shape[1]
+        if self._columns_at(cutoffs) and width and (full_list is None or cutoffs != (None,)):
+            places = within.clamp(1, width).to(torch.int64) - 1
+            hits = self._columns.hits.gather(1, places) * (within > 0)
+        else:
+            hits = torch.zeros_like(within)
+        if full_list is None:
+            return hits
+        uncut = full_list.hits_within(n.squeeze(1))
+        return torch.stack([uncut if k is None else hit for k, hit in zip(cutoffs, hits.unbind(1))], 1)
+
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
         return self._read(cutoffs, attrgetter("p_no_hit"), of_nothing=1.0)
