@@ -13,13 +13,12 @@ from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
 from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.layouts.scores import cutoff_tie_of
-from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
+from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import TieGroups, tie_groups_of
+from torch_recmetrics.core.scores.matrix import HIDDEN
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-
-HIDDEN = float("-inf")
 
 
 def rank_catalogue(
@@ -30,7 +29,7 @@ def rank_catalogue(
     counted = needs.full_list and not (needs.sort_full_list and (needs.items or needs.lists))
     depth = n_items if needs.depth is None or (needs.full_list and not counted) else min(needs.depth, n_items)
     scored = ScoredTargets(pairs, targets, seen_ids)
-    # One more than is kept, to see whether a tie crosses the cut.
+    # One more than is kept, to see whether a tie crosses the cutoff.
     values, ids = topk_items(pairs, min(depth + 1, n_items) if depth else 0, seen_ids)
     tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
     tie_groups = None
@@ -40,7 +39,7 @@ def rank_catalogue(
             tie_groups = scored.with_cutoff_tie(tie_groups, tied[:, depth - 1], values[:, depth - 1], needs)
     item_ids = ids[:, :depth]
     return Ranking(
-        relevance=targets.of(item_ids),
+        relevance=targets.lookup(item_ids),
         lengths=(item_ids >= 0).sum(1),
         n_relevant=targets.n_relevant(),
         max_relevant=targets.like.shape[1],
@@ -69,7 +68,7 @@ class ScoredTargets:
         ids = self.targets.sorted_ids
         shown = ids >= 0
         if self.seen_ids is not None:
-            shown = shown & (listed_relevance(self.seen_ids, None).of(ids) == 0)
+            shown = shown & (listed_relevance(self.seen_ids, None).lookup(ids) == 0)
         if not self.pairs.n_items:
             return torch.full(ids.shape, HIDDEN, dtype=accumulator_dtype(ids.device), device=ids.device)
         users = torch.arange(self.pairs.n_users, device=ids.device).repeat_interleave(ids.shape[1])
@@ -79,15 +78,15 @@ class ScoredTargets:
     def with_cutoff_tie(
         self, tie_groups: TieGroups, crosses: Tensor, kth: Tensor, needs: RankingRequirements
     ) -> TieGroups:
-        """The same blocks where some reach beyond the cut: all members of those are counted."""
+        """The same groups; of those that reach beyond the cutoff all members are counted."""
         rows = crosses.nonzero().squeeze(1)
         if not rows.shape[0]:
             return tie_groups
         last = kth[rows].unsqueeze(1)
         seen = self.seen_ids[rows] if self.seen_ids is not None else None
-        found = catalogue_ranks(self.pairs.of_users(rows), last, torch.zeros_like(last, dtype=torch.int64), seen)
+        ranks = catalogue_ranks(self.pairs.of_users(rows), last, torch.zeros_like(last, dtype=torch.int64), seen)
         start, size = tie_groups.start, torch.zeros_like(tie_groups.size[:, :1])
-        size[rows] = found.equal
+        size[rows] = ranks.equal
         size = torch.where((start == start[:, -1:]) & crosses.unsqueeze(1), size, tie_groups.size)
         members = torch.where(self.scores[rows] == last, self.targets.values[rows], 0)
         return TieGroups(start, size, cutoff_tie_of(members, crosses, rows, start.shape[1], needs))
@@ -95,18 +94,9 @@ class ScoredTargets:
     def full_list(self) -> FullListStats:
         """The uncut lists, from the number of items above and beside each relevant one."""
         targets = self.targets
-        found = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, self.seen_ids)
+        ranks = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, self.seen_ids)
         lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items)
         if self.seen_ids is not None:
             seen = listed_relevance(self.seen_ids, None).sorted_ids
             lengths -= (seen >= 0).sum(1) - ((seen[:, 1:] == seen[:, :-1]) & (seen[:, 1:] >= 0)).sum(1)
-        relevant = targets.values > 0
-        users, place = (relevant & (self.scores > HIDDEN)).nonzero(as_tuple=True)
-        all_users, all_place = relevant.nonzero(as_tuple=True)
-        above, equal, before = (count[users, place] for count in found)
-        return full_list_stats(
-            lengths=lengths,
-            entries=RelevantItems(users, above, equal, above + before, targets.values[users, place]),
-            all_users=all_users,
-            all_relevance=targets.values[all_users, all_place],
-        )
+        return targets.full_list(self.scores, ranks.above, ranks.equal, ranks.before, lengths)

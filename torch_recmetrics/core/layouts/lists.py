@@ -22,14 +22,14 @@ def rank_lists(
     ids = item_ids.to(torch.int64)
     if seen_ids is not None:
         seen = listed_relevance(seen_ids, None)
-        ids = torch.where(seen.of(ids) > 0, -1, ids)
+        ids = torch.where(seen.lookup(ids) > 0, -1, ids)
     if not may_look or bool(((ids[:, 1:] >= 0) & (ids[:, :-1] < 0)).any()):
         order = torch.sort((ids < 0).to(torch.uint8), dim=1, stable=True).indices
         ids = ids.gather(1, order)
     width = ids.shape[1]
     depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)
     kept = ids[:, :depth]
-    relevance = targets.of(ids)
+    relevance = targets.lookup(ids)
     return Ranking(
         relevance=relevance[:, :depth],
         lengths=(kept >= 0).sum(1),

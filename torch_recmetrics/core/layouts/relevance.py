@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
+from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
@@ -56,14 +57,14 @@ class Relevance:
         """(B, T) relevance, 0 for padding."""
         return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
 
-    def of(self, item_ids: Tensor) -> Tensor:
+    def lookup(self, item_ids: Tensor) -> Tensor:
         """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""
         dtype = accumulator_dtype(self.device)
         if self.like.shape[1] == 0:
             return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
         if self.ids is None:
-            found = exact(self.values.gather(1, item_ids.clamp(min=0)))
-            return torch.where(item_ids >= 0, found, 0)
+            relevance = exact(self.values.gather(1, item_ids.clamp(min=0)))
+            return torch.where(item_ids >= 0, relevance, 0)
         at = torch.searchsorted(self.ids, item_ids.contiguous()).clamp(max=self.ids.shape[1] - 1)
         same = (self.ids.gather(1, at) == item_ids) & (item_ids >= 0)
         if self.relevance is None:
@@ -73,6 +74,26 @@ class Relevance:
     def scores(self, scores: ScoreMatrix) -> Tensor:
         """(B, T): the score of each item; -inf for padding."""
         return scores.dense() if self.ids is None else scores.gather(self.ids)
+
+    def full_list(
+        self, scores: Tensor, above: Tensor, equal: Tensor, before: Tensor | None, lengths: Tensor
+    ) -> FullListStats:
+        """The uncut lists, from how many items are above and beside each relevant one.
+
+        Args:
+            scores: (B, T) of the relevant items; -inf for those that are hidden.
+            above: (B, T) int64: items with a higher score.
+            equal: (B, T) int64: items with this score, itself included.
+            before: (B, T) int64: those of them with a lower id; None where that is not known.
+            lengths: (B,) int64: items of the list.
+        """
+        relevant = self.values > 0
+        users, place = (relevant & (scores > HIDDEN)).nonzero(as_tuple=True)
+        all_users, all_place = relevant.nonzero(as_tuple=True)
+        start = above[users, place]
+        order = None if before is None else start + before[users, place]
+        items = RelevantItems(users, start, equal[users, place], order, self.values[users, place])
+        return full_list_stats(lengths, items, all_users, self.values[all_users, all_place])
 
     def ideal(self, depth: int, visible: Tensor | None = None) -> Tensor:
         """(B, <= depth): the relevance of all relevant items (of the visible ones), descending."""
@@ -98,8 +119,8 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
         return Relevance(None, target, target)
     rows, columns = [], []
     for part in steps(*target.shape) if target.shape[0] else [slice(0, 0)]:
-        some = target[part]
-        users, items = sparse_nonzero(some if some.dtype == torch.bool else some != 0)
+        rated = target[part]
+        users, items = sparse_nonzero(rated if rated.dtype == torch.bool else rated != 0)
         rows.append(users + part.start)
         columns.append(items)
     users, items = torch.cat(rows), torch.cat(columns)

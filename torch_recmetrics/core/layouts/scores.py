@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
-from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
+from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of, tie_groups_of
@@ -29,38 +29,37 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 def rank_scores(
     scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks
 ) -> Ranking:
-    """ScoreMatrix against what is relevant."""
+    """Scores against what is relevant."""
     n_items = scores.n_items
-    branch = scores.is_sync_free
-    if needs.full_list and (not branch or needs.sort_full_list):
+    if needs.full_list and (not scores.is_sync_free or needs.sort_full_list):
         needs = replace(needs, depth=None, full_list=False)
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
     full_list = _full_lists(scores, targets, checks) if needs.full_list else None
     blocks = BlockMax(scores, block_width(scores, n_items if needs.depth is None else needs.depth))
-    if branch and needs.depth is not None and not (needs.ordered or needs.lists):
+    if scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists):
         counted = _rank_counted(blocks, targets, full_list, needs.depth, needs, checks)
         if counted is not None:
             return counted
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
     complete = depth == n_items
-    # One more than is kept, to see whether a tie crosses the cut.
+    # One more than is kept, to see whether a tie crosses the cutoff.
     top = topk_scores(blocks, min(depth + 1, n_items))
     values = top.values
     if n_items:
         check.defer_nan(checks, "preds", values[:, 0].isnan())
     tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
     best_tied = tied.cumprod(1).sum(1) + 1 if needs.lists else None
-    any_tied = bool(tied.any()) if branch else True
+    any_tied = bool(tied.any()) if scores.is_sync_free else True
     values, ids = values[:, :depth], top.ids[:, :depth]
     if any_tied and needs.ordered and depth and not top.ordered:
-        ids = _ordered(scores, values, ids, tied, branch)
+        ids = _ordered(scores, values, ids, tied)
     listed = values > HIDDEN
     item_ids = torch.where(listed, ids, -1)
     tie_groups = None
     if any_tied and depth and needs.rules - {"stable"}:
-        tie_groups = _tie_groups(scores, top, tied, depth, targets, needs, branch)
+        tie_groups = _tie_groups(scores, top, tied, depth, targets, needs)
     return Ranking(
-        relevance=targets.of(item_ids),
+        relevance=targets.lookup(item_ids),
         lengths=listed.sum(1),
         n_relevant=targets.n_relevant(),
         max_relevant=targets.like.shape[1],
@@ -130,9 +129,9 @@ def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Ten
     return targets.ideal(depth, targets.scores(scores) > HIDDEN)
 
 
-def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor, branch: bool) -> Tensor:
+def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor) -> Tensor:
     """`ids` with equal scores in the order of the columns."""
-    if not branch:
+    if not scores.is_sync_free:
         return in_input_order(scores, values, ids, None)
     rows = tied.any(1).nonzero().squeeze(1)
     ids = ids.clone()
@@ -147,29 +146,30 @@ def _tie_groups(
     depth: int,
     targets: Relevance,
     needs: RankingRequirements,
-    branch: bool,
 ) -> TieGroups:
     start, size = tie_groups_of(tied, depth)
     if tied.shape[1] < depth:
         return TieGroups(start, size, None)  # the list is complete
     crosses, kth = tied[:, depth - 1], top.values[:, depth - 1]
     rows = None
-    if branch:
+    if scores.is_sync_free:
         rows = crosses.nonzero().squeeze(1)
         if not rows.shape[0]:
             return TieGroups(start, size, None)
         if rows.shape[0] == scores.n_users:
             rows = None
     kth = kth if rows is None else kth[rows]
-    # Of the block at the cut the top-k shows only a part: count its members, and find the relevant ones among them.
+    # The top-k shows only a part of the tie group at the cutoff: count its members, and find the relevant ones.
     if top.n_kth is not None:
         count = top.n_kth if rows is None else top.n_kth[rows]
     else:
         count = count_where(torch.eq, scores, kth, rows)
-    wanted, relevance = targets.scores(scores), targets.values
+    target_scores, relevance = targets.scores(scores), targets.values
     if rows is not None:
-        wanted, relevance = wanted[rows], relevance[rows]
-    cutoff_tie = cutoff_tie_of(torch.where(wanted == kth.unsqueeze(1), relevance, 0), crosses, rows, depth, needs)
+        target_scores, relevance = target_scores[rows], relevance[rows]
+    cutoff_tie = cutoff_tie_of(
+        torch.where(target_scores == kth.unsqueeze(1), relevance, 0), crosses, rows, depth, needs
+    )
     if rows is not None:
         count = torch.zeros_like(size[:, 0]).index_copy_(0, rows, count)
     size = torch.where((start == start[:, -1:]) & crosses.unsqueeze(1), count.unsqueeze(1), size)
@@ -179,7 +179,7 @@ def _tie_groups(
 def cutoff_tie_of(
     members: Tensor, crosses: Tensor, rows: Tensor | None, depth: int, needs: RankingRequirements
 ) -> CutoffTie:
-    """A :class:`CutoffTie` from the (R, T) relevance of the members of the blocks, 0 for others; R rows of B."""
+    """A :class:`CutoffTie` from the (rows, T) relevance of the members of the groups, 0 for others."""
 
     def spread(values: Tensor, fill: float = 0.0) -> Tensor:
         if rows is None:
@@ -201,16 +201,7 @@ def cutoff_tie_of(
 
 def _full_lists(scores: ScoreMatrix, targets: Relevance, checks: check.ValueChecks) -> FullListStats:
     """The uncut lists, from the number of scores above and beside that of each relevant item."""
-    wanted, relevance = targets.scores(scores), targets.values
-    above, from_here, lengths = full_ranks(scores, wanted)
+    target_scores = targets.scores(scores)
+    above, not_below, lengths = full_ranks(scores, target_scores)
     check.defer_nan(checks, "preds", lengths < 0)
-    relevant = relevance > 0
-    users, place = (relevant & (wanted > HIDDEN)).nonzero(as_tuple=True)
-    all_users, all_place = relevant.nonzero(as_tuple=True)
-    start = above[users, place]
-    return full_list_stats(
-        lengths=lengths,
-        entries=RelevantItems(users, start, from_here[users, place] - start, None, relevance[users, place]),
-        all_users=all_users,
-        all_relevance=relevance[all_users, all_place],
-    )
+    return targets.full_list(target_scores, above, not_below - above, None, lengths)
