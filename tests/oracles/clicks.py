@@ -15,6 +15,7 @@ class Row:
     weight: float = 1.0
     group: int = 0
     sample: int | None = None
+    eps: float = 2.0**-23  # the precision of the score: how near to 0 or 1 a probability may come
 
 
 def once(rows: Sequence[Row]) -> list[Row]:
@@ -74,20 +75,18 @@ def group_auc(rows: Sequence[Row], weighting: str = "impressions") -> float:
     return float(sum(value * weight for _, value, weight in table) / total) if table else math.nan
 
 
-def log_loss(rows: Sequence[Row], eps: float) -> float:
+def loss(row: Row, eps: float) -> float:
+    p, limit = min(max(row.score, eps), 1 - eps), math.log(eps)  # the limit where 1 - eps is no other float than 1
+    return -(math.log(p) if row.label else max(math.log1p(-p), limit) if p < 1 else limit)
+
+
+def log_loss(rows: Sequence[Row], eps: float | None = None) -> float:
     total = math.fsum(row.weight for row in rows)
-    if not total:
-        return math.nan
-    clipped = [min(max(row.score, eps), 1 - eps) for row in rows]
-    limit = math.log(eps)  # where 1 - eps is no other float than 1
-    losses = [
-        -(math.log(p) if row.label else max(math.log1p(-p), limit) if p < 1 else limit) * row.weight
-        for p, row in zip(clipped, rows)
-    ]
-    return math.fsum(losses) / total
+    losses = [loss(row, row.eps if eps is None else eps) * row.weight for row in rows]
+    return math.fsum(losses) / total if total else math.nan
 
 
-def normalized_entropy(rows: Sequence[Row], eps: float) -> float:
+def normalized_entropy(rows: Sequence[Row], eps: float | None = None) -> float:
     """The loss by that of always predicting the share of positives; exact where a class has nearly all the weight."""
     classes = [sum((Fraction(row.weight) for row in rows if row.label == label), Fraction()) for label in (1, 0)]
     if not all(classes):

@@ -15,30 +15,30 @@ def mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def inverse_user_frequency(items: Sequence[int], counts: Sequence[int], num_users: int) -> float | None:
-    return mean([math.log2(num_users) - math.log2(max(counts[i], 1)) for i in items])
-
-
-def self_information(items: Sequence[int], counts: Sequence[int]) -> float | None:
-    return mean([-math.log2(max(counts[i], 1) / sum(counts)) for i in items])
+def novelty(
+    items: Sequence[int], counts: Sequence[int], num_users: int, kind: str = "inverse_user_frequency"
+) -> float | None:
+    whole = num_users if kind == "inverse_user_frequency" else sum(counts)
+    return mean([math.log2(whole) - math.log2(max(counts[i], 1)) for i in items])
 
 
 def popularity(items: Sequence[int], counts: Sequence[int], normalized: bool = False) -> float | None:
     return mean([counts[i] / (sum(counts) if normalized else 1) for i in items])
 
 
-def tail_items(counts: Sequence[int], tail: Fraction, of: str) -> set[int]:
+def tail_items(counts: Sequence[int], tail: float, of: str) -> set[int]:
     """From the rarest count upwards, whole counts at a time, until the share is reached."""
     masses = [1 if of == "items" else c for c in counts]
+    share = Fraction(tail).limit_denominator()
     chosen: set[int] = set()
     for count in sorted(set(counts)):
-        if sum(masses[i] for i in chosen) >= tail * sum(masses):
+        if sum(masses[i] for i in chosen) >= share * sum(masses):
             break
         chosen |= {i for i, c in enumerate(counts) if c == count}
     return chosen
 
 
-def tail_share(items: Sequence[int], counts: Sequence[int], tail: Fraction, of: str = "items") -> float | None:
+def tail_share(items: Sequence[int], counts: Sequence[int], tail: float = 0.2, of: str = "items") -> float | None:
     chosen = tail_items(counts, tail, of)
     return mean([i in chosen for i in items])
 
@@ -59,14 +59,33 @@ def lifted(counts: Sequence[int]) -> Callable[[int, int], float]:
     return lift
 
 
-def unexpectedness(items: Sequence[int], surprise: Callable[[int, int], float]) -> float | None:
-    return mean([surprise(item, rank) for rank, item in enumerate(items, start=1)])
+def surprises(
+    items: Sequence[int], counts: Sequence[int], k: int | None, num_expected: int | None, expected: str
+) -> list[float]:
+    surprise = lifted(counts) if expected == "rank" else outside_expected(counts, num_expected or k or 0)
+    return [surprise(item, rank) for rank, item in enumerate(items, start=1)]
 
 
-def serendipity(items: Sequence[int], relevant: Sequence[int], surprise: Callable[[int, int], float]) -> float | None:
-    if not relevant:
-        return None
-    return mean([surprise(item, rank) * (item in relevant) for rank, item in enumerate(items, start=1)])
+def unexpectedness(
+    items: Sequence[int],
+    counts: Sequence[int],
+    k: int | None,
+    num_expected: int | None = None,
+    expected: str = "set",
+) -> float | None:
+    return mean(surprises(items, counts, k, num_expected, expected))
+
+
+def serendipity(
+    items: Sequence[int],
+    counts: Sequence[int],
+    k: int | None,
+    relevant: Sequence[int],
+    num_expected: int | None = None,
+    expected: str = "set",
+) -> float | None:
+    values = surprises(items, counts, k, num_expected, expected)
+    return mean([v * (item in relevant) for v, item in zip(values, items)]) if relevant else None
 
 
 def category_shares(items: Sequence[int], categories: Sequence[Sequence[float]]) -> list[float] | None:
@@ -79,14 +98,12 @@ def category_count(items: Sequence[int], categories: Sequence[Sequence[float]]) 
     return float(sum(any(categories[i][c] for i in items) for c in range(len(categories[0])))) if items else None
 
 
-def category_share(items: Sequence[int], categories: Sequence[Sequence[float]]) -> float | None:
+def category_diversity(items: Sequence[int], categories: Sequence[Sequence[float]], kind: str) -> float | None:
+    if kind == "entropy":
+        shares = category_shares(items, categories)
+        return None if shares is None else -math.fsum(p * math.log2(p) for p in shares if p)
     found = category_count(items, categories)
-    return None if found is None else found / len(categories[0])
-
-
-def category_entropy(items: Sequence[int], categories: Sequence[Sequence[float]]) -> float | None:
-    shares = category_shares(items, categories)
-    return None if shares is None else -math.fsum(p * math.log2(p) for p in shares if p)
+    return None if found is None else found / (len(categories[0]) if kind == "share" else 1)
 
 
 def category_calibration(

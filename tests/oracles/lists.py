@@ -28,6 +28,15 @@ def ils(items: Sequence[int], similarity: Callable[[int, int], float]) -> float 
     return math.fsum(values) / len(values) if values else None
 
 
+def intra_list_diversity(items: Sequence[int], similarity: Callable[[int, int], float]) -> float | None:
+    mean = ils(items, similarity)
+    return None if mean is None else 1 - mean
+
+
+def user_coverage(items: Sequence[int], min_items: int = 1) -> float:
+    return float(len(items) >= min_items)
+
+
 def counts(lists: Lists, num_items: int) -> list[int]:
     return [sum(item in items for items in lists) for item in range(num_items)]
 
@@ -43,11 +52,11 @@ def gini(lists: Lists, num_items: int) -> float:
     return differences / (2 * num_items * sum(times)) if sum(times) else math.nan
 
 
-def entropy(lists: Lists, num_items: int, base: float) -> float:
+def entropy(lists: Lists, num_items: int, base: float = 2, normalized: bool = False) -> float:
     times = [c for c in counts(lists, num_items) if c]
     if not times:
         return math.nan
-    return -math.fsum(c / sum(times) * math.log(c / sum(times), base) for c in times)
+    return -math.fsum(c / sum(times) * math.log(c / sum(times), num_items if normalized else base) for c in times)
 
 
 def personalization(lists: Lists, num_items: int, top_k: int) -> float:
