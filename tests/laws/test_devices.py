@@ -1,166 +1,126 @@
-"""What other devices need, tried out on the CPU: shapes that do not depend on values, and no float64."""
+"""Updates wait for no value of the device, and a device without float64 has the same values: of every metric."""
 
 from __future__ import annotations
 
-import itertools
+from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from waiting import no_waiting
+from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case, Update
+from fixtures.devices import Reads, no_waiting, take_the_cpu_for_a_gpu, without_float64
+from fixtures.items import NUM_ITEMS
+from fixtures.variants import CLICKED, OF_ROWS, RANKED, Variant, ways
+from oracles.users import TIES
 
-import torch_recmetrics.core.layouts.arguments
-import torch_recmetrics.core.ranking.ranking
-import torch_recmetrics.core.ranking.ties
-import torch_recmetrics.core.scores.matrix
-import torch_recmetrics.core.tensors.devices
-from torch_recmetrics import ranking_metrics
+from torch_recmetrics import BinaryAUC, GroupAUC, RecMetricCollection
+from torch_recmetrics.metrics import auc
 
-NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
-RULES = ("average", "optimistic", "pessimistic", "stable")
 CUTS = (1, 3, 7, None)
+WITH_RULES = [(layout, rule) for layout in LAYOUTS for rule in TIES]
+# What a function of the user does is not ours to say.
+ALL = [v for v in OF_ROWS if v.label != "function"]
 
 
-def batch(layout: str, seed: int) -> dict[str, torch.Tensor]:
-    """Scores with many ties, some hidden, and graded relevance, some users empty."""
+def batch(layout: str, seed: int = 0) -> Update:
+    """Scores with many ties, some hidden, and graded relevance, some users empty; the last layout with sample ids."""
     g = torch.Generator().manual_seed(seed)
-    n_users, n_items = 9, 12
-    preds = torch.randint(-2, 3, (n_users, n_items), generator=g).float()
+    n_users = 9
+    preds = torch.randint(-2, 3, (n_users, NUM_ITEMS), generator=g).float()
     preds[torch.rand(preds.shape, generator=g) < 0.1] = float("-inf")
     preds[0] = 0.0
-    target = torch.randint(0, 4, (n_users, n_items), generator=g) * (torch.rand(preds.shape, generator=g) < 0.5)
+    target = torch.randint(0, 4, (n_users, NUM_ITEMS), generator=g) * (torch.rand(preds.shape, generator=g) < 0.5)
     target[1] = 0
-    weights = torch.randint(0, 3, (n_users,), generator=g).float()
-    if layout == "dense":
-        return {"preds": preds, "target": target, "weights": weights}
-    if layout == "flat":
-        users = torch.arange(n_users).repeat_interleave(n_items) * 7 - 20
-        columns = {"preds": preds.flatten(), "target": target.flatten(), "indexes": users}
-        return columns | {"weights": weights.repeat_interleave(n_items)}
-    ids = torch.where(target > 0, torch.arange(n_items), -1)
-    seen = torch.randint(-1, n_items, (n_users, 3), generator=g)
-    listed = {"target_ids": ids, "target_relevance": target, "weights": weights, "seen_ids": seen}
-    if layout == "target_ids":
-        return {"preds": preds, **listed}
-    items = torch.stack([torch.randperm(n_items, generator=g)[:8] for _ in range(n_users)])
-    return {"item_ids": items, **listed}
+    seen = torch.randint(-1, NUM_ITEMS, (n_users, 3), generator=g).tolist()
+    weights = torch.randint(0, 3, (n_users,), generator=g).tolist()
+    given = LAYOUTS[layout](Case(preds.tolist(), target.tolist(), weights, None if layout == "dense" else seen))
+    return given if layout == "flat" else {**given, "sample_ids": torch.arange(n_users)}
 
 
-def values(data: dict[str, torch.Tensor], rule: str, *, validate_args: bool = True) -> dict[str, torch.Tensor]:
-    result: dict[str, torch.Tensor] = {}
-    for name, option in (("map", "relevant"), ("map", "hits"), ("recall", "min")):
-        metrics = ranking_metrics(name, CUTS, options={name: {"denominator": option}}, ties=rule, postfix=option)
-        metrics.update(**data)
-        result |= metrics.compute()
-    for options in ({}, {"ndcg": {"gain": "linear", "ideal": "retrieved"}, "dcg": {"gain": "linear"}}):
-        metrics = ranking_metrics(
-            NAMES, CUTS, options=options, ties=rule, validate_args=validate_args, postfix="_other" if options else ""
-        )
-        metrics.update(**data)
-        result |= metrics.compute()
-    return result
+def made(layout: str, rule: str, **options: Any) -> tuple[RecMetricCollection, dict[str, tuple[Variant, Any]]]:
+    asked = {f"{v} {k}": (v, k) for v in ALL if layout in v.layouts for k in CUTS if k or v.uncut}
+    members = {name: v.make(k, ties=rule if v in RANKED else None, **options) for name, (v, k) in asked.items()}
+    return RecMetricCollection(members), asked
 
 
-class Reads(TorchDispatchMode):
-    """Refuses what would wait for another device, and counts it where that is allowed."""
-
-    WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "unique_dim", "bincount")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        if name in self.WAITS:
-            self.seen.append(name)
-        if name in ("index", "index_put", "index_put_") and any(
-            isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool for leaf in tree_leaves(args[1])
-        ):
-            self.seen.append("boolean " + name)
-        return func(*args, **(kwargs or {}))
-
-
-class NoFloat64(TorchDispatchMode):
-    """Refuses any float64 tensor."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64:
-                raise TypeError(f"{func} made a float64 tensor")
-        return out
-
-
-@pytest.fixture
-def elsewhere(monkeypatch):
-    """The code takes the CPU for a device on which looking at a value costs a wait."""
-    for module in (torch_recmetrics.core.scores.matrix, torch_recmetrics.core.layouts.arguments):
-        monkeypatch.setattr(module, "is_sync_free", lambda device: False)
-
-
-@pytest.mark.parametrize(("layout", "rule"), list(itertools.product(("dense", "target_ids", "item_ids"), RULES)))
-def test_fixed_shapes_give_the_same_values(layout, rule, monkeypatch):
-    for seed in range(4):
-        data = batch(layout, seed)
-        here = values(data, rule)
-        with monkeypatch.context() as patch:
-            for module in (torch_recmetrics.core.scores.matrix, torch_recmetrics.core.layouts.arguments):
-                patch.setattr(module, "is_sync_free", lambda device: False)
-            there = values(data, rule)
-        for name, value in here.items():
-            torch.testing.assert_close(there[name], value, rtol=0, atol=1e-12, msg=lambda m, name=name: f"{name}: {m}")
-
-
-@pytest.mark.parametrize(("layout", "rule"), list(itertools.product(("dense", "target_ids", "item_ids"), RULES)))
-def test_an_update_without_checks_never_waits(layout, rule, elsewhere):
-    data = batch(layout, 0)
-    metrics = ranking_metrics(NAMES, CUTS, ties=rule, validate_args=False)
+@pytest.mark.parametrize(("layout", "rule"), [way for way in WITH_RULES if way[0] != "flat"])
+def test_an_update_without_checks_never_waits(layout: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    update, (metrics, asked) = batch(layout), made(layout, rule, validate_args=False)
+    take_the_cpu_for_a_gpu(monkeypatch, in_checks=True)
     with Reads() as reads:
-        metrics.update(**data)
+        metrics.update(**update)
     assert reads.seen == []
+    for name, (variant, k) in asked.items():
+        assert float(metrics[name].compute()) == variant.expected([update], k, rule), name
 
 
-@pytest.mark.parametrize("layout", ["dense", "target_ids", "item_ids"])
-def test_an_update_with_checks_waits_once(layout, elsewhere, monkeypatch):
-    monkeypatch.setattr(torch_recmetrics.core.tensors.checks, "is_sync_free", lambda device: False)
-    data = batch(layout, 0)
-    metrics = ranking_metrics(NAMES, CUTS)
+@pytest.mark.parametrize("layout", ROW_LAYOUTS)
+def test_an_update_with_checks_waits_once(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    update, (metrics, _) = batch(layout), made(layout, "average")
+    assert take_the_cpu_for_a_gpu(monkeypatch, in_checks=True) == []
     with Reads() as reads:
-        metrics.update(**data)
+        metrics.update(**update)
     assert reads.seen == ["_local_scalar_dense"]
 
 
-@pytest.mark.parametrize(
-    ("layout", "rule"), list(itertools.product(("dense", "target_ids", "item_ids", "flat"), RULES))
-)
-def test_a_device_without_float64(layout, rule, monkeypatch):
-    data = batch(layout, 2)
-    wide = values(data, rule)
-    for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.discounts):
-        cache.cache_clear()
-    monkeypatch.setattr(torch_recmetrics.core.tensors.devices, "WITHOUT_FLOAT64", frozenset({"cpu"}))
-    try:
-        with NoFloat64():
-            narrow = values(data, rule)
-    finally:
-        for cache in (torch_recmetrics.core.ranking.ties.ranks, torch_recmetrics.core.ranking.ties.discounts):
-            cache.cache_clear()
-    for name, value in wide.items():
-        assert narrow[name].dtype == torch.float32
-        torch.testing.assert_close(narrow[name].double(), value, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize(("layout", "rule"), WITH_RULES)
+def test_a_device_without_float64(layout: str, rule: str) -> None:
+    update, (metrics, asked) = batch(layout, 2), made(layout, rule)
+    narrow = {name: value.float() if value.dtype == torch.float64 else value for name, value in update.items()}
+    with without_float64(metrics):
+        metrics.update(**narrow)
+        values = metrics.compute()
+    for name, (variant, k) in asked.items():
+        assert values[name].dtype == torch.float32, name
+        expected = variant.value([update], k, rule)
+        assert float(values[name]) == pytest.approx(expected, rel=1e-4, abs=1e-4, nan_ok=True), name
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("layout", ["dense", "target_ids", "item_ids"])
-def test_a_gpu_is_not_waited_for(layout, rule):
-    data = {name: value.cuda() for name, value in batch(layout, 0).items()}
-    metrics = ranking_metrics(NAMES, CUTS, ties=rule, validate_args=False).cuda()
-    expected = ranking_metrics(NAMES, CUTS, ties=rule)
-    expected.update(**batch(layout, 0))
-    with no_waiting(torch.device("cuda")):
-        metrics.update(**data)
-    for name, value in expected.compute().items():
-        torch.testing.assert_close(metrics[name].compute().cpu(), value, rtol=0, atol=1e-12)
+@pytest.mark.parametrize(("variant", "history"), ways(CLICKED, "histories"))
+def test_clicks_on_a_device_without_float64(variant: Variant, history: str) -> None:
+    (update,) = variant.history(history, 1)
+    expected = variant.value([update])
+    narrow = {name: value.float() if value.dtype == torch.float64 else value for name, value in update.items()}
+    with without_float64():
+        metric = variant.fed([narrow])
+        value = metric.compute()
+        if isinstance(metric, BinaryAUC):
+            metric.roc()
+            metric.error_bound()
+        if isinstance(metric, GroupAUC):
+            metric.per_group()
+    assert value.dtype == torch.float32
+    assert float(value) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("variant", "history"), ways(CLICKED, "histories"))
+def test_an_update_of_clicks_without_checks_waits_for_nothing(variant: Variant, history: str) -> None:
+    (update,), metric = variant.history(history, 1), variant.make(validate_args=False)
+    with Reads() as reads:
+        metric.update(**update)
+    assert not reads.seen
+
+
+@pytest.mark.parametrize("fold_rows", [10, 10**6])
+@pytest.mark.parametrize(("variant", "history"), ways([*ALL, *CLICKED], "histories"))
+def test_on_every_device(
+    variant: Variant, history: str, fold_rows: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auc, "FOLD_ROWS", fold_rows)
+    (update,) = variant.history(history, 1)
+    there = {name: value.to(device) for name, value in update.items()}
+    metric, unchecked = variant.make().to(device), variant.make(validate_args=False).to(device)
+    metric.update(**there)
+    assert metric.compute().device.type == device.type
+    assert float(metric.compute()) == variant.expected([update])
+    unchecked.update(**there)  # the first update of all may wait
+    unchecked.reset()
+    if history != "flat rows":
+        with no_waiting(device):
+            unchecked.update(**there)
+
+
+@pytest.mark.parametrize("variant", CLICKED, ids=str)
+def test_a_metric_says_where_it_is(variant: Variant) -> None:
+    (update,) = variant.history("clicks", 1)
+    with pytest.raises(ValueError, match="`preds` is on meta, but the metric is on cpu"):
+        variant.make().update(**{name: value.to("meta") for name, value in update.items()})

@@ -9,13 +9,12 @@ import pytest
 import torch
 from fixtures.cases import CUTS, LAYOUTS, NAMED, ROW_LAYOUTS, Case, Update, cuts, drawn, holds, users_of, widened
 from fixtures.cases import without, without_target
+from fixtures.devices import take_the_cpu_for_a_gpu
 from fixtures.variants import ACTIONS, LISTED, OF_ROWS, PER_USER, RANKED, VARIANTS, Variant
 from hypothesis import strategies as st
 from oracles.users import TIES
 
 import torch_recmetrics
-from torch_recmetrics.core.layouts import arguments
-from torch_recmetrics.core.scores import matrix
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 1e-13, "nan_ok": True}
 
@@ -101,9 +100,7 @@ def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_shapes_that_do_not_depend_on_values_give_the_same(layout: str, ties: str, monkeypatch: Any) -> None:
     """The way that is taken on a GPU, where looking at a value would be a wait, tried on the CPU."""
-    asked: list[Any] = []
-    for module in (matrix, arguments):
-        monkeypatch.setattr(module, "is_sync_free", lambda device: bool(asked.append(device)))
+    asked = take_the_cpu_for_a_gpu(monkeypatch)
     law = lambda case: assert_values(RANKED, LAYOUTS[layout](case), ties)  # noqa: E731
     holds(law, f"fixed shapes {layout} {ties}", examples=15, case=drawn())
     assert asked or layout == "flat", "the question was never put"

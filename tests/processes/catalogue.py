@@ -1,17 +1,11 @@
-"""One process of a group that shares a catalogue: searches its part and writes down what it got."""
+"""A catalogue that several processes share: who has which part, and what one of them does wrong."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
-
-PATIENCE = 30.0  # seconds that an exchange may wait for the others
 N_ITEMS = 700
 
 
@@ -31,7 +25,7 @@ def data(kind: str) -> dict[str, Any]:
 
 # name -> (data, k, where the parts begin and end for a number of processes)
 Cutoffs = Callable[[int], list[int]]
-SCENARIOS: dict[str, tuple[str, int, Cutoffs]] = {
+SEARCHES: dict[str, tuple[str, int, Cutoffs]] = {
     "even": ("smooth", 10, lambda world: [N_ITEMS * r // world for r in range(world + 1)]),
     "uneven": ("smooth", 10, lambda world: [0, 11, *[600] * (world - 2), N_ITEMS]),
     "ties across parts": ("ties", 60, lambda world: [N_ITEMS * r // world for r in range(world + 1)]),
@@ -68,39 +62,24 @@ BROKEN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def main(folder: Path, rank: int, world: int) -> None:
+SCENARIOS = {**SEARCHES, **BROKEN}
+
+
+def play(name: str, rank: int, world: int) -> dict[str, Any]:
+    """What one process found and the number of its exchanges, or its error."""
     import torch.distributed as dist
 
     from torch_recmetrics import topk_catalogue
 
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/group",
-        rank=rank,
-        world_size=world,
-        timeout=timedelta(seconds=PATIENCE),
-    )
-    group = dist.group.WORLD
-    told: dict[str, Any] = {}
-    for name, (kind, k, cuts) in SCENARIOS.items():
-        first, last = cuts(world)[rank : rank + 2]
+    group: Any = dist.group.WORLD
+    if name in SEARCHES:
+        kind, k, cuts = SEARCHES[name]
         before = group._get_sequence_number_for_group()
-        found = topk_catalogue(**part_of(data(kind), first, last), top_k=k, process_group=group)
-        told[name] = *found, group._get_sequence_number_for_group() - before
-    whole = part_of(data("smooth"), *[N_ITEMS * r // world for r in (rank, rank + 1)])
-    for name, change in BROKEN.items():
-        given = {**whole, "top_k": 10, **(change(whole) if rank == 1 else {})}
-        try:
-            topk_catalogue(**given, process_group=group)
-        except Exception as error:
-            told[name] = f"{type(error).__name__}: {error}"
-    torch.save(told, folder / f"{rank}.pt")
-    dist.barrier()  # no process takes the connections away while another still reads from them
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    sys.path.insert(0, str(Path(__file__).parents[2]))
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+        found = topk_catalogue(**part_of(data(kind), *cuts(world)[rank : rank + 2]), top_k=k, process_group=group)
+        return {"found": found, "exchanges": group._get_sequence_number_for_group() - before}
+    given = part_of(data("smooth"), *[N_ITEMS * r // world for r in (rank, rank + 1)])
+    try:
+        topk_catalogue(**{**given, "top_k": 10, **(BROKEN[name](given) if rank == 1 else {})}, process_group=group)
+    except Exception as error:
+        return {"said": f"{type(error).__name__}: {error}"}
+    return {"said": "no error"}

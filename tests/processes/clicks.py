@@ -1,33 +1,26 @@
-"""One process of a group: plays everything in turn and writes down what came of it. Not a test by itself."""
+"""What else click metrics say of the rows of several processes, and the bytes that each process sends for it."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0  # seconds that a collective may wait for the others
+import torch
+from fixtures.cases import Update, without
+from fixtures.clicks import clicks
+from processes.exchanges import CLICK_SHARDS, Shards, even_clicks
+
 ROWS = 20_000
+# Curves need both classes; scores of two dtypes share no bins.
+CURVES = [name for name in CLICK_SHARDS if name not in ("nobody has data", "only positive")]
+SCENARIOS = [*CURVES, "traffic", "synced steps"]
 
 
-def fed(metric: Any, updates: list[dict[str, Any]]) -> Any:
-    from torch_recmetrics.metrics.group_auc import GroupAUC
-
-    for some in updates:
-        metric.update(**{k: v for k, v in some.items() if k != "indexes" or isinstance(metric, GroupAUC)})
-    return metric
-
-
-def told(ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except ValueError as error:
-        return f"refused: {error}"
+def rows_of_rank(rank: int) -> Update:
+    """20,000 rows with 5 % positives."""
+    preds = torch.rand(ROWS, generator=torch.Generator().manual_seed(rank))
+    return {**clicks(rank, ROWS, rate=0.05), "preds": preds}
 
 
 @contextmanager
@@ -55,41 +48,11 @@ def counted(sent: list[tuple[str, int]]) -> Iterator[None]:
             setattr(dist, name, function)
 
 
-def values(rank: int, world: int) -> dict[str, Any]:
-    """Every metric with every way to share out the rows: its value, twice, and what else it says."""
-    from auc.shards import ASKED, SHARDS
+def traffic(rank: int) -> dict[str, Any]:
+    """What each process sends for its rows."""
+    from torch_recmetrics import BinaryAUC, GroupAUC
 
-    from torch_recmetrics.metrics.auc import BinaryAUC
-    from torch_recmetrics.metrics.group_auc import GroupAUC
-
-    outcome: dict[str, Any] = {}
-    for shards, share in SHARDS.items():
-        mine = share(world)[rank]
-        for name, asked in ASKED.items():
-            metric = fed(asked.make(), mine)
-            said: dict[str, Any] = {"value": told(lambda m=metric: float(m.compute()))}
-            said["again"] = told(lambda m=metric: float(m.compute()))
-            if isinstance(metric, BinaryAUC):
-                said["curve"] = told(lambda m=metric: [column.tolist() for column in m.roc()])
-                said["bound"] = told(lambda m=metric: float(m.error_bound()))
-            if isinstance(metric, GroupAUC):
-                said["table"] = told(lambda m=metric: [column.tolist() for column in m.per_group()])
-            metric.reset()
-            said["after reset"] = told(lambda m=metric, some=mine: float(fed(m, some).compute()))
-            outcome[f"{name}, {shards}"] = said
-    return outcome
-
-
-def traffic(rank: int, world: int) -> dict[str, Any]:
-    """What each process sends for 20,000 rows with 5 % positives."""
-    import torch
-    from auc.shards import update
-
-    from torch_recmetrics.metrics.auc import BinaryAUC
-    from torch_recmetrics.metrics.group_auc import GroupAUC
-
-    mine = update(rank, ROWS, rate=0.05)
-    mine["preds"] = torch.rand(ROWS, generator=torch.Generator().manual_seed(rank))
+    mine, world = rows_of_rank(rank), torch.distributed.get_world_size()
     own_groups = {**mine, "indexes": torch.randint(100, (ROWS,)) * world + rank}
     cases = {
         "auc": (BinaryAUC(), mine),
@@ -102,42 +65,45 @@ def traffic(rank: int, world: int) -> dict[str, Any]:
     outcome: dict[str, Any] = {"positives": int(mine["target"].sum())}
     for name, (metric, some) in cases.items():
         sent: list[tuple[str, int]] = []
-        fed(metric, [some])
+        metric.update(**(some if isinstance(metric, GroupAUC) else without(some, "indexes")))
         with counted(sent):
             value = float(metric.compute())
         outcome[name] = {"value": value, "sent": sent}
     return outcome
 
 
-def synced_steps(rank: int, world: int) -> list[float]:
+def synced_steps(shard: list[Update]) -> list[float]:
     """The value of each step over all processes."""
-    from auc.shards import even
-    from auc.updates import without
-
-    from torch_recmetrics.metrics.auc import BinaryAUC
+    from torch_recmetrics import BinaryAUC
 
     metric = BinaryAUC(dist_sync_on_step=True)
-    steps = [float(metric(**without(some, "indexes"))) for some in even(world)[rank]]
+    steps = [float(metric(**without(some, "indexes"))) for some in shard]
     return [*steps, float(metric.compute())]
 
 
-def main(folder: Path, rank: int, world: int) -> None:
-    import torch
-    import torch.distributed as dist
+def curves(shards: Shards, rank: int) -> dict[str, Any]:
+    """Curves, tables and bounds of all rows."""
+    from torch_recmetrics import BinaryAUC, GroupAUC
 
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world, timeout=timedelta(seconds=PATIENCE)
-    )
-    parts = {"values": values, "traffic": traffic, "synced steps": synced_steps}
-    outcome = {name: part(rank, world) for name, part in parts.items()}
-    (folder / f"{rank}.json").write_text(json.dumps(outcome))
-    dist.destroy_process_group()
+    auc, binned, grouped = BinaryAUC(), BinaryAUC(1 << 16), GroupAUC()
+    for update in shards[rank]:
+        grouped.update(**update)
+        auc.update(**without(update, "indexes"))
+        binned.update(**without(update, "indexes"))
+    told: dict[str, Any] = {"value": float(auc.compute()), "bound": float(auc.error_bound())}
+    told["curve"] = [column.tolist() for column in auc.roc()]
+    told["table"] = [column.tolist() for column in grouped.per_group()]
+    try:
+        told["bound in bins"] = float(binned.error_bound())
+        told["curve in bins"] = [column.tolist() for column in binned.roc()]
+    except ValueError as error:
+        told["refused"] = str(error)
+    return told
 
 
-if __name__ == "__main__":
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    tests = Path(__file__).parents[1]
-    sys.path[:0] = [str(tests), str(tests.parent)]
-    sys.path.remove(str(Path(__file__).parent))
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+def play(name: str, rank: int, world: int) -> dict[str, Any]:
+    if name == "traffic":
+        return traffic(rank)
+    if name == "synced steps":
+        return {"steps": synced_steps(even_clicks(world)[rank])}
+    return curves(CLICK_SHARDS[name](world), rank)

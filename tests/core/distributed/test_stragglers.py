@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from absent import PATIENCE, SCENARIOS, WORLD
+from processes import absent
+from processes.absent import PATIENCE, SCENARIOS, WORLD
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.processes]
 
-DRIVER = Path(__file__).with_name("absent.py")
+DRIVER = Path(absent.__file__)
 
 
 def free_ports(number: int) -> list[int]:
