@@ -15,13 +15,13 @@ import torch
 
 pytest.importorskip("pytorch_lightning")
 
-from auc import oracles
+from oracles import clicks as oracles
 
 from examples.ctr.data import ClickData, encode
 from examples.ctr.log import InputError, read_log, simulate_log
 from examples.ctr.report import click_rate_values
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 CONFIG = str(ROOT / "configs" / "ctr_fm.yaml")
 EXACT = ("group_auc", "auc", "log_loss", "normalized_entropy", "calibration")
 GOOD = "clicked,who,price,shop\n1,ann,0.5,a\n0,ann,1.5,b\n1,bob,2.5,a\n0,bob,0.25,c\n0,ann,2.0,a\n1,bob,1.0,b\n"

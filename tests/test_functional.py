@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from cases import LAYOUTS, NAMED
-from variants import PER_USER, Variant
+from fixtures.cases import LAYOUTS, NAMED
+from fixtures.variants import PER_USER, Variant
 
 import torch_recmetrics
 from torch_recmetrics import functional
 
-NAMES = ("hit_rate", "precision", "recall", "f1", "dcg", "ndcg", "average_precision", "reciprocal_rank")
+NAMES = {variant.oracle.__name__: variant for variant in reversed(PER_USER)}
 PREDS = torch.tensor([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
 TARGET = torch.tensor([[1, 0, 0], [1, 0, 0], [0, 0, 0]])
 
@@ -25,7 +25,7 @@ def test_there_is_one_for_each_metric() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_default_cut_off_is_that_of_the_metric(name: str) -> None:
     parameters = inspect.signature(getattr(functional, name)).parameters
-    assert parameters["top_k"].default == (None if name == "reciprocal_rank" else 10)
+    assert parameters["top_k"].default == NAMES[name].metric().top_k
     assert parameters["top_k"].kind is inspect.Parameter.KEYWORD_ONLY
 
 

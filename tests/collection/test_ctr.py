@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from auc import oracles
+from oracles import clicks as oracles
 from sklearn import metrics as sklearn
 
 from torch_recmetrics import ctr_metrics
@@ -122,6 +122,16 @@ def test_refused() -> None:
             ctr_metrics(num_classes=wrong)
     with pytest.raises(ValueError, match="`weighting` must be one of"):
         ctr_metrics(weighting="rows")
+
+
+def test_a_batch_without_rows_and_a_single_row_are_input_for_a_whole_collection() -> None:
+    metrics = ctr_metrics(weighting=None)
+    assert all(value.isnan() for value in metrics(torch.zeros(0), torch.zeros(0)).values())
+    metrics.update(torch.zeros(0), torch.zeros(0))
+    for score, label in zip(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1])):
+        metrics.update(score, label)
+    assert metrics.compute()["auc"] == 0.875
+    assert metrics.compute()["accuracy"] == 0.75
 
 
 @pytest.mark.filterwarnings("ignore")

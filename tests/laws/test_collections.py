@@ -11,20 +11,22 @@ import torch
 from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
 from fixtures.histories import HISTORIES, OF_LISTS
 from fixtures.items import ITEMS
-from fixtures.variants import ACTIONS, LISTED, RANKED, VARIANTS, Variant, named
+from fixtures.variants import ACTIONS, CLICKED, LISTED, RANKED, VARIANTS, Variant, named
 from hypothesis import strategies as st
 from oracles.users import TIES
 from torchmetrics import MetricCollection
 
 import torch_recmetrics
-from torch_recmetrics import MRR, NDCG, RecMetricCollection
+from torch_recmetrics import MRR, NDCG, BinaryAUC, GroupAUC, LogLoss, RecMetricCollection
 
 CUTS = (1, 3, None)
 Asked = dict[str, tuple[Variant, Any]]
 
 
 def asked(variants: list[Variant], cuts: tuple[Any, ...] = CUTS) -> Asked:
-    return {f"{v} {k}": (v, k) for v in variants for k in (cuts if v.reads != "clicks" else (None,)) if k in v.cuts}
+    """Ranking metrics at every cut-off, others at one."""
+    of = {"ranking": cuts, "clicks": (None,)}
+    return {f"{v} {k}": (v, k) for v in variants for k in of.get(v.reads, (3,))}
 
 
 def members(which: Asked, **options: Any) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def history(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def which(history: str) -> Asked:
     """All metrics that can remember these updates."""
-    return asked([v for v in VARIANTS if history in v.histories], CUTS if history != "sample ids" else (1, 3))
+    return asked([v for v in VARIANTS if history in v.histories])
 
 
 COLLECTIONS = {
@@ -237,3 +239,36 @@ def test_metrics_of_other_data_share_a_collection(history: str) -> None:
     for name, (variant, k, items) in which.items():
         assert float(values[name]) == variant.expected(updates[1:], k, items=items), name
         assert float(total[name]) == variant.expected(updates, k, items=items), name
+
+
+def test_click_metrics_beside_ranking_metrics() -> None:
+    """Scores of a batch of users: the AUC of all pairs beside the mean of the users' rankings."""
+    metrics = RecMetricCollection([NDCG(2), BinaryAUC(), LogLoss()])
+    preds, target = torch.tensor([[0.9, 0.2, 0.5], [0.1, 0.8, 0.3]]), torch.tensor([[1, 0, 0], [1, 0, 0]])
+    weights, sample_ids = torch.tensor([1.0, 3.0]), torch.tensor([4, 5])
+    for _ in range(2):  # the same samples again count once
+        metrics.update(preds, target, weights=weights, sample_ids=sample_ids)
+    values = metrics.compute()
+    rows = [{"preds": preds, "target": target, "weights": weights[:, None].expand(2, 3)}]
+    for variant in (v for v in CLICKED if str(v) in ("BinaryAUC", "LogLoss")):
+        assert float(values[variant.name]) == variant.expected(rows)
+    assert float(values["ndcg@2"]) == pytest.approx(1 * 1 / 4)
+
+
+def test_flat_rows_of_click_and_ranking_metrics() -> None:
+    (update,) = HISTORIES["clicks"](1)
+    metrics = RecMetricCollection([NDCG(2), BinaryAUC(), GroupAUC()])
+    metrics.update(update["preds"], update["target"], update["indexes"])
+    for variant in (v for v in VARIANTS if str(v) in ("BinaryAUC", "GroupAUC-impressions")):
+        assert float(metrics[variant.name].compute()) == variant.expected([update])
+    assert float(metrics["ndcg@2"].compute()) == named("NDCG").expected([update], 2)
+
+
+def test_bins_that_agree_on_the_first_batch_are_not_taken_for_the_same() -> None:
+    metrics = MetricCollection({"exact": BinaryAUC(), "coarse": BinaryAUC(4)})
+    metrics.update(torch.tensor([1e-30, 1e30]), torch.tensor([0, 1]))
+    for _ in range(2):
+        metrics.update(torch.tensor([0.5, 0.25]), torch.tensor([0, 1]))
+    values = metrics.compute()
+    assert float(values["exact"]) == (3 + 2 * 1) / 9
+    assert float(values["coarse"]) == (3 + 2 * 3 / 2) / 9  # all but 1e30 share a bin

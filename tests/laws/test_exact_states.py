@@ -10,7 +10,7 @@ import torch
 from fixtures.cases import LAYOUTS, NAMED
 from fixtures.histories import HISTORIES, sums
 from fixtures.items import ITEMS
-from fixtures.variants import CLICKED, DEFAULTS, K, LISTED, RANKED, VARIANTS, Variant, named, ways
+from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, VARIANTS, K, Variant, named, ways
 
 import torch_recmetrics
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED, Update, rows
 from fixtures.items import ITEMS
-from fixtures.variants import CLICKED, DEFAULTS, K, LISTED, OF_ROWS, RANKED, VARIANTS, Variant, ways
+from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, K, Variant, ways
 
 from torch_recmetrics import ILS, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy
 
@@ -131,10 +131,7 @@ def test_merge_state_refuses_another_configuration() -> None:
 
 @pytest.mark.parametrize("variant", [v for v in LISTED if str(v).partition("-")[2] not in ("function", "1")], ids=str)
 def test_merge_state_refuses_other_data(variant: Variant) -> None:
-    if variant.reads == "counts":
-        other = variant.make(num_items=13)
-    else:
-        other = variant.make(items=ITEMS.other())
+    other = variant.make(num_items=13) if variant.reads == "counts" else variant.make(items=ITEMS.other())
     with pytest.raises(ValueError, match="only metrics of the same options merge"):
         other.merge_state(variant.fed(variant.history("sample ids")))
 

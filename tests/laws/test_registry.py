@@ -31,7 +31,7 @@ def test_nothing_is_missing() -> None:
 
 
 def test_every_public_metric_is_registered() -> None:
-    assert METRICS == collected()
+    assert collected() == METRICS
 
 
 def test_what_is_missing_is_named() -> None:

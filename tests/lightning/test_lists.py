@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from lists.compared import NUM_ITEMS, VECTORS
+from fixtures.items import ITEMS, NUM_ITEMS
 
 from torch_recmetrics import ILS, NDCG, Coverage, Gini, IntraListDiversity, RecMetricCollection
 
@@ -14,7 +14,7 @@ pytorch_lightning = pytest.importorskip("pytorch_lightning")
 
 SCORES = torch.randint(0, 9, (10, NUM_ITEMS), generator=torch.Generator().manual_seed(1)).float()
 WANTED = torch.arange(10).unsqueeze(1) % NUM_ITEMS
-FEATURES = torch.tensor(VECTORS)
+FEATURES = torch.tensor(ITEMS.vectors)
 
 
 def made() -> list[Any]:

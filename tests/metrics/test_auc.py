@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from auc.draws import DTYPES, histories
-from auc.oracles import Row, auc, once, pairs
-from auc.updates import rows_of, without
+from fixtures.cases import Update, without
+from fixtures.clicks import DTYPES, drawn_clicks, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.clicks import Row, auc, pairs
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
@@ -19,11 +19,13 @@ from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
 from torch_recmetrics.metrics import auc as module
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
+from torch_recmetrics.metrics.group_auc import GroupAUC
 
+SCORES_OF_FOUR, LABELS = torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1])
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 
 
-def value(updates: list[dict[str, torch.Tensor]], **options: Any) -> torch.Tensor:
+def value(updates: list[Update], **options: Any) -> torch.Tensor:
     metric = BinaryAUC(**options)
     for update in updates:
         metric.update(**without(update, "indexes"))
@@ -35,16 +37,9 @@ def value(updates: list[dict[str, torch.Tensor]], **options: Any) -> torch.Tenso
 # The exact value ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
-@given(histories())
-def test_any_history_has_the_value_of_the_definition(updates: list[dict[str, torch.Tensor]]) -> None:
-    """Dtypes, weights, sample ids, empty batches and one-class data mixed: exact over all that was seen."""
-    assert float(value(updates)) == pytest.approx(auc(once(rows_of(updates))), **EXACT)
-
-
 @settings(max_examples=100)
-@given(histories(weighted=False, named=False))
-def test_integers_are_exact(updates: list[dict[str, torch.Tensor]]) -> None:
+@given(drawn_clicks(weighted=False, named=False))
+def test_integers_are_exact(updates: list[Update]) -> None:
     """Without weights the value is the quotient of two integers, rounded once."""
     one_dtype = [{**update, "preds": update["preds"].to(torch.float32)} for update in updates]
     twice_u, positives, negatives = pairs(rows_of(one_dtype))
@@ -88,18 +83,6 @@ def test_one_class_has_no_value(target: list[int], options: dict[str, Any], dtyp
     metric = BinaryAUC(**options)
     metric.update(torch.arange(float(len(target))).to(dtype), torch.tensor(target, dtype=torch.int64))
     assert math.isnan(metric.compute())
-
-
-@given(
-    histories([torch.float32], weighted=False, named=False),
-    st.sampled_from([lambda x: 3 * x - 7, torch.sigmoid, torch.exp, torch.atan, lambda x: x**3]),
-)
-def test_only_the_order_of_the_scores_matters(updates: list[dict[str, torch.Tensor]], f: Any) -> None:
-    wide = [{**update, "preds": update["preds"].double().clamp(-4, 4)} for update in updates]
-    mapped = [{**update, "preds": f(update["preds"])} for update in wide]
-    kept = len(torch.cat([u["preds"] for u in wide]).unique()) == len(torch.cat([u["preds"] for u in mapped]).unique())
-    if kept:  # else float64 could not tell two of the images apart
-        assert float(value(mapped)) == pytest.approx(float(value(wide)), abs=0, rel=0, nan_ok=True)
 
 
 def test_no_sigmoid_whatever_the_batch_holds() -> None:
@@ -232,13 +215,32 @@ def test_small_click_rates_keep_their_resolution() -> None:
     assert metric.error_bound() < 2e-3
 
 
-def test_scores_of_two_dtypes_do_not_share_bins() -> None:
-    metric = BinaryAUC(num_bins=64)
-    metric.update(torch.rand(4), torch.tensor([0, 1, 0, 1]))
-    before = metric.compute()
-    with pytest.raises(ValueError, match="one dtype with `num_bins`, got float32 and float64"):
-        metric.update(torch.rand(4).double(), torch.tensor([0, 1, 0, 1]))
-    assert metric.compute() == before and metric.update_count == 1
+def test_bins_of_two_dtypes_are_refused_whichever_way_they_meet() -> None:
+    metric, wide = BinaryAUC(16), BinaryAUC(16)
+    wide.update(SCORES_OF_FOUR.double(), LABELS)
+    metric.update(SCORES_OF_FOUR, LABELS)
+    value = metric.compute()
+    for meet in (
+        lambda: metric.update(SCORES_OF_FOUR.double(), LABELS),
+        lambda: metric(SCORES_OF_FOUR.double(), LABELS),
+        lambda: metric.merge_state(wide),
+        lambda: metric.merge_state(wide.metric_state),
+    ):
+        with pytest.raises(ValueError, match="`preds` must keep one dtype with `num_bins`, got float32 and float64"):
+            meet()
+        assert metric.compute() == value
+        assert metric.update_count == 1
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-30, 1e30, 1e100])
+@pytest.mark.parametrize("num_bins", [None, 1 << 16])
+def test_the_size_of_the_weights_does_not_matter(size: float, num_bins: int | None) -> None:
+    weights = torch.full((4,), size, dtype=torch.float64)
+    metric, grouped = BinaryAUC(num_bins), GroupAUC()
+    metric.update(SCORES_OF_FOUR, LABELS, weights)
+    grouped.update(SCORES_OF_FOUR, LABELS, torch.zeros(4, dtype=torch.int64), weights)
+    assert metric.compute().item() == pytest.approx(0.875, abs=1e-12)
+    assert grouped.compute().item() == pytest.approx(0.875, abs=1e-12)
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------
@@ -293,6 +295,28 @@ def test_many_small_updates_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> 
     whole = BinaryAUC(num_bins=64)
     whole.update(preds, target)
     assert metric.compute() == whole.compute()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_forward_keeps_one_table(dtype: torch.dtype) -> None:
+    metric = BinaryAUC(64)
+    preds = torch.rand(1 << 18).to(dtype)
+    target = torch.rand(1 << 18) < preds.float()
+    for _ in range(3):
+        metric(preds, target)
+    held = [table for name, tables in metric.metric_state.items() if name.startswith("counts") for table in tables]
+    assert len(held) == 1
+    assert held[0].sum() == 3 << 18
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_one_score_out_of_a_wider_tensor(dtype: torch.dtype) -> None:
+    column = torch.tensor([[0.0, 0.5]]).to(dtype)[:, 1]
+    metric = BinaryAUC()
+    metric.update(column, torch.tensor([1]))
+    metric.update(torch.zeros(1, dtype=dtype), torch.tensor([0]))
+    assert metric.compute() == 1
+    assert auc_of(column, torch.tensor([1])).isnan()
 
 
 # Curves ---------------------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from auc.draws import DTYPES, histories
-from auc.oracles import Row, auc, by_group, group_auc, group_table, once
-from auc.updates import rows_of, without
+from fixtures.cases import Update
+from fixtures.clicks import DTYPES, drawn_clicks, rows_of
 from hypothesis import given, settings
+from oracles.clicks import Row, auc, by_group, group_auc, group_table
 from sklearn.metrics import roc_auc_score
 from torchmetrics.retrieval import RetrievalAUROC
 
@@ -23,12 +23,12 @@ EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_any_history_has_the_value_of_the_definition(weighting: str) -> None:
     @settings(max_examples=100)
-    @given(histories())
-    def law(updates: list[dict[str, torch.Tensor]]) -> None:
+    @given(drawn_clicks())
+    def law(updates: list[Update]) -> None:
         metric = GroupAUC(weighting)
         for update in updates:
             metric.update(**update)
-        rows = once(rows_of(updates))
+        rows = rows_of(updates)
         assert float(metric.compute()) == pytest.approx(group_auc(rows, weighting), **EXACT)
         indexes, values, weights = metric.per_group()
         table = group_table(rows, weighting)
@@ -42,8 +42,8 @@ def test_any_history_has_the_value_of_the_definition(weighting: str) -> None:
 
 
 @settings(max_examples=60)
-@given(histories(named=False))
-def test_each_group_by_a_function(updates: list[dict[str, torch.Tensor]]) -> None:
+@given(drawn_clicks(named=False))
+def test_each_group_by_a_function(updates: list[Update]) -> None:
     for update in updates:
         groups = by_group(rows_of([update]))
         found = group_auc_of(**update)
@@ -179,4 +179,3 @@ def test_order_of_the_rows_has_no_part_in_it() -> None:
 def test_the_oracle_by_hand() -> None:
     rows = [Row(3, 1, group=1), Row(2, 0, group=1), Row(2, 1, group=1), Row(5, 1, group=2), Row(6, 0, group=2)]
     assert group_auc(rows) == pytest.approx((3 * (1 + 1 / 2) / 2 + 2 * 0) / 5)
-    assert without({"a": torch.ones(1), "b": torch.ones(1)}, "a").keys() == {"b"}

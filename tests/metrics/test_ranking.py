@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import log2, nan
 from typing import Any
 
-import oracles
 import pytest
 import torch
-from cases import INF
-from variants import Variant
+from fixtures.cases import INF
+from fixtures.variants import Variant, named
+from oracles.users import read
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,6 @@ class Worked:
 
     def __str__(self) -> str:
         return f"{self.label} {self.variant}@{self.top_k}"
-
-
-def metric(name: str, **options: Any) -> Variant:
-    functions = {"MAP": "average_precision", "MRR": "reciprocal_rank", "HitRate": "hit_rate"}
-    return Variant(name, functions.get(name, name.lower()), name.lower(), options)
 
 
 def listed(*lists: list[int], wanted: list[list[int]], **more: Any) -> dict[str, Any]:
@@ -88,75 +83,75 @@ def discounted(*gains: float) -> float:
 NUMBERS = [
     Worked(
         "01",
-        metric("HitRate", pooled=True),
+        named("HitRate", pooled=True),
         10,
         listed(*(items for items, _ in POOLED), wanted=[ids for _, ids in POOLED]),
         (6 + 5 + 4) / (10 + 12 + 8),
     ),
-    Worked("02", metric("Precision"), 40, listed(TWO_OF_FORTY[0], wanted=[TWO_OF_FORTY[1]]), 2 / 40),
-    Worked("02", metric("Recall"), 40, listed(TWO_OF_FORTY[0], wanted=[TWO_OF_FORTY[1]]), 2 / 10),
-    Worked("03", metric("MAP"), 6, ranked([1, 0, 1, 0, 0, 1]), (1 / 1 + 2 / 3 + 3 / 6) / 3),
-    Worked("04", metric("MAP"), 5, listed([1, 2, 3, 4, 5], wanted=[[1, 2, 9]]), (1 + 1) / 3),
-    Worked("04", metric("MAP"), 5, listed([1, 2, 3, 4, 5], wanted=[[4, 5, 9]]), (1 / 4 + 2 / 5) / 3),
-    Worked("04", metric("MAP", denominator="hits"), 5, listed([1, 2, 3, 4, 5], wanted=[[1, 2, 9]]), 1.0),
-    Worked("04", metric("MAP", denominator="hits"), 5, listed([1, 2, 3, 4, 5], wanted=[[4, 5, 9]]), 0.325),
-    Worked("05", metric("DCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), discounted(3, 1, 2, 3, 2)),
-    Worked("05", metric("DCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), 6.6967, 5e-5),
-    Worked("05", metric("DCG", gain="linear"), 5, ranked([3, 3, 2, 2, 1]), 7.1410, 5e-5),
-    Worked("05", metric("NDCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), 0.9378, 5e-5),
-    Worked("06", metric("DCG"), 5, ranked([3, 1, 2, 3, 2]), discounted(7, 1, 3, 7, 3)),
-    Worked("06", metric("DCG"), 5, ranked([3, 1, 2, 3, 2]), 13.3062, 5e-5),
-    Worked("06", metric("DCG"), 5, ranked([3, 3, 2, 2, 1]), 14.5954, 5e-5),
-    Worked("06", metric("NDCG"), 5, ranked([3, 1, 2, 3, 2]), 0.9117, 5e-5),
-    Worked("06", metric("DCG"), 5, ranked([1, 2, 2, 3, 3]), 10.1155, 5e-5),
-    Worked("07", metric("DCG", gain="linear"), 6, NOT_RETRIEVED, discounted(*SEEN_GRADES)),
-    Worked("07", metric("DCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611, 5e-5),
+    Worked("02", named("Precision"), 40, listed(TWO_OF_FORTY[0], wanted=[TWO_OF_FORTY[1]]), 2 / 40),
+    Worked("02", named("Recall"), 40, listed(TWO_OF_FORTY[0], wanted=[TWO_OF_FORTY[1]]), 2 / 10),
+    Worked("03", named("MAP"), 6, ranked([1, 0, 1, 0, 0, 1]), (1 / 1 + 2 / 3 + 3 / 6) / 3),
+    Worked("04", named("MAP"), 5, listed([1, 2, 3, 4, 5], wanted=[[1, 2, 9]]), (1 + 1) / 3),
+    Worked("04", named("MAP"), 5, listed([1, 2, 3, 4, 5], wanted=[[4, 5, 9]]), (1 / 4 + 2 / 5) / 3),
+    Worked("04", named("MAP", denominator="hits"), 5, listed([1, 2, 3, 4, 5], wanted=[[1, 2, 9]]), 1.0),
+    Worked("04", named("MAP", denominator="hits"), 5, listed([1, 2, 3, 4, 5], wanted=[[4, 5, 9]]), 0.325),
+    Worked("05", named("DCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), discounted(3, 1, 2, 3, 2)),
+    Worked("05", named("DCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), 6.6967, 5e-5),
+    Worked("05", named("DCG", gain="linear"), 5, ranked([3, 3, 2, 2, 1]), 7.1410, 5e-5),
+    Worked("05", named("NDCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), 0.9378, 5e-5),
+    Worked("06", named("DCG"), 5, ranked([3, 1, 2, 3, 2]), discounted(7, 1, 3, 7, 3)),
+    Worked("06", named("DCG"), 5, ranked([3, 1, 2, 3, 2]), 13.3062, 5e-5),
+    Worked("06", named("DCG"), 5, ranked([3, 3, 2, 2, 1]), 14.5954, 5e-5),
+    Worked("06", named("NDCG"), 5, ranked([3, 1, 2, 3, 2]), 0.9117, 5e-5),
+    Worked("06", named("DCG"), 5, ranked([1, 2, 2, 3, 3]), 10.1155, 5e-5),
+    Worked("07", named("DCG", gain="linear"), 6, NOT_RETRIEVED, discounted(*SEEN_GRADES)),
+    Worked("07", named("DCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611, 5e-5),
     Worked(
         "07",
-        metric("NDCG", gain="linear"),
+        named("NDCG", gain="linear"),
         6,
         NOT_RETRIEVED,
         discounted(*SEEN_GRADES) / discounted(3, 3, 3, 2, 2, 1),
     ),
-    Worked("07", metric("NDCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611 / 8.3841, 5e-5),
-    Worked("08", metric("MRR"), None, FIRST_HITS, (1 / 3 + 1 / 1 + 1 / 2) / 3),
-    Worked("08", metric("MRR"), None, OTHER_FIRST_HITS, 11 / 18),
-    Worked("13", metric("MAP"), None, FLAT, (1 / 1 + (1 / 2 + 2 / 3) / 2) / 2),
-    Worked("13", metric("MRR"), None, FLAT, (1 + 1 / 2) / 2),
-    Worked("13", metric("Precision"), 2, FLAT, (1 / 2 + 1 / 2) / 2),
-    Worked("13", metric("Recall"), 2, FLAT, (1 + 1 / 2) / 2),
-    Worked("13", metric("NDCG"), None, FLAT, (1 + discounted(0, 1, 1, 0) / discounted(1, 1)) / 2),
-    Worked("13", metric("NDCG"), None, FLAT, 0.8467, 5e-5),
-    Worked("14", metric("HitRate"), 2, OTHER_FLAT, (0 + 1) / 2),
-    Worked("15", metric("NDCG", gain="linear"), None, ONE_FLAT, discounted(5, 1, 0, 0, 10) / discounted(10, 5, 1)),
-    Worked("15", metric("NDCG", gain="linear"), None, ONE_FLAT, 0.6957, 5e-5),
-    Worked("16", metric("HitRate"), 2, REPLAY, (1 + 0 + 1) / 3),
-    Worked("16", metric("Precision"), 2, REPLAY, (1 / 2 + 0 + 1 / 2) / 3),
-    Worked("16", metric("Recall"), 2, REPLAY, (1 / 6 + 0 / 5 + 1 / 5) / 3),
-    Worked("16", metric("MAP"), 2, REPLAY, ((1 / 2) / 2 + 0 + (1 / 1) / 2) / 3),
-    Worked("16", metric("MRR"), 2, REPLAY, (1 / 2 + 0 + 1) / 3),
-    Worked("16", metric("NDCG"), 2, REPLAY, [(1 / log2(3)) / (1 + 1 / log2(3)), 0, 1 / (1 + 1 / log2(3))]),
-    Worked("16", metric("NDCG"), 2, REPLAY, [0.38685, 0, 0.61315], 5e-6),
-    Worked("16", metric("NDCG"), 2, REPLAY, 1 / 3),
-    Worked("17", metric("MAP", denominator="relevant"), 2, REPLAY, ((1 / 2) / 6 + 0 + 1 / 5) / 3),
-    Worked("17", metric("MAP", denominator="hits"), 2, REPLAY, (1 / 2 + 0 + 1) / 3),
-    Worked("17", metric("HitRate", pooled=True), 2, REPLAY, (1 + 0 + 1) / (6 + 5 + 5)),
-    Worked("18", metric("MAP", denominator="relevant"), 1, RECTOOLS, [0, 1, 1 / 3, 1 / 3]),
-    Worked("18", metric("MAP", denominator="relevant"), 3, RECTOOLS, [0, 1, (1 + 2 / 3) / 3, 1]),
-    Worked("19", metric("NDCG"), 3, RECTOOLS, [0, 1, discounted(1, 0, 1) / discounted(1, 1, 1), 1]),
-    Worked("19", metric("NDCG"), 3, RECTOOLS, [0, 1, 0.70392, 1], 5e-6),
-    Worked("20", metric("MRR"), None, RAX, 1 / 2),
-    Worked("20", metric("Recall"), None, RAX, 1 / 2),
-    Worked("20", metric("MAP", denominator="relevant"), None, RAX, (1 / 2) / 2),
-    Worked("20", metric("NDCG"), None, RAX, (1 / log2(3)) / (1 + 1 / log2(3))),
-    Worked("21", metric("MAP"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 3),
-    Worked("21", metric("MAP", denominator="relevant"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 3),
-    Worked("21", metric("MAP", denominator="hits"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 2),
-    Worked("21", metric("NDCG"), 5, FOUR_LIBRARIES, 0.498, 5e-4),
-    Worked("an empty user", metric("MRR"), None, ranked([0, 0], [0, 1]), [nan, 1 / 2]),
-    Worked("short list", metric("Precision"), 5, ranked([1, 1]), 2 / 5),
-    Worked("short list", metric("F1"), 5, ranked([1, 1]), 2 * (2 / 5) * 1 / (2 / 5 + 1)),
-    Worked("list shorter than the cut", metric("Recall", denominator="min"), 2, ranked([1, 1, 1]), 2 / 2),
+    Worked("07", named("NDCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611 / 8.3841, 5e-5),
+    Worked("08", named("MRR"), None, FIRST_HITS, (1 / 3 + 1 / 1 + 1 / 2) / 3),
+    Worked("08", named("MRR"), None, OTHER_FIRST_HITS, 11 / 18),
+    Worked("13", named("MAP"), None, FLAT, (1 / 1 + (1 / 2 + 2 / 3) / 2) / 2),
+    Worked("13", named("MRR"), None, FLAT, (1 + 1 / 2) / 2),
+    Worked("13", named("Precision"), 2, FLAT, (1 / 2 + 1 / 2) / 2),
+    Worked("13", named("Recall"), 2, FLAT, (1 + 1 / 2) / 2),
+    Worked("13", named("NDCG"), None, FLAT, (1 + discounted(0, 1, 1, 0) / discounted(1, 1)) / 2),
+    Worked("13", named("NDCG"), None, FLAT, 0.8467, 5e-5),
+    Worked("14", named("HitRate"), 2, OTHER_FLAT, (0 + 1) / 2),
+    Worked("15", named("NDCG", gain="linear"), None, ONE_FLAT, discounted(5, 1, 0, 0, 10) / discounted(10, 5, 1)),
+    Worked("15", named("NDCG", gain="linear"), None, ONE_FLAT, 0.6957, 5e-5),
+    Worked("16", named("HitRate"), 2, REPLAY, (1 + 0 + 1) / 3),
+    Worked("16", named("Precision"), 2, REPLAY, (1 / 2 + 0 + 1 / 2) / 3),
+    Worked("16", named("Recall"), 2, REPLAY, (1 / 6 + 0 / 5 + 1 / 5) / 3),
+    Worked("16", named("MAP"), 2, REPLAY, ((1 / 2) / 2 + 0 + (1 / 1) / 2) / 3),
+    Worked("16", named("MRR"), 2, REPLAY, (1 / 2 + 0 + 1) / 3),
+    Worked("16", named("NDCG"), 2, REPLAY, [(1 / log2(3)) / (1 + 1 / log2(3)), 0, 1 / (1 + 1 / log2(3))]),
+    Worked("16", named("NDCG"), 2, REPLAY, [0.38685, 0, 0.61315], 5e-6),
+    Worked("16", named("NDCG"), 2, REPLAY, 1 / 3),
+    Worked("17", named("MAP", denominator="relevant"), 2, REPLAY, ((1 / 2) / 6 + 0 + 1 / 5) / 3),
+    Worked("17", named("MAP", denominator="hits"), 2, REPLAY, (1 / 2 + 0 + 1) / 3),
+    Worked("17", named("HitRate", pooled=True), 2, REPLAY, (1 + 0 + 1) / (6 + 5 + 5)),
+    Worked("18", named("MAP", denominator="relevant"), 1, RECTOOLS, [0, 1, 1 / 3, 1 / 3]),
+    Worked("18", named("MAP", denominator="relevant"), 3, RECTOOLS, [0, 1, (1 + 2 / 3) / 3, 1]),
+    Worked("19", named("NDCG"), 3, RECTOOLS, [0, 1, discounted(1, 0, 1) / discounted(1, 1, 1), 1]),
+    Worked("19", named("NDCG"), 3, RECTOOLS, [0, 1, 0.70392, 1], 5e-6),
+    Worked("20", named("MRR"), None, RAX, 1 / 2),
+    Worked("20", named("Recall"), None, RAX, 1 / 2),
+    Worked("20", named("MAP", denominator="relevant"), None, RAX, (1 / 2) / 2),
+    Worked("20", named("NDCG"), None, RAX, (1 / log2(3)) / (1 + 1 / log2(3))),
+    Worked("21", named("MAP"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 3),
+    Worked("21", named("MAP", denominator="relevant"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 3),
+    Worked("21", named("MAP", denominator="hits"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 2),
+    Worked("21", named("NDCG"), 5, FOUR_LIBRARIES, 0.498, 5e-4),
+    Worked("an empty user", named("MRR"), None, ranked([0, 0], [0, 1]), [nan, 1 / 2]),
+    Worked("short list", named("Precision"), 5, ranked([1, 1]), 2 / 5),
+    Worked("short list", named("F1"), 5, ranked([1, 1]), 2 * (2 / 5) * 1 / (2 / 5 + 1)),
+    Worked("list shorter than the cut", named("Recall", denominator="min"), 2, ranked([1, 1, 1]), 2 / 2),
 ]
 
 
@@ -166,11 +161,11 @@ def tensors(update: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("worked", NUMBERS, ids=str)
 def test_the_oracles_give_the_worked_numbers(worked: Worked) -> None:
-    users = oracles.read(**worked.update)
+    users = read(**worked.update)
     if isinstance(worked.expected, list):
         got = worked.variant.expected_per_user(users, worked.top_k)
     else:
-        got = worked.variant.expected(users, worked.top_k)
+        got = worked.variant.value(users, worked.top_k)
     assert got == pytest.approx(worked.expected, abs=worked.within, rel=0, nan_ok=True)
 
 
@@ -201,15 +196,15 @@ def test_12_next_item_from_an_item_to_item_table(oracle: bool) -> None:
     hits, events, recommended = 1, 2, 4
     precision, recall = hits / recommended, hits / events
     expected = [
-        (metric("Precision"), precision),
-        (metric("Recall"), recall),
-        (metric("F1"), 2 * precision * recall / (precision + recall)),
-        (metric("MRR"), (1 / 2 + 0) / events),
-        (metric("NDCG"), (1 / log2(3) + 0) / events),
+        (named("Precision"), precision),
+        (named("Recall"), recall),
+        (named("F1"), 2 * precision * recall / (precision + recall)),
+        (named("MRR"), (1 / 2 + 0) / events),
+        (named("NDCG"), (1 / log2(3) + 0) / events),
     ]
     for variant, value in expected:
         if oracle:
-            got = variant.expected(oracles.read(**update), 2)
+            got = variant.value(read(**update), 2)
         else:
             asked = variant.make(2)
             asked.update(**tensors(update))

@@ -1,1 +1,1 @@
-"""What every metric means, in plain Python: what the package is judged by. Nothing here knows a tensor or the package."""
+"""What every metric means, in plain Python: the package is judged by it. Nothing here knows a tensor or the package."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from fixtures.cases import Update, without
 from fixtures.clicks import clicks
+
 from processes.exchanges import CLICK_SHARDS, Shards, even_clicks
 
 ROWS = 20_000

@@ -24,13 +24,13 @@ def main(folder: Path, rank: int, world: int, port: str) -> None:
         }
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ["OMP_NUM_THREADS"] = "1"
-    here = Path(__file__).parent
-    sys.path[:0] = [str(here), str(here.parent), str(here.parents[1])]
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [str(here.parent), str(here.parents[1]), *(place for place in sys.path if Path(place) != here)]
     import torch
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    from plays import PLAYS
+    from processes.lightning_plays import PLAYS
 
     told = {}
     for name, play in PLAYS.items():

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from fixtures.lightning_users import CUTS, N_ITEMS, STEMS, STRENGTHS, data, learnt
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Sampler, TensorDataset
 from torchmetrics import MetricCollection
-from users import CUTS, N_ITEMS, STEMS, STRENGTHS, data, learnt
 
 import torch_recmetrics
 from torch_recmetrics import ranking_metrics

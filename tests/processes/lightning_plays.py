@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import models
 import pytorch_lightning as pl
 import torch
-from models import loader
+from fixtures.lightning_users import CUTS, STEMS
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from torch.utils.data import DataLoader
-from users import CUTS, STEMS
 
+from processes import lightning_models as models
+from processes.lightning_models import loader
 from torch_recmetrics import RecMetricCollection, ranking_metrics
 from torch_recmetrics.lightning import RankingMetrics
 

@@ -69,7 +69,7 @@ def test_a_step_over_all_processes(outcomes: Outcomes) -> None:
     world, told = outcomes
     steps = [list(step) for step in zip(*even_clicks(world), strict=True)]
     expected = [oracles.auc(rows_of(step)) for step in steps]
-    expected.append(oracles.auc(rows_of(sum(steps, []))))
+    expected.append(oracles.auc(rows_of([update for step in steps for update in step])))
     for outcome in told["synced steps"]:
         assert outcome["steps"] == pytest.approx(expected, abs=1e-12)
 

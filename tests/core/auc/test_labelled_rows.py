@@ -95,23 +95,6 @@ def test_the_row_of_a_table_is_named() -> None:
         metric.update(preds, target, weights=torch.rand(3))
 
 
-@pytest.mark.parametrize("num_bins", [0, 1, 2, 3, 100, -4, 4.0, "64", True, 2**40])
-def test_refused_bins(num_bins: Any) -> None:
-    with pytest.raises(ValueError, match=f"`num_bins` must be a power of two from 4 .*, got {num_bins!r}"):
-        BinaryAUC(num_bins=num_bins)
-
-
-def test_refused_options() -> None:
-    with pytest.raises(
-        ValueError, match="`weighting` must be one of 'impressions', 'positives', 'uniform', got 'rows'"
-    ):
-        GroupAUC(weighting="rows")
-    with pytest.raises(ValueError, match="`whole_groups` must be True or False, got 1"):
-        GroupAUC(whole_groups=1)
-    with pytest.raises(ValueError, match="`validate_args` must be True or False, got None"):
-        BinaryAUC(validate_args=None)
-
-
 def test_without_checks_no_value_is_read() -> None:
     """Meta tensors have no values: any look at one fails."""
     preds, target = torch.rand(5, device="meta"), torch.ones(5, device="meta")
@@ -122,3 +105,11 @@ def test_without_checks_no_value_is_read() -> None:
         made.update(preds.bfloat16(), target, **more)
         with pytest.raises((RuntimeError, NotImplementedError)):
             metric().to("meta").update(preds, target, **more)
+
+
+@pytest.mark.parametrize("weight", [1e-101, 5e-324, 1e101])
+def test_weights_whose_products_are_lost_are_refused(weight: float) -> None:
+    weights = torch.tensor([1, weight, 0], dtype=torch.float64)
+    for metric in (BinaryAUC(), LogLoss()):
+        with pytest.raises(ValueError, match=r"`weights` must be 0 or between 1e-100 and 1e\+100, got .* in row 1"):
+            metric.update(**GOOD, weights=weights)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import catalogue_oracles as oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import catalogue as oracles
 
 from torch_recmetrics import MRR, topk_catalogue
 from torch_recmetrics.core.catalogue import approx_scores as scan

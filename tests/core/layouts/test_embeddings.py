@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fixtures.items import NUM_ITEMS
+from fixtures.variants import LISTED, RANKING_NAMES, Variant
+from oracles.users import TIES
 
 from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import Embeddings
 from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
 
-NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
-RULES = ("average", "optimistic", "pessimistic", "stable")
 CUTS = (1, 3, 10, None)
 KINDS = ("smooth", "whole numbers", "copies", "constant", "near ties", "half")
 
@@ -56,7 +57,7 @@ def scored(data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def values(data: dict[str, torch.Tensor], rule: str, cuts: tuple[int | None, ...] = CUTS) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for options in ({}, {"ndcg": {"ideal": "retrieved", "gain": "linear"}, "map": {"denominator": "hits"}}):
-        metrics = ranking_metrics(NAMES, cuts, options=options, ties=rule, postfix=f" {len(options)}")
+        metrics = ranking_metrics(RANKING_NAMES, cuts, options=options, ties=rule, postfix=f" {len(options)}")
         metrics.update(**data)
         found |= metrics.compute()
     return found
@@ -67,7 +68,7 @@ def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor
         torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12, msg=lambda m, name=name: f"{name}: {m}")
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", TIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_are_those_of_all_scores(kind: str, rule: str) -> None:
     for seed, drop in ((0, ()), (1, ("seen_ids",)), (2, ("target_relevance", "weights"))):
@@ -76,7 +77,7 @@ def test_values_are_those_of_all_scores(kind: str, rule: str) -> None:
             assert_same(values(data, rule, cuts), values(scored(data), rule, cuts))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", TIES)
 def test_item_bias(rule: str) -> None:
     data = batch("whole numbers", 3)
     data["item_bias"] = torch.arange(90) % 3 - 1.0
@@ -94,11 +95,22 @@ def test_whole_numbers_agree_with_a_matrix_product() -> None:
 def test_any_split_of_the_users() -> None:
     data = batch("copies", 5)
     whole = values(data, "average")
-    metrics = ranking_metrics(NAMES, CUTS, postfix=" 0")
+    metrics = ranking_metrics(RANKING_NAMES, CUTS, postfix=" 0")
     for part in (slice(0, 1), slice(1, 1), slice(1, 8), slice(8, 13)):
         some = {n: v if n == "item_embeddings" else v[part] for n, v in data.items()}
         metrics.update(**some)
     assert_same(metrics.compute(), {n: v for n, v in whole.items() if n.endswith("0")})
+
+
+@pytest.mark.parametrize("variant", [v for v in LISTED if not v.needs_samples], ids=str)
+def test_scores_of_lists_from_embeddings(variant: Variant) -> None:
+    g = torch.Generator().manual_seed(8)
+    users, items = (torch.randint(-2, 3, (n, 3), generator=g).double() for n in (5, NUM_ITEMS))  # many equal products
+    rest = {"weights": torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0]), "target_ids": torch.arange(10).view(5, 2)}
+    scored = {"preds": users @ items.T, **rest}
+    for k in (1, 4):
+        metric = variant.fed([{"user_embeddings": users, "item_embeddings": items, **rest}], k)
+        assert float(metric.compute()) == variant.expected([scored], k)
 
 
 @pytest.mark.parametrize("cut", [4, 90])
@@ -129,7 +141,7 @@ def test_sample_ids_and_a_ready_ranking() -> None:
 @pytest.mark.parametrize(("n_users", "n_items"), [(0, 5), (3, 0), (0, 0)])
 def test_no_users_or_no_items(n_users: int, n_items: int) -> None:
     ids = torch.full((n_users, 2), -1)
-    metrics = ranking_metrics(NAMES, CUTS, empty_target_action="neg")
+    metrics = ranking_metrics(RANKING_NAMES, CUTS, empty_target_action="neg")
     metrics.update(user_embeddings=torch.ones(n_users, 4), item_embeddings=torch.ones(n_items, 4), target_ids=ids)
     expected = float("nan") if not n_users else 0.0
     for value in metrics.compute().values():
@@ -195,8 +207,8 @@ def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
         return search(pairs, k, *rest)
 
     monkeypatch.setattr(catalogue, "best_items", watched)
-    for rule in RULES:
-        ranking_metrics(NAMES, (3, None), ties=rule).update(**batch("copies", 1))
+    for rule in TIES:
+        ranking_metrics(RANKING_NAMES, (3, None), ties=rule).update(**batch("copies", 1))
     assert set(asked) == {4}
 
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-import torch_recmetrics.core.layouts.flat
 from torch_recmetrics import MAP, NDCG, CollapseRate, functional, ranking_metrics
+from torch_recmetrics.core.layouts import flat as layout
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, FlatRows, joined_rows, pack, unpack
 from torch_recmetrics.core.layouts.flat_sort import sort_rows
 
@@ -155,6 +155,6 @@ def test_tables_of_bounded_size_give_the_same_sums(ties: str, monkeypatch: pytes
 
     expected = values()
     for places in (1, 30, 300):
-        monkeypatch.setattr(torch_recmetrics.core.layouts.flat, "TABLE_PLACES", places)
+        monkeypatch.setattr(layout, "TABLE_PLACES", places)
         for name, value in values().items():
             torch.testing.assert_close(value, expected[name], rtol=1e-12, atol=1e-12)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from core.hidden_scores import INF, NAN, hidden_scores, plainly, take_small_steps
+from fixtures.hidden_scores import INF, NAN, hidden_scores, plainly, take_small_steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

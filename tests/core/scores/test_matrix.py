@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from core.hidden_scores import INF, NAN, hidden_scores, plainly, take_small_steps
+from fixtures.hidden_scores import INF, NAN, hidden_scores, plainly, take_small_steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.users import TIES
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -23,8 +24,6 @@ from torch_recmetrics.core.scores.matrix import Scores
 from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks
 from torch_recmetrics.core.scores.topk import in_input_order, top_items
 from torch_recmetrics.core.tensors import chunks
-
-RULES = ("average", "optimistic", "pessimistic", "stable")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -131,7 +130,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
 
 
 @settings(max_examples=60)
-@given(arguments=hidden_scores(), rule=st.sampled_from(RULES), cuts=st.sampled_from([(1, 3), (2, None)]))
+@given(arguments=hidden_scores(), rule=st.sampled_from(TIES), cuts=st.sampled_from([(1, 3), (2, None)]))
 def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...]) -> None:
     n_users, n_items = arguments["given"].shape
     relevant = torch.rand(n_users, n_items) < 4 / n_items

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fixtures.variants import RANKING_NAMES
 
-import torch_recmetrics.core.layouts.scores as layouts
-import torch_recmetrics.core.scores.rank_counts as counting
 from torch_recmetrics import functional, ranking_metrics
+from torch_recmetrics.core.layouts import scores as layouts
+from torch_recmetrics.core.scores import rank_counts as counting
 from torch_recmetrics.core.scores.block_max import BlockMaxima
 from torch_recmetrics.core.scores.matrix import Scores
 from torch_recmetrics.core.scores.rank_counts import topk_ranks
 
-NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
 
 
@@ -66,7 +66,7 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
                 with monkeypatch.context() as patch:
                     if not counted:
                         patch.setattr(layouts, "worth_counting", lambda *a: False)
-                    metrics = ranking_metrics(NAMES, cuts, ties=rule)
+                    metrics = ranking_metrics(RANKING_NAMES, cuts, ties=rule)
                     metrics.update(preds, **truth)
                     values.append(metrics.compute())
             for name, value in values[0].items():
