@@ -51,8 +51,8 @@ def test_items_and_rows_that_nothing_is_known_of(variant: Variant) -> None:
     good = {"item_ids": torch.tensor([[0, 3], [1, 4]]), "target_ids": torch.tensor([[3], [4]])}
     named = {**good, "sample_ids": torch.tensor([0, NUM_ROWS - 1])}
     metric = variant.make(1)
-    bad: list[tuple[dict[str, torch.Tensor | None], str]] = [
-        ({"item_ids": torch.tensor([[1, 1]]), "target_ids": torch.tensor([[1]])}, "must not hold an id twice"),
+    bad: list[tuple[Update, str]] = [
+        ({**named, "item_ids": torch.tensor([[0, 3], [1, 1]])}, "must not hold an id twice"),
         ({"weights": torch.ones(2)}, "is missing"),
         ({**named, "item_ids": torch.tensor([[0, 3], [1, -2]])}, r"`item_ids`.*-2 in row 1"),
         ({"preds": torch.zeros(4), "target": torch.ones(4), "indexes": torch.zeros(4).long()}, "flat rows"),
