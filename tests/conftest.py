@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
 if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))  # oracles, cases and variants are plain modules, whatever the import mode
+    sys.path.insert(0, str(HERE))  # oracles, fixtures and processes are plain packages, whatever the import mode
 
 settings.register_profile(
     "suite",

@@ -16,7 +16,7 @@ import torch
 
 pytest.importorskip("pytorch_lightning")
 
-from lists import list_oracles, value_oracles
+from oracles import item_values, lists
 
 from examples.movielens.data import History, InteractionData, TrainPairs, leave_last_out
 from examples.movielens.log import InputError, Log, read_log, simulate_log
@@ -213,17 +213,17 @@ class TestRuns:
     def test_what_the_baseline_shows_is_weighed_as_defined(self, demo: tuple[Path, str]) -> None:
         data = InteractionData(simulated_users=341, simulated_items=200)
         counts, genres = data.item_counts.tolist(), data.genres.tolist()
-        lists = []
+        shown = []
         for row in range(len(data.val_data)):
             seen = set(data.val_data.__getitems__([row]).seen_ids[0].tolist())
             unseen = [item for item in range(200) if item not in seen]
-            lists.append(sorted(unseen, key=lambda item: -counts[item])[:10])
-        novelties = [value_oracles.inverse_user_frequency(items, counts, 341) for items in lists]
-        alike = [list_oracles.ils(items, lambda i, j: list_oracles.cosine(genres[i], genres[j])) for items in lists]
+            shown.append(sorted(unseen, key=lambda item: -counts[item])[:10])
+        novelties = [item_values.novelty(items, counts, 341) for items in shown]
+        alike = [lists.ils(items, lambda i, j: lists.cosine(genres[i], genres[j])) for items in shown]
         expected = {
             "val_ils@10": statistics.fmean(alike),
-            "val_coverage@10": list_oracles.coverage(lists, 200),
-            "val_gini@10": list_oracles.gini(lists, 200),
+            "val_coverage@10": lists.coverage(shown, 200),
+            "val_gini@10": lists.gini(shown, 200),
             "val_novelty@10": statistics.fmean(novelties),
         }
         for name in ("mf", "two_tower"):

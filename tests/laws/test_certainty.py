@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 
-import oracles
 import pytest
 import torch
-from cases import LAYOUTS, Case, cuts, drawn, holds, users_of
+from fixtures.cases import LAYOUTS, Case, cuts, drawn, holds, rows, users_of
+from fixtures.histories import OF_RANKINGS
+from fixtures.variants import ACTIONS, RANKED, Variant
 from hypothesis import strategies as st
-from variants import VARIANTS, Variant
+from oracles.users import TIES, orders
 
 import torch_recmetrics
+from torch_recmetrics import MAP, NDCG, RecMetricCollection
 
 EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
-BOUNDED = [v for v in VARIANTS if v.options.get("denominator") != "hits"]
+BOUNDED = [v for v in RANKED if v.options.get("denominator") != "hits"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -22,89 +24,83 @@ BOUNDED = [v for v in VARIANTS if v.options.get("denominator") != "hits"]
 def test_no_order_of_equal_scores_leaves_the_bounds(variant: Variant, layout: str) -> None:
     def law(case: Case, top_k: int | None, ties: str, action: str) -> None:
         update = LAYOUTS[layout](case)
-        metric = variant.make(top_k, ties=ties, empty_target_action=action, keep_bounds=True)
         half = len(case.scores) // 2 if layout != "flat" else 0
-        for part in ({n: v[:half] for n, v in update.items()}, {n: v[half:] for n, v in update.items()}):
-            metric.update(**part)
-        users = users_of(update)
+        parts = [rows(update, slice(0, half)), rows(update, slice(half, None))]
+        metric = variant.fed(parts, top_k, ties=ties, empty_target_action=action, keep_bounds=True)
+        users = users_of([update])
         low, high = (float(bound) for bound in metric.tie_bounds())
-        assert float(metric.compute()) == pytest.approx(variant.expected(users, top_k, ties, action), **EXACT)
-        assert low == pytest.approx(variant.expected(users, top_k, "pessimistic", action), **EXACT)
-        assert high == pytest.approx(variant.expected(users, top_k, "optimistic", action), **EXACT)
+        assert float(metric.compute()) == variant.expected(users, top_k, ties, action)
+        assert low == variant.expected(users, top_k, "pessimistic", action)
+        assert high == variant.expected(users, top_k, "optimistic", action)
         for user in users:
             if not variant.pooled and not user.empty and user.weight > 0:
-                alone = [
-                    oracles.METRICS[variant.function](o, user.relevant, top_k, **variant.options)
-                    for o in oracles.orders(user, "average")
-                ]
-                worst, best = (variant.expected([user], top_k, rule) for rule in ("pessimistic", "optimistic"))
-                assert min(alone) == pytest.approx(worst, **EXACT) and max(alone) == pytest.approx(best, **EXACT)
+                lists = orders(user, "average")
+                alone = [variant.oracle(ranked, user.relevant, top_k, **variant.options) for ranked in lists]
+                assert min(alone) == variant.expected([user], top_k, "pessimistic")
+                assert max(alone) == variant.expected([user], top_k, "optimistic")
 
-    actions = st.sampled_from(["skip", "neg", "pos"])
-    rules = st.sampled_from(oracles.TIES)
+    actions, rules = st.sampled_from(ACTIONS), st.sampled_from(TIES)
     holds(law, f"bounds {variant} {layout}", examples=6, case=drawn(), top_k=cuts(), ties=rules, action=actions)
+
+
+@pytest.mark.parametrize("history", OF_RANKINGS)
+@pytest.mark.parametrize("variant", BOUNDED, ids=str)
+def test_bounds_survive_collection_forward_merge_samples_and_checkpoint(variant: Variant, history: str) -> None:
+    updates = variant.history(history, 3)
+    alone = variant.fed(updates, keep_bounds=True)
+    metrics = RecMetricCollection(
+        {"bound": variant.make(keep_bounds=True), "free": MAP(3), "deep": NDCG(5, keep_bounds=True)}
+    )
+    metrics(**updates[0])
+    for update in updates[1:]:
+        metrics.update(**update)
+    part, rest = variant.fed(updates[:1], keep_bounds=True), variant.make(keep_bounds=True)
+    part.persistent(True)
+    rest.load_state_dict(part.state_dict())
+    other = variant.make(keep_bounds=True)
+    for update in updates[1:]:
+        other(**update)
+    rest.merge_state(other)
+    for metric in (alone, metrics["bound"], rest):
+        worst, best = metric.tie_bounds()
+        assert float(worst) == variant.expected(updates, ties="pessimistic")
+        assert float(best) == variant.expected(updates, ties="optimistic")
+        assert float(metric.compute()) == variant.expected(updates)
 
 
 def test_bounds_are_refused_where_they_would_not_hold() -> None:
     """A further hit at a late rank lowers the mean of the precisions at the hits."""
     with pytest.raises(ValueError, match="bounds"):
-        torch_recmetrics.MAP(3, denominator="hits", keep_bounds=True)
+        MAP(3, denominator="hits", keep_bounds=True)
+    metric = NDCG(3)
+    metric.update(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))
+    with pytest.raises(ValueError, match="keep_bounds=True"):
+        metric.tie_bounds()
 
 
 @pytest.mark.parametrize("layout", ["dense", "target_ids", "flat"])
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("variant", RANKED, ids=str)
 def test_nan_below_every_number_takes_no_rank(variant: Variant, layout: str) -> None:
     def law(case: Case, top_k: int | None, ties: str) -> None:
         update = LAYOUTS[layout](case)
         hidden = update["preds"] == -math.inf
-        expected = variant.expected(users_of(update), top_k, ties)
+        expected = variant.expected([update], top_k, ties)
         update["preds"] = update["preds"].masked_fill(hidden, math.nan)
-        metric = variant.make(top_k, ties=ties, nan_action="worst")
-        metric.update(**update)
-        assert float(metric.compute()) == pytest.approx(expected, **EXACT)
-        if bool(hidden.any()):
-            strict = variant.make(top_k, ties=ties)
-            if "mask" in update or "seen_ids" in update:
-                return  # what is hidden is not looked at
+        metric = variant.fed([update], top_k, ties=ties, nan_action="worst")
+        assert bool(update["preds"].isnan().any()) == bool(hidden.any()), "the input was changed"
+        assert float(metric.compute()) == expected
+        if bool(hidden.any()) and "mask" not in update and "seen_ids" not in update:  # what is hidden is not looked at
             with pytest.raises(ValueError, match="NaN"):
-                strict.update(**update)
+                variant.fed([update], top_k, ties=ties)
 
-    holds(law, f"nan {variant} {layout}", examples=6, case=drawn(), top_k=cuts(), ties=st.sampled_from(oracles.TIES))
-
-
-@pytest.mark.parametrize("layout", ["dense", "target_ids", "flat"])
-def test_tie_rate_is_the_share_of_users_whose_list_an_order_changes(layout: str) -> None:
-    def law(case: Case, top_k: int | None) -> None:
-        update = LAYOUTS[layout](case)
-        users = [u for u in users_of(update) if not u.empty and u.weight > 0]
-        changed = [len({tuple(order[:top_k]) for order in oracles.orders(u, "average")}) > 1 for u in users]
-        weight = math.fsum(u.weight for u in users)
-        share = math.fsum(u.weight for u, c in zip(users, changed, strict=True) if c) / weight if weight else math.nan
-        metric = torch_recmetrics.TieRate(top_k)
-        metric.update(**update)
-        assert float(metric.compute()) == pytest.approx(share, **EXACT)
-
-    holds(law, f"tie rate {layout}", examples=40, case=drawn(), top_k=cuts())
+    holds(law, f"nan {variant} {layout}", examples=6, case=drawn(), top_k=cuts(), ties=st.sampled_from(TIES))
 
 
-@pytest.mark.parametrize("layout", ["dense", "target_ids", "flat"])
-@pytest.mark.filterwarnings("ignore:.*equal best scores")
-def test_collapse_rate_is_the_share_of_flat_or_short_lists(layout: str) -> None:
-    def law(case: Case, top_k: int) -> None:
-        update = LAYOUTS[layout](case)
-        users = [u for u in users_of(update) if u.weight > 0]
-
-        def collapsed(user: oracles.User) -> bool:
-            candidates = sum(len(block) for block in user.blocks)
-            return candidates < top_k or len(user.blocks[0]) >= max(top_k, 2)
-
-        weight = math.fsum(u.weight for u in users)
-        share = math.fsum(u.weight for u in users if collapsed(u)) / weight if weight else math.nan
-        metric = torch_recmetrics.CollapseRate(top_k)
-        metric.update(**update)
-        assert float(metric.compute()) == pytest.approx(share, **EXACT)
-
-    holds(law, f"collapse {layout}", examples=40, case=drawn(), top_k=st.sampled_from([1, 2, 3, 12]))
+def test_ways_to_take_nan_are_named_and_do_not_mix() -> None:
+    with pytest.raises(ValueError, match="nan_action"):
+        NDCG(3, nan_action="ignore")
+    with pytest.raises(ValueError, match="nan_action"):
+        RecMetricCollection([NDCG(3), MAP(3, nan_action="worst")])
 
 
 def test_float16_at_the_cut_is_compared_as_it_came() -> None:

@@ -6,33 +6,52 @@ import copy
 import pickle
 from typing import Any
 
-import oracles
 import pytest
 import torch
-from cases import LAYOUTS, NAMED, Case, drawn, holds
-from cases import users_of as users_of_update
-from histories import HISTORIES, Update, joined, sums, users_of
+from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
+from fixtures.histories import HISTORIES, OF_LISTS
+from fixtures.items import ITEMS
+from fixtures.variants import ACTIONS, CLICKED, LISTED, RANKED, VARIANTS, Variant, named
 from hypothesis import strategies as st
+from oracles.users import TIES
 from torchmetrics import MetricCollection
-from variants import VARIANTS
 
 import torch_recmetrics
-from torch_recmetrics import RecMetricCollection, ranking_metrics
+from torch_recmetrics import MRR, NDCG, BinaryAUC, GroupAUC, LogLoss, RecMetricCollection
 
-EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 CUTS = (1, 3, None)
+Asked = dict[str, tuple[Variant, Any]]
 
 
-def members(**options: Any) -> dict[str, Any]:
-    return {f"{variant}_{k}".lower(): variant.make(k, **options) for variant in VARIANTS for k in CUTS}
+def asked(variants: list[Variant], cuts: tuple[Any, ...] = CUTS) -> Asked:
+    """Ranking metrics at every cut-off, others at one."""
+    of = {"ranking": cuts, "clicks": (None,)}
+    return {f"{v} {k}": (v, k) for v in variants for k in of.get(v.reads, (3,))}
 
 
-def expected(users: list[oracles.User], ties: str = "average", action: str = "skip") -> dict[str, float]:
-    return {f"{v}_{k}".lower(): v.expected(users, k, ties, action) for v in VARIANTS for k in CUTS}
+def members(which: Asked, **options: Any) -> dict[str, Any]:
+    return {name: variant.make(k, **options) for name, (variant, k) in which.items()}
+
+
+def expected(which: Asked, updates: list[Update], *how: str) -> dict[str, Any]:
+    of_users = not any("clicks" in str(v.histories) for v, _ in which.values())
+    read = users_of(updates) if of_users else updates
+    return {name: variant.expected(read, k, *how) for name, (variant, k) in which.items()}
 
 
 def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
+
+
+@pytest.fixture(params=HISTORIES)
+def history(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def which(history: str) -> Asked:
+    """All metrics that can remember these updates."""
+    return asked([v for v in VARIANTS if history in v.histories])
 
 
 COLLECTIONS = {
@@ -64,95 +83,103 @@ def test_members_of_other_options_are_not_taken_for_the_same(collect: Any) -> No
     first = LAYOUTS["dense"](Case([[3.0, 2.0, 1.0]], [[1, 0, 0]]))  # all agree here ...
     second = LAYOUTS["dense"](NAMED["a block across the cut"])  # ... and not here
     third = LAYOUTS["dense"](NAMED["an empty user"])
-    metrics = {}
-    for variant in VARIANTS:
-        for ties in oracles.TIES:
-            for action in ("skip", "neg", "pos"):
-                metrics[f"{variant}_{ties}_{action}".lower()] = (variant, ties, action)
+    metrics = {f"{v} {t} {a}": (v, t, a) for v in RANKED for t in TIES for a in ACTIONS}
     collection = collect({n: v.make(2, ties=t, empty_target_action=a) for n, (v, t, a) in metrics.items()})
     for update in (first, second, third):
         collection.update(**update)
-    users = [user for update in (first, second, third) for user in users_of_update(update)]
-    values = floats(collection.compute())
+    users, values = users_of([first, second, third]), floats(collection.compute())
     for name, (variant, ties, action) in metrics.items():
-        assert values[name] == pytest.approx(variant.expected(users, 2, ties, action), **EXACT), name
+        assert values[name] == variant.expected(users, 2, ties, action), name
 
 
-@pytest.mark.parametrize("history", HISTORIES)
-def test_values_are_those_of_the_members_alone(collect: Any, history: str) -> None:
+@pytest.mark.parametrize("variant", LISTED, ids=str)
+def test_metrics_of_lists_that_agree_on_empty_ones_are_not_taken_for_the_same(variant: Variant, collect: Any) -> None:
+    """Neither of other cut-offs nor, where they have data, of other data."""
+    data = {"": ITEMS} if variant.label == "function" else {"": ITEMS, "other": ITEMS.other()}
+    collection = collect({f"{k}{n}": variant.make(k, items) for n, items in data.items() for k in (1, 2, 5)})
+    nothing = {"item_ids": torch.full((2, 3), -1), "target_ids": torch.tensor([[1], [2]])}
+    updates = [nothing, LAYOUTS["item_ids"](NAMED["several blocks"]), LAYOUTS["item_ids"](NAMED["weights"])]
+    for n, update in enumerate(updates):
+        update["sample_ids"] = torch.arange(len(update["item_ids"])) + 10 * n
+        collection.update(**{name: value for name, value in update.items() if name != "weights"})
+    values = collection.compute()
+    users = users_of([{name: value for name, value in u.items() if name != "weights"} for u in updates])
+    for name, items in data.items():
+        for k in (1, 2, 5):
+            assert float(values[f"{k}{name}"]) == variant.expected(users, k, items=items), f"{k} {name}"
+
+
+def test_values_are_those_of_the_members_alone(collect: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
-    collection = collect(members())
+    collection = collect(members(which))
     for update in updates:
         collection.update(**update)
     values = floats(collection.compute())
-    assert values == pytest.approx(expected(users_of(updates)), **EXACT)
-    assert floats(collection.compute()) == values
+    for name, value in expected(which, updates).items():
+        assert values[name] == value, name
+    assert str(floats(collection.compute())) == str(values)
     collection.reset()
     collection.update(**updates[0])
-    assert floats(collection.compute()) == pytest.approx(expected(users_of(updates[:1])), **EXACT)
+    assert floats(collection.compute()) == expected(which, updates[:1])
 
 
-@pytest.mark.parametrize("history", HISTORIES)
-def test_forward(collect: Any, history: str) -> None:
+def test_forward(collect: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
-    collection = collect(members())
+    collection = collect(members(which))
     for update in updates:
-        assert floats(collection(**update)) == pytest.approx(expected(users_of([update])), **EXACT)
-    assert floats(collection.compute()) == pytest.approx(expected(users_of(updates)), **EXACT)
+        assert floats(collection(**update)) == expected(which, [update])
+    assert floats(collection.compute()) == expected(which, updates)
 
 
-@pytest.mark.parametrize("history", HISTORIES)
-def test_members_computed_one_by_one(collect: Any, history: str) -> None:
+def test_members_computed_one_by_one(collect: Any, history: str, which: Asked) -> None:
     """As Lightning's log_dict does, resets included."""
     updates = HISTORIES[history](3)
-    collection = collect(members())
+    collection = collect(members(which))
     for update in updates:
         collection.update(**update)
-    wanted = expected(users_of(updates))
+    wanted = expected(which, updates)
     for name, member in collection.items(keep_base=True):
-        assert float(member.compute()) == pytest.approx(wanted[name], **EXACT), name
+        assert float(member.compute()) == wanted[name], name
     for member in collection.values():
         member.reset()
     collection.update(**updates[1])
-    assert floats(collection.compute()) == pytest.approx(expected(users_of(updates[1:2])), **EXACT)
+    assert floats(collection.compute()) == expected(which, updates[1:2])
 
 
 @pytest.mark.parametrize("again", [lambda c: c.clone(), copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
-@pytest.mark.parametrize("history", HISTORIES)
-def test_copies_go_on_alone(collect: Any, history: str, again: Any) -> None:
+def test_copies_go_on_alone(collect: Any, history: str, which: Asked, again: Any) -> None:
     updates = HISTORIES[history](4)
-    collection = collect(members())
+    collection = collect(members(which))
     collection.update(**updates[0])
     other = again(collection)
     collection.update(**updates[1])
     other.update(**updates[2])
     other.update(**updates[3])
-    assert floats(collection.compute()) == pytest.approx(expected(users_of(updates[:2])), **EXACT)
-    assert floats(other.compute()) == pytest.approx(expected(users_of([updates[0], *updates[2:]])), **EXACT)
+    assert floats(collection.compute()) == expected(which, updates[:2])
+    assert floats(other.compute()) == expected(which, [updates[0], *updates[2:]])
 
 
-@pytest.mark.parametrize("history", HISTORIES)
-def test_checkpoint_in_the_middle_of_an_epoch(collect: Any, history: str) -> None:
+def test_checkpoint_in_the_middle_of_an_epoch(collect: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
-    first, second = collect(members()), collect(members())
+    first, second = collect(members(which)), collect(members(which))
     first.persistent(True)
     second.persistent(True)
     for update in updates[:2]:
         first.update(**update)
     second.load_state_dict(first.state_dict())
     second.update(**updates[2])
-    assert floats(second.compute()) == pytest.approx(expected(users_of(updates)), **EXACT)
+    assert floats(second.compute()) == expected(which, updates)
 
 
 def test_a_drawn_mixture(collect: Any) -> None:
+    which = asked(RANKED)
+
     def law(batches: list[Case], layout: str, ties: str, action: str) -> None:
-        collection = collect(members(ties=ties, empty_target_action=action))
-        users = []
-        for case in batches:
-            update = LAYOUTS[layout](case)
+        collection = collect(members(which, ties=ties, empty_target_action=action))
+        updates = [LAYOUTS[layout](case) for case in batches]
+        for update in updates:
             collection.update(**update)
-            users += users_of_update(update)
-        assert floats(collection.compute()) == pytest.approx(expected(users, ties, action), **EXACT)
+        assert floats(collection.compute()) == expected(which, updates, ties, action)
 
     holds(
         law,
@@ -160,211 +187,88 @@ def test_a_drawn_mixture(collect: Any) -> None:
         examples=12,
         batches=st.lists(drawn(), min_size=1, max_size=3),
         layout=st.sampled_from(["dense", "target_ids", "item_ids"]),
-        ties=st.sampled_from(oracles.TIES),
-        action=st.sampled_from(["skip", "neg", "pos"]),
+        ties=st.sampled_from(TIES),
+        action=st.sampled_from(ACTIONS),
     )
 
 
-# Ours alone ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("uncut", [MRR(), NDCG(None), MRR(ties="stable")], ids=lambda m: f"{m.name} {m.ties}")
+@pytest.mark.parametrize("variant", [v for v in LISTED if not v.needs_samples], ids=str)
+def test_lists_beside_metrics_of_the_whole_list(variant: Variant, uncut: Any) -> None:
+    def law(case: Case) -> None:
+        metrics = RecMetricCollection({"list": variant.make(2), "uncut": uncut.clone(), "cut": NDCG(2)})
+        update = LAYOUTS["target_ids"](case)
+        values = metrics(**update)
+        assert float(values["list"]) == variant.expected([update], 2)
+        assert float(values["uncut"]) == named(type(uncut).__name__).expected([update], None, uncut.ties)
+        assert float(values["cut"]) == named("NDCG").expected([update], 2)
 
-
-def test_a_collection_is_torchmetrics_own_kind() -> None:
-    assert isinstance(ranking_metrics(("ndcg",)), RecMetricCollection)
-    assert isinstance(ranking_metrics(("ndcg",)), MetricCollection)
-
-
-def test_keys_stand_in_the_order_asked_for() -> None:
-    metrics = ranking_metrics(("ndcg", "hit_rate"), top_k=(10, 5, None), prefix="val_")
-    names = ["val_ndcg@10", "val_ndcg@5", "val_ndcg", "val_hit_rate@10", "val_hit_rate@5", "val_hit_rate"]
-    assert list(metrics.keys()) == names
-    metrics.update(**sums(1)[0])
-    assert list(metrics.compute()) == names
-    assert list(metrics(**sums(1)[0])) == names
-
-
-def test_one_cut_off_and_a_metric_without_a_default() -> None:
-    assert list(ranking_metrics(("ndcg", "mrr"), top_k=10).keys()) == ["ndcg@10", "mrr@10"]
-
-
-def test_at_replaces_the_sign_that_a_logger_refuses() -> None:
-    metrics = ranking_metrics(("ndcg", "mrr"), top_k=(5, None), prefix="val_", at="_at_")
-    assert list(metrics.keys()) == ["val_ndcg_at_5", "val_ndcg", "val_mrr_at_5", "val_mrr"]
-    metrics.update(**sums(1)[0])
-    assert list(metrics.compute()) == ["val_ndcg_at_5", "val_ndcg", "val_mrr_at_5", "val_mrr"]
-
-
-def test_options_reach_the_metric_they_name() -> None:
-    metrics = ranking_metrics(
-        ("ndcg", "map"), top_k=2, options={"map": {"denominator": "relevant"}}, ties="stable", empty_target_action="neg"
-    )
-    case = NAMED["several blocks"]
-    metrics.update(**LAYOUTS["dense"](case))
-    users = users_of_update(LAYOUTS["dense"](case))
-    assert floats(metrics.compute()) == pytest.approx(
-        {
-            "ndcg@2": oracles.metric("ndcg", users, 2, "stable", "neg"),
-            "map@2": oracles.metric("average_precision", users, 2, "stable", "neg", denominator="relevant"),
-        },
-        **EXACT,
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"metrics": ("ndgc",)}, "ndgc"),
-        ({"metrics": ("ndcg",), "top_k": 0}, "top_k"),
-        ({"metrics": ("ndcg",), "top_k": (5, 5)}, "ndcg@5"),
-        ({"metrics": ("ndcg", "ndcg")}, "ndcg@10"),
-        ({"metrics": ("ndcg",), "options": {"map": {"denominator": "min"}}}, "map"),
-        ({"metrics": ("ndcg",), "ties": "random"}, "ties"),
-        ({"metrics": ()}, "metric"),
-        ({"metrics": ("ndcg",), "top_k": ()}, "top_k"),
-    ],
-)
-def test_what_cannot_be_made_is_refused(arguments: dict[str, Any], says: str) -> None:
-    arguments = dict(arguments)
-    with pytest.raises((ValueError, TypeError), match=says):
-        ranking_metrics(arguments.pop("metrics"), **arguments)
-
-
-def test_members_are_named_by_their_names() -> None:
-    metrics = RecMetricCollection([torch_recmetrics.NDCG(10), torch_recmetrics.NDCG(5), torch_recmetrics.MRR()])
-    assert list(metrics.keys()) == ["ndcg@10", "ndcg@5", "mrr"]
-
-
-def test_two_members_of_one_name_need_a_dict() -> None:
-    pair = torch_recmetrics.NDCG(10), torch_recmetrics.NDCG(10, gain="linear")
-    with pytest.raises(ValueError, match=r"ndcg@10.*dict"):
-        RecMetricCollection(list(pair))
-    named = RecMetricCollection({"one": pair[0], "another": pair[1]}, prefix="val_")
-    assert list(named.keys()) == ["val_one", "val_another"]  # in the order given, not in that of the alphabet
-
-
-def test_an_update_is_all_or_nothing() -> None:
-    """A member that refuses must not leave the others already counted."""
-    metrics = RecMetricCollection([torch_recmetrics.HitRate(2), torch_recmetrics.NDCG(2)])
-    metrics.update(**LAYOUTS["dense"](NAMED["several users"]))
-    before = floats(metrics.compute())
-    huge = {"preds": torch.tensor([[2.0, 1.0]]), "target": torch.tensor([[0, 2000]])}
-    for act in (metrics.update, metrics):
-        with pytest.raises(ValueError, match="1023"):  # the exponential gain's rule: hit rate alone would take it
-            act(**huge)
-        assert floats(metrics.compute()) == before
-        assert [member.update_count for member in metrics.values()] == [1, 1]
-
-
-def test_an_error_of_one_members_rule_leaves_all_unchanged() -> None:
-    strict = torch_recmetrics.NDCG(2, empty_target_action="error")
-    metrics = RecMetricCollection([torch_recmetrics.HitRate(2), strict])
-    metrics.update(**LAYOUTS["dense"](NAMED["several users"]))
-    before = floats(metrics.compute())
-    with pytest.raises(ValueError, match="empty_target_action"):
-        metrics.update(**LAYOUTS["dense"](NAMED["an empty user"]))
-    assert floats(metrics.compute()) == before
-
-
-def test_unknown_arguments_are_refused() -> None:
-    metrics = ranking_metrics(("ndcg",), top_k=2)
-    with pytest.raises((TypeError, ValueError), match="targets"):
-        metrics.update(torch.zeros(1, 2), targets=torch.zeros(1, 2))
-    with pytest.raises((TypeError, ValueError), match="target"):
-        metrics.update(torch.zeros(1, 2))
-
-
-def test_clone_with_another_prefix() -> None:
-    metrics = ranking_metrics(("ndcg", "mrr"), top_k=2, prefix="val_")
-    metrics.update(**sums(1)[0])
-    other = metrics.clone(prefix="test_")
-    assert list(other.keys()) == ["test_ndcg@2", "test_mrr@2"]
-    assert list(floats(other.compute()).values()) == list(floats(metrics.compute()).values())
-
-
-def test_items_with_and_without_prefix() -> None:
-    metrics = ranking_metrics(("ndcg", "mrr"), top_k=2, prefix="val_", postfix="_x")
-    assert [name for name, _ in metrics.items()] == ["val_ndcg@2_x", "val_mrr@2_x"]
-    assert [name for name, _ in metrics.items(keep_base=True)] == ["ndcg@2", "mrr@2"]
-    assert metrics["ndcg@2"].name == "ndcg@2"
-
-
-def test_metrics_added_later_go_at_the_end() -> None:
-    metrics = ranking_metrics(("ndcg",), top_k=2)
-    metrics.add_metrics(torch_recmetrics.MAP(2))
-    metrics.add_metrics({"other": torch_recmetrics.NDCG(2, gain="linear")})
-    with pytest.raises(ValueError, match="map@2"):
-        metrics.add_metrics([torch_recmetrics.MAP(2)])
-    update = sums(1)[0]
-    metrics.update(**update)
-    users = users_of([update])
-    assert floats(metrics.compute()) == pytest.approx(
-        {
-            "ndcg@2": oracles.metric("ndcg", users, 2),
-            "map@2": oracles.metric("average_precision", users, 2),
-            "other": oracles.metric("ndcg", users, 2, gain="linear"),
-        },
-        **EXACT,
-    )
-
-
-def test_members_touched_from_outside_stay_right() -> None:
-    """Reset, fed, loaded or merged alone between two updates of the collection."""
-    updates = sums(4)
-    metrics = ranking_metrics(("ndcg", "map", "mrr", "recall"), top_k=3)
-    metrics.update(**updates[0])
-    metrics["map@3"].reset()
-    metrics["mrr@3"].update(**updates[1])
-    other = torch_recmetrics.Recall(3)
-    other.update(**updates[2])
-    metrics["recall@3"].merge_state(other)
-    metrics.update(**updates[3])
-    first, last = updates[0], updates[3]
-    seen = {
-        "ndcg@3": ("ndcg", [first, last]),
-        "map@3": ("average_precision", [last]),
-        "mrr@3": ("reciprocal_rank", [first, updates[1], last]),
-        "recall@3": ("recall", [first, updates[2], last]),
-    }
-    wanted = {name: oracles.metric(function, users_of(history), 3) for name, (function, history) in seen.items()}
-    assert floats(metrics.compute()) == pytest.approx(wanted, **EXACT)
+    holds(law, f"beside {variant} {uncut.name}", case=drawn(min_users=1), examples=5)
 
 
 def test_an_uncut_metric_beside_cut_ones() -> None:
     """Its value follows from the ranks of the relevant items, ties at any depth included."""
+    which = asked(RANKED, (2, None))
 
     def law(case: Case, layout: str, ties: str) -> None:
-        update = LAYOUTS[layout](case)
-        metrics = ranking_metrics(tuple(ORACLE_NAMES), top_k=(2, None), ties=ties)
-        metrics.update(**update)
-        users = users_of_update(update)
-        wanted = {
-            f"{name}{suffix}": oracles.metric(function, users, k, ties)
-            for name, function in ORACLE_NAMES.items()
-            for k, suffix in ((2, "@2"), (None, ""))
-        }
-        assert floats(metrics.compute()) == pytest.approx(wanted, **EXACT)
+        metrics = RecMetricCollection(members(which, ties=ties))
+        metrics.update(**LAYOUTS[layout](case))
+        assert floats(metrics.compute()) == expected(which, [LAYOUTS[layout](case)], ties)
 
-    layouts, ties = st.sampled_from(list(LAYOUTS)), st.sampled_from(oracles.TIES)
+    layouts, ties = st.sampled_from(list(LAYOUTS)), st.sampled_from(TIES)
     holds(law, "uncut", examples=60, case=drawn(), layout=layouts, ties=ties)
 
 
-ORACLE_NAMES = {
-    "hit_rate": "hit_rate",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "f1",
-    "ndcg": "ndcg",
-    "dcg": "dcg",
-    "map": "average_precision",
-    "mrr": "reciprocal_rank",
-}
+@pytest.mark.parametrize("history", [*OF_LISTS])
+def test_metrics_of_other_data_share_a_collection(history: str) -> None:
+    """At every cut-off, with others that differ in nothing but their data, and beside metrics that need a target."""
+    data = {"": ITEMS, "other": ITEMS.other()}
+    which = {
+        f"{v} {k} {name}": (v, k, items)
+        for v in LISTED
+        if history in v.histories
+        for name, items in data.items()
+        for k in (1, 3, 12)
+    }
+    updates = HISTORIES[history](2)
+    metrics = RecMetricCollection(
+        {name: v.make(k, items) for name, (v, k, items) in which.items()} | {"ndcg": NDCG(3), "mrr": MRR()}
+    )
+    metrics.update(**updates[0])
+    values, total = metrics(**updates[1]), metrics.compute()
+    for name, (variant, k, items) in which.items():
+        assert float(values[name]) == variant.expected(updates[1:], k, items=items), name
+        assert float(total[name]) == variant.expected(updates, k, items=items), name
 
 
-def test_a_ready_ranking_serves_collection_and_metric() -> None:
-    update: Update = sums(1)[0]
-    ranking = torch_recmetrics.rank(**update, top_k=5)
-    metrics = ranking_metrics(("ndcg", "map"), top_k=(2, 5))
-    metrics.update(ranking)
-    metrics.update(ranking)
-    alone = torch_recmetrics.NDCG(5)
-    alone.update(**joined([update, update]))
-    assert float(metrics.compute()["ndcg@5"]) == pytest.approx(float(alone.compute()), **EXACT)
+def test_click_metrics_beside_ranking_metrics() -> None:
+    """Scores of a batch of users: the AUC of all pairs beside the mean of the users' rankings."""
+    metrics = RecMetricCollection([NDCG(2), BinaryAUC(), LogLoss()])
+    preds, target = torch.tensor([[0.9, 0.2, 0.5], [0.1, 0.8, 0.3]]), torch.tensor([[1, 0, 0], [1, 0, 0]])
+    weights, sample_ids = torch.tensor([1.0, 3.0]), torch.tensor([4, 5])
+    for _ in range(2):  # the same samples again count once
+        metrics.update(preds, target, weights=weights, sample_ids=sample_ids)
+    values = metrics.compute()
+    rows = [{"preds": preds, "target": target, "weights": weights[:, None].expand(2, 3)}]
+    for variant in (v for v in CLICKED if str(v) in ("BinaryAUC", "LogLoss")):
+        assert float(values[variant.name]) == variant.expected(rows)
+    assert float(values["ndcg@2"]) == pytest.approx(1 * 1 / 4)
+
+
+def test_flat_rows_of_click_and_ranking_metrics() -> None:
+    (update,) = HISTORIES["clicks"](1)
+    metrics = RecMetricCollection([NDCG(2), BinaryAUC(), GroupAUC()])
+    metrics.update(update["preds"], update["target"], update["indexes"])
+    for variant in (v for v in VARIANTS if str(v) in ("BinaryAUC", "GroupAUC-impressions")):
+        assert float(metrics[variant.name].compute()) == variant.expected([update])
+    assert float(metrics["ndcg@2"].compute()) == named("NDCG").expected([update], 2)
+
+
+def test_bins_that_agree_on_the_first_batch_are_not_taken_for_the_same() -> None:
+    metrics = MetricCollection({"exact": BinaryAUC(), "coarse": BinaryAUC(4)})
+    metrics.update(torch.tensor([1e-30, 1e30]), torch.tensor([0, 1]))
+    for _ in range(2):
+        metrics.update(torch.tensor([0.5, 0.25]), torch.tensor([0, 1]))
+    values = metrics.compute()
+    assert float(values["exact"]) == (3 + 2 * 1) / 9
+    assert float(values["coarse"]) == (3 + 2 * 3 / 2) / 9  # all but 1e30 share a bin

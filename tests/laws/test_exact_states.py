@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 import torch
-from cases import LAYOUTS, NAMED
-from histories import HISTORIES, Update, sums, users_of
-from variants import DEFAULTS, VARIANTS, Variant
+from fixtures.cases import LAYOUTS, NAMED
+from fixtures.histories import HISTORIES, sums
+from fixtures.items import ITEMS
+from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, VARIANTS, K, Variant, named, ways
 
 import torch_recmetrics
 
-EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
-K = 3
+FEW = [*DEFAULTS, *LISTED, *CLICKED]
 
 CASTS: dict[str, Callable[[torch.nn.Module], Any]] = {
     "half()": lambda module: module.half(),
     "bfloat16()": lambda module: module.bfloat16(),
     "float()": lambda module: module.float(),
+    "double()": lambda module: module.double(),
     "type(float16)": lambda module: module.type(torch.float16),
     "to(bfloat16)": lambda module: module.to(torch.bfloat16),
     "to(float16)": lambda module: module.to(torch.float16),
@@ -37,85 +38,75 @@ def tensors_of(metric: Any) -> list[torch.Tensor]:
 @pytest.mark.parametrize("cast", CASTS)
 @pytest.mark.parametrize("whole_module", [True, False])
 def test_casting_a_module_leaves_the_states_exact(cast: str, history: str, whole_module: bool) -> None:
-    updates = HISTORIES[history](3)
-    for variant in DEFAULTS:
+    for variant in (v for v in FEW if history in v.histories):
+        updates = variant.history(history)
         parent = torch.nn.Module()
-        parent.layer, parent.metric = torch.nn.Linear(2, 2), variant.make(K)
-        parent.metric.update(**updates[0])
+        parent.layer, parent.metric = torch.nn.Linear(2, 2), variant.fed(updates[:2])
         before = [t.dtype for t in tensors_of(parent.metric)]
         CASTS[cast](parent if whole_module else parent.metric)
         assert [t.dtype for t in tensors_of(parent.metric)] == before
-        parent.metric.update(**updates[1])
-        parent.metric.update(**updates[2])
+        for update in updates[2:]:
+            parent.metric.update(**update)
         got = parent.metric.compute()
         assert got.dtype == torch.float64
-        assert float(got) == pytest.approx(variant.expected(users_of(updates), K), **EXACT)
+        assert float(got) == variant.expected(updates), str(variant)
         parent.metric.reset()
         parent.metric.update(**updates[1])
-        assert float(parent.metric.compute()) == pytest.approx(variant.expected(users_of(updates[1:2]), K), **EXACT)
+        assert float(parent.metric.compute()) == variant.expected(updates[1:2]), str(variant)
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
 def test_the_default_dtype_has_no_part_in_it(default: torch.dtype) -> None:
     """Lightning's bf16-true sets it during the step."""
-    updates = sums(2)
+    made = [(v, v.history(name, 2)) for v in FEW for name in v.histories]
     before = torch.get_default_dtype()
     try:
         torch.set_default_dtype(default)
-        for variant in DEFAULTS:
-            metric = variant.make(K)
-            for update in updates:
-                metric.update(**update)
-            got = metric.compute()
-            assert got.dtype == torch.float64
-            assert float(got) == pytest.approx(variant.expected(users_of(updates), K), **EXACT)
+        got = [variant.fed(updates).compute() for variant, updates in made]
     finally:
         torch.set_default_dtype(before)
+    for value, (variant, updates) in zip(got, made, strict=True):
+        assert value.dtype == torch.float64
+        assert float(value) == variant.expected(updates), str(variant)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("variant", RANKED, ids=str)
 def test_counts_beyond_two_to_the_24th(variant: Variant) -> None:
     """float32 would stop there: 2^24 + 1 users of which the last three differ."""
-    many, none = {"preds": [[2.0, 1.0]], "target": [[1, 0]]}, {"preds": [[2.0, 1.0]], "target": [[0, 1]]}
-    metric = variant.make(1)
-    metric.update(
-        **{n: torch.tensor(v) for n, v in many.items()}, weights=torch.tensor([2.0**24 + 1], dtype=torch.float64)
-    )
-    for _ in range(3):
-        metric.update(**{n: torch.tensor(v) for n, v in none.items()}, weights=torch.tensor([1.0], dtype=torch.float64))
-    assert float(metric.compute()) == pytest.approx((2.0**24 + 1) / (2.0**24 + 4), rel=1e-15)
+    preds, weight = torch.tensor([[2.0, 1.0]]), torch.tensor([1.0], dtype=torch.float64)
+    first = {"preds": preds, "target": torch.tensor([[1, 0]]), "weights": (2.0**24 + 1) * weight}
+    updates = [first, *[{"preds": preds, "target": torch.tensor([[0, 1]]), "weights": weight}] * 3]
+    one = variant.value(updates[:1], 1)  # of a user who finds the item at the top; the others find nothing
+    expected = pytest.approx(one * (2.0**24 + 1) / (2.0**24 + 4), rel=1e-15)
+    assert float(variant.fed(updates, 1).compute()) == expected
 
 
-@pytest.mark.parametrize("history", HISTORIES)
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
 def test_inference_mode_then_normal_mode(variant: Variant, history: str) -> None:
-    updates = HISTORIES[history](4)
-    metric = variant.make(K)
+    updates = variant.history(history)
+    copies = [{name: value.clone() for name, value in update.items()} for update in updates]
+    metric = variant.make()
     with torch.inference_mode():
-        metric.update(**{name: value.clone() for name, value in updates[0].items()})
+        metric.update(**copies[0])
         metric.compute()
         metric.reset()
-        metric.update(**{name: value.clone() for name, value in updates[0].items()})
-        metric(**{name: value.clone() for name, value in updates[1].items()})
+        metric.update(**copies[0])
+        metric(**copies[1])
     metric.update(**updates[2])
     metric(**updates[3])
-    assert float(metric.compute()) == pytest.approx(variant.expected(users_of(updates), K), **EXACT)
+    assert float(metric.compute()) == variant.expected(updates)
     metric.reset()
     metric.update(**updates[0])
-    assert float(metric.compute()) == pytest.approx(variant.expected(users_of(updates[:1]), K), **EXACT)
+    assert float(metric.compute()) == variant.expected(updates[:1])
 
 
-@pytest.mark.parametrize("layout", ["dense", "target_ids", "flat"])
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_states_hold_no_autograd_graph(variant: Variant, layout: str) -> None:
-    update = LAYOUTS[layout](NAMED["several blocks"])
-    update["preds"].requires_grad_(True)
-    update["preds"] = update["preds"] * 2
-    metric = variant.make(K)
-    batch = metric(**update)
-    metric.update(**update)
-    assert not batch.requires_grad and not metric.compute().requires_grad
-    assert all(not t.requires_grad and t.grad_fn is None for t in tensors_of(metric))
+@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+def test_states_hold_no_autograd_graph(variant: Variant, history: str) -> None:
+    for update in variant.history(history, 2):
+        update["preds"] = update["preds"].clone().requires_grad_(True) * 1
+        metric = variant.fed([update])
+        assert not metric(**update).requires_grad and not metric.compute().requires_grad
+        assert all(not t.requires_grad and t.grad_fn is None for t in tensors_of(metric))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -123,30 +114,26 @@ def test_states_hold_no_autograd_graph(variant: Variant, layout: str) -> None:
 def test_inputs_are_not_changed_in_place(layout: str, name: str) -> None:
     update = LAYOUTS[layout](NAMED[name])
     copies = {name: value.clone() for name, value in update.items()}
-    for variant in VARIANTS:
-        metric = variant.make(K)
-        metric.update(**update)
+    for variant in (v for v in VARIANTS if layout in v.layouts and not v.needs_samples):
+        metric = variant.fed([update])
         metric(**update)
         metric.compute()
     for given, value in update.items():
         assert torch.equal(value, copies[given]), given
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_inputs_may_be_changed_after_the_update(layout: str) -> None:
+@pytest.mark.parametrize("history", HISTORIES)
+def test_inputs_are_neither_changed_nor_kept(history: str) -> None:
     """A loop that refills one buffer must not rewrite what was counted, flat rows included."""
-    for variant in DEFAULTS:
-        update = LAYOUTS[layout](NAMED["several users"])
-        expected = variant.expected(_users(update), K)
-        metric = variant.make(K)
-        metric.update(**update)
-        for value in update.values():
-            value.zero_()
-        assert float(metric.compute()) == pytest.approx(expected, **EXACT)
-
-
-def _users(update: Update) -> list[Any]:
-    return users_of([update])
+    for variant in (v for v in FEW if history in v.histories):
+        updates, metric = variant.history(history), variant.make()
+        for update in updates:
+            given = {name: value.clone() for name, value in update.items()}
+            metric.update(**given)
+            assert all(torch.equal(given[name], update[name]) for name in update)
+            for value in given.values():
+                value.zero_()
+        assert float(metric.compute()) == variant.expected(updates), str(variant)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -157,10 +144,20 @@ def test_inputs_may_be_views_that_are_not_contiguous(layout: str) -> None:
         for given, value in update.items():
             wide = torch.stack([value, torch.zeros_like(value)], dim=-1)
             strided[given] = wide[..., 0].t().contiguous().t() if value.ndim == 2 else wide[..., 0]
-        for variant in DEFAULTS:
-            metric = variant.make(K)
-            metric.update(**strided)
-            assert float(metric.compute()) == pytest.approx(variant.expected(_users(update), K), **EXACT)
+        for variant in (v for v in FEW if layout in v.layouts and not v.needs_samples):
+            assert float(variant.fed([strided]).compute()) == variant.expected([update]), str(variant)
+
+
+@pytest.mark.parametrize("variant", LISTED, ids=str)
+def test_what_a_metric_is_told_of_items_is_copied(variant: Variant) -> None:
+    data = {name: value.double() for name, value in variant.data(ITEMS).items() if isinstance(value, torch.Tensor)}
+    updates, metric = variant.history("sample ids"), variant.make(**data)
+    metric.update(**updates[0])
+    for tensor in data.values():
+        tensor.zero_()
+    for update in updates[1:]:
+        metric.update(**update)
+    assert float(metric.compute()) == variant.expected(updates)
 
 
 def test_a_metric_moves_with_its_module(device: torch.device) -> None:
@@ -171,9 +168,4 @@ def test_a_metric_moves_with_its_module(device: torch.device) -> None:
         module["metric"].update(**{name: value.to(device) for name, value in update.items()})
     assert module["metric"].compute().device.type == device.type
     module.to("cpu")
-    expected = oracle_value(updates)
-    assert float(module["metric"].compute()) == pytest.approx(expected, **EXACT)
-
-
-def oracle_value(updates: list[Update]) -> float:
-    return next(v for v in VARIANTS if v.metric == "NDCG").expected(users_of(updates), K)
+    assert float(module["metric"].compute()) == named("NDCG").expected(updates)

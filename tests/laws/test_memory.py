@@ -1,4 +1,4 @@
-"""What a metric remembers: reset, forward, clone, pickle, merge, whatever it stores."""
+"""What a metric remembers: reset, forward, clone, pickle, merge, whatever it stores and however it is made."""
 
 from __future__ import annotations
 
@@ -8,64 +8,48 @@ from typing import Any
 
 import pytest
 import torch
-from cases import LAYOUTS, NAMED
-from histories import HISTORIES, Update, sums, users_of
-from variants import DEFAULTS, VARIANTS, Variant
+from fixtures.cases import LAYOUTS, NAMED, Update, rows
+from fixtures.items import ITEMS
+from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, K, Variant, ways
 
-EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
-K = 3
+from torch_recmetrics import ILS, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy
 
-
-@pytest.fixture(params=HISTORIES)
-def updates(request: pytest.FixtureRequest) -> list[Update]:
-    return HISTORIES[request.param](4)
+AGAIN = [lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
+each = pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
 
 
-@pytest.fixture(params=VARIANTS, ids=str)
-def variant(request: pytest.FixtureRequest) -> Variant:
-    return request.param
+@pytest.fixture
+def updates(variant: Variant, history: str) -> list[Update]:
+    return variant.history(history)
 
 
-def fed(variant: Variant, updates: list[Update], **kwargs: Any) -> Any:
-    metric = variant.make(K, **kwargs)
-    for update in updates:
-        metric.update(**update)
-    return metric
-
-
-def value(variant: Variant, updates: list[Update]) -> float:
-    return variant.expected(users_of(updates), K) if updates else float("nan")
-
-
+@each
 def test_compute_twice(variant: Variant, updates: list[Update]) -> None:
-    metric = fed(variant, updates)
+    metric = variant.fed(updates)
     first = metric.compute()
     assert torch.equal(first, metric.compute())
     assert first.shape == () and first.dtype == torch.float64
-    assert float(first) == pytest.approx(value(variant, updates), **EXACT)
+    assert float(first) == variant.expected(updates)
 
 
+@each
 def test_compute_between_updates(variant: Variant, updates: list[Update]) -> None:
-    metric = variant.make(K)
+    metric = variant.make()
     for n, update in enumerate(updates, start=1):
         metric.update(**update)
-        assert float(metric.compute()) == pytest.approx(value(variant, updates[:n]), **EXACT)
+        assert float(metric.compute()) == variant.expected(updates[:n])
 
 
+@each
 def test_reset_forgets_and_reset_twice_is_reset_once(variant: Variant, updates: list[Update]) -> None:
-    metric = fed(variant, updates[:3])
+    metric = variant.fed(updates[:3])
     metric.compute()
     metric.reset()
     metric.reset()
-    assert metric.update_called is False
+    assert metric.update_called is False and metric.update_count == 0
+    assert same_state(metric, variant.make())
     metric.update(**updates[3])
-    assert float(metric.compute()) == pytest.approx(value(variant, updates[3:]), **EXACT)
-
-
-def test_a_reset_metric_is_like_a_new_one(variant: Variant, updates: list[Update]) -> None:
-    metric, new = fed(variant, updates), variant.make(K)
-    metric.reset()
-    assert same_state(metric, new)
+    assert float(metric.compute()) == variant.expected(updates[3:])
 
 
 def same_state(a: Any, b: Any) -> bool:
@@ -79,59 +63,65 @@ def same_state(a: Any, b: Any) -> bool:
     )
 
 
+@each
 def test_forward_gives_the_batch_value_and_accumulates(variant: Variant, updates: list[Update]) -> None:
-    metric = variant.make(K)
+    metric = variant.make()
     for update in updates:
-        assert float(metric(**update)) == pytest.approx(value(variant, [update]), **EXACT)
+        assert float(metric(**update)) == variant.expected([update])
     assert metric.update_count == len(updates)
-    assert float(metric.compute()) == pytest.approx(value(variant, updates), **EXACT)
+    assert float(metric.compute()) == variant.expected(updates)
 
 
+@each
 def test_forward_and_update_may_alternate(variant: Variant, updates: list[Update]) -> None:
-    metric = variant.make(K)
-    metric.update(**updates[0])
-    metric(**updates[1])
-    metric.update(**updates[2])
-    metric(**updates[3])
-    assert float(metric.compute()) == pytest.approx(value(variant, updates), **EXACT)
+    metric = variant.make()
+    for act, update in zip((metric.update, metric) * 2, updates, strict=True):
+        act(**update)
+    assert float(metric.compute()) == variant.expected(updates)
 
 
-@pytest.mark.parametrize("again", [lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize("again", AGAIN)
+@each
 def test_copies_go_on_alone(variant: Variant, updates: list[Update], again: Any) -> None:
-    metric = fed(variant, updates[:2])
+    metric = variant.fed(updates[:2])
     other = again(metric)
     assert str(other) == str(metric) and other.name == metric.name
     metric.update(**updates[2])
     other.update(**updates[3])
-    assert float(metric.compute()) == pytest.approx(value(variant, updates[:3]), **EXACT)
-    assert float(other.compute()) == pytest.approx(value(variant, [*updates[:2], updates[3]]), **EXACT)
+    assert float(metric.compute()) == variant.expected(updates[:3])
+    assert float(other.compute()) == variant.expected([*updates[:2], updates[3]])
 
 
+@each
 def test_merge_state_joins_two_metrics(variant: Variant, updates: list[Update]) -> None:
-    metric, other = fed(variant, updates[:2]), fed(variant, updates[2:])
+    metric, other = variant.fed(updates[:2]), variant.fed(updates[2:])
     metric.merge_state(other)
     assert metric.update_called
-    assert float(metric.compute()) == pytest.approx(value(variant, updates), **EXACT)
-    assert float(other.compute()) == pytest.approx(value(variant, updates[2:]), **EXACT)
+    assert float(metric.compute()) == variant.expected(updates)
+    assert float(other.compute()) == variant.expected(updates[2:])
     metric.update(**updates[0])  # goes on
     metric.compute()
 
 
-def test_merge_state_takes_a_state_too(variant: Variant, updates: list[Update]) -> None:
-    metric, other = variant.make(K), fed(variant, updates)
-    metric.merge_state(other.metric_state)
-    assert float(metric.compute()) == pytest.approx(value(variant, updates), **EXACT)
+@each
+def test_merge_state_takes_a_state_and_nothing(variant: Variant, updates: list[Update]) -> None:
+    metric = variant.make()
+    metric.merge_state(variant.fed(updates).metric_state)
+    metric.merge_state(variant.make())
+    assert float(metric.compute()) == variant.expected(updates)
 
 
-def test_merging_with_a_metric_without_data_changes_nothing(variant: Variant, updates: list[Update]) -> None:
-    metric = fed(variant, updates)
-    metric.merge_state(variant.make(K))
-    assert float(metric.compute()) == pytest.approx(value(variant, updates), **EXACT)
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if "sample ids" in " ".join(v.histories)], ids=str)
+def test_the_same_rows_merged_count_once(variant: Variant) -> None:
+    updates = variant.history(next(name for name in variant.histories if "sample ids" in name))
+    metric = variant.fed(updates)
+    metric.merge_state(variant.fed(updates))
+    assert float(metric.compute()) == variant.expected(updates)
 
 
 def test_merge_state_refuses_another_configuration() -> None:
     for variant in DEFAULTS:
-        metric = fed(variant, sums())
+        metric = variant.fed(variant.history("sums"))
         before = float(metric.compute())
         for other in (variant.make(K + 1), variant.make(K, ties="stable"), variant.make(K, empty_target_action="neg")):
             with pytest.raises((ValueError, TypeError)):
@@ -139,30 +129,75 @@ def test_merge_state_refuses_another_configuration() -> None:
             assert float(metric.compute()) == before
 
 
+@pytest.mark.parametrize("variant", [v for v in LISTED if str(v).partition("-")[2] not in ("function", "1")], ids=str)
+def test_merge_state_refuses_other_data(variant: Variant) -> None:
+    other = variant.make(num_items=13) if variant.reads == "counts" else variant.make(items=ITEMS.other())
+    with pytest.raises(ValueError, match="only metrics of the same options merge"):
+        other.merge_state(variant.fed(variant.history("sample ids")))
+
+
+CLICK_PAIRS = [
+    (BinaryAUC(), BinaryAUC(64)),
+    (BinaryAUC(64), BinaryAUC(128)),
+    (GroupAUC("uniform"), GroupAUC()),
+    (LogLoss(), LogLoss(eps=0.1)),
+    (LogLoss(), NormalizedEntropy()),
+    (ILS(torch.eye(3), 2), ILS(torch.eye(3)[[1, 1, 1]], 2)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), CLICK_PAIRS)
+def test_other_options_are_other_states(one: Any, other: Any) -> None:
+    one.persistent(True)
+    other.persistent(True)
+    with pytest.raises(RuntimeError):
+        other.load_state_dict(one.state_dict())
+    with pytest.raises(ValueError, match="only metrics of the same options merge"):
+        other.merge_state(one)
+
+
+@pytest.mark.parametrize("variant", [v for v in OF_ROWS if "sums" in v.histories], ids=str)
 def test_history_kinds_may_be_mixed(variant: Variant) -> None:
     """Rows named by sample ids and rows without a name, in one epoch."""
-    plain, named = sums(2), HISTORIES["sample ids"](2)
-    metric = fed(variant, [plain[0], named[0], plain[1], named[1]])
-    expected = variant.expected([*users_of(plain), *users_of(named)], K)
-    assert float(metric.compute()) == pytest.approx(expected, **EXACT)
+    plain, named = variant.history("sums", 2), variant.history("sample ids", 2)
+    updates = [plain[0], named[0], plain[1], named[1]]
+    assert float(variant.fed(updates).compute()) == variant.expected(updates)
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
-def test_nothing_to_count_is_nan(variant: Variant) -> None:
-    assert variant.make(K).compute().isnan()
-    metric = fed(variant, sums(1))
-    metric.reset()
-    assert metric.compute().isnan()
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_nothing_to_count(variant: Variant) -> None:
+    """Is nan; no item of a catalogue is recommended where there is nobody to recommend it to."""
+    (update,) = variant.history(variant.histories[0], 1)
+    nothing = rows(update, slice(0, 0))
+    for metric in (variant.make(), variant.fed([update]), variant.fed([nothing])):
+        if metric.update_count and metric.compute().isfinite():
+            metric.reset()
+        assert float(metric.compute()) == variant.expected([nothing])
+        assert variant.metric.__name__ == "Coverage" or metric.compute().isnan()
 
 
 @pytest.mark.parametrize("name", ["no user", "only empty users", "no weight at all"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("variant", "layout"), ways(RANKED, "layouts"))
 def test_updates_without_a_user_that_counts_are_nan(variant: Variant, layout: str, name: str) -> None:
-    metric = variant.make(K)
-    metric.update(**LAYOUTS[layout](NAMED[name]))
+    metric = variant.fed([LAYOUTS[layout](NAMED[name])])
     assert metric.compute().isnan()
     update = LAYOUTS[layout](NAMED["plain"])
     if layout == "flat":
         update["indexes"] = update["indexes"] + 1  # another user: the weight of one user does not change
     metric.update(**update)
-    assert float(metric.compute()) == pytest.approx(value(variant, [update]), **EXACT)
+    assert float(metric.compute()) == variant.expected([update])
+
+
+@pytest.mark.parametrize(("variant", "history"), ways(CLICKED, "histories"))
+def test_a_gather_function_of_ones_own(variant: Variant, history: str) -> None:
+    """It exchanges sums: twice the same sums have the same value. Metrics that keep rows refuse it."""
+    updates = variant.history(history)
+    metric = variant.fed(updates, dist_sync_fn=lambda x, group: [x, x], distributed_available_fn=lambda: True)
+    if "sample_ids" in updates[0] or isinstance(metric, BinaryAUC | GroupAUC):
+        with pytest.raises(ValueError, match=r"`dist_sync_fn` exchanges sums only, but .* leave it out"):
+            metric.compute()
+        assert not metric._is_synced
+        return
+    assert float(metric.compute()) == variant.expected(updates)
+    assert float(metric.compute()) == variant.expected(updates)

@@ -1,52 +1,64 @@
-"""One call or many: the same value."""
+"""One call or many, in this order or another: the same value."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
-import oracles
 import pytest
 import torch
-from cases import LAYOUTS, Case, cuts, drawn, holds, plain, users_of
+from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case, Update, drawn, holds, rows
+from fixtures.variants import DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, Variant, named, ways
 from hypothesis import strategies as st
-from variants import DEFAULTS, VARIANTS, Variant
+from oracles.users import TIES
 
 import torch_recmetrics
-
-EXACT = {"abs": 1e-12, "rel": 0, "nan_ok": True}
-ROW_LAYOUTS = [layout for layout in LAYOUTS if layout != "flat"]
+from torch_recmetrics.state import item_counts
 
 
-def rows(update: dict[str, torch.Tensor], start: int, stop: int) -> dict[str, torch.Tensor]:
-    return {name: value[start:stop] for name, value in update.items()}
-
-
-def length(update: dict[str, torch.Tensor]) -> int:
+def length(update: Update) -> int:
     return len(next(iter(update.values())))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_any_split_into_batches(variant: Variant, layout: str) -> None:
-    """Empty batches included; flat rows of one user fall into different batches."""
+def joined(updates: list[Update]) -> Update:
+    """The rows of all updates as one."""
+    return {name: torch.cat([update[name] for update in updates]) for name in updates[0]}
 
-    def law(case: Case, top_k: int | None, ties: str, borders: list[float]) -> None:
-        update = LAYOUTS[layout](case)
-        n = length(update)
-        stops = [*sorted(round(b * n) for b in borders), n]
-        metric = variant.make(top_k, ties=ties)
-        for start, stop in zip([0, *stops], stops, strict=False):
-            metric.update(**rows(update, start, stop))
-        expected = variant.expected(users_of(update), top_k, ties)
-        assert float(metric.compute()) == pytest.approx(expected, **EXACT)
+
+def parts(update: Update, borders: list[float], order: list[int] | None = None) -> list[Update]:
+    """The update in pieces, some of which may be empty; its rows in another order where one is given."""
+    n = length(update)
+    order = list(range(n)) if order is None else order
+    stops = [*sorted(round(b * n) for b in borders), n]
+    places = [torch.tensor(order[start:stop], dtype=torch.int64) for start, stop in zip([0, *stops], stops)]
+    return [rows(update, place) for place in places]
+
+
+@pytest.mark.parametrize(("variant", "layout"), ways([v for v in VARIANTS if v.exact], "layouts"))
+def test_any_split_into_batches_in_any_order(variant: Variant, layout: str) -> None:
+    """Some batches are empty; flat rows of one user fall into different ones; of lists that are counted some wait."""
+
+    def law(updates: list[Update], top_k: Any, ties: Any, borders: list[float], seed: int, waiting: int) -> None:
+        update = joined(updates)
+        order = list(range(length(update)))
+        first_counts = variant.reads == "clicks" and "sample_ids" in update
+        if not first_counts and not (ties == "stable" and "indexes" in update):
+            random.Random(seed).shuffle(order)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(item_counts, "WAITING_IDS", waiting)
+            metric = variant.fed(parts(update, borders, order), top_k, ties=ties)
+            assert float(metric.compute()) == variant.expected([update], top_k, ties)
 
     holds(
         law,
         f"split {variant} {layout}",
-        case=drawn(),
-        top_k=cuts(),
-        ties=st.sampled_from(oracles.TIES),
+        examples=30 if variant.reads == "clicks" else 10,
+        updates=variant.drawn(layout),
+        top_k=st.sampled_from(variant.cuts),
+        ties=st.sampled_from(variant.rules),
         borders=st.lists(st.floats(0, 1), max_size=4),
+        seed=st.integers(0, 99),
+        waiting=st.sampled_from([0, 1 << 20]),
     )
 
 
@@ -59,31 +71,12 @@ def test_a_split_is_the_same_to_the_last_bit_where_sums_allow(layout: str) -> No
         (torch.rand(64, 9, generator=generator) < 0.3).double().tolist(),
     )
     update = LAYOUTS[layout](case)
-    for variant in (v for v in VARIANTS if str(v) in ("HitRate", "HitRate-True", "Precision")):
+    for variant in (named("HitRate"), named("HitRate", pooled=True), named("Precision")):
         values = set()
         for size in (1, 7, 13, 64):
-            metric = variant.make(4, ties="stable")
-            for start in range(0, 64, size):
-                metric.update(**rows(update, start, start + size))
-            values.add(float(metric.compute()))
+            some = [rows(update, slice(start, start + size)) for start in range(0, 64, size)]
+            values.add(float(variant.fed(some, 4, ties="stable").compute()))
         assert len(values) == 1, str(variant)
-
-
-@pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic"])
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_flat_rows_may_arrive_in_any_order(variant: Variant, ties: str) -> None:
-    def law(case: Case, top_k: int | None, seed: int) -> None:
-        update = LAYOUTS["flat"](case)
-        expected = variant.expected(users_of(update), top_k, ties)
-        order = list(range(length(update)))
-        random.Random(seed).shuffle(order)
-        metric = variant.make(top_k, ties=ties)
-        half = len(order) // 2
-        for part in (order[:half], order[half:]):
-            metric.update(**{name: value[torch.tensor(part, dtype=torch.int64)] for name, value in update.items()})
-        assert float(metric.compute()) == pytest.approx(expected, **EXACT)
-
-    holds(law, f"flat order {variant} {ties}", 5, case=drawn(), top_k=cuts(), seed=st.integers(0, 99))
 
 
 def test_stable_flat_rows_keep_the_order_of_arrival() -> None:
@@ -93,47 +86,43 @@ def test_stable_flat_rows_keep_the_order_of_arrival() -> None:
     assert float(metric.compute()) == 1 / 3
 
 
-@pytest.mark.parametrize("variant", DEFAULTS, ids=str)
+@pytest.mark.parametrize("variant", [*DEFAULTS, *(v for v in LISTED if not v.needs_samples)], ids=str)
 def test_layouts_may_follow_each_other(variant: Variant) -> None:
     """Users of several updates count alike, whichever layout brought them."""
 
-    def law(cases: list[Case], ties: str) -> None:
-        metric, users = variant.make(3, ties=ties), []
-        for case, layout in zip(cases, ROW_LAYOUTS, strict=False):
-            update = LAYOUTS[layout](case)
-            metric.update(**update)
-            users += users_of(update)
-        assert float(metric.compute()) == pytest.approx(variant.expected(users, 3, ties), **EXACT)
+    def law(several: list[Case], ties: str) -> None:
+        updates = [LAYOUTS[layout](case) for case, layout in zip(several, ROW_LAYOUTS)]
+        rule = ties if variant.reads == "ranking" else None
+        assert float(variant.fed(updates, ties=rule).compute()) == variant.expected(updates, ties=rule)
 
-    cases = st.lists(drawn(), min_size=1, max_size=3)
-    holds(law, f"mixed layouts {variant}", cases=cases, ties=st.sampled_from(oracles.TIES))
+    several = st.lists(drawn(), min_size=1, max_size=3)
+    holds(law, f"mixed layouts {variant}", several=several, ties=st.sampled_from(TIES))
 
 
 def test_batches_of_several_shapes_and_dtypes() -> None:
-    metric, users = torch_recmetrics.NDCG(3), []
-    for n_users, n_items, dtype in ((2, 5, torch.float32), (1, 1, torch.float64), (3, 9, torch.bfloat16)):
-        preds = torch.randn(n_users, n_items).to(dtype)
-        target = torch.randint(0, 3, (n_users, n_items))
-        metric.update(preds, target)
-        users += oracles.read(**plain({"preds": preds, "target": target}))
-    assert float(metric.compute()) == pytest.approx(oracles.metric("ndcg", users, 3), **EXACT)
+    updates = [
+        {"preds": torch.randn(n_users, n_items).to(dtype), "target": torch.randint(0, 3, (n_users, n_items))}
+        for n_users, n_items, dtype in ((2, 5, torch.float32), (1, 1, torch.float64), (3, 9, torch.bfloat16))
+    ]
+    for variant in (*RANKED, *(v for v in LISTED if not v.needs_samples)):
+        assert float(variant.fed(updates).compute()) == variant.expected(updates), str(variant)
 
 
-@pytest.mark.parametrize("layout", ROW_LAYOUTS)
-@pytest.mark.parametrize("variant", DEFAULTS, ids=str)
+@pytest.mark.parametrize(
+    ("variant", "layout"), ways([v for v in OF_ROWS if v in DEFAULTS or v.reads != "ranking"], "row_layouts")
+)
 def test_a_row_with_a_known_sample_id_counts_once(variant: Variant, layout: str) -> None:
-    def law(case: Case, data: st.DataObject) -> None:
+    def law(case: Case, top_k: Any, data: st.DataObject) -> None:
         n = len(case.scores)
         arrivals = data.draw(st.lists(st.integers(0, max(n - 1, 0)), max_size=9)) if n else []
-        update = LAYOUTS[layout](case.part(arrivals)) if arrivals else LAYOUTS[layout](case.part([]))
+        update = LAYOUTS[layout](case.part(arrivals))
         update["sample_ids"] = torch.tensor([10 * a + 7 for a in arrivals], dtype=torch.int64)
-        middle = data.draw(st.integers(0, len(arrivals)))
-        metric = variant.make(2)
-        metric.update(**rows(update, 0, middle))
-        metric.update(**rows(update, middle, len(arrivals)))
-        assert float(metric.compute()) == pytest.approx(variant.expected(users_of(update), 2), **EXACT)
+        middle = data.draw(st.floats(0, 1))
+        metric = variant.fed(parts(update, [middle]), top_k)
+        assert float(metric.compute()) == variant.expected([update], top_k)
 
-    holds(law, f"sample ids {variant} {layout}", case=drawn(), data=st.data())
+    top_k = st.sampled_from([k for k in variant.cuts if k != 1])
+    holds(law, f"sample ids {variant} {layout}", case=drawn(), top_k=top_k, data=st.data())
 
 
 def test_of_two_copies_of_a_sample_the_first_counts() -> None:
@@ -143,3 +132,12 @@ def test_of_two_copies_of_a_sample_the_first_counts() -> None:
     metric.update(first, target, sample_ids=ids)
     metric.update(second, target, sample_ids=ids)
     assert float(metric.compute()) == 1 / 3
+
+
+def test_of_lists_with_one_sample_id_the_first_counts() -> None:
+    metric = torch_recmetrics.Coverage(4, 1)
+    for ids, sample in (([[0], [1]], [5, 6]), ([[2], [3]], [6, 7])):
+        metric.update(item_ids=torch.tensor(ids), sample_ids=torch.tensor(sample))
+    assert float(metric.compute()) == 3 / 4  # items 0, 1 and 3
+    assert float(metric(item_ids=torch.tensor([[2], [3]]), sample_ids=torch.tensor([9, 9]))) == 1 / 4
+    assert float(metric.compute()) == 4 / 4

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from real_processes import run_all
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+from processes.start import HERE, run_all
 
 ALL_DONE_WITHIN = 200  # seconds
 
@@ -28,5 +24,5 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """(processes, where they wrote, what each of them said of every play)."""
     world = request.param
     folder = tmp_path_factory.mktemp(f"lightning{world}")
-    run_all(HERE / "driver.py", folder, world, str(free_port()), patience=ALL_DONE_WITHIN, cwd=folder)
+    run_all(HERE / "lightning_driver.py", folder, world, str(free_port()), patience=ALL_DONE_WITHIN, cwd=folder)
     return world, folder, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from users import N_USERS, NAMES, STRENGTHS, expected
+from fixtures.lightning_users import N_USERS, NAMES, STRENGTHS, expected
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.processes]
 pytest.importorskip("pytorch_lightning", reason="Lightning is not installed")

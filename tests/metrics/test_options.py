@@ -7,30 +7,19 @@ from typing import Any
 import pytest
 import torch
 import torchmetrics
-from variants import DEFAULTS, VARIANTS, Variant
+from fixtures.variants import DEFAULTS, RANKED, RANKING_NAMES, Variant
 
 import torch_recmetrics
 
-NAMES = ("HitRate", "Precision", "Recall", "F1", "NDCG", "DCG", "MAP", "MRR")
-WORDS = {
-    "HitRate": "hit_rate",
-    "Precision": "precision",
-    "Recall": "recall",
-    "F1": "f1",
-    "NDCG": "ndcg",
-    "DCG": "dcg",
-    "MAP": "map",
-    "MRR": "mrr",
-}
+NAMES = tuple(variant.metric.__name__ for variant in DEFAULTS)
+WORDS = dict(zip(NAMES, RANKING_NAMES, strict=True))
+# Options with named choices, the default first.
 CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "HitRate": {"pooled": (False, True)},
-    "Precision": {},
     "Recall": {"denominator": ("relevant", "min")},
-    "F1": {},
     "NDCG": {"gain": ("exponential", "linear"), "ideal": ("relevant", "retrieved")},
     "DCG": {"gain": ("exponential", "linear")},
     "MAP": {"denominator": ("min", "relevant", "hits")},
-    "MRR": {},
 }
 EVERYWHERE = {
     "empty_target_action": ("skip", "neg", "pos", "error"),
@@ -64,7 +53,7 @@ def test_default_cut_off(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_choice_is_the_default_and_all_but_top_k_is_keyword_only(name: str) -> None:
-    for option, allowed in {**CHOICES[name], **EVERYWHERE}.items():
+    for option, allowed in {**CHOICES.get(name, {}), **EVERYWHERE}.items():
         assert getattr(made(name), option) == allowed[0], option
         with pytest.raises(TypeError, match="positional"):
             made(name, 10, allowed[0])
@@ -72,7 +61,7 @@ def test_the_first_choice_is_the_default_and_all_but_top_k_is_keyword_only(name:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_allowed_choice_can_be_made(name: str) -> None:
-    for option, allowed in {**CHOICES[name], **EVERYWHERE}.items():
+    for option, allowed in {**CHOICES.get(name, {}), **EVERYWHERE}.items():
         for choice in allowed:
             assert getattr(made(name, **{option: choice}), option) == choice
 
@@ -80,7 +69,7 @@ def test_every_allowed_choice_can_be_made(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("wrong", ["mean", "", None, 3, "Average"])
 def test_a_choice_that_is_not_allowed_is_refused(name: str, wrong: Any) -> None:
-    for option, allowed in {**CHOICES[name], **EVERYWHERE}.items():
+    for option, allowed in {**CHOICES.get(name, {}), **EVERYWHERE}.items():
         with pytest.raises(ValueError, match=option) as refusal:
             made(name, **{option: wrong})
         message = str(refusal.value)
@@ -116,13 +105,13 @@ def test_torchmetrics_says_when_compute_came_before_update(name: str) -> None:
 @pytest.mark.parametrize("variant", DEFAULTS, ids=str)
 def test_defaults_are_the_first_named(variant: Variant) -> None:
     preds, target = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 2]])
-    plain, named = made(variant.metric, 2), variant.make(2)
+    plain, named = variant.metric(2), variant.make(2)
     plain.update(preds, target)
     named.update(preds, target)
     assert torch.equal(plain.compute(), named.compute())
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("variant", RANKED, ids=str)
 def test_arguments_may_be_positional(variant: Variant) -> None:
     preds, target, indexes = torch.tensor([3.0, 2.0]), torch.tensor([0, 1]), torch.tensor([8, 8])
     flat, dense = variant.make(2), variant.make(2)
@@ -156,8 +145,8 @@ def test_torchmetrics_own_arguments_change_no_value(variant: Variant, options: d
         assert torch.equal(metric.compute(), plain.compute())
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("variant", RANKED, ids=str)
 def test_the_definition_says_every_option(variant: Variant) -> None:
     line = variant.make(7, ties="stable", empty_target_action="neg").definition()
-    assert "\n" not in line and variant.metric in line and "7" in line
+    assert "\n" not in line and variant.metric.__name__ in line and "7" in line
     assert all(str(value) in line for value in (*variant.options.values(), "stable", "neg"))

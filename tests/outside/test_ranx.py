@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from problem import close, drawn
+from outside.problem import close, drawn
 
 pytestmark = [
     pytest.mark.timeout(240),  # it compiles itself on first use

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from problem import Problem, close, drawn
+from outside.problem import Problem, close, drawn
 
 import torch_recmetrics
 

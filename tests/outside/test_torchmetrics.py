@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torchmetrics.retrieval as theirs
-from problem import Problem, close, drawn
+from outside.problem import Problem, close, drawn
 
 import torch_recmetrics
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from problem import Problem, close, drawn
+from outside.problem import Problem, close, drawn
 
 CUTS = (1, 5, 10)
 

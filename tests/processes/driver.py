@@ -1,4 +1,4 @@
-"""One process of a group: plays every scenario in turn and writes down what came of it.
+"""One process of a group: plays every scenario of a module in turn and writes down what came of it.
 
 Started once per process and world size, since starting costs more than all scenarios together. After a scenario that
 failed on any process the group is made anew, so that a hang or an error costs one scenario and not the rest.
@@ -6,7 +6,7 @@ failed on any process the group is made anew, so that a hang or an error costs o
 
 from __future__ import annotations
 
-import json
+import importlib
 import os
 import sys
 import time
@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20.0  # seconds that a collective may wait for the others
+PATIENCE = 30.0  # seconds that a collective may wait for the others
 
 
 def join(folder: Path, rank: int, world: int, group: int) -> None:
@@ -30,38 +30,41 @@ def join(folder: Path, rank: int, world: int, group: int) -> None:
     )
 
 
-def told(folder: Path, number: int, rank: int, outcome: dict[str, Any]) -> None:
-    part = folder / f"{number}-{rank}.part"
-    part.write_text(json.dumps(outcome))
-    part.rename(folder / f"{number}-{rank}.json")  # seen whole or not at all
+def tell(file: Path, outcome: Any) -> None:
+    import torch
+
+    torch.save(outcome, file.with_suffix(".part"))
+    file.with_suffix(".part").rename(file)  # seen whole or not at all
 
 
-def heard(folder: Path, number: int, world: int) -> list[dict[str, Any]]:
+def heard(files: list[Path]) -> list[Any]:
     """The outcomes of all processes; waits longer than any collective would."""
-    files = [folder / f"{number}-{rank}.json" for rank in range(world)]
+    import torch
+
     until = time.monotonic() + 3 * PATIENCE
     while not all(file.exists() for file in files):
         if time.monotonic() > until:
             raise TimeoutError(f"no word of {[file.name for file in files if not file.exists()]}")
         time.sleep(0.005)
-    return [json.loads(file.read_text()) for file in files]
+    return [torch.load(file, weights_only=True) for file in files]
 
 
-def main(folder: Path, rank: int, world: int) -> None:
+def main(folder: Path, rank: int, world: int, module: str) -> None:
     import torch
     import torch.distributed as dist
-    from scenarios import SCENARIOS, play
 
     torch.set_num_threads(1)
+    scenarios = importlib.import_module(f"processes.{module}")
     group = 0
     join(folder, rank, world, group)
-    for number, scenario in enumerate(SCENARIOS.values()):
+    for number, name in enumerate(scenarios.SCENARIOS):
         try:
-            outcome = play(scenario, rank, world, lambda: dist.group.WORLD._get_sequence_number_for_group())
+            outcome = scenarios.play(name, rank, world)
         except Exception:
             outcome = {"error": traceback.format_exc()}
-        told(folder, number, rank, outcome)
-        if any("error" in other for other in heard(folder, number, world)):
+        files = [folder / f"{number}-{other}.pt" for other in range(world)]
+        tell(files[rank], outcome)
+        if any("error" in other for other in heard(files)):
             dist.destroy_process_group()
             group += 1
             join(folder, rank, world, group)
@@ -70,5 +73,6 @@ def main(folder: Path, rank: int, world: int) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [str(here.parent), str(here.parents[1]), *(place for place in sys.path if Path(place) != here)]
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

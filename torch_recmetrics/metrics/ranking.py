@@ -74,7 +74,6 @@ class Precision(RelevanceMeans):
     """
 
     stem = "precision"
-    best_value = None  # users with fewer relevant items than K cannot reach 1
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
@@ -100,7 +99,6 @@ class Recall(RelevanceMeans):
     """
 
     stem = "recall"
-    best_value = None  # users with more relevant items than K cannot reach 1
 
     denominator: Literal["relevant", "min"] = option(
         default="relevant", doc="Divide by R, or by the hits that a list of K can have."
@@ -130,7 +128,6 @@ class F1(RelevanceMeans):
     """
 
     stem = "f1"
-    best_value = None  # 1 only where R is K
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:

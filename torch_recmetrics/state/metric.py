@@ -47,7 +47,7 @@ class RecMetric(Configured, Metric):
 
     stem: ClassVar[str]  # the name without a cutoff
     function: ClassVar[str | None] = None  # the name of its function, where it is not the stem
-    best_value: ClassVar[float | None] = None  # what a perfect model has; None where that depends on the data
+    best_value: ClassVar[float | None] = None  # the best there can be; None where that depends on the data
     public: ClassVar[tuple[str, ...]] = ()  # what dir() lists beside what every metric has
     is_differentiable = False
     full_state_update = False

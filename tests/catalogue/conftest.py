@@ -1,8 +1,0 @@
-"""Lets the modules beside it import each other by their plain names."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

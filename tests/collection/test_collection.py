@@ -1,0 +1,191 @@
+"""RecMetricCollection and ranking_metrics: names, options, members, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fixtures.cases import LAYOUTS, NAMED
+from fixtures.histories import sums
+from fixtures.variants import VARIANTS, named
+from torchmetrics import MetricCollection
+
+import torch_recmetrics
+from torch_recmetrics import ILS, MRR, NDCG, RecMetricCollection, ranking_metrics
+
+
+def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
+
+
+def test_a_collection_is_torchmetrics_own_kind() -> None:
+    assert isinstance(ranking_metrics(("ndcg",)), RecMetricCollection)
+    assert isinstance(ranking_metrics(("ndcg",)), MetricCollection)
+
+
+def test_keys_stand_in_the_order_asked_for() -> None:
+    metrics = ranking_metrics(("ndcg", "hit_rate"), top_k=(10, 5, None), prefix="val_")
+    names = ["val_ndcg@10", "val_ndcg@5", "val_ndcg", "val_hit_rate@10", "val_hit_rate@5", "val_hit_rate"]
+    assert list(metrics.keys()) == names
+    metrics.update(**sums(1)[0])
+    assert list(metrics.compute()) == names
+    assert list(metrics(**sums(1)[0])) == names
+
+
+def test_one_cut_off_and_a_metric_without_a_default() -> None:
+    assert list(ranking_metrics(("ndcg", "mrr"), top_k=10).keys()) == ["ndcg@10", "mrr@10"]
+
+
+def test_at_replaces_the_sign_that_a_logger_refuses() -> None:
+    metrics = ranking_metrics(("ndcg", "mrr"), top_k=(5, None), prefix="val_", at="_at_")
+    assert list(metrics.keys()) == ["val_ndcg_at_5", "val_ndcg", "val_mrr_at_5", "val_mrr"]
+    metrics.update(**sums(1)[0])
+    assert list(metrics.compute()) == ["val_ndcg_at_5", "val_ndcg", "val_mrr_at_5", "val_mrr"]
+
+
+def test_options_reach_the_metric_they_name() -> None:
+    metrics = ranking_metrics(
+        ("ndcg", "map"), top_k=2, options={"map": {"denominator": "relevant"}}, ties="stable", empty_target_action="neg"
+    )
+    updates = [LAYOUTS["dense"](NAMED["several blocks"])]
+    metrics.update(**updates[0])
+    assert floats(metrics.compute()) == {
+        "ndcg@2": named("NDCG").expected(updates, 2, "stable", "neg"),
+        "map@2": named("MAP", denominator="relevant").expected(updates, 2, "stable", "neg"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"metrics": ("ndgc",)}, "ndgc"),
+        ({"metrics": ("ndcg",), "top_k": 0}, "top_k"),
+        ({"metrics": ("ndcg",), "top_k": (5, 5)}, "ndcg@5"),
+        ({"metrics": ("ndcg", "ndcg")}, "ndcg@10"),
+        ({"metrics": ("ndcg",), "options": {"map": {"denominator": "min"}}}, "map"),
+        ({"metrics": ("ndcg",), "ties": "random"}, "ties"),
+        ({"metrics": ()}, "metric"),
+        ({"metrics": ("ndcg",), "top_k": ()}, "top_k"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(arguments: dict[str, Any], says: str) -> None:
+    arguments = dict(arguments)
+    with pytest.raises((ValueError, TypeError), match=says):
+        ranking_metrics(arguments.pop("metrics"), **arguments)
+
+
+def test_members_are_named_by_their_names() -> None:
+    metrics = RecMetricCollection([NDCG(10), NDCG(5), MRR()])
+    assert list(metrics.keys()) == ["ndcg@10", "ndcg@5", "mrr"]
+
+
+def test_two_members_of_one_name_need_a_dict() -> None:
+    pair = NDCG(10), NDCG(10, gain="linear")
+    with pytest.raises(ValueError, match=r"ndcg@10.*dict"):
+        RecMetricCollection(list(pair))
+    named = RecMetricCollection({"one": pair[0], "another": pair[1]}, prefix="val_")
+    assert list(named.keys()) == ["val_one", "val_another"]  # in the order given, not in that of the alphabet
+
+
+def test_an_update_is_all_or_nothing() -> None:
+    """A member that refuses must not leave the others already counted."""
+    metrics = RecMetricCollection([torch_recmetrics.HitRate(2), NDCG(2)])
+    metrics.update(**LAYOUTS["dense"](NAMED["several users"]))
+    before = floats(metrics.compute())
+    huge = {"preds": torch.tensor([[2.0, 1.0]]), "target": torch.tensor([[0, 2000]])}
+    for act in (metrics.update, metrics):
+        with pytest.raises(ValueError, match="1023"):  # the exponential gain's rule: hit rate alone would take it
+            act(**huge)
+        assert floats(metrics.compute()) == before
+        assert [member.update_count for member in metrics.values()] == [1, 1]
+
+
+def test_an_error_of_one_members_rule_leaves_all_unchanged() -> None:
+    strict = NDCG(2, empty_target_action="error")
+    metrics = RecMetricCollection([torch_recmetrics.HitRate(2), strict])
+    metrics.update(**LAYOUTS["dense"](NAMED["several users"]))
+    before = floats(metrics.compute())
+    with pytest.raises(ValueError, match="empty_target_action"):
+        metrics.update(**LAYOUTS["dense"](NAMED["an empty user"]))
+    assert floats(metrics.compute()) == before
+
+
+def test_unknown_arguments_are_refused() -> None:
+    metrics = ranking_metrics(("ndcg",), top_k=2)
+    with pytest.raises((TypeError, ValueError), match="targets"):
+        metrics.update(torch.zeros(1, 2), targets=torch.zeros(1, 2))
+    with pytest.raises((TypeError, ValueError), match="target"):
+        metrics.update(torch.zeros(1, 2))
+
+
+def test_clone_with_another_prefix() -> None:
+    metrics = ranking_metrics(("ndcg", "mrr"), top_k=2, prefix="val_")
+    metrics.update(**sums(1)[0])
+    other = metrics.clone(prefix="test_")
+    assert list(other.keys()) == ["test_ndcg@2", "test_mrr@2"]
+    assert list(floats(other.compute()).values()) == list(floats(metrics.compute()).values())
+
+
+def test_items_with_and_without_prefix() -> None:
+    metrics = ranking_metrics(("ndcg", "mrr"), top_k=2, prefix="val_", postfix="_x")
+    assert [name for name, _ in metrics.items()] == ["val_ndcg@2_x", "val_mrr@2_x"]
+    assert [name for name, _ in metrics.items(keep_base=True)] == ["ndcg@2", "mrr@2"]
+    assert metrics["ndcg@2"].name == "ndcg@2"
+
+
+def test_metrics_added_later_go_at_the_end() -> None:
+    metrics = ranking_metrics(("ndcg",), top_k=2)
+    metrics.add_metrics(torch_recmetrics.MAP(2))
+    metrics.add_metrics({"other": NDCG(2, gain="linear")})
+    with pytest.raises(ValueError, match="map@2"):
+        metrics.add_metrics([torch_recmetrics.MAP(2)])
+    update = sums(1)[0]
+    metrics.update(**update)
+    wanted = {"ndcg@2": named("NDCG"), "map@2": named("MAP"), "other": named("NDCG", gain="linear")}
+    assert floats(metrics.compute()) == {name: v.expected([update], 2) for name, v in wanted.items()}
+
+
+def test_members_touched_from_outside_stay_right() -> None:
+    """Reset, fed, loaded or merged alone between two updates of the collection."""
+    updates = sums(4)
+    metrics = ranking_metrics(("ndcg", "map", "mrr", "recall"), top_k=3)
+    metrics.update(**updates[0])
+    metrics["map@3"].reset()
+    metrics["mrr@3"].update(**updates[1])
+    other = torch_recmetrics.Recall(3)
+    other.update(**updates[2])
+    metrics["recall@3"].merge_state(other)
+    metrics.update(**updates[3])
+    first, last = updates[0], updates[3]
+    seen = {
+        "ndcg@3": ("NDCG", [first, last]),
+        "map@3": ("MAP", [last]),
+        "mrr@3": ("MRR", [first, updates[1], last]),
+        "recall@3": ("Recall", [first, updates[2], last]),
+    }
+    assert floats(metrics.compute()) == {name: named(metric).expected(some) for name, (metric, some) in seen.items()}
+
+
+def test_a_ready_ranking_serves_collection_and_metric() -> None:
+    (update,) = sums(1)
+    ranking = torch_recmetrics.rank(**update, top_k=5)
+    metrics = ranking_metrics(("ndcg", "map"), top_k=(2, 5))
+    metrics.update(ranking)
+    metrics.update(ranking)
+    assert float(metrics.compute()["ndcg@5"]) == named("NDCG").expected([update, update], 5)
+
+
+def test_names_of_members() -> None:
+    """A name, and behind it the cut-off where there is one."""
+    for variant in VARIANTS:
+        cut = variant.reads != "clicks"
+        assert variant.make(3).name == (f"{variant.name}@3" if cut else variant.name)
+        assert not variant.uncut or variant.make(None).name == variant.name
+
+
+def test_tables_of_one_content_are_held_once() -> None:
+    one, other = torch.eye(3), torch.eye(3)[[1, 1, 1]]
+    ours = RecMetricCollection({"one": ILS(one, 2), "other": ILS(other, 2), "deep": ILS(one, 3)})
+    assert floats(ours(item_ids=torch.tensor([[0, 2]]))) == {"one": 0, "other": 1, "deep": 0}
+    assert ours["one"].table is ours["deep"].table is not ours["other"].table

@@ -1,0 +1,157 @@
+"""ctr_metrics: one collection, each number that of its own library, logged in one line."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from oracles import clicks as oracles
+from sklearn import metrics as sklearn
+
+from torch_recmetrics import ctr_metrics
+
+N = 400
+
+
+def clicks(seed: int = 0) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    preds = torch.rand(N, generator=generator)
+    target = (torch.rand(N, generator=generator) < preds).float()
+    return {"preds": preds, "target": target, "indexes": torch.randint(20, (N,), generator=generator)}
+
+
+def expected(rows: dict[str, torch.Tensor], threshold: float = 0.5, beta: float = 1.0) -> dict[str, Any]:
+    preds, target, indexes = (column.tolist() for column in rows.values())
+    labels = [int(p > threshold) for p in preds]
+    made = [oracles.Row(p, int(t), group=g) for p, t, g in zip(preds, target, indexes, strict=True)]
+    tn, fp, fn, tp = sklearn.confusion_matrix(target, labels).ravel().tolist()
+    eps = torch.finfo(torch.float32).eps
+    return {
+        "auc": oracles.auc(made),
+        "group_auc": oracles.group_auc(made),
+        "log_loss": oracles.log_loss(made, eps),
+        "normalized_entropy": oracles.normalized_entropy(made, eps),
+        "calibration": oracles.calibration(made),
+        "accuracy": pytest.approx(sklearn.accuracy_score(target, labels), abs=1e-6),
+        "precision": pytest.approx(sklearn.precision_score(target, labels), abs=1e-6),
+        "recall": pytest.approx(sklearn.recall_score(target, labels), abs=1e-6),
+        f"f{beta:g}".replace(".", "_"): pytest.approx(sklearn.fbeta_score(target, labels, beta=beta), abs=1e-6),
+        "true_positives": tp,
+        "false_positives": fp,
+        "true_negatives": tn,
+        "false_negatives": fn,
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize(("threshold", "beta"), [(0.5, 1.0), (0.3, 0.5), (0.7, 2.0)])
+def test_each_number_is_that_of_its_definition(dtype: torch.dtype, threshold: float, beta: float) -> None:
+    rows = clicks()
+    metrics = ctr_metrics(threshold=threshold, beta=beta, prefix="val_")
+    for part in torch.arange(N).split(90):
+        some = {name: column[part] for name, column in rows.items()}
+        metrics.update(some["preds"], some["target"].to(dtype), some["indexes"])
+    values = {name.removeprefix("val_"): value for name, value in metrics.compute().items()}
+    wanted = expected(rows, threshold, beta)
+    assert list(values) == list(wanted)
+    for name, value in values.items():
+        assert value.shape == ()
+        assert (
+            float(value) == pytest.approx(wanted[name], abs=1e-12)
+            if isinstance(wanted[name], float)
+            else (float(value) == wanted[name])
+        ), name
+
+
+def test_forward_and_copies() -> None:
+    metrics = ctr_metrics()
+    first, second = clicks(1), clicks(2)
+    values = metrics(**first)
+    assert float(values["group_auc"]) == pytest.approx(expected(first)["group_auc"], abs=1e-12)
+    other = pickle.loads(pickle.dumps(metrics)).clone()
+    other(**second)
+    both = {name: torch.cat([first[name], second[name]]) for name in first}
+    assert float(other.compute()["auc"]) == pytest.approx(expected(both)["auc"], abs=1e-12)
+    assert float(metrics.compute()["auc"]) == pytest.approx(expected(first)["auc"], abs=1e-12)
+
+
+def test_weights_and_sample_ids_reach_the_members_that_know_them() -> None:
+    rows = clicks()
+    metrics = ctr_metrics(weighting=None)
+    assert "group_auc" not in metrics
+    weights, ids = torch.rand(N), torch.arange(N)
+    for _ in range(2):
+        metrics.update(rows["preds"], rows["target"], weights=weights, sample_ids=ids)
+    values = metrics.compute()
+    made = zip(rows["preds"].tolist(), rows["target"].tolist(), weights.tolist(), strict=True)
+    assert float(values["calibration"]) == pytest.approx(oracles.calibration([oracles.Row(*r) for r in made]), abs=1e-9)
+    assert sum(float(values[name]) for name in values if "_positives" in name or "_negatives" in name) == 2 * N
+
+
+def test_heads_of_several_classes() -> None:
+    preds, target = torch.rand(200, 4), torch.randint(4, (200,))
+    metrics = ctr_metrics(num_classes=4, prefix="val_")
+    metrics.update(preds, target)
+    values, labels = metrics.compute(), preds.argmax(1)
+    assert float(values["val_accuracy"]) == pytest.approx(sklearn.accuracy_score(target, labels), abs=1e-6)
+    for average in ("macro", "micro", "weighted"):
+        theirs = sklearn.f1_score(target, labels, average=average)
+        assert float(values[f"val_f1_{average}"]) == pytest.approx(theirs, abs=1e-6)
+        theirs = sklearn.recall_score(target, labels, average=average)
+        assert float(values[f"val_recall_{average}"]) == pytest.approx(theirs, abs=1e-6)
+
+
+def test_refused() -> None:
+    rows = clicks()
+    metrics = ctr_metrics()
+    metrics.update(**rows)
+    before = {name: float(value) for name, value in metrics.compute().items()}
+    with pytest.raises(ValueError, match=r"`indexes` is missing: group_auc needs it; .*weighting=None.* leaves it out"):
+        metrics.update(rows["preds"], rows["target"])
+    with pytest.raises(ValueError, match="`preds` must be probabilities"):
+        metrics.update(rows["preds"] * 9, rows["target"], rows["indexes"])
+    with pytest.raises(ValueError, match=r"`target` must hold 0 and 1 only, got 0\.5 in row 0"):
+        metrics.update(rows["preds"], torch.full((N,), 0.5), rows["indexes"])
+    with pytest.raises(ValueError, match="`weights` must be >= 0"):
+        metrics.update(**rows, weights=-torch.ones(N))
+    assert {name: float(value) for name, value in metrics.compute().items()} == before
+    for wrong in (1, 2, 2.5, True):
+        with pytest.raises(ValueError, match="`num_classes` must be an integer > 2"):
+            ctr_metrics(num_classes=wrong)
+    with pytest.raises(ValueError, match="`weighting` must be one of"):
+        ctr_metrics(weighting="rows")
+
+
+def test_a_batch_without_rows_and_a_single_row_are_input_for_a_whole_collection() -> None:
+    metrics = ctr_metrics(weighting=None)
+    assert all(value.isnan() for value in metrics(torch.zeros(0), torch.zeros(0)).values())
+    metrics.update(torch.zeros(0), torch.zeros(0))
+    for score, label in zip(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1])):
+        metrics.update(score, label)
+    assert metrics.compute()["auc"] == 0.875
+    assert metrics.compute()["accuracy"] == 0.75
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_line_logs_all_of_it(tmp_path: Any) -> None:
+    pl = pytest.importorskip("pytorch_lightning")
+
+    class Model(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.metrics = ctr_metrics(prefix="val_")
+
+        def validation_step(self, batch: list[torch.Tensor]) -> None:
+            self.metrics.update(*batch)
+            self.log_dict(self.metrics)
+
+    rows = clicks()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*rows.values()), batch_size=64)
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, default_root_dir=tmp_path
+    )
+    logged = trainer.validate(Model(), loader, verbose=False)[0]
+    for name, value in expected(rows).items():
+        assert logged[f"val_{name}"] == (pytest.approx(value, abs=1e-6) if isinstance(value, float) else value), name

@@ -1,0 +1,68 @@
+"""Bins of scores: a bin for each half-precision score loses nothing, and others know their lower edges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from fixtures.clicks import DTYPES, drawn_clicks, rows_of
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.clicks import auc, pairs
+
+from torch_recmetrics.core.auc import histogram as module
+from torch_recmetrics.core.auc.histogram import histogram, lower_edges, pairs_of
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_bin_for_each_half_precision_score_loses_nothing(dtype: torch.dtype, device: torch.device) -> None:
+    @given(drawn_clicks([dtype], weighted=True, named=False))
+    def law(updates: list[dict[str, Any]]) -> None:
+        preds = torch.cat([update["preds"] for update in updates]).to(device)
+        labels = torch.cat([update["target"].bool() for update in updates]).to(device)
+        weights = torch.cat([update["weights"] for update in updates]).to(device)
+        rows = rows_of([{**update, "weights": torch.ones_like(update["weights"])} for update in updates])
+        counts = histogram(preds, labels, None, 1 << 16)
+        assert pairs_of(counts)[0] == pairs(rows)
+        assert torch.equal(counts, histogram(ordered_keys(preds), labels, None, 1 << 16))
+        used = counts.nonzero().flatten().cpu() // 2
+        assert set(lower_edges(dtype, used, 1 << 16).tolist()) == set(preds.tolist())
+        masses = histogram(preds, labels, weights, 1 << 16)
+        assert pairs_of(masses)[0].auc == pytest.approx(auc(rows_of(updates)), abs=1e-13, nan_ok=True)
+
+    law()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_bins", [4, 64, 1 << 12])
+def test_lower_edges(dtype: torch.dtype, n_bins: int) -> None:
+    scores = torch.cat([torch.randn(200), torch.tensor([math.inf, -math.inf, 0.0, -0.0])]).to(dtype)
+    for score in scores:
+        counts = histogram(score.reshape(1), torch.tensor([True]), None, n_bins)
+        bin_ = counts.nonzero().flatten() // 2
+        edge = lower_edges(dtype, bin_, n_bins)
+        assert edge <= score
+        if int(bin_) + 1 < n_bins:
+            above = lower_edges(dtype, bin_ + 1, n_bins)
+            assert above > score or above.isnan()
+
+
+def test_counts_beyond_int64() -> None:
+    """2 P N of four thousand million rows of each class does not fit."""
+    many = 2**32
+    counts = torch.tensor([many, 0, 1, many, 5, 7, 0, 0])
+    twice_u = many * (2 * many + 1) + 7 * (2 * (many + 1) + 5)
+    pairs_found, shared = pairs_of(counts)
+    assert pairs_found == (twice_u, many + 7, many + 6)
+    assert shared == many + 35
+    assert pairs_found.auc == twice_u / (2 * (many + 7) * (many + 6))
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=2).map(lambda x: x * 2))
+def test_large_and_small_sums_agree(table: list[tuple[int, int]]) -> None:
+    negatives, positives = zip(*table, strict=True)
+    counts = torch.tensor(table).flatten()
+    assert pairs_of(counts) == module._pairs_of_many(list(negatives), list(positives))

@@ -1,0 +1,101 @@
+"""Counts of pairs against every pair looked at one by one, in whichever way they are computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fixtures.clicks import drawn_clicks, rows_of
+from hypothesis import given, settings
+from oracles.clicks import auc, by_group, pairs
+
+from torch_recmetrics.core.auc.pairs import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
+from torch_recmetrics.core.tensors import compact_ids as numbering
+from torch_recmetrics.core.tensors import sort_keys as key_module
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys
+
+
+@pytest.fixture(params=["whole columns", "slices of three", "torch's sort", "crowded tables"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small inputs must take every path that large ones take."""
+    if request.param == "slices of three":
+        monkeypatch.setattr(key_module, "SLICE", 3)
+    elif request.param == "torch's sort":
+        monkeypatch.setattr(key_module, "SLICE", 1)
+        monkeypatch.setattr(key_module, "SORT_WITH_NUMPY", False)
+    elif request.param == "crowded tables":
+        monkeypatch.setattr(numbering, "TABLE_BITS", 1)
+
+
+def columns(updates: list[dict[str, Any]], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    preds = torch.cat([update["preds"].to(dtype) for update in updates])
+    labels = torch.cat([update["target"].bool() for update in updates])
+    groups = torch.cat([update["indexes"] for update in updates])
+    weights = torch.cat([update["weights"] for update in updates])
+    return ordered_keys(preds), labels, groups, weights
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pairs_are_those_of_the_definition(dtype: torch.dtype, way: None) -> None:
+    @settings(max_examples=60)
+    @given(drawn_clicks([dtype], weighted=True, named=False))
+    def law(updates: list[dict[str, Any]]) -> None:
+        keys, labels, groups, weights = columns(updates, dtype)
+        weighed = rows_of(updates)
+        rows = rows_of([{**update, "weights": torch.ones_like(update["weights"])} for update in updates])
+        assert count_pairs(keys, labels) == pairs(rows)
+        assert weigh_pairs(keys, labels, weights).auc == pytest.approx(auc(weighed), abs=1e-13, nan_ok=True)
+        found = count_group_pairs(groups, keys, labels)
+        exact = {group: pairs(some) for group, some in sorted(by_group(rows).items()) if pairs(some)[1]}
+        assert {g: numbers for g, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True)} == {
+            group: list(numbers) for group, numbers in exact.items()
+        }
+        assert found.indexes.tolist() == list(exact)
+        found = weigh_group_pairs(groups, keys, labels, weights)
+        assert found.indexes.tolist() == sorted(by_group(rows))
+        for group, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True):
+            expected = auc(by_group(weighed)[group])
+            assert Pairs(*numbers).auc == pytest.approx(expected, abs=1e-13, nan_ok=True)
+
+    law()
+
+
+@pytest.mark.parametrize(
+    ("scores", "bits"),
+    [
+        (torch.tensor([0.001, 0.5, 0.999]), torch.int32),  # probabilities
+        (torch.tensor([-8.0, -1e-3, 1e-3, 8.0]), torch.int32),  # logits, since the gap around zero is closed
+        (torch.tensor([-3e38, -1e-38, 1e-38, 3e38]), torch.int64),
+        (torch.tensor([-8.0, -1e-3, 1e-3, 8.0], dtype=torch.float64), torch.int64),
+    ],
+)
+def test_codes_are_narrow_where_they_can_be(scores: torch.Tensor, bits: torch.dtype) -> None:
+    labels = torch.ones(scores.shape, dtype=torch.bool)
+    packed = pack(ordered_keys(scores), labels)
+    assert packed.codes.dtype == bits
+    assert packed.codes.tolist() == sorted(packed.codes.tolist())
+    assert int(packed.codes.min()) >= 0
+
+
+def test_all_bits_of_a_float64_count() -> None:
+    """Scores over the whole range of float64 that differ in the last bit alone, in groups of any number."""
+    scores = torch.tensor([-1e300, 1e300, 1.0, 1.0 + 2**-52, 1.0, -1e-300], dtype=torch.float64)
+    labels = torch.tensor([0, 1, 0, 1, 1, 0], dtype=torch.bool)
+    assert count_pairs(ordered_keys(scores), labels).twice_u == 17
+    groups = torch.tensor([2**63 - 1, 2**63 - 1, -(2**63), -(2**63), -(2**63), 0])
+    found = count_group_pairs(groups, ordered_keys(scores), labels)
+    assert [column.tolist() for column in found] == [[-(2**63), 2**63 - 1], [3, 2], [2, 1], [1, 1]]
+
+
+def test_weights_of_very_different_size() -> None:
+    """A small group beside a very large one keeps its digits."""
+    n = 1000
+    scores = torch.rand(n, dtype=torch.float64)
+    labels = torch.rand(n) < 0.5
+    groups = torch.arange(n) % 2
+    weights = torch.rand(n, dtype=torch.float64) * torch.where(groups == 0, 1e12, 1e-3)
+    rows = rows_of([{"preds": scores, "target": labels, "weights": weights, "indexes": groups}])
+    found = weigh_group_pairs(groups, ordered_keys(scores), labels, weights)
+    for group, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True):
+        assert Pairs(*numbers).auc == pytest.approx(auc(by_group(rows)[group]), abs=1e-14)

@@ -1,0 +1,276 @@
+"""Bad input: an error that names the argument, the rule, what came and the row; the metric stays as it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from fixtures.variants import DEFAULTS
+
+import torch_recmetrics
+
+NAN, INF = float("nan"), float("inf")
+PREDS = torch.tensor([[0.3, 0.2, 0.1], [0.6, 0.5, 0.4]])
+TARGET = torch.tensor([[0, 1, 0], [1, 0, 1]])
+IDS = torch.tensor([[1, -1], [0, 2]])
+DENSE = {"preds": PREDS, "target": TARGET}
+BY_ID = {"preds": PREDS, "target_ids": IDS}
+LISTS = {"item_ids": torch.tensor([[2, 1, -1], [0, 1, 2]]), "target_ids": IDS}
+FLAT = {
+    "preds": torch.tensor([0.3, 0.2, 0.1, 0.6]),
+    "target": torch.tensor([0, 1, 0, 1]),
+    "indexes": torch.tensor([4, 4, 9, 9]),
+}
+LONG_FLAT = {"preds": PREDS.flatten(), "target": TARGET.flatten(), "indexes": torch.tensor([4, 4, 4, 9, 9, 9])}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """An update, and what its refusal must say."""
+
+    label: str
+    update: dict[str, Any]
+    says: tuple[str, ...]
+    of_values: bool = True
+
+    def __str__(self) -> str:
+        return self.label
+
+
+def but(update: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**update, **{name: torch.tensor(v) if isinstance(v, list) else v for name, v in changes.items()}}
+
+
+def form(label: str, update: dict[str, Any], *says: str) -> Bad:
+    return Bad(label, update, says, of_values=False)
+
+
+BAD = [
+    # values
+    Bad("NaN score", but(DENSE, preds=[[0.3, 0.2, 0.1], [0.6, NAN, 0.4]]), ("preds", "NaN", "row 1")),
+    Bad("NaN score by ids", but(BY_ID, preds=[[0.3, NAN, 0.1], [0.6, 0.5, 0.4]]), ("preds", "NaN", "row 0")),
+    Bad("NaN score in flat rows", but(FLAT, preds=[0.3, 0.2, NAN, 0.6]), ("preds", "NaN", "row 2")),
+    Bad("only NaN", but(DENSE, preds=[[NAN] * 3] * 2), ("preds", "NaN", "row 0")),
+    Bad("half NaN", but(DENSE, preds=torch.tensor([[1.0, 2, 3], [1, 2, NAN]]).half()), ("preds", "NaN", "row 1")),
+    Bad("negative relevance", but(DENSE, target=[[0, 1, 0], [1, -2, 1]]), ("target", ">= 0", "-2", "row 1")),
+    Bad("negative relevance, float", but(DENSE, target=[[0.0, 1, 0], [1, 0, -0.5]]), ("target", "-0.5", "row 1")),
+    Bad("negative relevance in flat rows", but(FLAT, target=[0, 1, -3, 1]), ("target", "-3", "row 2")),
+    Bad("NaN relevance", but(DENSE, target=[[0, NAN, 0], [1, 0, 1]]), ("target", "row 0")),
+    Bad("infinite relevance", but(DENSE, target=[[0, 1, 0], [INF, 0, 1]]), ("target", "inf", "row 1")),
+    Bad(
+        "negative target_relevance",
+        but(BY_ID, target_relevance=[[1.0, 0], [2, -1]]),
+        ("target_relevance", "-1", "row 1"),
+    ),
+    Bad("negative weight", but(DENSE, weights=[1.0, -2.0]), ("weights", ">= 0", "-2", "row 1")),
+    Bad("NaN weight", but(DENSE, weights=[NAN, 1.0]), ("weights", "row 0")),
+    Bad("infinite weight", but(DENSE, weights=[1.0, INF]), ("weights", "inf", "row 1")),
+    Bad("negative weight by lists", but(LISTS, weights=[1.0, -2.0]), ("weights", "-2", "row 1")),
+    Bad("negative weight in flat rows", but(FLAT, weights=[1.0, 1.0, -2.0, -2.0]), ("weights", "-2", "row 2")),
+    Bad("target id beyond the items", but(BY_ID, target_ids=[[1, -1], [0, 3]]), ("target_ids", "3", "row 1")),
+    Bad("target id below -1", but(BY_ID, target_ids=[[1, -2], [0, 2]]), ("target_ids", "-2", "row 0")),
+    Bad("target id below -1 by lists", but(LISTS, target_ids=[[1, -2], [0, 2]]), ("target_ids", "-2", "row 0")),
+    Bad("target id twice", but(BY_ID, target_ids=[[1, -1], [2, 2]]), ("target_ids", "twice", "2", "row 1")),
+    Bad("target id twice, apart", but(BY_ID, target_ids=[[0, 1, 0], [2, 1, 0]]), ("target_ids", "twice", "0", "row 0")),
+    Bad("target id twice by lists", but(LISTS, target_ids=[[1, 1], [0, 2]]), ("target_ids", "twice", "1", "row 0")),
+    Bad("listed item twice", but(LISTS, item_ids=[[2, 1, -1], [0, 1, 0]]), ("item_ids", "twice", "0", "row 1")),
+    Bad("listed item below -1", but(LISTS, item_ids=[[2, 1, -5], [0, 1, 2]]), ("item_ids", "-5", "row 0")),
+    Bad("seen id beyond the items", but(DENSE, seen_ids=[[0], [7]]), ("seen_ids", "7", "row 1")),
+    Bad("seen id below -1", but(DENSE, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
+    Bad("seen id below -1 by lists", but(LISTS, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
+    # form
+    form("no argument", {}, "preds"),
+    form("scores alone", {"preds": PREDS}, "target"),
+    form("lists alone", {"item_ids": LISTS["item_ids"]}, "target_ids"),
+    form("truth alone", {"target_ids": IDS}, "preds"),
+    form("two truths", but(DENSE, target_ids=IDS), "target", "target_ids"),
+    form("two lists", but(LISTS, preds=PREDS), "item_ids", "preds"),
+    form("relevance of no ids", but(DENSE, target_relevance=[[1.0, 0], [2, 1]]), "target_relevance", "target_ids"),
+    form("other number of users", but(DENSE, target=TARGET[:1]), "target", "(1, 3)", "(2, 3)"),
+    form("other number of items", but(DENSE, target=TARGET[:, :2]), "target", "(2, 2)", "(2, 3)"),
+    form("one user without a batch", {"preds": PREDS[0], "target": TARGET[0]}, "preds", "(3,)"),
+    form("three dimensions", {"preds": PREDS[None], "target": TARGET[None]}, "preds", "(1, 2, 3)"),
+    form("rows of target_ids", but(BY_ID, target_ids=IDS[:1]), "target_ids", "(1, 2)", "2"),
+    form("target_ids without rows", but(BY_ID, target_ids=IDS[0]), "target_ids", "(2,)"),
+    form("rows of target_ids by lists", but(LISTS, target_ids=IDS[:1]), "target_ids", "(1, 2)", "2"),
+    form("item_ids without rows", but(LISTS, item_ids=IDS[0]), "item_ids", "(2,)"),
+    form(
+        "shape of target_relevance", but(BY_ID, target_relevance=[[1.0], [2.0]]), "target_relevance", "(2, 1)", "(2, 2)"
+    ),
+    form("shape of mask", but(DENSE, mask=[[True, False], [True, True]]), "mask", "(2, 2)", "(2, 3)"),
+    form("rows of seen_ids", but(DENSE, seen_ids=[[0]]), "seen_ids", "(1, 1)", "2"),
+    form("seen_ids without rows", but(DENSE, seen_ids=[0, 1]), "seen_ids", "(2,)"),
+    form("shape of weights", but(DENSE, weights=[1.0, 2.0, 3.0]), "weights", "(3,)", "2"),
+    form("weights per item", but(DENSE, weights=[[1.0, 2.0, 3.0]] * 2), "weights", "(2, 3)"),
+    form("shape of sample_ids", but(DENSE, sample_ids=[1, 2, 3]), "sample_ids", "(3,)", "2"),
+    form("length of indexes", but(FLAT, indexes=[1, 2]), "indexes", "(2,)", "4"),
+    form("length of flat target", but(FLAT, target=[1, 0]), "target", "(2,)", "4"),
+    form("length of flat weights", but(FLAT, weights=[1.0]), "weights", "(1,)", "4"),
+    form("length of flat mask", but(FLAT, mask=[True]), "mask", "(1,)", "4"),
+    form("indexes beside a matrix", but(DENSE, indexes=[0, 1]), "preds", "(2, 3)"),
+    form("seen_ids beside flat rows", but(FLAT, seen_ids=[[0]] * 4), "seen_ids", "indexes"),
+    form("sample_ids beside flat rows", but(FLAT, sample_ids=[0, 1, 2, 3]), "sample_ids", "indexes"),
+    form("target_ids beside flat rows", but(FLAT, target=None, target_ids=IDS), "target"),
+    form("mask beside lists", but(LISTS, mask=[[True, True, True]] * 2), "mask", "item_ids"),
+    form("integer scores", but(DENSE, preds=[[3, 2, 1], [3, 2, 1]]), "preds", "float", "int64"),
+    form("boolean scores", but(DENSE, preds=[[True, False, True]] * 2), "preds", "bool"),
+    form("complex relevance", but(DENSE, target=TARGET.to(torch.complex64)), "target", "complex64"),
+    form("float target_ids", but(BY_ID, target_ids=IDS.float()), "target_ids", "float32"),
+    form("float item_ids", but(LISTS, item_ids=LISTS["item_ids"].double()), "item_ids", "float64"),
+    form("boolean target_ids", but(BY_ID, target_ids=IDS.bool()), "target_ids", "bool"),
+    form("float seen_ids", but(DENSE, seen_ids=[[0.0], [1.0]]), "seen_ids", "float32"),
+    form("float indexes", but(FLAT, indexes=[4.0, 4.0, 9.0, 9.0]), "indexes", "float32"),
+    form("float sample_ids", but(DENSE, sample_ids=[1.0, 2.0]), "sample_ids", "float32"),
+    form("integer mask", but(DENSE, mask=[[1, 0, 1]] * 2), "mask", "bool", "int64"),
+    form("complex weights", but(DENSE, weights=torch.ones(2, dtype=torch.complex64)), "weights", "complex64"),
+    form("scores as a list", {"preds": PREDS.tolist(), "target": TARGET}, "preds", "tensor", "list"),
+    form("truth as a list", {"preds": PREDS, "target": TARGET.tolist()}, "target", "tensor", "list"),
+    form("ids as a list", {"preds": PREDS, "target_ids": [[1], [2]]}, "target_ids", "tensor", "list"),
+    form("sparse target", but(DENSE, target=TARGET.to_sparse()), "target", "sparse"),
+]
+GOOD = {"preds": torch.tensor([[2.0, 1.0], [2.0, 1.0]]), "target": torch.tensor([[0, 1], [1, 0]])}
+
+
+def refused(act: Any, bad: Bad) -> None:
+    with pytest.raises((ValueError, TypeError)) as refusal:
+        act(**bad.update)
+    message = str(refusal.value)
+    assert all(word in message for word in bad.says), message
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+@pytest.mark.parametrize("way", ["update", "forward"])
+def test_bad_input_is_refused_and_changes_nothing(bad: Bad, way: str) -> None:
+    for variant in DEFAULTS if way == "update" else DEFAULTS[:1]:
+        metric = variant.make(2)
+        refused(getattr(metric, way), bad)
+        assert metric.update_count == 0
+        metric.update(**GOOD)
+        before, states = metric.compute(), _states(metric)
+        refused(getattr(metric, way), bad)
+        assert metric.update_count == 1
+        assert _states(metric) == states
+        assert torch.equal(metric.compute(), before)
+        metric(**GOOD)  # goes on as if nothing had happened
+        assert metric.update_count == 2 and torch.equal(metric.compute(), before)
+
+
+def _states(metric: Any) -> str:
+    return str(dict(metric.metric_state))
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_the_functions_refuse_the_same(bad: Bad) -> None:
+    for variant in DEFAULTS:
+        refused(lambda variant=variant, **update: variant.per_user(**update, top_k=2), bad)
+
+
+@pytest.mark.parametrize("way", ["update", "forward"])
+def test_weights_that_differ_within_a_user(way: str) -> None:
+    metric = torch_recmetrics.NDCG(2)
+    metric.update(**FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
+    before = metric.compute()
+    with pytest.raises(ValueError, match=r"weights.*4"):
+        getattr(metric, way)(**FLAT, weights=torch.tensor([1.0, 3.0, 2.0, 2.0]))
+    assert torch.equal(metric.compute(), before) and metric.update_count == 1
+
+
+def test_weights_that_differ_within_a_user_over_two_updates() -> None:
+    """Neither update is wrong by itself, so it shows when all rows of the user are together."""
+    metric = torch_recmetrics.NDCG(2)
+    metric.update(**FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
+    metric.update(**FLAT, weights=torch.tensor([3.0, 3.0, 2.0, 2.0]))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"weights.*4"):
+            metric.compute()
+    metric.reset()
+    metric.update(**FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
+    assert metric.compute().isfinite()
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("name", ["NDCG", "DCG"])
+def test_exponential_gain_of_a_huge_relevance_is_refused(name: str, by_id: bool) -> None:
+    huge = (
+        {"preds": PREDS, "target_ids": IDS, "target_relevance": torch.tensor([[1.0, 0.0], [1024.0, 1.0]])}
+        if by_id
+        else {"preds": PREDS, "target": torch.tensor([[0, 1, 0], [1024, 0, 1]])}
+    )
+    metric = getattr(torch_recmetrics, name)(2)
+    metric.update(**GOOD)
+    before = metric.compute()
+    with pytest.raises(ValueError, match=r"1023.*1024.*row 1.*linear"):
+        metric.update(**huge)
+    assert torch.equal(metric.compute(), before) and metric.update_count == 1
+    linear = getattr(torch_recmetrics, name)(2, gain="linear")
+    linear.update(**huge)
+    assert linear.compute().isfinite()
+    for other in DEFAULTS:
+        if "gain" not in other.options:
+            other.make(2).update(**huge)
+
+
+def test_exponential_gain_of_1023_is_finite() -> None:
+    metric = torch_recmetrics.NDCG(3)
+    metric.update(PREDS, torch.tensor([[1023, 1023, 0], [0, 0, 1023]]))
+    assert float(metric.compute()) == pytest.approx((1 + 0.5) / 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("layout", [DENSE, BY_ID, LISTS, LONG_FLAT], ids=["dense", "target_ids", "item_ids", "flat"])
+def test_a_ranking_that_was_cut_is_not_read_deeper(layout: dict[str, torch.Tensor]) -> None:
+    ranking = torch_recmetrics.rank(**layout, top_k=2)
+    torch_recmetrics.NDCG(2).update(ranking)
+    torch_recmetrics.MAP(1).update(ranking)
+    for deeper in (torch_recmetrics.NDCG(3), torch_recmetrics.Precision(None)):
+        with pytest.raises(ValueError, match=r"(cut|top_k).*2"):
+            deeper.update(ranking)
+        assert deeper.update_count == 0
+
+
+@pytest.mark.parametrize("layout", [DENSE, BY_ID, LISTS, LONG_FLAT], ids=["dense", "target_ids", "item_ids", "flat"])
+def test_a_ranking_that_cut_nothing_off_is_read_at_any_depth(layout: dict[str, torch.Tensor]) -> None:
+    ranking = torch_recmetrics.rank(**layout, top_k=3)
+    for deeper in (torch_recmetrics.NDCG(100), torch_recmetrics.Precision(None)):
+        deeper.update(ranking)
+        alone = deeper.clone()
+        alone.reset()
+        alone.update(**layout)
+        assert torch.equal(deeper.compute(), alone.compute())
+
+
+@pytest.mark.parametrize("more", ["weights", "sample_ids", "target", "target_ids", "seen_ids", "indexes", "mask"])
+def test_a_ready_ranking_takes_nothing_beside_it(more: str) -> None:
+    values = {
+        "weights": torch.ones(2),
+        "sample_ids": torch.arange(2),
+        "target": TARGET,
+        "target_ids": IDS,
+        "seen_ids": IDS,
+        "indexes": torch.arange(2),
+        "mask": torch.ones(2, 3, dtype=torch.bool),
+    }
+    metric = torch_recmetrics.NDCG(2)
+    with pytest.raises((ValueError, TypeError), match=more):
+        metric.update(torch_recmetrics.rank(**DENSE, top_k=2), **{more: values[more]})
+    assert metric.update_count == 0
+
+
+def test_unknown_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match="targets"):
+        torch_recmetrics.NDCG(2).update(PREDS, targets=TARGET)
+
+
+def test_checks_that_read_values_can_be_left_out() -> None:
+    """The forms are still checked; good input gives the same value."""
+    for variant in DEFAULTS:
+        metric, checked = variant.make(2, validate_args=False), variant.make(2)
+        for good in (DENSE, BY_ID, LISTS):
+            metric.update(**good)
+            checked.update(**good)
+        assert torch.equal(metric.compute(), checked.compute())
+        for bad in BAD:
+            if not bad.of_values and bad.label not in ("length of flat weights",):
+                refused(metric.update, bad)
+        assert torch.equal(metric.compute(), checked.compute())

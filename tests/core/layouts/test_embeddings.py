@@ -1,0 +1,218 @@
+"""`update(user_embeddings=..., item_embeddings=...)` gives the values of all float64 scores, for every tie rule."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fixtures.items import NUM_ITEMS
+from fixtures.variants import LISTED, RANKING_NAMES, Variant
+from oracles.users import TIES
+
+from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
+from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
+from torch_recmetrics.core.catalogue.pair_scores import PairScores
+from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
+
+CUTS = (1, 3, 10, None)
+KINDS = ("smooth", "whole numbers", "copies", "constant", "near ties", "half")
+
+
+def batch(kind: str, seed: int, n_items: int = 90, n_users: int = 13) -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    users, items = torch.randn(n_users, 5, generator=g), torch.randn(n_items, 5, generator=g)
+    if kind == "whole numbers":
+        users, items = users.round(), items.round()
+    if kind == "copies":
+        items = items[torch.randint(0, 6, (n_items,), generator=g)]
+    if kind == "constant":
+        items = torch.ones_like(items)
+    if kind == "near ties":
+        items = 1 + 1e-7 * items
+    if kind == "half":
+        users, items = users.half(), items.half()
+    ids = torch.stack([torch.randperm(n_items, generator=g)[:7] for _ in range(n_users)])
+    ids[torch.rand(ids.shape, generator=g) < 0.3] = -1
+    ids[1] = -1
+    seen = torch.randint(-1, n_items, (n_users, 6), generator=g)
+    seen[2, :3] = ids[2, :3]  # relevant and hidden
+    return {
+        "user_embeddings": users,
+        "item_embeddings": items,
+        "target_ids": ids,
+        "target_relevance": torch.randint(0, 4, ids.shape, generator=g),
+        "seen_ids": seen,
+        "weights": torch.rand(n_users, generator=g),
+    }
+
+
+def scored(data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same update with a float64 score for every pair."""
+    rest = dict(data)
+    users, items, bias = rest.pop("user_embeddings"), rest.pop("item_embeddings"), rest.pop("item_bias", None)
+    grid = torch.cartesian_prod(torch.arange(users.shape[0]), torch.arange(items.shape[0])).view(-1, 2)
+    scores = PairScores(users, items, bias).pair_scores(grid[:, 0], grid[:, 1])
+    return {"preds": scores.view(users.shape[0], items.shape[0]), **rest}
+
+
+def values(data: dict[str, torch.Tensor], rule: str, cuts: tuple[int | None, ...] = CUTS) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for options in ({}, {"ndcg": {"ideal": "retrieved", "gain": "linear"}, "map": {"denominator": "hits"}}):
+        metrics = ranking_metrics(RANKING_NAMES, cuts, options=options, ties=rule, postfix=f" {len(options)}")
+        metrics.update(**data)
+        found |= metrics.compute()
+    return found
+
+
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("rule", TIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_are_those_of_all_scores(kind: str, rule: str) -> None:
+    for seed, drop in ((0, ()), (1, ("seen_ids",)), (2, ("target_relevance", "weights"))):
+        data = {name: value for name, value in batch(kind, seed).items() if name not in drop}
+        for cuts in (CUTS, (3,), (None,), (200,)):
+            assert_same(values(data, rule, cuts), values(scored(data), rule, cuts))
+
+
+@pytest.mark.parametrize("rule", TIES)
+def test_item_bias(rule: str) -> None:
+    data = batch("whole numbers", 3)
+    data["item_bias"] = torch.arange(90) % 3 - 1.0
+    assert_same(values(data, rule), values(scored(data), rule))
+
+
+def test_whole_numbers_agree_with_a_matrix_product() -> None:
+    """Nothing is rounded, so torch's own product is the definition."""
+    data = batch("whole numbers", 4)
+    rest = {n: v for n, v in data.items() if not n.endswith("embeddings")}
+    preds = data["user_embeddings"].double() @ data["item_embeddings"].double().T
+    assert_same(values(data, "average"), values({"preds": preds, **rest}, "average"))
+
+
+def test_any_split_of_the_users() -> None:
+    data = batch("copies", 5)
+    whole = values(data, "average")
+    metrics = ranking_metrics(RANKING_NAMES, CUTS, postfix=" 0")
+    for part in (slice(0, 1), slice(1, 1), slice(1, 8), slice(8, 13)):
+        some = {n: v if n == "item_embeddings" else v[part] for n, v in data.items()}
+        metrics.update(**some)
+    assert_same(metrics.compute(), {n: v for n, v in whole.items() if n.endswith("0")})
+
+
+@pytest.mark.parametrize("variant", [v for v in LISTED if not v.needs_samples], ids=str)
+def test_scores_of_lists_from_embeddings(variant: Variant) -> None:
+    g = torch.Generator().manual_seed(8)
+    users, items = (torch.randint(-2, 3, (n, 3), generator=g).double() for n in (5, NUM_ITEMS))  # many equal products
+    rest = {"weights": torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0]), "target_ids": torch.arange(10).view(5, 2)}
+    scored = {"preds": users @ items.T, **rest}
+    for k in (1, 4):
+        metric = variant.fed([{"user_embeddings": users, "item_embeddings": items, **rest}], k)
+        assert float(metric.compute()) == variant.expected([scored], k)
+
+
+@pytest.mark.parametrize("cut", [4, 90])
+def test_metrics_of_lists_read_the_same_ranking(cut: int) -> None:
+    data = batch("copies", 6)
+    metrics, expected = (
+        RecMetricCollection([NDCG(10, ties="stable"), MRR(ties="stable"), Coverage(90, cut)]) for _ in range(2)
+    )
+    metrics.update(**data)
+    expected.update(**scored(data))
+    assert_same(metrics.compute(), expected.compute())
+    alone, other = Coverage(90, cut), Coverage(90, cut)
+    alone.update(user_embeddings=data["user_embeddings"], item_embeddings=data["item_embeddings"])
+    other.update(scored(data)["preds"])
+    assert_same({"": alone.compute()}, {"": other.compute()})
+
+
+def test_sample_ids_and_a_ready_ranking() -> None:
+    data = batch("smooth", 7)
+    repeated = {**data, "sample_ids": torch.arange(13) % 6}
+    assert_same(values(repeated, "average"), values(scored(repeated), "average"))
+    metric, other = NDCG(5), NDCG(5)
+    metric.update(rank(top_k=5, **data))
+    other.update(**data)
+    assert torch.equal(metric.compute(), other.compute())
+
+
+@pytest.mark.parametrize(("n_users", "n_items"), [(0, 5), (3, 0), (0, 0)])
+def test_no_users_or_no_items(n_users: int, n_items: int) -> None:
+    ids = torch.full((n_users, 2), -1)
+    metrics = ranking_metrics(RANKING_NAMES, CUTS, empty_target_action="neg")
+    metrics.update(user_embeddings=torch.ones(n_users, 4), item_embeddings=torch.ones(n_items, 4), target_ids=ids)
+    expected = float("nan") if not n_users else 0.0
+    for value in metrics.compute().values():
+        torch.testing.assert_close(value, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"user_embeddings": None}, "`user_embeddings` is missing"),
+        ({"item_embeddings": None}, "`item_embeddings` is missing"),
+        ({"target_ids": None, "target_relevance": None}, "`target_ids` is missing"),
+        ({"preds": torch.ones(13, 90)}, "`preds` and embeddings must not be given together"),
+        ({"mask": torch.ones(13, 90, dtype=torch.bool)}, "`mask` and embeddings"),
+        ({"item_ids": torch.ones(13, 3, dtype=torch.int64)}, "`item_ids` and embeddings"),
+        ({"target": torch.ones(13, 90)}, "`target` and embeddings"),
+        ({"indexes": torch.ones(13, dtype=torch.int64)}, "must not be given with flat rows"),
+        ({"item_embeddings": torch.ones(90, 6)}, "same width"),
+        ({"item_embeddings": torch.full((90, 5), float("nan"))}, "`item_embeddings` must be finite"),
+        ({"target_ids": torch.full((13, 7), 90)}, "`target_ids` must be below the number of items, 90"),
+        ({"seen_ids": torch.full((13, 7), 90)}, "`seen_ids` must be below the number of items, 90"),
+        ({"weights": torch.ones(12)}, "`weights` must have one row for each of the 13 rows of `user_embeddings`"),
+        ({"item_bias": torch.ones(3)}, "`item_bias` must have one row for each of the 90"),
+    ],
+)
+def test_refused_before_anything_is_counted(change: dict[str, torch.Tensor | None], message: str) -> None:
+    metrics = RecMetricCollection([HitRate(3), MRR()])
+    data = batch("smooth", 8)
+    metrics.update(**data)
+    before = metrics.compute()
+    with pytest.raises((ValueError, TypeError), match=message):
+        metrics.update(**{name: value for name, value in {**data, **change}.items() if value is not None})
+    assert_same(metrics.compute(), before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_standing_is_a_count(kind: str) -> None:
+    data = batch(kind, 9, n_items=500)
+    preds, users, items = scored(data)["preds"], data["user_embeddings"], data["item_embeddings"]
+    ids = torch.randint(0, 500, (13, 4))
+    wanted = preds.gather(1, ids)
+    for chunk in (1, 33, 128, 4096):
+        if chunk == 1 and kind != "copies":
+            continue
+        found = catalogue_ranks(PairScores(users, items), wanted, ids, None, chunk)
+        column = torch.arange(500)
+        for t in range(4):
+            assert torch.equal(found.above[:, t], (preds > wanted[:, t : t + 1]).sum(1))
+            equal = preds == wanted[:, t : t + 1]
+            assert torch.equal(found.equal[:, t], equal.sum(1))
+            assert torch.equal(found.before[:, t], (equal & (column < ids[:, t : t + 1])).sum(1))
+
+
+def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole-list metrics beside cut ones come from counts: no search is as deep as the catalogue."""
+    from torch_recmetrics.core.layouts import embeddings as catalogue
+
+    asked: list[int] = []
+    search = catalogue.topk_items
+
+    def watched(pairs: PairScores, k: int, *rest: object) -> object:
+        asked.append(k)
+        return search(pairs, k, *rest)
+
+    monkeypatch.setattr(catalogue, "topk_items", watched)
+    for rule in TIES:
+        ranking_metrics(RANKING_NAMES, (3, None), ties=rule).update(**batch("copies", 1))
+    assert set(asked) == {4}
+
+
+def test_pieces_are_read_in_one_buffer() -> None:
+    data = batch("smooth", 1, n_items=1000)
+    scan = ApproxScores(PairScores(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
+    assert len({piece.scores.data_ptr() for piece in scan}) == 1

@@ -1,0 +1,98 @@
+"""Users without a relevant item, and what each rule makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case
+from fixtures.variants import DEFAULTS, PER_USER, RANKED, Variant, ways
+
+import torch_recmetrics
+
+# the first user is empty, the second has its one relevant item on top
+HALF = Case([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [[0, 0, 0], [1, 0, 0]])
+
+
+def value(variant: Variant, case: Case, layout: str = "dense", **options: Any) -> float:
+    return float(variant.fed([LAYOUTS[layout](case)], 1, **options).compute())
+
+
+def of_a_hit(variant: Variant) -> float:
+    """What a user has whose one relevant item is on top."""
+    return variant.value([LAYOUTS["dense"](HALF.part([1]))], 1)
+
+
+@pytest.mark.parametrize(("variant", "layout"), ways(PER_USER, "layouts"))
+def test_skip_neg_pos(variant: Variant, layout: str) -> None:
+    hit = of_a_hit(variant)
+    assert value(variant, HALF, layout) == hit
+    assert value(variant, HALF, layout, empty_target_action="skip") == hit
+    assert value(variant, HALF, layout, empty_target_action="neg") == (0 + hit) / 2
+    assert value(variant, HALF, layout, empty_target_action="pos") == (1 + hit) / 2
+
+
+@pytest.mark.parametrize("variant", PER_USER, ids=str)
+def test_an_empty_user_counts_with_its_weight(variant: Variant) -> None:
+    case = Case(HALF.scores, HALF.relevance, weights=[3.0, 1.0])
+    assert value(variant, case, empty_target_action="neg") == (3 * 0 + of_a_hit(variant)) / 4
+    lost = Case(HALF.scores, [[0, 0, 0], [0, 0, 1]], weights=[3.0, 1.0])
+    assert value(variant, lost, empty_target_action="pos") == (3 * 1 + 0) / 4
+    assert value(variant, lost, empty_target_action="skip") == 0
+
+
+@pytest.mark.parametrize("action", ["skip", "neg", "pos"])
+def test_pooled_sums_have_nothing_of_an_empty_user(action: str) -> None:
+    metric = torch_recmetrics.HitRate(1, pooled=True, empty_target_action=action)
+    metric.update(**LAYOUTS["dense"](HALF))
+    assert float(metric.compute()) == 1
+    metric.reset()
+    metric.update(**LAYOUTS["dense"](HALF.part([0])))
+    assert metric.compute().isnan()
+
+
+@pytest.mark.parametrize("layout", ROW_LAYOUTS)
+@pytest.mark.parametrize("variant", RANKED, ids=str)
+def test_error_is_raised_at_the_update_and_changes_nothing(variant: Variant, layout: str) -> None:
+    metric = variant.make(1, empty_target_action="error")
+    metric.update(**LAYOUTS[layout](HALF.part([1])))
+    before = metric.compute()
+    for act in (metric.update, metric):
+        with pytest.raises(ValueError, match=r"empty_target_action.*row 1"):
+            act(**LAYOUTS[layout](HALF.part([1, 0])))
+        assert metric.update_count == 1 and torch.equal(metric.compute(), before)
+    metric.update(**LAYOUTS[layout](HALF.part([1])))
+    assert torch.equal(metric.compute(), before)
+
+
+@pytest.mark.parametrize("variant", DEFAULTS, ids=str)
+def test_error_in_flat_rows_is_raised_when_users_are_complete(variant: Variant) -> None:
+    metric = variant.make(1, empty_target_action="error")
+    metric.update(torch.tensor([2.0]), torch.tensor([0]), torch.tensor([7]))  # the user is not complete yet
+    metric.update(torch.tensor([3.0]), torch.tensor([1]), torch.tensor([7]))
+    assert float(metric.compute()) == of_a_hit(variant)
+    metric.update(torch.tensor([3.0]), torch.tensor([0]), torch.tensor([8]))
+    for _ in range(2):  # and a second time alike: the first must not leave the metric synced
+        with pytest.raises(ValueError, match=r"empty_target_action"):
+            metric.compute()
+    metric.update(torch.tensor([4.0]), torch.tensor([1]), torch.tensor([8]))
+    assert float(metric.compute()) == of_a_hit(variant)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_user_of_weight_zero_is_left_out_and_raises_nothing(layout: str) -> None:
+    case = Case(HALF.scores, HALF.relevance, weights=[0.0, 1.0])
+    for action in ("skip", "neg", "pos", "error"):
+        for variant in DEFAULTS:
+            assert value(variant, case, layout, empty_target_action=action) == of_a_hit(variant), f"{variant} {action}"
+
+
+@pytest.mark.parametrize("variant", PER_USER, ids=str)
+def test_a_user_whose_list_is_empty_has_zero(variant: Variant) -> None:
+    """It had something to find and was given nothing: that is no empty user."""
+    case = Case([[-torch.inf, -torch.inf]], [[1, 0]])
+    for top_k in (1, 5, None):
+        for layout in LAYOUTS:
+            metric = variant.fed([LAYOUTS[layout](case)], top_k, empty_target_action="error")
+            assert float(metric.compute()) == 0, f"{layout} {top_k}"

@@ -1,0 +1,199 @@
+"""Every metric, option, tie rule and layout gives the value of the slow plain definition."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from fixtures.cases import (
+    CUTS,
+    LAYOUTS,
+    NAMED,
+    ROW_LAYOUTS,
+    Case,
+    Update,
+    cuts,
+    drawn,
+    holds,
+    users_of,
+    widened,
+    without,
+    without_target,
+)
+from fixtures.devices import take_the_cpu_for_a_gpu
+from fixtures.variants import ACTIONS, LISTED, OF_ROWS, PER_USER, RANKED, VARIANTS, Variant
+from hypothesis import strategies as st
+from oracles.users import TIES
+
+import torch_recmetrics
+
+EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 1e-13, "nan_ok": True}
+
+
+@pytest.mark.parametrize(
+    ("variant", "layout", "ties"),
+    [
+        pytest.param(v, layout, ties, id=f"{v}-{layout}-{ties}")
+        for v in VARIANTS
+        if v.exact
+        for layout in v.layouts
+        for ties in v.rules
+    ],
+)
+def test_metric_equals_oracle(variant: Variant, layout: str, ties: str | None) -> None:
+    """Click metrics: dtypes, weights, sample ids, empty batches and one-class data mixed."""
+
+    def law(updates: list[Update], top_k: int | None, action: str | None, bare: bool) -> None:
+        if bare and not variant.needs_target and variant.reads != "users":
+            updates = [without_target(update) for update in updates]
+        metric = variant.fed(updates, top_k, ties=ties, empty_target_action=action)
+        value = metric.compute()
+        assert value.dtype == torch.float64 and value.shape == ()
+        assert float(value) == variant.expected(updates, top_k, ties, action)
+
+    holds(
+        law,
+        f"{variant} {layout} {ties}",
+        examples={"clicks": 100, "users": 40}.get(variant.reads, 10),
+        updates=variant.drawn(layout),
+        top_k=st.sampled_from(variant.cuts),
+        action=st.sampled_from(variant.actions),
+        bare=st.booleans(),
+    )
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("variant", PER_USER, ids=str)
+def test_function_equals_oracle(variant: Variant, layout: str, ties: str) -> None:
+    def law(case: Case, top_k: int | None) -> None:
+        update = LAYOUTS[layout](case)
+        expected = variant.expected_per_user(users_of([update]), top_k, ties)
+        got = variant.per_user(**without(update, "weights"), top_k=top_k, ties=ties)
+        assert got.dtype == torch.float64
+        assert got.tolist() == pytest.approx(expected, **EXACT)
+
+    holds(law, f"function {variant} {layout} {ties}", examples=6, case=drawn(), top_k=cuts())
+
+
+def keys(variants: list[Variant]) -> dict[str, tuple[Variant, int | None]]:
+    return {f"{variant} {k}": (variant, k) for variant in variants for k in variant.cuts}
+
+
+def assert_values(variants: list[Variant], update: Update, ties: str, device: Any = "cpu") -> None:
+    """Of a collection of all these metrics at every cut-off."""
+    asked = keys([v for v in variants if not v.needs_samples])
+    metrics = torch_recmetrics.RecMetricCollection(
+        {key: v.make(k, ties=ties if v.reads == "ranking" else None) for key, (v, k) in asked.items()}
+    ).to(device)
+    metrics.update(**{argument: value.to(device) for argument, value in update.items()})
+    got = {key: float(value) for key, value in metrics.compute().items()}
+    users = users_of([update])
+    for key, (variant, k) in asked.items():
+        assert got[key] == variant.expected(users, k, ties), f"{key} ties={ties}"
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device) -> None:
+    update = LAYOUTS[layout](NAMED[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for ties in TIES:
+            assert_values(RANKED, update, ties, device)
+        assert_values([v for v in OF_ROWS if v.reads != "ranking" and layout in v.layouts], update, "stable", device)
+        for variant, k in keys([v for v in LISTED if v.needs_samples and layout in v.layouts]).values():
+            rows = [variant.update(NAMED[name], layout)]
+            assert float(variant.fed(rows, k).compute()) == variant.expected(rows, k)
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shapes_that_do_not_depend_on_values_give_the_same(layout: str, ties: str, monkeypatch: Any) -> None:
+    """The way that is taken on a GPU, where looking at a value would be a wait, tried on the CPU."""
+    asked = take_the_cpu_for_a_gpu(monkeypatch)
+    law = lambda case: assert_values(RANKED, LAYOUTS[layout](case), ties)  # noqa: E731
+    holds(law, f"fixed shapes {layout} {ties}", examples=15, case=drawn())
+    assert asked or layout == "flat", "the question was never put"
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("layout", ROW_LAYOUTS)
+def test_long_catalogues_equal_oracle(layout: str, ties: str) -> None:
+    """Where the catalogue is long and the relevant items are few, other methods are faster: the same values."""
+
+    def law(case: Case, top_k: int | None) -> None:
+        updates = [LAYOUTS[layout](case)]
+        users = users_of(updates)
+        for variant in RANKED:
+            value = float(variant.fed(updates, top_k, ties=ties).compute())
+            assert value == variant.expected(users, top_k, ties), f"{variant}@{top_k}"
+
+    top_k = st.sampled_from([1, 2, 3, 7, None])
+    holds(law, f"long {layout} {ties}", examples=8, case=widened(), top_k=top_k)
+
+
+@pytest.mark.parametrize("layout", ROW_LAYOUTS)
+def test_a_ready_ranking_equals_oracle(layout: str) -> None:
+    def law(case: Case, deepest: int | None, action: str) -> None:
+        update = LAYOUTS[layout](case)
+        users = users_of([update])
+        ranking = torch_recmetrics.rank(**update, top_k=deepest)
+        for variant in RANKED:
+            for ties in TIES:
+                for top_k in (k for k in CUTS if deepest is None or (k is not None and k <= deepest)):
+                    metric = variant.make(top_k, ties=ties, empty_target_action=action)
+                    metric.update(ranking)
+                    expected = variant.expected(users, top_k, ties, action)
+                    assert float(metric.compute()) == expected, f"{variant}@{top_k} ties={ties}"
+
+    holds(law, f"ranking {layout}", examples=6, case=drawn(), deepest=cuts(), action=st.sampled_from(ACTIONS))
+
+
+@pytest.mark.parametrize("variant", LISTED, ids=str)
+def test_a_ranking_made_once_gives_the_same_lists(variant: Variant) -> None:
+    update = variant.update(NAMED["several blocks"], "dense")
+    given = update if variant.needs_target else without_target(update)
+    ranking = torch_recmetrics.rank(**given, top_k=5)
+    for k in (1, 5):
+        ready = variant.make(k)
+        ready.update(ranking)
+        assert torch.equal(ready.compute().nan_to_num(-1), variant.fed([update], k).compute().nan_to_num(-1))
+    with pytest.raises(ValueError, match="was cut at 5"):
+        variant.make(6).update(ranking)
+    flat = torch_recmetrics.rank(**LAYOUTS["flat"](NAMED["several blocks"]), top_k=5)
+    with pytest.raises(ValueError, match=r"does not know its items in order|without a target|`sample_ids` is missing"):
+        ready.update(flat)
+    if not variant.needs_target:
+        with pytest.raises(ValueError, match="without a target"):
+            torch_recmetrics.RecMetricCollection({"list": ready, "ndcg": torch_recmetrics.NDCG(2)}).update(ranking)
+    assert ready.update_count == 1
+
+
+@pytest.mark.parametrize("variant", [v for v in LISTED if v.needs_target], ids=str)
+def test_a_target_that_is_needed_is_asked_for(variant: Variant) -> None:
+    update, metric = without_target(LAYOUTS["dense"](NAMED["plain"])), variant.make()
+    with pytest.raises(ValueError, match=r"`target` is missing"):
+        metric.update(**update)
+    with pytest.raises(ValueError, match="made without a target"):
+        metric.update(torch_recmetrics.rank(update["preds"], top_k=3))
+    assert metric.update_count == 0
+
+
+def test_layouts_see_the_same_users() -> None:
+    """The readers of the oracles are judged too: one case, four layouts, one list of users."""
+
+    def law(case: Case, top_k: int | None) -> None:
+        def values(layout: str, ties: str) -> list[float]:
+            users = users_of([LAYOUTS[layout](case)])
+            return [value for v in PER_USER for value in v.expected_per_user(users, top_k, ties)]
+
+        assert values("target_ids", "stable") == pytest.approx(values("dense", "stable"), **EXACT)
+        assert values("item_ids", "stable") == pytest.approx(values("dense", "stable"), **EXACT)
+        for ties in ("average", "optimistic", "pessimistic"):  # flat rows come in another order of users, and of rows
+            flat, dense = (sorted(-1 if v != v else v for v in values(layout, ties)) for layout in ("flat", "dense"))
+            assert flat == pytest.approx(dense, **EXACT)
+
+    holds(law, "layouts", examples=30, case=drawn(), top_k=cuts())

@@ -1,0 +1,105 @@
+"""An update that is refused leaves every metric as it was, alone and in a collection."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fixtures.cases import LAYOUTS, NAMED, Update
+from fixtures.items import NUM_ITEMS, NUM_ROWS
+from fixtures.variants import LISTED, VARIANTS, Variant, ways
+
+from torch_recmetrics import NDCG, BinaryAUC, RecMetricCollection, rank
+
+
+@pytest.mark.parametrize("way", ["update", "forward"])
+@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+def test_an_error_leaves_the_metric_as_it_was(variant: Variant, history: str, way: str) -> None:
+    updates = variant.history(history)
+    metric, states = variant.fed(updates[:2]), str(variant.fed(updates[:2]).metric_state)
+    n = len(updates[2].get("weights", updates[2]["preds"]))
+    wrong = {"weights": torch.full((n,), -1.0), "preds": updates[2]["preds"] * torch.nan}
+    if variant.reads == "clicks":
+        wrong["target"] = updates[2]["target"] * 2
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            getattr(metric, way)(**{**updates[2], name: value})
+        assert str(metric.metric_state) == states and metric.update_count == 2
+        assert float(metric.compute()) == variant.expected(updates[:2])
+    for update in updates[2:]:
+        metric.update(**update)
+    assert float(metric.compute()) == variant.expected(updates)
+
+
+@pytest.mark.parametrize("variant", LISTED, ids=str)
+def test_an_update_of_a_collection_is_all_or_nothing(variant: Variant) -> None:
+    metrics = RecMetricCollection({"list": variant.make(), "ndcg": NDCG(3)})
+    good = {**LAYOUTS["item_ids"](NAMED["several users"]), "sample_ids": torch.arange(3)}
+    metrics.update(**good)
+    bad = {"item_ids": torch.tensor([[0, 1], [2, 2]]), "target_ids": torch.tensor([[0], [1]])}
+    alone = {"item_ids": bad["item_ids"][:1], "sample_ids": torch.tensor([5])}
+    for act in (metrics.update, metrics):
+        with pytest.raises(ValueError, match="id twice in one row"):
+            act(**bad, sample_ids=torch.tensor([5, 6]))
+        with pytest.raises(ValueError, match="`target_ids` is missing"):
+            act(**alone)
+        assert float(metrics["list"].compute()) == variant.expected([good])
+        assert metrics["list"].update_count == metrics["ndcg"].update_count == 1
+
+
+@pytest.mark.parametrize("variant", [v for v in LISTED if v.label != "function"], ids=str)
+def test_items_and_rows_that_nothing_is_known_of(variant: Variant) -> None:
+    good = {"item_ids": torch.tensor([[0, 3], [1, 4]]), "target_ids": torch.tensor([[3], [4]])}
+    named = {**good, "sample_ids": torch.tensor([0, NUM_ROWS - 1])}
+    metric = variant.make(1)
+    bad: list[tuple[Update, str]] = [
+        ({**named, "item_ids": torch.tensor([[0, 3], [1, 1]])}, "must not hold an id twice"),
+        ({"weights": torch.ones(2)}, "is missing"),
+        ({**named, "item_ids": torch.tensor([[0, 3], [1, -2]])}, r"`item_ids`.*-2 in row 1"),
+        ({"preds": torch.zeros(4), "target": torch.ones(4), "indexes": torch.zeros(4).long()}, "flat rows"),
+    ]
+    beyond = [[0, 3], [NUM_ITEMS, 4]]
+    if variant.metric.__name__ != "UserCoverage":
+        knows = rf"{metric.name} knows {NUM_ITEMS} items, so ids must be below {NUM_ITEMS}, got {NUM_ITEMS} in row 1"
+        bad += [
+            ({**named, "item_ids": torch.tensor(beyond)}, knows),
+            (
+                {"preds": torch.zeros(2, NUM_ITEMS + 1), "target_ids": good["target_ids"]},
+                rf"`preds` .*knows {NUM_ITEMS}",
+            ),
+        ]
+        if not variant.needs_samples:
+            with pytest.raises(ValueError, match=knows):
+                metric.update(rank(item_ids=torch.tensor(beyond), target_ids=good["target_ids"], top_k=1))
+    if variant.needs_samples:
+        bad += [
+            (good, "`sample_ids` is missing: category_calibration@1"),
+            ({**named, "sample_ids": torch.tensor([0, NUM_ROWS])}, f"{NUM_ROWS} profiles, .* got {NUM_ROWS} in row 1"),
+            ({**named, "sample_ids": torch.tensor([-1, 3])}, "0 or more .* got -1 in row 0"),
+        ]
+    metric.update(**named)
+    before = str(metric.metric_state)
+    for given, words in bad:
+        with pytest.raises(ValueError, match=words):
+            metric.update(**given)
+    assert metric.update_count == 1 and str(metric.metric_state) == before
+    # What stands behind the cut is not looked at.
+    metric.update(**{**named, "item_ids": torch.tensor([[0, 3], [1, NUM_ITEMS]])})
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"preds": torch.rand(1, 3), "target_ids": torch.tensor([[1]])}, "target"),
+        ({"item_ids": torch.tensor([[1, 2]]), "target_ids": torch.tensor([[1]])}, "preds"),
+    ],
+)
+def test_an_update_that_auc_cannot_read_changes_no_member(given: Update, missing: str) -> None:
+    metrics = RecMetricCollection([NDCG(2), BinaryAUC()])
+    metrics.update(torch.rand(2, 3), torch.tensor([[1, 0, 0], [0, 1, 0]]))
+    before = {name: float(value) for name, value in metrics.compute().items()}
+    with pytest.raises(ValueError, match=f"`{missing}` is missing: auc needs preds, target"):
+        metrics.update(**given)
+    with pytest.raises(ValueError, match="`target` must hold 0 and 1 only, got 3 in row 1"):
+        metrics.update(torch.rand(2, 3), torch.tensor([[1, 0, 0], [0, 3, 0]]))
+    assert {name: float(value) for name, value in metrics.compute().items()} == before
+    assert all(member.update_count == 1 for member in metrics.values())

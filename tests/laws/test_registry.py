@@ -1,0 +1,51 @@
+"""No public metric without an oracle, a variant in the laws, a source and an example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fixtures.registry import METRICS, collected
+from fixtures.variants import VARIANTS, Variant
+
+# The place to note what is still to be written; it must be empty when a version is released.
+TO_BE_WRITTEN = {"collapse_rate": ["no 'Source:' in its docstring"]}
+
+
+def lacking(metrics: dict[str, type[Any]], variants: list[Variant]) -> dict[str, list[str]]:
+    """What is missing, by the name of the metric."""
+    found: dict[str, list[str]] = {}
+    for name, metric in metrics.items():
+        tried = [variant for variant in variants if variant.metric is metric]
+        missing = [] if tried else ["no variant in tests/fixtures/variants.py"]
+        if not all(variant.oracle.__module__.startswith("oracles.") for variant in tried):
+            missing.append("no oracle in tests/oracles")
+        words = ("Source:", "Undefined:", ">>>")
+        missing += [f"no {word!r} in its docstring" for word in words if word not in (metric.__doc__ or "")]
+        if missing:
+            found[name] = missing
+    return found
+
+
+def test_nothing_is_missing() -> None:
+    assert lacking(METRICS, VARIANTS) == TO_BE_WRITTEN
+
+
+def test_every_public_metric_is_registered() -> None:
+    assert collected() == METRICS
+
+
+def test_what_is_missing_is_named() -> None:
+    class Unknown:
+        """Source: nobody."""
+
+    (some,) = (v for v in VARIANTS if v.metric.__name__ == "MRR")
+    by_itself = Variant(some.metric, lambda ranked, relevant, k: 1.0, "ranking")
+    assert lacking({"mrr": some.metric}, [some]) == {}
+    assert lacking({"mrr": some.metric}, [by_itself]) == {"mrr": ["no oracle in tests/oracles"]}
+    assert lacking({"unknown": Unknown}, VARIANTS) == {
+        "unknown": [
+            "no variant in tests/fixtures/variants.py",
+            "no 'Undefined:' in its docstring",
+            "no '>>>' in its docstring",
+        ]
+    }

@@ -1,0 +1,72 @@
+"""What Lightning logs of lists and catalogues is what they compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fixtures.items import ITEMS, NUM_ITEMS
+
+from torch_recmetrics import ILS, NDCG, Coverage, Gini, IntraListDiversity, RecMetricCollection
+
+pytorch_lightning = pytest.importorskip("pytorch_lightning")
+
+SCORES = torch.randint(0, 9, (10, NUM_ITEMS), generator=torch.Generator().manual_seed(1)).float()
+WANTED = torch.arange(10).unsqueeze(1) % NUM_ITEMS
+FEATURES = torch.tensor(ITEMS.vectors)
+
+
+def made() -> list[Any]:
+    return [NDCG(3), ILS(FEATURES, 3), IntraListDiversity(FEATURES, 3), Coverage(NUM_ITEMS, 3), Gini(NUM_ITEMS, 3)]
+
+
+class Model(pytorch_lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.train_metrics = RecMetricCollection([ILS(FEATURES, 3), Coverage(NUM_ITEMS, 3)], prefix="train_")
+        self.val_metrics = RecMetricCollection(made(), prefix="val_")
+        self.alone = torch.nn.ModuleList(made())
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+    def training_step(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        self.log_dict(self.train_metrics(batch[0]), on_step=True)
+        return self.weight * 0
+
+    def validation_step(self, batch: tuple[torch.Tensor, ...]) -> None:
+        scores, wanted = batch
+        self.val_metrics.update(scores, target_ids=wanted)
+        self.log_dict(self.val_metrics, on_epoch=True)
+        for metric in self.alone:
+            metric.update(scores, target_ids=wanted)
+            self.log(f"alone_{metric.name}", metric, on_epoch=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
+def test_what_is_logged(tmp_path: Any, precision: str) -> None:
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(SCORES, WANTED), batch_size=4)
+    trainer = pytorch_lightning.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        precision=precision,
+        default_root_dir=tmp_path,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    model = Model()
+    trainer.fit(model, loader, loader)
+    logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    for metric in made():
+        metric.update(SCORES, target_ids=WANTED)
+        expected = pytest.approx(float(metric.compute()), abs=1e-6)  # Lightning keeps float32
+        assert logged[f"val_{metric.name}"] == logged[f"alone_{metric.name}"] == expected
+    last = Coverage(NUM_ITEMS, 3)
+    last.update(SCORES[8:])
+    assert logged["train_coverage@3"] == pytest.approx(float(last.compute()), abs=1e-6)
+    (again,) = trainer.validate(model, loader, verbose=False)
+    assert again["val_ils@3"] == pytest.approx(logged["val_ils@3"], abs=1e-7)

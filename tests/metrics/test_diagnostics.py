@@ -1,0 +1,55 @@
+"""Ties and collapse are seen: rates worked by hand, the warning, and what chance gives a constant model."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from torch_recmetrics import NDCG, CollapseRate, RecMetricCollection, TieRate, functional, rank
+
+
+def test_tie_rate() -> None:
+    """The tie of the first user is between a hit and a miss, that of the second between two hits."""
+    preds, target = torch.tensor([[2.0, 1, 1, 0], [2.0, 1, 1, 0]]), torch.tensor([[0, 1, 0, 0], [0, 1, 1, 0]])
+    assert [float(TieRate(k)(preds, target)) for k in (1, 2, 3, None)] == [0, 1 / 2, 1 / 2, 1 / 2]
+    assert float(TieRate(2)(preds[:1], torch.zeros(1, 4), weights=torch.ones(1)).nan_to_num(-1)) == -1
+
+
+def test_collapse_is_counted_and_warned_of_once():
+    preds = torch.tensor([[1.0, 1, 1, 0], [3, 2, 1, 0], [1, float("-inf"), float("-inf"), 0], [2, 2, 1, 0]])
+    target = torch.tensor([[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]])
+    expected = {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.25}
+    metrics = RecMetricCollection([*(CollapseRate(k, warn_above=None) for k in expected), NDCG(2)])
+    metrics.update(preds, target)
+    assert {k: float(metrics[f"collapse_rate@{k}"].compute()) for k in expected} == expected
+    flat = CollapseRate(3, warn_above=0.4)
+    flat.update(preds.flatten(), target.flatten(), torch.arange(4).repeat_interleave(4))
+    with pytest.warns(UserWarning, match=r"50\.0% of the users have 3 equal best scores"):
+        assert float(flat.compute()) == 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        flat.compute()
+    flat.reset()
+    flat.update(preds[0], target[0], torch.zeros(4, dtype=torch.int64))
+    with pytest.warns(UserWarning, match="collapsed"):
+        flat.compute()
+    lists = CollapseRate(3, warn_above=None)
+    lists.update(item_ids=torch.tensor([[1, 2, 3], [1, 2, -1]]), target_ids=torch.tensor([[1], [1]]))
+    assert float(lists.compute()) == 0.5
+    assert float(CollapseRate(2, warn_above=None)(rank(preds, target, top_k=3))) == 0.5
+    for bad in ({"top_k": None}, {"warn_above": 1.5}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            CollapseRate(**bad)
+
+
+def test_a_constant_model_gets_what_chance_gives_in_any_item_order():
+    target = torch.zeros(3, 50)
+    target[0, :5], target[1, 20:25], target[2, -5:] = 1, 1, 1
+    ndcg = functional.ndcg(torch.full((3, 50), 0.7), target)
+    assert torch.equal(ndcg, ndcg[:1].expand(3))
+    ideal = sum(1 / torch.log2(torch.tensor(r + 1.0, dtype=torch.float64)) for r in range(1, 6))
+    chance = sum(0.1 / torch.log2(torch.tensor(r + 1.0, dtype=torch.float64)) for r in range(1, 11)) / ideal
+    assert float(ndcg[0]) == pytest.approx(float(chance), abs=1e-14)
+    assert float(TieRate()(torch.zeros(3, 50), target)) == 1

@@ -1,0 +1,212 @@
+"""The worked numbers, as arithmetic: first the oracles must give them, then the package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2, nan
+from typing import Any
+
+import pytest
+import torch
+from fixtures.cases import INF
+from fixtures.variants import Variant, named
+from oracles.users import read
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A metric asked of an update; `expected` is one number, or one per user."""
+
+    label: str
+    variant: Variant
+    top_k: int | None
+    update: dict[str, Any]
+    expected: Any
+    within: float = 1e-12
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.variant}@{self.top_k}"
+
+
+def listed(*lists: list[int], wanted: list[list[int]], **more: Any) -> dict[str, Any]:
+    """Recommended and relevant ids, padded with -1."""
+
+    def pad(rows: Any) -> list[list[int]]:
+        width = max(len(row) for row in rows)
+        return [[*row, *[-1] * (width - len(row))] for row in rows]
+
+    return {"item_ids": pad(lists), "target_ids": pad(wanted), **more}
+
+
+def ranked(*rows: list[float]) -> dict[str, Any]:
+    """Rows of relevance, best place first, as scores and a target."""
+    return {"preds": [[float(-place) for place in range(len(row))] for row in rows], "target": list(rows)}
+
+
+def with_hits(n_items: int, n_relevant: int, *places: int) -> tuple[list[int], list[int]]:
+    """A list of n_items ids with hits at these ranks, and the ids of n_relevant relevant items."""
+    items = list(range(n_items))
+    hits = [place - 1 for place in places]
+    return items, hits + [1000 + i for i in range(n_relevant - len(places))]
+
+
+POOLED = [with_hits(10, 10, *range(1, 7)), with_hits(10, 12, *range(2, 7)), with_hits(10, 8, *range(5, 9))]
+TWO_OF_FORTY = with_hits(40, 10, 7, 31)
+SEEN_GRADES = [3.0, 2.0, 3.0, 0.0, 1.0, 2.0]
+NOT_RETRIEVED = listed(
+    [0, 1, 2, 3, 4, 5], wanted=[[0, 1, 2, 4, 5, 6]], target_relevance=[[3.0, 2.0, 3.0, 1.0, 2.0, 3.0]]
+)
+FIRST_HITS = ranked([0, 0, 1], [1, 0, 0], [0, 1, 0])
+OTHER_FIRST_HITS = ranked([0, 0, 1], [0, 1, 0], [1, 0, 0])
+FLAT = {
+    "indexes": [0, 0, 0, 1, 1, 1, 1],
+    "preds": [0.2, 0.3, 0.5, 0.1, 0.3, 0.5, 0.2],
+    "target": [0, 0, 1, 0, 1, 0, 1],
+}
+OTHER_FLAT = {**FLAT, "target": [1, 0, 0, 0, 1, 0, 1]}
+ONE_FLAT = {"indexes": [0] * 5, "preds": [0.1, 0.2, 0.3, 4.0, 70.0], "target": [10, 0, 0, 1, 5]}
+REPLAY = listed(
+    [3, 7, 10, 11, 2],
+    [5, 8, 11, 1, 3],
+    [4, 9, 2],
+    wanted=[[5, 6, 7, 8, 9, 10], [6, 7, 4, 10, 11], [1, 2, 3, 4, 5]],
+)
+RECTOOLS = listed([7, 8], [1, 2], [1, 2, 3, 4], [1, 2, 3], wanted=[[1, 2], [1], [1, 3, 4], [1, 2, 3]])
+RAX = {"preds": [[-INF, 5.0, 2.0, -INF, 1.0]], "target": [[1, 0, 1, 0, 0]]}
+FOUR_LIBRARIES = listed([1, 2, 3, 4, 5], wanted=[[2, 4, 77]])
+
+
+def discounted(*gains: float) -> float:
+    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))
+
+
+NUMBERS = [
+    Worked(
+        "01",
+        named("HitRate", pooled=True),
+        10,
+        listed(*(items for items, _ in POOLED), wanted=[ids for _, ids in POOLED]),
+        (6 + 5 + 4) / (10 + 12 + 8),
+    ),
+    Worked("02", named("Precision"), 40, listed(TWO_OF_FORTY[0], wanted=[TWO_OF_FORTY[1]]), 2 / 40),
+    Worked("02", named("Recall"), 40, listed(TWO_OF_FORTY[0], wanted=[TWO_OF_FORTY[1]]), 2 / 10),
+    Worked("03", named("MAP"), 6, ranked([1, 0, 1, 0, 0, 1]), (1 / 1 + 2 / 3 + 3 / 6) / 3),
+    Worked("04", named("MAP"), 5, listed([1, 2, 3, 4, 5], wanted=[[1, 2, 9]]), (1 + 1) / 3),
+    Worked("04", named("MAP"), 5, listed([1, 2, 3, 4, 5], wanted=[[4, 5, 9]]), (1 / 4 + 2 / 5) / 3),
+    Worked("04", named("MAP", denominator="hits"), 5, listed([1, 2, 3, 4, 5], wanted=[[1, 2, 9]]), 1.0),
+    Worked("04", named("MAP", denominator="hits"), 5, listed([1, 2, 3, 4, 5], wanted=[[4, 5, 9]]), 0.325),
+    Worked("05", named("DCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), discounted(3, 1, 2, 3, 2)),
+    Worked("05", named("DCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), 6.6967, 5e-5),
+    Worked("05", named("DCG", gain="linear"), 5, ranked([3, 3, 2, 2, 1]), 7.1410, 5e-5),
+    Worked("05", named("NDCG", gain="linear"), 5, ranked([3, 1, 2, 3, 2]), 0.9378, 5e-5),
+    Worked("06", named("DCG"), 5, ranked([3, 1, 2, 3, 2]), discounted(7, 1, 3, 7, 3)),
+    Worked("06", named("DCG"), 5, ranked([3, 1, 2, 3, 2]), 13.3062, 5e-5),
+    Worked("06", named("DCG"), 5, ranked([3, 3, 2, 2, 1]), 14.5954, 5e-5),
+    Worked("06", named("NDCG"), 5, ranked([3, 1, 2, 3, 2]), 0.9117, 5e-5),
+    Worked("06", named("DCG"), 5, ranked([1, 2, 2, 3, 3]), 10.1155, 5e-5),
+    Worked("07", named("DCG", gain="linear"), 6, NOT_RETRIEVED, discounted(*SEEN_GRADES)),
+    Worked("07", named("DCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611, 5e-5),
+    Worked(
+        "07",
+        named("NDCG", gain="linear"),
+        6,
+        NOT_RETRIEVED,
+        discounted(*SEEN_GRADES) / discounted(3, 3, 3, 2, 2, 1),
+    ),
+    Worked("07", named("NDCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611 / 8.3841, 5e-5),
+    Worked("08", named("MRR"), None, FIRST_HITS, (1 / 3 + 1 / 1 + 1 / 2) / 3),
+    Worked("08", named("MRR"), None, OTHER_FIRST_HITS, 11 / 18),
+    Worked("13", named("MAP"), None, FLAT, (1 / 1 + (1 / 2 + 2 / 3) / 2) / 2),
+    Worked("13", named("MRR"), None, FLAT, (1 + 1 / 2) / 2),
+    Worked("13", named("Precision"), 2, FLAT, (1 / 2 + 1 / 2) / 2),
+    Worked("13", named("Recall"), 2, FLAT, (1 + 1 / 2) / 2),
+    Worked("13", named("NDCG"), None, FLAT, (1 + discounted(0, 1, 1, 0) / discounted(1, 1)) / 2),
+    Worked("13", named("NDCG"), None, FLAT, 0.8467, 5e-5),
+    Worked("14", named("HitRate"), 2, OTHER_FLAT, (0 + 1) / 2),
+    Worked("15", named("NDCG", gain="linear"), None, ONE_FLAT, discounted(5, 1, 0, 0, 10) / discounted(10, 5, 1)),
+    Worked("15", named("NDCG", gain="linear"), None, ONE_FLAT, 0.6957, 5e-5),
+    Worked("16", named("HitRate"), 2, REPLAY, (1 + 0 + 1) / 3),
+    Worked("16", named("Precision"), 2, REPLAY, (1 / 2 + 0 + 1 / 2) / 3),
+    Worked("16", named("Recall"), 2, REPLAY, (1 / 6 + 0 / 5 + 1 / 5) / 3),
+    Worked("16", named("MAP"), 2, REPLAY, ((1 / 2) / 2 + 0 + (1 / 1) / 2) / 3),
+    Worked("16", named("MRR"), 2, REPLAY, (1 / 2 + 0 + 1) / 3),
+    Worked("16", named("NDCG"), 2, REPLAY, [(1 / log2(3)) / (1 + 1 / log2(3)), 0, 1 / (1 + 1 / log2(3))]),
+    Worked("16", named("NDCG"), 2, REPLAY, [0.38685, 0, 0.61315], 5e-6),
+    Worked("16", named("NDCG"), 2, REPLAY, 1 / 3),
+    Worked("17", named("MAP", denominator="relevant"), 2, REPLAY, ((1 / 2) / 6 + 0 + 1 / 5) / 3),
+    Worked("17", named("MAP", denominator="hits"), 2, REPLAY, (1 / 2 + 0 + 1) / 3),
+    Worked("17", named("HitRate", pooled=True), 2, REPLAY, (1 + 0 + 1) / (6 + 5 + 5)),
+    Worked("18", named("MAP", denominator="relevant"), 1, RECTOOLS, [0, 1, 1 / 3, 1 / 3]),
+    Worked("18", named("MAP", denominator="relevant"), 3, RECTOOLS, [0, 1, (1 + 2 / 3) / 3, 1]),
+    Worked("19", named("NDCG"), 3, RECTOOLS, [0, 1, discounted(1, 0, 1) / discounted(1, 1, 1), 1]),
+    Worked("19", named("NDCG"), 3, RECTOOLS, [0, 1, 0.70392, 1], 5e-6),
+    Worked("20", named("MRR"), None, RAX, 1 / 2),
+    Worked("20", named("Recall"), None, RAX, 1 / 2),
+    Worked("20", named("MAP", denominator="relevant"), None, RAX, (1 / 2) / 2),
+    Worked("20", named("NDCG"), None, RAX, (1 / log2(3)) / (1 + 1 / log2(3))),
+    Worked("21", named("MAP"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 3),
+    Worked("21", named("MAP", denominator="relevant"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 3),
+    Worked("21", named("MAP", denominator="hits"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 2),
+    Worked("21", named("NDCG"), 5, FOUR_LIBRARIES, 0.498, 5e-4),
+    Worked("an empty user", named("MRR"), None, ranked([0, 0], [0, 1]), [nan, 1 / 2]),
+    Worked("short list", named("Precision"), 5, ranked([1, 1]), 2 / 5),
+    Worked("short list", named("F1"), 5, ranked([1, 1]), 2 * (2 / 5) * 1 / (2 / 5 + 1)),
+    Worked("list shorter than the cut", named("Recall", denominator="min"), 2, ranked([1, 1, 1]), 2 / 2),
+]
+
+
+def tensors(update: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(value) for name, value in update.items()}
+
+
+@pytest.mark.parametrize("worked", NUMBERS, ids=str)
+def test_the_oracles_give_the_worked_numbers(worked: Worked) -> None:
+    users = read(**worked.update)
+    if isinstance(worked.expected, list):
+        got = worked.variant.expected_per_user(users, worked.top_k)
+    else:
+        got = worked.variant.value(users, worked.top_k)
+    assert got == pytest.approx(worked.expected, abs=worked.within, rel=0, nan_ok=True)
+
+
+@pytest.mark.parametrize("worked", NUMBERS, ids=str)
+def test_the_package_gives_the_worked_numbers(worked: Worked) -> None:
+    update = tensors(worked.update)
+    if isinstance(worked.expected, list):
+        got = worked.variant.per_user(**update, top_k=worked.top_k).tolist()
+    else:
+        metric = worked.variant.make(worked.top_k)
+        metric.update(**update)
+        got = metric.compute().item()
+    assert got == pytest.approx(worked.expected, abs=worked.within, rel=0, nan_ok=True)
+
+
+# 12: next item from an item-to-item table. The table's rows and the user's events, in order of time:
+EVENTS = [1, 2, 3]
+
+
+def next_item(table: dict[int, list[int]]) -> dict[str, Any]:
+    """Every event but the last asks the table for its row; the answer sought is the next event's item."""
+    return listed(*(table[item] for item in EVENTS[:-1]), wanted=[[item] for item in EVENTS[1:]])
+
+
+@pytest.mark.parametrize("oracle", [True, False], ids=["oracle", "package"])
+def test_12_next_item_from_an_item_to_item_table(oracle: bool) -> None:
+    update = next_item({1: [7, 2], 2: [9, 8]})
+    hits, events, recommended = 1, 2, 4
+    precision, recall = hits / recommended, hits / events
+    expected = [
+        (named("Precision"), precision),
+        (named("Recall"), recall),
+        (named("F1"), 2 * precision * recall / (precision + recall)),
+        (named("MRR"), (1 / 2 + 0) / events),
+        (named("NDCG"), (1 / log2(3) + 0) / events),
+    ]
+    for variant, value in expected:
+        if oracle:
+            got = variant.value(read(**update), 2)
+        else:
+            asked = variant.make(2)
+            asked.update(**tensors(update))
+            got = asked.compute().item()
+        assert got == pytest.approx(value, abs=1e-12), str(variant)

@@ -1,0 +1,101 @@
+"""What the click-through metrics mean, in plain Python: every pair is looked at, in exact fractions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class Row:
+    score: float
+    label: int
+    weight: float = 1.0
+    group: int = 0
+    sample: int | None = None
+    eps: float = 2.0**-23  # the precision of the score: how near to 0 or 1 a probability may come
+
+
+def once(rows: Sequence[Row]) -> list[Row]:
+    """Of the rows with one sample id the first; rows without an id all count."""
+    seen: set[int] = set()
+    kept = []
+    for row in rows:
+        if row.sample is None or row.sample not in seen:
+            kept.append(row)
+        if row.sample is not None:
+            seen.add(row.sample)
+    return kept
+
+
+def pairs(rows: Sequence[Row]) -> tuple[Fraction, Fraction, Fraction]:
+    """Twice the pairs in the right order (a tie is one), the positives, the negatives; by weight."""
+    good = [row for row in rows if row.label]
+    bad = [row for row in rows if not row.label]
+    twice_u = sum(
+        Fraction(g.weight) * Fraction(b.weight) * (2 * (g.score > b.score) + (g.score == b.score))
+        for g in good
+        for b in bad
+    )
+    return (
+        Fraction(twice_u),
+        sum((Fraction(g.weight) for g in good), Fraction()),
+        sum((Fraction(b.weight) for b in bad), Fraction()),
+    )
+
+
+def auc(rows: Sequence[Row]) -> float:
+    twice_u, positives, negatives = pairs(rows)
+    return float(twice_u / (2 * positives * negatives)) if positives and negatives else math.nan
+
+
+def by_group(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    return groups
+
+
+def group_table(rows: Sequence[Row], weighting: str = "impressions") -> list[tuple[int, Fraction, Fraction]]:
+    """Index, AUC and weight of each group that has both classes, ascending."""
+    table = []
+    for group, members in sorted(by_group(rows).items()):
+        twice_u, positives, negatives = pairs(members)
+        if positives and negatives:
+            weight = {"impressions": positives + negatives, "positives": positives, "uniform": Fraction(1)}[weighting]
+            table.append((group, twice_u / (2 * positives * negatives), weight))
+    return table
+
+
+def group_auc(rows: Sequence[Row], weighting: str = "impressions") -> float:
+    table = group_table(rows, weighting)
+    total = sum(weight for *_, weight in table)
+    return float(sum(value * weight for _, value, weight in table) / total) if table else math.nan
+
+
+def loss(row: Row, eps: float) -> float:
+    p, limit = min(max(row.score, eps), 1 - eps), math.log(eps)  # the limit where 1 - eps is no other float than 1
+    return -(math.log(p) if row.label else max(math.log1p(-p), limit) if p < 1 else limit)
+
+
+def log_loss(rows: Sequence[Row], eps: float | None = None) -> float:
+    total = math.fsum(row.weight for row in rows)
+    losses = [loss(row, row.eps if eps is None else eps) * row.weight for row in rows]
+    return math.fsum(losses) / total if total else math.nan
+
+
+def normalized_entropy(rows: Sequence[Row], eps: float | None = None) -> float:
+    """The loss by that of always predicting the share of positives; exact where a class has nearly all the weight."""
+    classes = [sum((Fraction(row.weight) for row in rows if row.label == label), Fraction()) for label in (1, 0)]
+    if not all(classes):
+        return math.nan
+    shares = [part / sum(classes) for part in classes]
+    logs = [math.log(share) if share < 0.5 else math.log1p(-(1 - share)) for share in shares]
+    return log_loss(rows, eps) / -math.fsum(share * log for share, log in zip(shares, logs))
+
+
+def calibration(rows: Sequence[Row]) -> float:
+    clicks = math.fsum(row.weight for row in rows if row.label)
+    return math.fsum(row.weight * row.score for row in rows) / clicks if clicks else math.nan

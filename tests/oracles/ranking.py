@@ -1,0 +1,126 @@
+"""The slow definition of every ranking metric, in plain Python.
+
+A measure is a sum over the ranks of one list of relevance values; equal scores are handled by listing every order that
+they allow. A function of a user's value has the name of its measure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oracles.users import User, orders
+
+Ranked = Sequence[float]
+Measure = Callable[..., float]
+
+
+# One list, one number ------------------------------------------------------------------------------------------------
+
+
+def hits(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    return sum(g > 0 for g in ranked[:k])
+
+
+def hit_rate(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    return float(hits(ranked, relevant, k) > 0)
+
+
+def precision(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    places = len(ranked) if k is None else k
+    return hits(ranked, relevant, k) / places if places else 0.0
+
+
+def recall(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "relevant") -> float:
+    n = len(relevant)
+    return hits(ranked, relevant, k) / (n if denominator == "relevant" or k is None else min(k, n))
+
+
+def f1(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    p, r = precision(ranked, relevant, k), recall(ranked, relevant, k)
+    return 2 * p * r / (p + r) if p + r else 0.0
+
+
+def gain_of(g: float, gain: str) -> float:
+    return 2**g - 1 if gain == "exponential" else g
+
+
+def dcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential") -> float:
+    return math.fsum(gain_of(g, gain) / math.log2(r + 1) for r, g in enumerate(ranked[:k], start=1))
+
+
+def ndcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential", ideal: str = "relevant") -> float:
+    best = sorted(relevant if ideal == "relevant" else ranked, reverse=True)
+    bound = dcg(best, relevant, k, gain)
+    return dcg(ranked, relevant, k, gain) / bound if bound else 0.0
+
+
+def average_precision(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "min") -> float:
+    total, found = [], 0
+    for r, g in enumerate(ranked[:k], start=1):
+        if g > 0:
+            found += 1
+            total.append(found / r)
+    n = len(relevant)
+    divisor = {"min": n if k is None else min(k, n), "relevant": n, "hits": found}[denominator]
+    return math.fsum(total) / divisor if divisor else 0.0
+
+
+def reciprocal_rank(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    return next((1 / r for r, g in enumerate(ranked[:k], start=1) if g > 0), 0.0)
+
+
+# One user, one number ------------------------------------------------------------------------------------------------
+
+
+def expectation(measure: Measure, user: User, k: int | None, ties: str, **options: Any) -> float:
+    values = [measure(ranked, user.relevant, k, **options) for ranked in orders(user, ties)]
+    return math.fsum(values) / len(values)
+
+
+def per_user(
+    measure: Measure, users: Sequence[User], k: int | None = None, ties: str = "average", **options: Any
+) -> list[float]:
+    """One value per user, nan where the user has no relevant item."""
+    return [math.nan if u.empty else expectation(measure, u, k, ties, **options) for u in users]
+
+
+def tie_rate(user: User, k: int | None) -> float | None:
+    return None if user.empty else float(len({tuple(order[:k]) for order in orders(user, "average")}) > 1)
+
+
+def collapse_rate(user: User, k: int) -> float:
+    candidates = sum(len(block) for block in user.blocks)
+    return float(candidates < k or len(user.blocks[0]) >= max(k, 2))
+
+
+# Many users, one number ----------------------------------------------------------------------------------------------
+
+
+def mean(pairs: Sequence[tuple[float | None, float]]) -> float:
+    """The weighted mean of the values that are defined; nan where there is nothing to count."""
+    defined = [(value, weight) for value, weight in pairs if value is not None and weight > 0]
+    total = math.fsum(weight for _, weight in defined)
+    return math.fsum(value * weight for value, weight in defined) / total if total else math.nan
+
+
+def over_users(
+    measure: Measure,
+    users: Sequence[User],
+    k: int | None = None,
+    ties: str = "average",
+    empty_target_action: str = "skip",
+    pooled: bool = False,
+    **options: Any,
+) -> float:
+    """The value of the metric over all users; `pooled` is the sum of all hits by that of all relevant items."""
+    if pooled:
+        found = [(expectation(hits, u, k, ties), u.weight) for u in users]
+        sought = math.fsum(u.weight * len(u.relevant) for u in users)
+        return math.fsum(value * weight for value, weight in found) / sought if sought else math.nan
+    if empty_target_action == "error" and any(u.empty for u in users if u.weight > 0):
+        raise ValueError("a user has no relevant item")
+    instead = {"neg": 0.0, "pos": 1.0}.get(empty_target_action)
+    values = per_user(measure, users, k, ties, **options)
+    return mean([(instead if u.empty else value, u.weight) for u, value in zip(users, values, strict=True)])
