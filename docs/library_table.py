@@ -19,13 +19,13 @@ class Row:
     theirs: str
     metric: str
     options: dict[str, Any] = field(default_factory=dict)
-    cut: bool = True  # False: over the whole list
+    cut: bool | None = True  # False: over the whole list; None: the metric has no cutoff
     note: str = ""
 
     @property
     def ours(self) -> str:
-        cut = "top_k=K" if self.cut else "top_k=None"
-        return f"{self.metric}({', '.join([cut, *(f'{name}={value!r}' for name, value in self.options.items())])})"
+        cutoff = [] if self.cut is None else ["top_k=K" if self.cut else "top_k=None"]
+        return f"{self.metric}({', '.join([*cutoff, *(f'{name}={value!r}' for name, value in self.options.items())])})"
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,17 @@ LIBRARIES = [
     Library("ir_measures", "0.4.3", note="Here with its default providers; see trec_eval."),
     Library("PyG", "torch-geometric 2.8.1", note='Users without relevant items are left out (`"skip"`).'),
     Library(
-        "ignite", "pytorch-ignite 0.5.5", note='`ignore_zero_hits=True`, its default, is our `"skip"`, False `"neg"`.'
+        "ignite",
+        "pytorch-ignite 0.5.5",
+        note='`ignore_zero_hits=True`, its default, is our `"skip"`, False `"neg"`. '
+        'Equal scores stay in the order of the input: give ours `ties="stable"`.',
     ),
-    Library("Keras-RS", "0.4.0", note='A user without relevant items counts 0 (`"neg"`).'),
+    Library(
+        "Keras-RS",
+        "0.4.0",
+        note='A user without relevant items counts 0 (`"neg"`). `PrecisionAtK` divides by min(K, length of the list), '
+        "ours by K: the same where lists hold K items. Its sample weights also weigh lists without relevant items.",
+    ),
     Library(
         "RePlay",
         "replay-rec 0.22.0",
@@ -76,6 +84,32 @@ LIBRARIES = [
         "items unless `divide_by_achievable=True`; MAP with `divide_by_k=True` divides by K.",
     ),
     Library("RecBole", "1.2.1", tested=False, note="Only users with relevant items are evaluated."),
+    Library(
+        "torcheval",
+        "0.0.7",
+        tested=False,
+        note='Of equal scores the relevant item counts first (`ties="optimistic"`). Its AUC of a single class is 0.5, '
+        "ours nan.",
+    ),
+    Library(
+        "torchrec",
+        "1.1",
+        tested=False,
+        note="Its grouped AUC counts a group of one class as 0.5; ours leaves it out. Its normalized entropy is a "
+        "quotient of log losses in bits, the same number.",
+    ),
+    Library(
+        "LensKit",
+        "2025.3",
+        tested=False,
+        note="Discounts 1 / log2(max(r, 2)), so ranks 1 and 2 count alike: its NDCG is another number than ours.",
+    ),
+    Library(
+        "implicit",
+        "0.7",
+        tested=False,
+        note="Precision divides the hits of all users by the sum of min(K, R). Users without relevant items do not count.",
+    ),
     Library(
         "TF-Ranking",
         "0.5.5",
@@ -146,6 +180,7 @@ ROWS = [
     Row("RecTools", "Precision(k=K)", "Precision"),
     Row("RecTools", "Recall(k=K)", "Recall"),
     Row("RecTools", "F1Beta(k=K)", "F1"),
+    Row("RecTools", "Precision(k=K, r_precision=True)", "Recall", {"denominator": "min"}),
     Row("RecTools", "MAP(k=K)", "MAP", RELEVANT),
     Row("RecTools", "MRR(k=K)", "MRR"),
     Row("RecTools", "NDCG(k=K, divide_by_achievable=True)", "NDCG", note="for relevance of 0 and 1"),
@@ -155,6 +190,14 @@ ROWS = [
     Row("RecBole", "MAP@K", "MAP"),
     Row("RecBole", "MRR@K", "MRR"),
     Row("RecBole", "NDCG@K", "NDCG", note="for relevance of 0 and 1"),
+    Row("RecBole", "GAUC", "GroupAUC", {"weighting": "positives"}, cut=None),
+    Row("torcheval", "hit_rate(k=K)", "HitRate", {"ties": "optimistic"}, note="one relevant item for each user"),
+    Row("torcheval", "reciprocal_rank(k=K)", "MRR", {"ties": "optimistic"}, note="one relevant item for each user"),
+    Row("torchrec", "RecallSessionMetric(top_k=K)", "HitRate", {"pooled": True}),
+    Row("LensKit", "Hit(n=K)", "HitRate"),
+    Row("LensKit", "Recall(n=K)", "Recall", {"denominator": "min"}),
+    Row("LensKit", "RecipRank(n=K)", "MRR"),
+    Row("implicit", "mean_average_precision_at_k(K)", "MAP"),
     Row("TF-Ranking", "HitsMetric(topn=K)", "HitRate"),
     Row("TF-Ranking", "PrecisionMetric(topn=K)", "Precision"),
     Row("TF-Ranking", "RecallMetric(topn=K)", "Recall"),
