@@ -108,7 +108,7 @@ LIBRARIES = [
         "implicit",
         "0.7",
         tested=False,
-        note="Precision divides the hits of all users by the sum of min(K, R). Users without relevant items do not count.",
+        note="Precision is the hits of all users by the sum of min(K, R). Users without relevant items do not count.",
     ),
     Library(
         "TF-Ranking",
