@@ -46,7 +46,7 @@ def test_popularity() -> None:
 )
 def test_tail(tail: float, of: str, in_tail: set[int]) -> None:
     for item in range(5):
-        assert of_lists(TailShare(COUNTS, 1, tail=tail, of=of), [[item]]) == (item in in_tail)
+        assert of_lists(TailShare(COUNTS, 1, tail=tail, tail_of=of), [[item]]) == (item in in_tail)
 
 
 def test_a_share_that_floats_miss_by_a_rounding_is_the_number_that_it_stands_for() -> None:

@@ -38,8 +38,8 @@ def tail_items(counts: Sequence[int], tail: float, of: str) -> set[int]:
     return chosen
 
 
-def tail_share(items: Sequence[int], counts: Sequence[int], tail: float = 0.2, of: str = "items") -> float | None:
-    chosen = tail_items(counts, tail, of)
+def tail_share(items: Sequence[int], counts: Sequence[int], tail: float = 0.2, tail_of: str = "items") -> float | None:
+    chosen = tail_items(counts, tail, tail_of)
     return mean([i in chosen for i in items])
 
 
