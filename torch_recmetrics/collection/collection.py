@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,11 +19,14 @@ from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class RecMetricCollection(MetricCollection):
     """Metrics that are updated, synchronised and logged together.
 
-    Scores are ranked once per update for all members that need a ranking, at the deepest of their cut-offs, and the
+    Scores are ranked once per update for all members that need a ranking, at the deepest of their cutoffs, and the
     sums of all of them travel in one collective, also when Lightning computes the members one by one. A member gets
     only the arguments that it takes. An update is all or nothing: where one member refuses it, none has changed.
 
@@ -34,7 +38,9 @@ class RecMetricCollection(MetricCollection):
         postfix: put behind every name.
 
     Raises:
-        ValueError: for two metrics of one name (pass a dict then), or for an update that a member refuses.
+        ValueError: for two metrics of one name (pass a dict then), for a name that cannot be one, or for an update that
+            a member refuses.
+        TypeError: for what is no metric, or for an argument that no member takes.
 
     >>> from torch_recmetrics import MRR, NDCG
     >>> metrics = RecMetricCollection([NDCG(2), MRR()], prefix="val_")
@@ -47,7 +53,10 @@ class RecMetricCollection(MetricCollection):
 
     def __init__(
         self,
-        metrics: Metric | MetricCollection | Sequence[Metric | MetricCollection] | Mapping[str, Metric],
+        metrics: Metric
+        | MetricCollection
+        | Sequence[Metric | MetricCollection]
+        | Mapping[str, Metric | MetricCollection],
         *additional_metrics: Metric,
         prefix: str | None = None,
         postfix: str | None = None,
@@ -66,9 +75,10 @@ class RecMetricCollection(MetricCollection):
             if additional_metrics:
                 raise ValueError("with a dict of metrics no further metrics can be given: put them into the dict")
             named = list(metrics.items())
+        elif isinstance(metrics, Iterable) and not isinstance(metrics, str | Metric | MetricCollection):
+            named = [(name_of(metric), metric) for metric in [*metrics, *additional_metrics]]
         else:
-            given = [metrics] if isinstance(metrics, Metric | MetricCollection) else list(metrics)
-            named = [(self._name(metric), metric) for metric in [*given, *additional_metrics]]
+            named = [(name_of(metric), metric) for metric in [metrics, *additional_metrics]]
         flat: list[tuple[str, Metric]] = []
         for name, metric in named:
             if isinstance(metric, MetricCollection):
@@ -77,10 +87,12 @@ class RecMetricCollection(MetricCollection):
             elif isinstance(metric, Metric):
                 flat.append((name, metric))
             else:
-                raise ValueError(f"`metrics` must be torchmetrics metrics, got {type(metric).__name__} for {name!r}")
+                hint = "; ranking_metrics takes names" if isinstance(metric, str) else ""
+                raise TypeError(f"`metrics` must be torchmetrics metrics, got {type(metric).__name__}{hint}")
         taken = set(self._modules)
         self._refuse([*self._modules.values(), *(metric for _, metric in flat)])
         for name, _ in flat:
+            self._check_name(name)
             if name in taken:
                 raise ValueError(
                     f"two metrics are named {name!r}: name them yourself with a dict, {{name: metric, ...}}"
@@ -92,8 +104,18 @@ class RecMetricCollection(MetricCollection):
         self._share()
 
     def __setitem__(self, key: str, module: Metric) -> None:  # type: ignore[override]
+        self._check_name(key)
         self._refuse([*(member for name, member in self._modules.items() if name != key), module])
         super().__setitem__(key, module)
+
+    def _check_name(self, name: Any) -> None:
+        """Refuse a name that torch cannot give to a module inside of another."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a member must be a string, got {name!r}")
+        if not name or "." in name or (hasattr(self, name) and name not in self._modules):
+            raise ValueError(
+                f"the name of a member must not be empty, hold a dot or be an attribute of the collection, got {name!r}"
+            )
 
     @staticmethod
     def _refuse(members: list[Metric]) -> None:
@@ -103,15 +125,9 @@ class RecMetricCollection(MetricCollection):
         ranked = [member for member in members if isinstance(member, RankingMetric)]
         for member in ranked:
             if member.dist_sync_on_step:
-                raise ValueError(
-                    f"{member.name} has dist_sync_on_step=True: a collection gives the values of one process"
-                )
+                raise ValueError(f"{member.name} has dist_sync_on_step=True: a collection gives the values of one rank")
         if ranked:
             Evaluator(*_split(ranked))
-
-    @staticmethod
-    def _name(metric: Any) -> str:
-        return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
 
     def _share(self) -> FusedState:
         """What the members share, made anew when they have changed."""
@@ -122,6 +138,13 @@ class RecMetricCollection(MetricCollection):
 
     def _others(self) -> list[Metric]:
         return [member for member in self._modules.values() if not isinstance(member, RankingMetric)]
+
+    def argument_names(self) -> tuple[str, ...] | None:
+        """The arguments that an update takes; None where a member takes any."""
+        parameters = [p for member in self._modules.values() for p in member._update_signature.parameters.values()]
+        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+            return None
+        return tuple(dict.fromkeys(p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL))
 
     def update(  # type: ignore[override]
         self,
@@ -150,11 +173,13 @@ class RecMetricCollection(MetricCollection):
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         given = {name: value for name, value in arguments.items() if value is not None}
+        known = self.argument_names()
+        for name in given:
+            if known is not None and name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean `{near[0]}`?" if near else f"they take {', '.join(known) or 'nothing'}"
+                raise TypeError(f"no member of the collection takes `{name}`: {hint}")
         arguments_of = [(member, taken_by(member, given)) for member in others]
-        taken = set(ARGUMENTS) if shared.members else set()
-        unknown = set(given) - taken.union(*(set(some) for _, some in arguments_of))
-        if unknown:
-            raise TypeError(f"no member of the collection takes `{sorted(unknown)[0]}`")
         before = [(inner, remembered(inner)) for member in others for inner in metrics_in(member)]
         values: dict[int, Any] = {}
         try:
@@ -180,12 +205,36 @@ class RecMetricCollection(MetricCollection):
         return values
 
     def merge_state(self, other: MetricCollection) -> None:
-        """Add what another collection of the same metrics has seen."""
+        """Add what another collection of the same metrics has seen; where one member refuses, none has changed."""
+        if not isinstance(other, MetricCollection):
+            raise TypeError(f"`other` must be a collection of the same metrics, got {type(other).__name__}")
         names, others = list(self._modules), list(other._modules)
-        if names != others:
+        if sorted(names) != sorted(others):
             raise ValueError(f"only collections of the same metrics merge: {names} and {others}")
-        for name, member in self._modules.items():
-            member.merge_state(other._modules[name])
+        before = [(inner, remembered(inner)) for member in self._modules.values() for inner in metrics_in(member)]
+        try:
+            for name, member in self._modules.items():
+                member.merge_state(other._modules[name])
+        except BaseException:
+            for member, state in before:
+                member.__dict__.update(state)
+            raise
+
+    def clone(self, prefix: str | None = None, postfix: str | None = None) -> Self:
+        """A copy that goes on alone, with these before and behind its names."""
+        copied: Self = super().clone(prefix, postfix)  # type: ignore[assignment]
+        return copied
+
+    def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
+        """Plot the value of each member, as torchmetrics does; needs matplotlib."""
+        if not together:
+            for name, member in self._modules.items():
+                if type(member).plot is Metric.plot:
+                    raise NotImplementedError(
+                        f"{name} ({type(member).__name__}) has no plot: plot the value of each member that has one by "
+                        "itself, metrics[name].plot(), or all numbers in one, metrics.plot(together=True)"
+                    )
+        return super().plot(val, ax, together)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_shared"}
@@ -193,6 +242,11 @@ class RecMetricCollection(MetricCollection):
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
         self._share()
+
+
+def name_of(metric: Any) -> str:
+    """The name that a metric has by itself; torchmetrics' own have that of their class."""
+    return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
 
 
 def _split(members: Iterable[Any]) -> tuple[list[UserMeasure], list[ListCounter]]:

@@ -31,6 +31,10 @@ class ConfusionCount(own.BinaryStatScores):
         """How many rows are in this cell."""
         return super().compute()[CELLS.index(self.cell)].to(torch.float64)
 
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot one number or several."""
+        return self._plot(val, ax)
+
 
 class ClickMetrics(RecMetricCollection):
     """A collection for predicted click probabilities.
