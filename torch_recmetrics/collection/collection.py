@@ -227,13 +227,11 @@ class RecMetricCollection(MetricCollection):
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
         """Plot the value of each member, as torchmetrics does; needs matplotlib."""
-        if not together:
-            for name, member in self._modules.items():
-                if type(member).plot is Metric.plot:
-                    raise NotImplementedError(
-                        f"{name} ({type(member).__name__}) has no plot: plot the value of each member that has one by "
-                        "itself, metrics[name].plot(), or all numbers in one, metrics.plot(together=True)"
-                    )
+        can = [name for name, member in self._modules.items() if type(member).plot is not Metric.plot]
+        for name, member in self._modules.items():
+            if not together and name not in can:
+                hint = f": plot the others by themselves, metrics[{can[0]!r}].plot()" if can else ""
+                raise NotImplementedError(f"{name} ({type(member).__name__}) has no plot{hint}")
         return super().plot(val, ax, together)
 
     def __getstate__(self) -> dict[str, Any]:
