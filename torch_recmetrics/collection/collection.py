@@ -1,4 +1,4 @@
-"""Many metrics from one ranking, and from one exchange between processes."""
+"""Many metrics from one ranking of every update, and from one exchange between ranks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    _shared: FusedState | None = None
+    _fused: FusedState | None = None
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class RecMetricCollection(MetricCollection):
         for name, metric in flat:
             self[name] = metric
         self._groups = {}
-        self._share()
+        self._fused_state()
 
     def __setitem__(self, key: str, module: Metric) -> None:  # type: ignore[override]
         self._check_name(key)
@@ -129,12 +129,12 @@ class RecMetricCollection(MetricCollection):
         if ranked:
             Evaluator(*_split(ranked))
 
-    def _share(self) -> FusedState:
+    def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
         metrics, list_counters = _split(self._modules.values())
-        if self._shared is None or [id(m) for m in self._shared.members] != [id(m) for m in (*metrics, *list_counters)]:
-            self._shared = FusedState(metrics, list_counters)
-        return self._shared
+        if self._fused is None or [id(m) for m in self._fused.members] != [id(m) for m in (*metrics, *list_counters)]:
+            self._fused = FusedState(metrics, list_counters)
+        return self._fused
 
     def _others(self) -> list[Metric]:
         return [member for member in self._modules.values() if not isinstance(member, RankingMetric)]
@@ -164,34 +164,34 @@ class RecMetricCollection(MetricCollection):
         **named: Any,
     ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone."""
-        given = {"preds": preds, "target": target, "indexes": indexes, **named}
-        return {self._set_name(name): value for name, value in self._advance(given, "forward").items()}
+        arguments = {"preds": preds, "target": target, "indexes": indexes, **named}
+        return {self._set_name(name): value for name, value in self._advance(arguments, "forward").items()}
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
-        shared, others = self._share(), self._others()
-        for metric in shared.members:
+        fused, others = self._fused_state(), self._others()
+        for metric in fused.members:
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
-        given = {name: value for name, value in arguments.items() if value is not None}
+        arguments = {name: value for name, value in arguments.items() if value is not None}
         known = self.argument_names()
-        for name in given:
+        for name in arguments:
             if known is not None and name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"did you mean `{near[0]}`?" if near else f"they take {', '.join(known) or 'nothing'}"
                 raise TypeError(f"no member of the collection takes `{name}`: {hint}")
-        arguments_of = [(member, taken_by(member, given)) for member in others]
+        taken = [(member, arguments_taken(member, arguments)) for member in others]
         before = [(inner, remembered(inner)) for member in others for inner in metrics_in(member)]
         values: dict[int, Any] = {}
         try:
             with torch.no_grad():
                 # Everything that can be refused comes first; what has advanced by then is taken back.
-                layout = {name: value for name, value in given.items() if name in ARGUMENTS}
-                prepared = shared.prepare(read_layout(**layout)) if shared.members else None
-            for member, some in arguments_of:
-                values[id(member)] = getattr(member, method)(**some)
+                layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
+                prepared = fused.prepare(read_layout(**layout)) if fused.members else None
+            for member, own in taken:
+                values[id(member)] = getattr(member, method)(**own)
             if prepared is not None:
                 with torch.no_grad():
-                    values |= shared.count(prepared, with_values=method == "forward")
+                    values |= fused.count(prepared, with_values=method == "forward")
         except BaseException:
             for member, state in before:
                 member.__dict__.update(state)
@@ -200,7 +200,7 @@ class RecMetricCollection(MetricCollection):
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
-        with self._share().together():
+        with self._fused_state().together():
             values: dict[str, Any] = super().compute()
         return values
 
@@ -235,11 +235,11 @@ class RecMetricCollection(MetricCollection):
         return super().plot(val, ax, together)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
+        return {name: value for name, value in self.__dict__.items() if name != "_fused"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
-        self._share()
+        self._fused_state()
 
 
 def name_of(metric: Any) -> str:
@@ -254,21 +254,21 @@ def _split(members: Iterable[Any]) -> tuple[list[UserMeasure], list[ListCounter]
     return means, [member for member in members if isinstance(member, ListCounter)]
 
 
-def taken_by(member: Metric, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a member takes; refuses where one that it needs is absent."""
+def arguments_taken(member: Metric, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Of the arguments of an update those that a member takes; refuses where one that it needs is absent."""
     if isinstance(member, RecMetric):
-        return member.arguments(given)
+        return member.arguments(arguments)
     parameters = member._update_signature.parameters
     missing = [
         name
         for name, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty
         and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        and name not in given
+        and name not in arguments
     ]
     if missing:
         raise ValueError(f"`{missing[0]}` is missing: {type(member).__name__} needs it")
-    return member._filter_kwargs(**given)
+    return member._filter_kwargs(**arguments)
 
 
 def metrics_in(member: Metric) -> list[Metric]:
@@ -277,7 +277,7 @@ def metrics_in(member: Metric) -> list[Metric]:
 
 
 def remembered(member: Metric) -> dict[str, Any]:
-    """What an update may change in a metric. Tensors may be written to, the tensors in a list are only added to."""
+    """What an update may change in a metric. It may write to a tensor, but only add to a list of tensors."""
     states = {name: getattr(member, name) for name in member._defaults}
     copies = {name: list(value) if isinstance(value, list) else value.clone() for name, value in states.items()}
     return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.lightning import callback
 
-if TYPE_CHECKING:
-    from torch_recmetrics.lightning.callback import RankingMetrics
-
 __all__ = ["RankingMetrics"]
 
+if TYPE_CHECKING:
+    from torch_recmetrics.lightning.callback import RankingMetrics
+else:
 
-def __getattr__(name: str) -> Any:
-    # The class stands on the base classes of the packages that the program has imported by now.
-    if name == "RankingMetrics":
-        return callback.with_bases(callback.RankingMetrics, callback.imported_packages())
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        # The class stands on the base classes of the packages that the program has imported by now.
+        if name == "RankingMetrics":
+            return callback.with_bases(callback.RankingMetrics, callback.imported_packages())
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,20 +19,11 @@ from torchmetrics import Metric
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
+from torch_recmetrics.lightning.bases import Callback
 from torch_recmetrics.lightning.outputs import arguments_of, check_known
 from torch_recmetrics.lightning.padding import without_repeats
 from torch_recmetrics.lightning.table import table_of
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
-
-if TYPE_CHECKING:
-    import lightning.pytorch
-    import pytorch_lightning
-
-    class Callback(lightning.pytorch.Callback, pytorch_lightning.Callback):  # type: ignore[misc]
-        """What a trainer of either package takes."""
-
-else:
-    Callback = object
 
 PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 
@@ -207,12 +198,12 @@ class RankingMetrics(Callback):
 
     def _add(self, trainer: Any, step: str, outputs: Any, batch_idx: int, dataloader_idx: int) -> None:
         metrics = self._collections[dataloader_idx]
-        given = arguments_of(outputs, step, self.other_keys)
-        check_known(given, metrics.argument_names(), step, self.other_keys)
+        arguments = arguments_of(outputs, step, self.other_keys)
+        check_known(arguments, metrics.argument_names(), step, self.other_keys)
         if self.drop_padding:
-            given = without_repeats(given, loader_of(trainer, dataloader_idx), batch_idx)
-        if given:
-            metrics.update(**given)
+            arguments = without_repeats(arguments, loader_of(trainer, dataloader_idx), batch_idx)
+        if arguments:
+            metrics.update(**arguments)
 
     def _log(self, pl_module: Any) -> None:
         for number, metrics in enumerate(self._collections):
