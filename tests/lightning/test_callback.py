@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from typing import Any
+import pydoc
+from typing import Any, get_type_hints
 
 import pytest
 import torch
+from every_metric import OPTIONS
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
+from torchmetrics import MetricCollection
 
 import torch_recmetrics
-from torch_recmetrics.lightning.outputs import arguments_of
+from torch_recmetrics.lightning.outputs import arguments_of, check_known
 from torch_recmetrics.lightning.padding import rows_of_batch, without_repeats
 from torch_recmetrics.lightning.table import table_of
+from torch_recmetrics.state.registry import METRICS
 
 # What a step returns --------------------------------------------------------------------------------------------------
 
@@ -26,11 +31,10 @@ def test_what_a_step_may_return() -> None:
     assert list(arguments_of(given, "step", ["loss"])) == ["preds", "target"]
 
 
-def test_embeddings_become_scores() -> None:
-    users, items = torch.randn(4, 3), torch.randn(7, 3)
-    given = arguments_of({"user_embeddings": users, "item_embeddings": items, "target_ids": TARGET}, "step")
-    assert list(given) == ["preds", "target_ids"]
-    assert torch.equal(given["preds"], users @ items.T)
+def test_embeddings_are_handed_on() -> None:
+    """Issue 12, point 10: the metrics have the layout; the callback has none of its own."""
+    given = {"user_embeddings": torch.randn(4, 3), "item_embeddings": torch.randn(7, 3), "item_bias": torch.zeros(7)}
+    assert arguments_of(given, "step") == given
 
 
 @pytest.mark.parametrize(
@@ -41,15 +45,24 @@ def test_embeddings_become_scores() -> None:
         ((SCORES,), "1 values"),
         ((SCORES,) * 4, "4 values"),
         ({"loss": SCORES}, "loss"),
-        ({"user_embeddings": SCORES, "target": TARGET}, "item_embeddings"),
-        ({"user_embeddings": SCORES, "item_embeddings": SCORES, "preds": SCORES}, "preds"),
-        ({"user_embeddings": SCORES, "item_embeddings": SCORES[0]}, "`item_embeddings` must be a matrix"),
-        ({"user_embeddings": SCORES, "item_embeddings": SCORES[:, :2]}, "same number of columns"),
     ],
 )
 def test_what_a_step_must_not_return(outputs: Any, says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         arguments_of(outputs, "validation_step", ["loss"])
+
+
+def test_a_key_that_no_metric_takes() -> None:
+    """Issue 12, point 19."""
+    known = torch_recmetrics.ranking_metrics("ndcg").argument_names()
+    check_known(["preds", "target", "item_bias"], known, "validation_step", ("loss",))
+    with pytest.raises(
+        ValueError, match=r"`validation_step` returned 'target_idx', .*did you mean 'target_ids'"
+    ) as error:
+        check_known(["preds", "target_idx"], known, "validation_step", ("loss",))
+    assert "RankingMetrics(other_keys=('loss', 'target_idx'))" in str(error.value)
+    assert "preds, target, indexes, item_ids, target_ids" in str(error.value)
+    check_known(["anything"], None, "validation_step")
 
 
 # Rows that are repeats ------------------------------------------------------------------------------------------------
@@ -120,6 +133,20 @@ def test_every_argument_loses_the_same_rows() -> None:
     assert without_repeats({"preds": weighted}, loader, 0)["preds"].weights.tolist() == [1, 1, 0]
 
 
+@pytest.mark.parametrize("n_items", [3, 7])
+def test_the_catalogue_is_never_cut_to_the_rows_of_the_batch(n_items: int) -> None:
+    """Issue 12, point 10: also where there are as many items as rows."""
+    rows = TensorDataset(torch.arange(5))
+    loader = DataLoader(rows, batch_size=3, sampler=DistributedSampler(rows, 2, 1, shuffle=False))
+    users, items, bias = torch.randn(3, 2), torch.randn(n_items, 2), torch.randn(n_items)
+    given = {"user_embeddings": users, "item_embeddings": items, "item_bias": bias, "target_ids": torch.ones(3, 1)}
+    cut = without_repeats(given, loader, 0)
+    lengths = {"user_embeddings": 2, "item_embeddings": n_items, "item_bias": n_items, "target_ids": 2}
+    assert {name: len(value) for name, value in cut.items()} == lengths
+    candidates = without_repeats({"preds": torch.randn(3, 3), "item_ids": torch.arange(3)}, loader, 0)
+    assert {name: len(value) for name, value in candidates.items()} == {"preds": 2, "item_ids": 3}
+
+
 # Construction and table -----------------------------------------------------------------------------------------------
 
 
@@ -134,6 +161,79 @@ def test_names_and_refused_options() -> None:
     for wrong in ({"metrics": "ndgc"}, {"top_k": 0}, {"ties": "random"}, {"options": {"map": {}}}, {"table": "yes"}):
         with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
             RankingMetrics(**wrong)
+
+
+def test_the_signature_is_that_of_the_arguments() -> None:
+    """Issue 11, item 3: also of a subclass of the user, imported before or after Lightning."""
+    pytest.importorskip("pytorch_lightning")
+    from torch_recmetrics.lightning import RankingMetrics, callback
+
+    for cls in (RankingMetrics, callback.RankingMetrics):
+        parameters = inspect.signature(cls).parameters
+        assert list(parameters)[:6] == ["metrics", "top_k", "options", "at", "ties", "empty_target_action"]
+        shown = pydoc.render_doc(cls, renderer=pydoc.plaintext)
+        assert "RankingMetrics(metrics:" in shown and "*args" not in shown.partition("Methods inherited")[0]
+
+        class Mine(cls):  # type: ignore[misc, valid-type]
+            def __init__(self, cutoff: int) -> None:
+                super().__init__("ndcg", cutoff)
+
+        assert list(inspect.signature(Mine).parameters) == ["cutoff"]
+        assert Mine(3).names() == ["val_ndcg@3"]
+        assert "Callback" in {base.__name__ for base in type(Mine(3)).__mro__}
+
+
+def test_words_and_defaults_are_those_of_the_metrics() -> None:
+    """Issue 11, item 4: `ties` and its like are typed as what is allowed."""
+    from torch_recmetrics.lightning import callback
+
+    for function in (callback.RankingMetrics.__init__, torch_recmetrics.ranking_metrics):
+        hints, parameters = get_type_hints(function), inspect.signature(function).parameters
+        for name in ("ties", "empty_target_action", "nan_action", "validate_args"):
+            declared = torch_recmetrics.NDCG.declared_options[name]
+            assert (hints[name], parameters[name].default) == (declared.annotation, declared.default)
+
+
+PLAIN = MetricCollection({"mine": torch_recmetrics.NDCG(5)}, prefix="dev_")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "names"),
+    [
+        (PLAIN, ["dev_mine"]),
+        (torch_recmetrics.RecMetricCollection(PLAIN), ["val_dev_mine"]),
+        (torch_recmetrics.NDCG(7), ["val_ndcg@7"]),
+        ([torch_recmetrics.NDCG(7), torch_recmetrics.MAP(3)], ["val_ndcg@7", "val_map@3"]),
+        ({"a": torch_recmetrics.NDCG(7), "b": PLAIN}, ["val_a", "val_b_dev_mine"]),
+        (["mrr", torch_recmetrics.NDCG(7), "map"], ["val_mrr@10", "val_ndcg@7", "val_map@10"]),
+        (iter(["mrr"]), ["val_mrr@10"]),
+    ],
+)
+def test_metrics_of_the_user(metrics: Any, names: list[str]) -> None:
+    """Issue 12, point 11: objects, a list, a dict, a collection, names among objects."""
+    pytest.importorskip("pytorch_lightning")
+    from torch_recmetrics.lightning import RankingMetrics
+
+    assert RankingMetrics(metrics).names() == names
+
+
+def test_the_users_own_metrics_are_left_alone() -> None:
+    pytest.importorskip("pytorch_lightning")
+    from torch_recmetrics.lightning import RankingMetrics
+
+    metric = torch_recmetrics.NDCG(2)
+    metric.update(SCORES, TARGET)
+    RankingMetrics([metric])
+    assert metric.update_count == 1 and float(metric.compute()) == 1
+
+
+def test_every_metric_by_name() -> None:
+    """Issue 11, item 4."""
+    pytest.importorskip("pytorch_lightning")
+    from torch_recmetrics.lightning import RankingMetrics
+
+    names = [name.removeprefix("val_") for name in RankingMetrics(tuple(METRICS), top_k=2, options=OPTIONS).names()]
+    assert [name.partition("@")[0] for name in names] == list(METRICS)
 
 
 def test_table() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from every_metric import OPTIONS
+
+import torch_recmetrics  # noqa: F401 (fills the registry)
+from torch_recmetrics.state.registry import METRICS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"pytorch_lightning": "lightning", "lightning.pytorch": "pytorch_lightning"}  # package -> the other one
@@ -135,6 +140,38 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
     ]
     assert eval(told.splitlines()[0]) == [(name, pytest.approx(number, abs=1e-12)) for name, number in wanted]
     assert list((tmp_path / "kept").glob("*.ckpt"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_metric_by_name_in_a_yaml_file(package: str, tmp_path: Path) -> None:
+    """Issue 11, items 3 and 4: names, options of single metrics, objects and a mixture of them."""
+    needs(package, "jsonargparse")
+    callbacks: list[dict[str, object]] = [
+        {"metrics": list(METRICS), "top_k": 2, "options": OPTIONS, "nan_action": "worst", "empty_target_action": "neg"},
+        {"metrics": "coverage", "options": {"coverage": {"num_items": 9066}}, "prefix": "one_"},
+        {"metrics": {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}, "prefix": "object_"},
+        {"metrics": ["mrr", {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}], "prefix": "both_"},
+        {"metrics": {"mine": {"class_path": "torch_recmetrics.NDCG"}}, "prefix": "dict_"},
+    ]
+    path = "torch_recmetrics.lightning.RankingMetrics"
+    trainer = {"callbacks": [{"class_path": path, "init_args": arguments} for arguments in callbacks]}
+    (tmp_path / "run.yaml").write_text(json.dumps({"trainer": trainer}))  # YAML holds JSON
+    told = run(
+        f"""
+        import {package} as pl
+        from {package}.cli import LightningCLI
+        {textwrap.indent(MODEL, " " * 8).strip()}
+
+        cli = LightningCLI(Model, run=False, args=["--config", "run.yaml"])
+        for callback in cli.trainer.callbacks:
+            if type(callback).__name__ == "RankingMetrics":
+                print(callback.names())
+        """,
+        tmp_path,
+    )
+    every, *others = (eval(line) for line in told.splitlines() if line.startswith("["))
+    assert [name.removeprefix("val_").partition("@")[0] for name in every] == list(METRICS)
+    assert others == [["one_coverage@10"], ["object_ndcg@3"], ["both_mrr@10", "both_ndcg@3"], ["dict_mine"]]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

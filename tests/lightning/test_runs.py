@@ -34,6 +34,9 @@ VALIDATIONS = {
     "callback_wrapped_sampler": named(expected(rows=list(range(0, N_USERS, 2)))),
     "callback_pair": named(expected()),
     "callback_embeddings": named(expected()),
+    "callback_half_embeddings": named(expected()),  # issue 12, point 10
+    "callback_as_many_items_as_rows": named(expected()),
+    "callback_combined_loader": named(expected()),  # issue 12, point 24: one stream, one name
     "callback_bfloat16": named(expected()),
     "callback_process_without_batch": named(expected()),
     "callback_at": named(expected(), prefix="dev/", at="_at_"),

@@ -65,6 +65,25 @@ class ReturnsEmbeddings(Returns):
         return {"user_embeddings": scores, "item_embeddings": torch.eye(N_ITEMS), "target_ids": truths}
 
 
+class ReturnsHalfEmbeddings(Returns):
+    """Half users beside float items, and a bias that changes no order."""
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        _, scores, truths = batch
+        items = {"item_embeddings": torch.eye(N_ITEMS), "item_bias": torch.ones(N_ITEMS)}
+        return {"user_embeddings": scores.half(), "target_ids": truths, **items}
+
+
+class ReturnsCombined(Returns):
+    """Steps that get a batch of each of two loaders, one of them None at last."""
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        batches = [one for one in batch[0] if one is not None] if isinstance(batch[0], list) else batch
+        parts = [one for one in batches if isinstance(one, list)]
+        rows, scores, truths = (torch.cat(columns) for columns in zip(*parts))
+        return {"preds": scores, "target_ids": truths, "sample_ids": rows}
+
+
 class LogsCollectionInStep(Returns):
     """As most people write it; sample ids make repeated rows count once."""
 

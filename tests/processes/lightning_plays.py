@@ -13,6 +13,7 @@ import torch
 from fixtures.lightning_users import CUTS, STEMS
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.utilities import CombinedLoader
 from torch.utils.data import DataLoader
 
 from processes import lightning_models as models
@@ -98,6 +99,22 @@ def callback_pair(folder: Path, world: int) -> dict[str, Any]:
 @play
 def callback_embeddings(folder: Path, world: int) -> dict[str, Any]:
     return validated(world, models.ReturnsEmbeddings(), callbacks=[callback()])
+
+
+@play
+def callback_half_embeddings(folder: Path, world: int) -> dict[str, Any]:
+    return validated(world, models.ReturnsHalfEmbeddings(), callbacks=[callback()])
+
+
+@play
+def callback_as_many_items_as_rows(folder: Path, world: int) -> dict[str, Any]:
+    return validated(world, models.ReturnsHalfEmbeddings(), loader(batch_size=12), callbacks=[callback()])
+
+
+@play
+def callback_combined_loader(folder: Path, world: int) -> dict[str, Any]:
+    rows = CombinedLoader([loader(), loader(batch_size=3)], "max_size")
+    return validated(world, models.ReturnsCombined(), rows, callbacks=[callback()])
 
 
 @play

@@ -1,8 +1,8 @@
 """Agreement between ranks on the members of a collection that are computed one by one, as Lightning does.
 
-The first member that is asked for exchanges the sums of all; the others take theirs from that exchange. Whether a later
-one may do so is not for one rank to say: it may have had an update since, and another rank none. The first rank that
-comes decides for all. This saves an exchange of rows for each member of each epoch.
+The first member that is asked for exchanges the sums of all, and the others take theirs from that exchange. One rank
+alone cannot know whether a later member may do so: it may have had an update since, and another rank none. So the first
+rank that comes decides for all. This saves an exchange of rows for each member of each epoch.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class MemberAgreement:
         known = id(metric) in self._synced
         if self._one_by_one and (known or id(metric) in self._stale):
             place = next(place for place, member in enumerate(self.metrics) if member is metric)
-            said = agree_on_first(process_group, f"round{self._round}/{place}", "known" if known else "changed")
-            if said == "changed":
+            agreed = agree_on_first(process_group, f"round{self._round}/{place}", "known" if known else "changed")
+            if agreed == "changed":
                 self._synced.clear()
             elif not known:
                 raise RuntimeError(

@@ -1,10 +1,11 @@
-"""Many metrics from one ranking, and from one exchange between processes."""
+"""Many metrics from one ranking of every update, and from one exchange between ranks."""
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,11 +19,14 @@ from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class RecMetricCollection(MetricCollection):
     """Metrics that are updated, synchronised and logged together.
 
-    Scores are ranked once per update for all members that need a ranking, at the deepest of their cut-offs, and the
+    Scores are ranked once per update for all members that need a ranking, at the deepest of their cutoffs, and the
     sums of all of them travel in one collective, also when Lightning computes the members one by one. A member gets
     only the arguments that it takes. An update is all or nothing: where one member refuses it, none has changed.
 
@@ -34,7 +38,9 @@ class RecMetricCollection(MetricCollection):
         postfix: put behind every name.
 
     Raises:
-        ValueError: for two metrics of one name (pass a dict then), or for an update that a member refuses.
+        ValueError: for two metrics of one name (pass a dict then), for a name that cannot be one, or for an update that
+            a member refuses.
+        TypeError: for what is no metric, or for an argument that no member takes.
 
     >>> from torch_recmetrics import MRR, NDCG
     >>> metrics = RecMetricCollection([NDCG(2), MRR()], prefix="val_")
@@ -43,11 +49,14 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    _shared: FusedState | None = None
+    _fused: FusedState | None = None
 
     def __init__(
         self,
-        metrics: Metric | MetricCollection | Sequence[Metric | MetricCollection] | Mapping[str, Metric],
+        metrics: Metric
+        | MetricCollection
+        | Sequence[Metric | MetricCollection]
+        | Mapping[str, Metric | MetricCollection],
         *additional_metrics: Metric,
         prefix: str | None = None,
         postfix: str | None = None,
@@ -66,9 +75,10 @@ class RecMetricCollection(MetricCollection):
             if additional_metrics:
                 raise ValueError("with a dict of metrics no further metrics can be given: put them into the dict")
             named = list(metrics.items())
+        elif isinstance(metrics, Iterable) and not isinstance(metrics, str | Metric | MetricCollection):
+            named = [(name_of(metric), metric) for metric in [*metrics, *additional_metrics]]
         else:
-            given = [metrics] if isinstance(metrics, Metric | MetricCollection) else list(metrics)
-            named = [(self._name(metric), metric) for metric in [*given, *additional_metrics]]
+            named = [(name_of(metric), metric) for metric in [metrics, *additional_metrics]]
         flat: list[tuple[str, Metric]] = []
         for name, metric in named:
             if isinstance(metric, MetricCollection):
@@ -77,10 +87,12 @@ class RecMetricCollection(MetricCollection):
             elif isinstance(metric, Metric):
                 flat.append((name, metric))
             else:
-                raise ValueError(f"`metrics` must be torchmetrics metrics, got {type(metric).__name__} for {name!r}")
+                hint = "; ranking_metrics takes names" if isinstance(metric, str) else ""
+                raise TypeError(f"`metrics` must be torchmetrics metrics, got {type(metric).__name__}{hint}")
         taken = set(self._modules)
         self._refuse([*self._modules.values(), *(metric for _, metric in flat)])
         for name, _ in flat:
+            self._check_name(name)
             if name in taken:
                 raise ValueError(
                     f"two metrics are named {name!r}: name them yourself with a dict, {{name: metric, ...}}"
@@ -89,11 +101,21 @@ class RecMetricCollection(MetricCollection):
         for name, metric in flat:
             self[name] = metric
         self._groups = {}
-        self._share()
+        self._fused_state()
 
     def __setitem__(self, key: str, module: Metric) -> None:  # type: ignore[override]
+        self._check_name(key)
         self._refuse([*(member for name, member in self._modules.items() if name != key), module])
         super().__setitem__(key, module)
+
+    def _check_name(self, name: Any) -> None:
+        """Refuse a name that torch cannot give to a module inside of another."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a member must be a string, got {name!r}")
+        if not name or "." in name or (hasattr(self, name) and name not in self._modules):
+            raise ValueError(
+                f"the name of a member must not be empty, hold a dot or be an attribute of the collection, got {name!r}"
+            )
 
     @staticmethod
     def _refuse(members: list[Metric]) -> None:
@@ -103,25 +125,26 @@ class RecMetricCollection(MetricCollection):
         ranked = [member for member in members if isinstance(member, RankingMetric)]
         for member in ranked:
             if member.dist_sync_on_step:
-                raise ValueError(
-                    f"{member.name} has dist_sync_on_step=True: a collection gives the values of one process"
-                )
+                raise ValueError(f"{member.name} has dist_sync_on_step=True: a collection gives the values of one rank")
         if ranked:
             Evaluator(*_split(ranked))
 
-    @staticmethod
-    def _name(metric: Any) -> str:
-        return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
-
-    def _share(self) -> FusedState:
+    def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
         metrics, list_counters = _split(self._modules.values())
-        if self._shared is None or [id(m) for m in self._shared.members] != [id(m) for m in (*metrics, *list_counters)]:
-            self._shared = FusedState(metrics, list_counters)
-        return self._shared
+        if self._fused is None or [id(m) for m in self._fused.members] != [id(m) for m in (*metrics, *list_counters)]:
+            self._fused = FusedState(metrics, list_counters)
+        return self._fused
 
     def _others(self) -> list[Metric]:
         return [member for member in self._modules.values() if not isinstance(member, RankingMetric)]
+
+    def argument_names(self) -> tuple[str, ...] | None:
+        """The arguments that an update takes; None where a member takes any."""
+        parameters = [p for member in self._modules.values() for p in member._update_signature.parameters.values()]
+        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+            return None
+        return tuple(dict.fromkeys(p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL))
 
     def update(  # type: ignore[override]
         self,
@@ -141,32 +164,34 @@ class RecMetricCollection(MetricCollection):
         **named: Any,
     ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone."""
-        given = {"preds": preds, "target": target, "indexes": indexes, **named}
-        return {self._set_name(name): value for name, value in self._advance(given, "forward").items()}
+        arguments = {"preds": preds, "target": target, "indexes": indexes, **named}
+        return {self._set_name(name): value for name, value in self._advance(arguments, "forward").items()}
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
-        shared, others = self._share(), self._others()
-        for metric in shared.members:
+        fused, others = self._fused_state(), self._others()
+        for metric in fused.members:
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
-        given = {name: value for name, value in arguments.items() if value is not None}
-        arguments_of = [(member, taken_by(member, given)) for member in others]
-        taken = set(ARGUMENTS) if shared.members else set()
-        unknown = set(given) - taken.union(*(set(some) for _, some in arguments_of))
-        if unknown:
-            raise TypeError(f"no member of the collection takes `{sorted(unknown)[0]}`")
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        known = self.argument_names()
+        for name in arguments:
+            if known is not None and name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean `{near[0]}`?" if near else f"they take {', '.join(known) or 'nothing'}"
+                raise TypeError(f"no member of the collection takes `{name}`: {hint}")
+        taken = [(member, arguments_taken(member, arguments)) for member in others]
         before = [(inner, remembered(inner)) for member in others for inner in metrics_in(member)]
         values: dict[int, Any] = {}
         try:
             with torch.no_grad():
                 # Everything that can be refused comes first; what has advanced by then is taken back.
-                layout = {name: value for name, value in given.items() if name in ARGUMENTS}
-                prepared = shared.prepare(read_layout(**layout)) if shared.members else None
-            for member, some in arguments_of:
-                values[id(member)] = getattr(member, method)(**some)
+                layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
+                prepared = fused.prepare(read_layout(**layout)) if fused.members else None
+            for member, own in taken:
+                values[id(member)] = getattr(member, method)(**own)
             if prepared is not None:
                 with torch.no_grad():
-                    values |= shared.count(prepared, with_values=method == "forward")
+                    values |= fused.count(prepared, with_values=method == "forward")
         except BaseException:
             for member, state in before:
                 member.__dict__.update(state)
@@ -175,24 +200,51 @@ class RecMetricCollection(MetricCollection):
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
-        with self._share().together():
+        with self._fused_state().together():
             values: dict[str, Any] = super().compute()
         return values
 
     def merge_state(self, other: MetricCollection) -> None:
-        """Add what another collection of the same metrics has seen."""
+        """Add what another collection of the same metrics has seen; where one member refuses, none has changed."""
+        if not isinstance(other, MetricCollection):
+            raise TypeError(f"`other` must be a collection of the same metrics, got {type(other).__name__}")
         names, others = list(self._modules), list(other._modules)
-        if names != others:
+        if sorted(names) != sorted(others):
             raise ValueError(f"only collections of the same metrics merge: {names} and {others}")
+        before = [(inner, remembered(inner)) for member in self._modules.values() for inner in metrics_in(member)]
+        try:
+            for name, member in self._modules.items():
+                member.merge_state(other._modules[name])
+        except BaseException:
+            for member, state in before:
+                member.__dict__.update(state)
+            raise
+
+    def clone(self, prefix: str | None = None, postfix: str | None = None) -> Self:
+        """A copy that goes on alone, with these before and behind its names."""
+        copied: Self = super().clone(prefix, postfix)  # type: ignore[assignment]
+        return copied
+
+    def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
+        """Plot the value of each member, as torchmetrics does; needs matplotlib."""
+        can = [name for name, member in self._modules.items() if type(member).plot is not Metric.plot]
         for name, member in self._modules.items():
-            member.merge_state(other._modules[name])
+            if not together and name not in can:
+                hint = f": plot the others by themselves, metrics[{can[0]!r}].plot()" if can else ""
+                raise NotImplementedError(f"{name} ({type(member).__name__}) has no plot{hint}")
+        return super().plot(val, ax, together)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
+        return {name: value for name, value in self.__dict__.items() if name != "_fused"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
-        self._share()
+        self._fused_state()
+
+
+def name_of(metric: Any) -> str:
+    """The name that a metric has by itself; torchmetrics' own have that of their class."""
+    return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
 
 
 def _split(members: Iterable[Any]) -> tuple[list[UserMeasure], list[ListCounter]]:
@@ -202,21 +254,21 @@ def _split(members: Iterable[Any]) -> tuple[list[UserMeasure], list[ListCounter]
     return means, [member for member in members if isinstance(member, ListCounter)]
 
 
-def taken_by(member: Metric, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a member takes; refuses where one that it needs is absent."""
+def arguments_taken(member: Metric, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Of the arguments of an update those that a member takes; refuses where one that it needs is absent."""
     if isinstance(member, RecMetric):
-        return member.arguments(given)
+        return member.arguments(arguments)
     parameters = member._update_signature.parameters
     missing = [
         name
         for name, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty
         and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        and name not in given
+        and name not in arguments
     ]
     if missing:
         raise ValueError(f"`{missing[0]}` is missing: {type(member).__name__} needs it")
-    return member._filter_kwargs(**given)
+    return member._filter_kwargs(**arguments)
 
 
 def metrics_in(member: Metric) -> list[Metric]:
@@ -225,7 +277,7 @@ def metrics_in(member: Metric) -> list[Metric]:
 
 
 def remembered(member: Metric) -> dict[str, Any]:
-    """What an update may change in a metric. Tensors may be written to, the tensors in a list are only added to."""
+    """What an update may change in a metric. It may write to a tensor, but only add to a list of tensors."""
     states = {name: getattr(member, name) for name in member._defaults}
     copies = {name: list(value) if isinstance(value, list) else value.clone() for name, value in states.items()}
     return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}

@@ -31,6 +31,10 @@ class ConfusionCount(own.BinaryStatScores):
         """How many rows are in this cell."""
         return super().compute()[CELLS.index(self.cell)].to(torch.float64)
 
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot one number or several."""
+        return self._plot(val, ax)
+
 
 class ClickMetrics(RecMetricCollection):
     """A collection for predicted click probabilities.
@@ -57,9 +61,9 @@ class ClickMetrics(RecMetricCollection):
             named: ``weights`` and ``sample_ids``, as in :class:`~torch_recmetrics.BinaryAUC`. torchmetrics' own members
                 know neither: they count every row once for each time that it arrives.
         """
-        given = self._given(preds, target, indexes, named)
-        if given["target"].numel():
-            super().update(**given)
+        arguments = self._arguments(preds, target, indexes, named)
+        if arguments["target"].numel():
+            super().update(**arguments)
 
     def forward(
         self,
@@ -69,19 +73,19 @@ class ClickMetrics(RecMetricCollection):
         **named: Any,
     ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone; nan for a batch without rows."""
-        given = self._given(preds, target, indexes, named)
-        if given["target"].numel():
-            return super().forward(**given)
+        arguments = self._arguments(preds, target, indexes, named)
+        if arguments["target"].numel():
+            return super().forward(**arguments)
         nothing = torch.full((), float("nan"), dtype=accumulator_dtype(preds.device))
         return {str(name): nothing for name in self.keys()}
 
-    def _given(self, preds: Any, target: Any, indexes: Any, named: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, preds: Any, target: Any, indexes: Any, named: dict[str, Any]) -> dict[str, Any]:
         """The arguments as all members take them: torchmetrics' own refuse floats, and a row without a dimension."""
-        labels = self._whole(preds, target, indexes)
-        given = {"preds": preds, "target": labels, "indexes": indexes, **named}
-        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
+        labels = self._integer_labels(preds, target, indexes)
+        arguments = {"preds": preds, "target": labels, "indexes": indexes, **named}
+        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in arguments.items()}
 
-    def _whole(self, preds: Any, target: Any, indexes: Any) -> Tensor:
+    def _integer_labels(self, preds: Any, target: Any, indexes: Any) -> Tensor:
         if indexes is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
             raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
         clicks = read_clicks(preds, target, validate_args=self.validate_args, probabilities=True)

@@ -2,77 +2,183 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
-from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.collection.collection import RecMetricCollection, name_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import options_of
 from torch_recmetrics.state.registry import METRICS, MetricName
-from torch_recmetrics.state.user_means import RelevanceMeans
+from torch_recmetrics.state.user_means import EmptyTargetAction, RelevanceMeans, Ties
+
+MetricsOrNames = (
+    MetricName
+    | Metric
+    | MetricCollection
+    | Mapping[str, Metric | MetricCollection]
+    | Iterable[MetricName | Metric | MetricCollection]
+)
+EXPECTED = "names of metrics, metrics, a list of both, a dict from names to metrics, or a collection"
 
 
 def ranking_metrics(
-    metrics: MetricName | Iterable[MetricName],
+    metrics: MetricsOrNames,
     top_k: int | Sequence[int | None] | None = 10,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     prefix: str | None = None,
     postfix: str | None = None,
     at: str = "@",
+    ties: Ties = "average",
+    empty_target_action: EmptyTargetAction = "skip",
+    nan_action: Literal["error", "worst"] = "error",
+    validate_args: bool = True,
     **common: Any,
 ) -> RecMetricCollection:
     """A collection of metrics by their names, those that have a cutoff at every cutoff.
 
     Args:
-        metrics: names of metrics, such as ``"ndcg"``; ``torch_recmetrics.state.registry.METRICS`` has all of them.
+        metrics: names of metrics, such as ``"ndcg"``; ``torch_recmetrics.state.registry.METRICS`` has all of them. Also
+            metrics, a list of names and metrics, a dict from names to metrics, or a collection, which is copied. All
+            other options but ``prefix`` and ``postfix`` are for metrics given by name, and ``at`` for all that are not
+            in a dict or a collection.
         top_k: one cutoff or several; None is the whole list, and gives a name without a suffix.
         options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}`` or
             ``{"coverage": {"num_items": 9066}}``.
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
         at: what stands between name and cutoff; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
-        common: options of all of them, such as ``empty_target_action="neg"``; those that every ranking metric has, such
-            as ``ties="stable"``, go to the metrics that take them.
+        ties: how equal scores count; goes to the metrics that take it, as do the next two.
+        empty_target_action: what users without relevant items count.
+        nan_action: NaN scores are refused, or not recommended.
+        validate_args: False leaves out the checks that read values.
+        common: further options of all of them, such as ``gain="linear"``.
 
     Raises:
         ValueError: for a name that there is not.
-        TypeError: for a common option that a metric does not take.
+        TypeError: for an option that a metric does not take, or that no metric would read.
 
     >>> list(ranking_metrics(("ndcg", "mrr"), top_k=(5, None), prefix="val_"))
     ['val_ndcg@5', 'val_ndcg', 'val_mrr@5', 'val_mrr']
     """
-    names: list[str] = [metrics] if isinstance(metrics, str) else list(metrics)
-    cutoffs = list(top_k) if isinstance(top_k, Sequence) else [top_k]
-    options = dict(options or {})
+    check_type("at", at, str, "a string")
+    shared: dict[str, Any] = {"ties": ties, "empty_target_action": empty_target_action, "nan_action": nan_action}
+    shared["validate_args"] = validate_args
+    declared = options_of(RelevanceMeans)
+    common = {name: value for name, value in shared.items() if value != declared[name].default} | common
+    cutoffs = cutoffs_of(top_k)
+    own_options = options_by_name(options)
+    entries = entries_of(metrics)
+    names = [entry for entry in entries if isinstance(entry, str)]
     for name in names:
         check.check_choice("metrics", name, METRICS)
-    for name in options:
+    if not entries or not cutoffs:
+        raise ValueError(f"`metrics` and `top_k` must name at least one each, got {entries!r} and {cutoffs!r}")
+    is_named = isinstance(metrics, Mapping | MetricCollection)
+    unread = {"top_k": cutoffs != [10], "options": bool(own_options), **dict.fromkeys(common, True)}
+    for option in [] if names else [option for option, is_set in unread.items() if is_set]:
+        raise TypeError(f"`{option}` is for metrics given by name, and `metrics` has none: give it to the metrics")
+    if is_named and at != "@":
+        raise TypeError("`at` is for names that metrics have by themselves: write the names as they shall be logged")
+    if isinstance(metrics, MetricCollection):
+        return collection_from(metrics, prefix, postfix)
+    if isinstance(metrics, Mapping):
+        return RecMetricCollection(metrics, prefix=prefix, postfix=postfix)
+    for name in own_options:
         check.check_choice("options", name, names)
-    if not names or not cutoffs:
-        raise ValueError(f"`metrics` and `top_k` must name at least one each, got {names!r} and {cutoffs!r}")
+    check_common_options(names, common)
     members: dict[str, Metric] = {}
-    for name in names:
-        chosen = {**common_options(name, common), **options.get(name, {})}
-        ranked = "top_k" in options_of(METRICS[name])
-        for cutoff in [{"top_k": cutoff} for cutoff in cutoffs] if ranked else [{}]:
-            member = METRICS[name](**{**cutoff, **chosen})
-            key = member.name.replace("@", at)
-            if key in members:
-                raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
-            members[key] = member
+    for entry in entries:
+        made = [entry] if not isinstance(entry, str) else make(entry, cutoffs, common, own_options.get(entry, {}))
+        for member in made:
+            named = [(name_of(member).replace("@", at), member)]
+            for key, metric in member.items() if isinstance(member, MetricCollection) else named:
+                if key in members:
+                    raise ValueError(
+                        f"`metrics` and `top_k` must not name anything twice, got {key!r} twice; "
+                        "name metrics yourself with a dict, {name: metric, ...}"
+                    )
+                members[key] = metric
     return RecMetricCollection(members, prefix=prefix, postfix=postfix)
 
 
-def common_options(name: str, common: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the options that all metrics share, those that a metric takes; its own go through `options`."""
+def make(name: str, cutoffs: list[Any], common: Mapping[str, Any], own: Mapping[str, Any]) -> list[Any]:
+    """The metrics of a name: one for each cutoff, where it has a cutoff."""
     declared = options_of(METRICS[name])
-    for option in common:
-        if option not in declared and option not in RelevanceMeans.declared_options:
+    chosen = {**{option: value for option, value in common.items() if option in declared}, **own}
+    at_cutoffs = [{"top_k": cutoff} for cutoff in cutoffs] if "top_k" in declared else [{}]
+    return [METRICS[name](**{**cutoff, **chosen}) for cutoff in at_cutoffs]
+
+
+def check_type(name: str, value: Any, kind: type | tuple[type, ...], words: str) -> None:
+    """Refuse an argument of another type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"`{name}` must be {words}, got {type(value).__name__}")
+
+
+def entries_of(metrics: Any) -> list[Any]:
+    """Names, metrics and collections, in the order given."""
+    if isinstance(metrics, str | Metric | MetricCollection):
+        return [metrics]
+    check_type("metrics", metrics, Iterable, EXPECTED)
+    entries = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
+    allowed = Metric | MetricCollection if isinstance(metrics, Mapping) else str | Metric | MetricCollection
+    for entry in entries:
+        if isinstance(entry, type):
             raise TypeError(
-                f"{METRICS[name].__name__} has no option `{option}`: give it to those that have it, "
-                f"options={{name: {{{option!r}: ...}}}}"
+                f"`metrics` must be {EXPECTED}, got the class {entry.__name__}: make one, {entry.__name__}(...)"
             )
-    return {option: value for option, value in common.items() if option in declared}
+        check_type("metrics", entry, allowed, EXPECTED)  # type: ignore[arg-type]
+    return entries
+
+
+def cutoffs_of(top_k: Any) -> list[Any]:
+    """The cutoffs of `top_k`."""
+    return list(top_k) if isinstance(top_k, Iterable) and not isinstance(top_k, str) else [top_k]
+
+
+def options_by_name(options: Any) -> dict[str, Mapping[str, Any]]:
+    """The options of single metrics."""
+    words = 'a dict from names to options, such as {"map": {"denominator": "relevant"}}'
+    if options is None:
+        return {}
+    check_type("options", options, Mapping, words)
+    for own in options.values():
+        check_type("options", own, Mapping, words)
+    return dict(options)
+
+
+def check_common_options(names: Sequence[str], common: Mapping[str, Any]) -> None:
+    """Refuse an option that not all metrics take: all of them, or those that declare the options that most have."""
+    for option, value in common.items():
+        takers = [name for name in names if option in options_of(METRICS[name])]
+        if takers and (len(takers) == len(names) or option in RelevanceMeans.declared_options):
+            continue
+        if takers:
+            others = ", ".join(name for name in names if name not in takers)
+            own = {name: {option: value} for name in takers}
+            raise TypeError(f"{others} has no option `{option}`: give it to those that have it, options={own!r}")
+        known = ["top_k", "options", "prefix", "postfix", "at", *(o for n in names for o in options_of(METRICS[n]))]
+        near = difflib.get_close_matches(option, known, 1)
+        hint = f": did you mean `{near[0]}`?" if near else ""
+        raise TypeError(f"none of {', '.join(names)} has an option `{option}`{hint}")
+
+
+def collection_from(collection: MetricCollection, prefix: str | None, postfix: str | None) -> RecMetricCollection:
+    """A copy of a collection; torchmetrics' own becomes one that ranks once."""
+    if isinstance(collection, RecMetricCollection):
+        copied = collection.clone()
+    elif type(collection) is MetricCollection:
+        copied = RecMetricCollection({name: member.clone() for name, member in collection.items(keep_base=True)})
+        copied.prefix, copied.postfix = collection.prefix, collection.postfix
+    else:
+        raise TypeError(
+            f"`metrics` must not be a {type(collection).__name__}, which may update its members in a way of its own: "
+            "give its metrics, RecMetricCollection(dict(metrics.items()))"
+        )
+    copied.prefix = copied.prefix if prefix is None else prefix
+    copied.postfix = copied.postfix if postfix is None else postfix
+    return copied

@@ -1,4 +1,4 @@
-"""The callback, without a base class of Lightning: it gets that of the package in use, see :func:`standing_on`."""
+"""The callback, without a base class of Lightning: it gets that of the package in use, see :func:`with_bases`."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ import logging
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
 from torch_recmetrics.collection.collection import RecMetricCollection
-from torch_recmetrics.collection.ranking import ranking_metrics
+from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
-from torch_recmetrics.lightning.outputs import arguments_of
+from torch_recmetrics.lightning.bases import Callback
+from torch_recmetrics.lightning.outputs import arguments_of, check_known
 from torch_recmetrics.lightning.padding import without_repeats
 from torch_recmetrics.lightning.table import table_of
-from torch_recmetrics.state.registry import MetricName
+from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
 
 PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 
 
-def loaded() -> tuple[str, ...]:
+def imported_packages() -> tuple[str, ...]:
     """Which of the two Lightnings this program has imported."""
     return tuple(package for package in PACKAGES if hasattr(sys.modules.get(package), "Callback"))
 
 
-def installed() -> tuple[str, ...]:
+def installed_package() -> tuple[str, ...]:
     """The first Lightning that could be imported."""
     for package in PACKAGES:
         if importlib.util.find_spec(package.partition(".")[0]) is not None:
@@ -41,7 +42,7 @@ def installed() -> tuple[str, ...]:
 
 
 @functools.cache
-def standing_on(plain: Any, packages: tuple[str, ...]) -> Any:
+def with_bases(plain: Any, packages: tuple[str, ...]) -> Any:
     """The callback class as a subclass of the ``Callback`` of each of these packages."""
     if not packages:
         return plain
@@ -51,30 +52,32 @@ def standing_on(plain: Any, packages: tuple[str, ...]) -> Any:
     return type(plain.__name__, (plain, *bases), {**names, "made_from": (plain, packages)})
 
 
-def restored(plain: Any, packages: tuple[str, ...]) -> Any:
+def unpickled(plain: Any, packages: tuple[str, ...]) -> Any:
     """What a pickled callback begins as."""
-    made = standing_on(plain, packages)
+    made = with_bases(plain, packages)
     return made.__new__(made)
 
 
-class RankingMetrics:
+class RankingMetrics(Callback):
     """Updates, logs, shows and resets ranking metrics from what ``validation_step`` and ``test_step`` return.
 
     A step returns a dict with the argument names of a metric's ``update`` (``preds``, ``target_ids``, ``seen_ids``
-    ...), or a tuple ``(preds, target)``. In place of ``preds`` it may return ``user_embeddings`` (B, d) and
-    ``item_embeddings`` (N, d), whose product they are. Values are logged at the end of the epoch under names such as
-    ``val_ndcg@10``, where ``EarlyStopping`` and ``ModelCheckpoint`` find them whatever the order of the callbacks; with
-    several loaders under ``val_ndcg@10/dataloader_idx_0``. They are the same on every process, also on one that had no
-    batch. Rows that a ``DistributedSampler`` repeats to make shards equal are left out.
+    ...), or a tuple ``(preds, target)``. Values are logged at the end of the epoch under names such as ``val_ndcg@10``,
+    where ``EarlyStopping`` and ``ModelCheckpoint`` find them whatever the order of the callbacks. Several loaders that
+    are read one after the other have names of their own, such as ``val_ndcg@10/dataloader_idx_0``. All ranks log the
+    same value, also one that had no batch. Rows that a ``DistributedSampler`` repeats are left out.
 
     Args:
-        metrics: names of metrics, as :func:`~torch_recmetrics.ranking_metrics` takes them, or a ready
-            :class:`~torch_recmetrics.RecMetricCollection`; then the next five arguments are not read.
-        top_k: one cut-off or several; None is the whole list.
-        options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}``.
-        at: what stands between name and cut-off; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
-        ties: how equal scores count: average, optimistic, pessimistic or stable.
-        empty_target_action: what users without relevant items count: skip, neg, pos or error.
+        metrics: names of metrics, metrics, a list of both, a dict from names to metrics, or a collection, as
+            :func:`~torch_recmetrics.ranking_metrics` takes them. The callback works with copies.
+        top_k: one cutoff or several, for metrics given by name; None is the whole list.
+        options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}`` or
+            ``{"coverage": {"num_items": 9066}}``.
+        at: what stands between name and cutoff; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
+        ties: how equal scores count, for metrics given by name; as are the next three.
+        empty_target_action: what users without relevant items count.
+        nan_action: NaN scores are refused, or not recommended.
+        validate_args: False leaves out the checks that read values.
         prefix: in front of the names in validation; None: that of the collection, else ``"val_"``.
         test_prefix: in front of the names in ``trainer.test``.
         prog_bar: show the values in the progress bar too.
@@ -92,19 +95,17 @@ class RankingMetrics:
 
     made_from: tuple[Any, tuple[str, ...]]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG004 (they are for __init__)
-        stands = any(base.__name__ == "Callback" for base in cls.__mro__)
-        return object.__new__(cls if stands else standing_on(cls, loaded() or installed()))  # type: ignore[arg-type]
-
     def __init__(
         self,
-        metrics: RecMetricCollection | MetricName | Sequence[MetricName] = ("hit_rate", "ndcg", "mrr"),
+        metrics: MetricsOrNames = ("hit_rate", "ndcg", "mrr"),
         top_k: int | Sequence[int | None] | None = 10,
         *,
         options: Mapping[str, Mapping[str, Any]] | None = None,
         at: str = "@",
-        ties: str = "average",
-        empty_target_action: str = "skip",
+        ties: Ties = "average",
+        empty_target_action: EmptyTargetAction = "skip",
+        nan_action: Literal["error", "worst"] = "error",
+        validate_args: bool = True,
         prefix: str | None = None,
         test_prefix: str = "test_",
         prog_bar: bool = False,
@@ -112,31 +113,41 @@ class RankingMetrics:
         drop_padding: bool = True,
         other_keys: Sequence[str] = ("loss",),
     ) -> None:
+        if not any(base.__name__ == "Callback" for base in type(self).__mro__):
+            # The class was imported before any Lightning.
+            plain: Any = type(self)
+            self.__class__ = with_bases(plain, imported_packages() or installed_package())
         super().__init__()
         for name, value in (("prog_bar", prog_bar), ("table", table), ("drop_padding", drop_padding)):
             check_flag(name, value)
-        if isinstance(metrics, RecMetricCollection):
-            self._template = copy.deepcopy(metrics)
-        else:
-            self._template = ranking_metrics(
-                metrics, top_k, options=options, at=at, ties=ties, empty_target_action=empty_target_action
+        self._template = copy.deepcopy(
+            ranking_metrics(
+                metrics,
+                top_k,
+                options=options,
+                at=at,
+                ties=ties,
+                empty_target_action=empty_target_action,
+                nan_action=nan_action,
+                validate_args=validate_args,
             )
+        )
         self._template.reset()
         self.prefix = prefix if prefix is not None else (self._template.prefix or "val_")
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
         self.table = table
         self.drop_padding = drop_padding
-        self.other_keys = tuple(other_keys)
+        self.other_keys = tuple([other_keys] if isinstance(other_keys, str) else other_keys)
         self.values: dict[str, Tensor] = {}  # of the last validation or test, by the name they were logged under
-        self._of_loader: list[RecMetricCollection] = []
-        self._logged: dict[str, Known] = {}
+        self._collections: list[RecMetricCollection] = []  # one for each stream of batches
+        self._logged: dict[str, SyncedValue] = {}
 
     def names(self) -> list[str]:
         """The names that the values of a validation are logged under, where there is one loader."""
-        return [name for name, _ in self._named(self.prefix).items()]
+        return [name for name, _ in self._renamed(self.prefix).items()]
 
-    def _named(self, prefix: str) -> RecMetricCollection:
+    def _renamed(self, prefix: str) -> RecMetricCollection:
         metrics = copy.deepcopy(self._template)
         metrics.prefix = prefix
         return metrics
@@ -145,7 +156,7 @@ class RankingMetrics:
         # A class that was made here cannot be found by its name in a process that has imported another Lightning.
         if "made_from" not in type(self).__dict__:
             return super().__reduce_ex__(protocol)
-        return restored, self.made_from, self.__dict__
+        return unpickled, self.made_from, self.__dict__
 
     # -- hooks --------------------------------------------------------------------------------------------------------
     # ruff: noqa: ARG002 (Lightning decides what a hook is given)
@@ -181,41 +192,41 @@ class RankingMetrics:
     # -- what they do -------------------------------------------------------------------------------------------------
 
     def _begin(self, trainer: Any, pl_module: Any, prefix: str) -> None:
-        # A collection for each loader, also for one that gives this process no batch: all processes compute all.
-        self._of_loader = [
-            self._named(prefix).to(pl_module.device) for _ in range(evaluation_loop(trainer).num_dataloaders)
-        ]
+        # A collection for each stream, also for one that gives this rank no batch: all ranks compute all.
+        self._collections = [self._renamed(prefix).to(pl_module.device) for _ in range(n_streams(trainer))]
         self.values = {}
 
     def _add(self, trainer: Any, step: str, outputs: Any, batch_idx: int, dataloader_idx: int) -> None:
-        given = arguments_of(outputs, step, self.other_keys)
+        metrics = self._collections[dataloader_idx]
+        arguments = arguments_of(outputs, step, self.other_keys)
+        check_known(arguments, metrics.argument_names(), step, self.other_keys)
         if self.drop_padding:
-            given = without_repeats(given, loader_of(trainer, dataloader_idx), batch_idx)
-        if given:
-            self._of_loader[dataloader_idx].update(**given)
+            arguments = without_repeats(arguments, loader_of(trainer, dataloader_idx), batch_idx)
+        if arguments:
+            metrics.update(**arguments)
 
     def _log(self, pl_module: Any) -> None:
-        for number, metrics in enumerate(self._of_loader):
-            suffix = f"/dataloader_idx_{number}" if len(self._of_loader) > 1 else ""
+        for number, metrics in enumerate(self._collections):
+            suffix = f"/dataloader_idx_{number}" if len(self._collections) > 1 else ""
             with warnings.catch_warnings():
-                # A process without a batch is nothing to warn of: it takes the values of the others.
+                # A rank without a batch is nothing to warn of: it takes the values of the others.
                 warnings.filterwarnings("ignore", message="The ``compute`` method of metric")
                 values = metrics.compute()
             for name, value in values.items():
                 self.values[name + suffix] = value
                 if isinstance(value, Tensor) and value.numel() == 1:
-                    known = self._logged.setdefault(name + suffix, Known())
-                    known.update(value)
+                    logged = self._logged.setdefault(name + suffix, SyncedValue())
+                    logged.update(value)
                     pl_module.log(
                         name + suffix,
-                        known,
+                        logged,
                         on_step=False,
                         on_epoch=True,
                         prog_bar=self.prog_bar,
                         add_dataloader_idx=False,
                         metric_attribute=f"{type(self).__name__}.{name}{suffix}",
                     )
-        self._of_loader = []
+        self._collections = []
 
     def _show(self, trainer: Any, stage: str, prefix: str) -> None:
         if not self.table or trainer.sanity_checking or not trainer.is_global_zero or not self.values:
@@ -226,8 +237,8 @@ class RankingMetrics:
         logging.getLogger(f"{package}.ranking_metrics").info("\n%s", table_of(self.values, title, prefix))
 
 
-class Known(Metric):
-    """A value that is known already, and the same on every process.
+class SyncedValue(Metric):
+    """A value that is the same on every rank already.
 
     Lightning would advise to synchronise a plain number once more, and averages it.
     """
@@ -254,9 +265,21 @@ def evaluation_loop(trainer: Any) -> Any:
     return trainer.test_loop if trainer.state.fn == "test" else trainer.validate_loop
 
 
+def is_sequential(loop: Any) -> bool:
+    """Whether the loaders are read one after the other; a CombinedLoader may give a batch of each at every step."""
+    return getattr(getattr(loop, "_combined_loader", None), "_mode", "sequential") == "sequential"
+
+
+def n_streams(trainer: Any) -> int:
+    """How many values of `dataloader_idx` the steps will get."""
+    loop = evaluation_loop(trainer)
+    return loop.num_dataloaders if is_sequential(loop) else 1
+
+
 def loader_of(trainer: Any, number: int) -> Any:
     """The data loader a batch came from; None where that cannot be said."""
-    combined = getattr(evaluation_loop(trainer), "_combined_loader", None)
-    if combined is None or (len(combined.flattened) > 1 and getattr(combined, "_mode", None) != "sequential"):
+    loop = evaluation_loop(trainer)
+    combined = getattr(loop, "_combined_loader", None)
+    if combined is None or (len(combined.flattened) > 1 and not is_sequential(loop)):
         return None
     return combined.flattened[number]

@@ -1,7 +1,7 @@
-"""Rows that a distributed sampler repeats so that every process gets equally many.
+"""Rows that a distributed sampler repeats so that every rank gets equally many.
 
-With W processes and N rows, the j-th row of process r is number j W + r of a list that begins again where the rows end:
-those from N on were counted elsewhere. They are found from the sampler alone, and nothing need be remembered or sent.
+With W ranks and N rows, the j-th row of rank r is number j W + r of a list that begins again where the rows end. The
+numbers from N on were counted elsewhere. The sampler alone tells which they are; nothing is remembered or sent.
 """
 
 from __future__ import annotations
@@ -24,26 +24,38 @@ WRAPPERS = {
 }
 
 
-def without_repeats(given: dict[str, Any], loader: Any, batch_idx: int) -> dict[str, Any]:
+# These have a row for each item of the catalogue, as `item_ids` (C,) has.
+PER_ITEM = {"item_embeddings", "item_bias"}
+
+
+def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> dict[str, Any]:
     """The arguments of ``update`` without rows that were repeated; empty where none is left."""
-    known = rows_of_batch(loader, batch_idx)
-    if known is None:
-        return given
-    rows, genuine = known
+    sampled = rows_of_batch(loader, batch_idx)
+    if sampled is None:
+        return arguments
+    rows, genuine = sampled
     if genuine == rows:
-        return given
+        return arguments
     if genuine == 0:
         return {}
-    found = n_rows(given)
-    if found != rows:
+    returned = n_rows(arguments)
+    if returned != rows:
         warnings.warn(
-            f"the sampler repeats {rows - genuine} of the {rows} rows of this batch, but the step returned {found} "
+            f"the sampler repeats {rows - genuine} of the {rows} rows of this batch, but the step returned {returned} "
             "rows, so it cannot be said which: they count twice; return a row for each element of the data set, or "
             "`sample_ids`",
             stacklevel=2,
         )
-        return given
-    return {name: first(value, genuine, rows) for name, value in given.items()}
+        return arguments
+    return {
+        name: value if is_per_item(name, value) else first_rows(value, genuine, rows)
+        for name, value in arguments.items()
+    }
+
+
+def is_per_item(name: str, value: Any) -> bool:
+    """Whether an argument belongs to the catalogue and not to the users of the batch, whatever its length."""
+    return name in PER_ITEM or (name == "item_ids" and isinstance(value, Tensor) and value.ndim == 1)
 
 
 def rows_of_batch(loader: Any, batch_idx: int) -> tuple[int, int] | None:
@@ -74,7 +86,7 @@ def in_order(loader: Any) -> bool:
     return loader.num_workers == 0 or getattr(loader, "in_order", True)
 
 
-def first(value: Any, number: int, rows: int) -> Any:
+def first_rows(value: Any, number: int, rows: int) -> Any:
     """The first rows of what has a row for each element; a ready ranking keeps all, with weight 0 for the rest."""
     if isinstance(value, Ranking):
         weights = value.weights

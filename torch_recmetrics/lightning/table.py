@@ -1,4 +1,4 @@
-"""Values by metric and cut-off as plain text."""
+"""Values by metric and cutoff as plain text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOADER = re.compile(r"(?P<name>.*)/dataloader_idx_(?P<number>\d+)")
 
 
 def table_of(values: Mapping[str, Any], title: str, prefix: str = "") -> str:
-    """A row for each metric, a column for each cut-off, a block for each loader.
+    """A row for each metric, a column for each cutoff, a block for each loader.
 
     >>> print(table_of({"val_ndcg@5": 0.25, "val_ndcg@10": 0.5, "val_mrr": 0.125}, "validation, epoch 3", "val_"))
     validation, epoch 3          @5     @10

@@ -14,7 +14,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.state.options import Configured, option
+from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
 # Options of torchmetrics.Metric, with our one other default: a cached value would be returned without a collective on a
@@ -200,8 +200,10 @@ class RecMetric(Configured, Metric):
             try:
                 counted(*args, **kwargs)
                 self._invalidate()
-            except BaseException:
+            except BaseException as error:
                 self._update_count, self._computed = before
+                if isinstance(error, TypeError):  # an argument that there is not is told by the metric's own name
+                    bind(self._update_signature, f"{type(self).__name__}.update()", args, kwargs, "argument")
                 raise
 
         return guarded

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from torch import Tensor
+
 from torch_recmetrics.core.tensors import checks as check
 
 if TYPE_CHECKING:
@@ -41,8 +43,10 @@ class Option:
     annotation: Any = None
 
     def validated(self, name: str, value: Any) -> Any:
-        """The value, as a Python number where it is one of NumPy's; refuses what is not allowed."""
+        """The value, as a Python number where it is one of NumPy's, as a tensor where it must be one; checked."""
         value = check.plain_number(value)
+        if Tensor in (self.annotation, *get_args(self.annotation)):
+            value = check.plain_tensor(name, value)
         if is_choice(self):
             check.check_choice(name, value, get_args(self.annotation))
         elif self.annotation is bool:
@@ -181,13 +185,15 @@ def constructor(cls: type) -> Any:
     return __init__
 
 
-def bind(signature: inspect.Signature, owner: str, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def bind(
+    signature: inspect.Signature, owner: str, args: Any, kwargs: dict[str, Any], word: str = "option"
+) -> dict[str, Any]:
     """All arguments by name, with their defaults; TypeError names one that there is not, and the nearest there is."""
     for name in kwargs:
         if name not in signature.parameters:
             near = difflib.get_close_matches(name, signature.parameters, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(signature.parameters)}"
-            raise TypeError(f"{owner} has no option `{name}`: {hint}")
+            raise TypeError(f"{owner} has no {word} `{name}`: {hint}") from None
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -10,7 +10,7 @@ RankingName = Literal[
     "ils", "intra_list_diversity", "category_diversity", "category_calibration", "novelty", "popularity", "tail_share",
     "unexpectedness", "serendipity", "user_coverage", "coverage", "gini", "entropy", "personalization",
 ]  # fmt: skip
-MetricName = RankingName | Literal["auc", "group_auc", "log_loss", "normalized_entropy", "calibration"]
+MetricName = Literal[RankingName, "auc", "group_auc", "log_loss", "normalized_entropy", "calibration"]
 
 HOME = "torch_recmetrics.metrics."
 METRICS: dict[str, type[Any]] = {}  # by name without a cutoff, such as "ndcg"

@@ -20,6 +20,8 @@ from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.sync import local_totals, synced_totals
 
+Ties = Literal["average", "optimistic", "pessimistic", "stable"]
+EmptyTargetAction = Literal["skip", "neg", "pos", "error"]
 LISTS = ("rows", "sample_ids", "numerators", "denominators")
 
 
@@ -78,11 +80,11 @@ class RelevanceMeans(UserMeans):
     top_k: int | None = option(
         default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
     )
-    ties: Literal["average", "optimistic", "pessimistic", "stable"] = option(
+    ties: Ties = option(
         default="average",
         doc="Equal scores: the mean over all their orders, relevant items first, last, or the order of the input.",
     )
-    empty_target_action: Literal["skip", "neg", "pos", "error"] = option(
+    empty_target_action: EmptyTargetAction = option(
         default="skip", doc="Users without relevant items: left out, counted as 0, counted as 1, or refused."
     )
     keep_bounds: bool = option(default=False, config="changed", doc="Keep what :meth:`tie_bounds` returns.")

@@ -31,6 +31,21 @@ def plain_number(value: Any) -> Any:
     return float(value) if isinstance(value, Real) else value
 
 
+def plain_tensor(name: str, value: Any) -> Any:
+    """A tensor for lists of numbers (floats in float64) and for arrays of NumPy and its like; the rest as it is."""
+    if isinstance(value, Tensor) or not (isinstance(value, list | tuple) or hasattr(value, "__array__")):
+        return value
+    try:
+        tensor = torch.as_tensor(value)
+        return (
+            torch.as_tensor(value, dtype=torch.float64)
+            if isinstance(value, list | tuple) and tensor.is_floating_point()
+            else tensor
+        )
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"`{name}` must be a tensor, or numbers in rows of one length: {error}") from None
+
+
 def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
     """Refuse an option that is not one of the allowed words."""
     allowed = tuple(allowed)

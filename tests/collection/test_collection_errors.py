@@ -1,0 +1,121 @@
+"""`RecMetricCollection`: errors that name the next step, merging whole or not at all, plots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import BinaryStatScores
+
+from torch_recmetrics import MAP, NDCG, BinaryAUC, GroupAUC, RecMetricCollection, ctr_metrics, ranking_metrics
+
+PREDS, TARGET = torch.tensor([[0.1, 0.3, 0.2]]), torch.tensor([[1, 0, 0]])
+
+
+def test_a_misspelt_argument_of_a_collection() -> None:
+    """Issue 12, point 19."""
+    metrics = ranking_metrics(("ndcg", "map"))
+    with pytest.raises(TypeError, match="no member of the collection takes `targets`: did you mean `target`"):
+        metrics.update(PREDS, targets=TARGET)
+    with pytest.raises(TypeError, match="no member of the collection takes `zzz`: they take preds, target, indexes"):
+        metrics(PREDS, TARGET, zzz=TARGET)
+    with pytest.raises(TypeError, match="takes `bias`: they take preds, target, weights, sample_ids"):
+        RecMetricCollection([BinaryAUC()]).update(PREDS, TARGET, bias=TARGET)
+    assert [member.update_count for member in metrics.values()] == [0, 0]
+
+
+@pytest.mark.parametrize("make", [NDCG, MAP, BinaryAUC, GroupAUC])
+def test_a_misspelt_argument_of_a_metric_is_told_by_its_own_name(make: type[Metric]) -> None:
+    """Issue 12, point 19."""
+    metric = make()
+    for call in (metric.update, metric):
+        with pytest.raises(TypeError, match=rf"^{make.__name__}.update\(\) has no argument `targets`.*`target`"):
+            call(PREDS, targets=TARGET)
+    with pytest.raises(TypeError, match=rf"^{make.__name__}.update\(\): too many positional arguments"):
+        metric.update(*[PREDS] * 9)
+    assert metric.update_count == 0
+
+
+@pytest.mark.parametrize("name", ["update", "a.b", "", "prefix"])
+def test_a_name_that_a_member_cannot_have(name: str) -> None:
+    """Issue 12, point 20."""
+    metrics = ranking_metrics("map")
+    rule = "the name of a member must not be empty, hold a dot or be an attribute of the collection"
+    for act in (
+        lambda: RecMetricCollection({name: NDCG(3)}),
+        lambda: metrics.add_metrics({"other": NDCG(3), name: NDCG(5)}),
+        lambda: metrics.__setitem__(name, NDCG(3)),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            act()
+    assert list(metrics.keys()) == ["map@10"]
+    with pytest.raises(TypeError, match="the name of a member must be a string, got 1"):
+        RecMetricCollection({1: NDCG(3)})  # type: ignore[dict-item]
+
+
+def test_merging_is_all_or_nothing() -> None:
+    """Issue 12, point 20: another collection is refused, whichever of its members it is that differs."""
+    metrics = RecMetricCollection({"a": NDCG(3), "b": MAP(3)})
+    metrics.update(PREDS, TARGET)
+    before = metrics.compute()
+    seen = RecMetricCollection({"b": MAP(3), "a": NDCG(3)})
+    seen.update(PREDS, TARGET)
+    other = RecMetricCollection({"a": NDCG(3), "b": MAP(5)})
+    other.update(PREDS, torch.tensor([[0, 1, 0]]))
+    for wrong, kind, says in (
+        (other, ValueError, "only metrics of the same options merge"),
+        (ranking_metrics("map"), ValueError, "only collections of the same metrics merge"),
+        (MAP(3), TypeError, "`other` must be a collection of the same metrics, got MAP"),
+        ({"a": 1}, TypeError, "`other` must be a collection of the same metrics, got dict"),
+    ):
+        with pytest.raises(kind, match=says):
+            metrics.merge_state(wrong)  # type: ignore[arg-type]
+        assert metrics.compute() == before
+        assert [member.update_count for member in metrics.values()] == [1, 1]
+    metrics.merge_state(seen)
+    metrics.update(PREDS, torch.tensor([[0, 1, 0]]))
+    assert metrics.compute()["a"] == pytest.approx((0.5 + 0.5 + 1) / 3)
+
+
+def test_a_clone_is_of_the_same_kind() -> None:
+    """Issue 12, point 25."""
+    for metrics in (ranking_metrics("ndcg"), ctr_metrics(weighting=None)):
+        assert type(metrics.clone(prefix="x_")) is type(metrics)
+
+
+# Plots (issue 12, point 22) -------------------------------------------------------------------------------------------
+
+CLICKS = torch.tensor([0.9, 0.2, 0.6, 0.4]), torch.tensor([1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_click_metrics_plot(together: bool) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    metrics = ctr_metrics(weighting=None)
+    metrics.update(*CLICKS)
+    drawn: Any = metrics.plot(together=together)
+    assert len([drawn] if together else drawn) == (1 if together else len(metrics))
+    pyplot.close("all")
+    classes = ctr_metrics(num_classes=3)
+    classes.update(torch.eye(3), torch.arange(3))
+    assert len(classes.plot()) == len(classes)
+    pyplot.close("all")
+    values = [metrics.compute(), metrics.compute()]
+    assert len(metrics.plot(values)) == len(metrics)
+    pyplot.close("all")
+
+
+def test_a_member_without_a_plot_is_named() -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    metrics = RecMetricCollection({"auc": BinaryAUC(), "cells": BinaryStatScores()})
+    metrics.update(*CLICKS)
+    with pytest.raises(
+        NotImplementedError, match=r"cells \(BinaryStatScores\) has no plot: .*metrics\[.auc.\].plot\(\)"
+    ):
+        metrics.plot()
+
+
+def test_plain_collections_are_left_as_they_are() -> None:
+    assert type(MetricCollection([NDCG(3)]).clone()) is MetricCollection
