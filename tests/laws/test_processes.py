@@ -10,7 +10,7 @@ from processes.exchanges import SCENARIOS
 from processes.start import Outcomes, outcomes_of, played
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.processes,
     pytest.mark.filterwarnings("ignore:The ``compute`` method"),
 ]

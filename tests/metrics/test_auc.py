@@ -415,3 +415,7 @@ def test_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     metric.plot()
     with pytest.raises(ValueError, match="`curve` must be one of 'roc', 'precision_recall', got 'lift'"):
         metric.plot(curve="lift")
+
+
+def test_what_a_definition_says() -> None:
+    assert BinaryAUC(64).definition() == "BinaryAUC(num_bins=64)"

@@ -333,7 +333,7 @@ SCENARIOS: dict[str, Scenario] = {
     **{f"computed in between, {h}": Scenario(uneven(h), way="between") for h in OF_RANKINGS},
     **{f"one metric, computed in between, {h}": Scenario(uneven(h), ONE, "alone", "between") for h in OF_RANKINGS},
     **{
-        f"bounds, {who}, {h}": Scenario(share(h), ONE, "alone", "bounds", options={"bounds": True})
+        f"bounds, {who}, {h}": Scenario(share(h), ONE, "alone", "bounds", options={"keep_bounds": True})
         for h in OF_RANKINGS
         for who, share in (("uneven", uneven), ("idle", idle))
     },

@@ -12,6 +12,8 @@ from torch_recmetrics.lightning import callback
 
 __all__ = ["RankingMetrics"]
 
+__all__ = ["RankingMetrics"]
+
 if TYPE_CHECKING:
     from torch_recmetrics.lightning.callback import RankingMetrics
 else:

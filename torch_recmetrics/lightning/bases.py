@@ -1,7 +1,7 @@
 """What the callback is for type checkers: a ``Callback`` of both packages.
 
-In a file of its own: jsonargparse runs the imports for type checkers of every file whose annotations it reads, and would
-import the other Lightning.
+In a file of its own: jsonargparse runs the imports for type checkers of every file whose annotations it reads, and
+would import the other Lightning.
 """
 
 from __future__ import annotations

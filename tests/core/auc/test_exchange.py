@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from torch_recmetrics import BinaryAUC
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.processes]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
 outcomes = outcomes_of("clicks")
 
 

@@ -9,7 +9,7 @@ from processes.start import Outcomes, outcomes_of
 
 from torch_recmetrics import topk_catalogue
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.processes]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
 told = outcomes_of("catalogue")
 
 
