@@ -5,119 +5,12 @@ Notation of the formulas: row i has the prediction :math:`p_i`, the label :math:
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
-from torch_recmetrics.core.distributed.collectives import sum_over_processes
-from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
-from torch_recmetrics.core.tensors.sort_keys import slices
-from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.row_sums import CLICKS, LOSS, PASSED, PREDICTED, ClickLoss, ClickSums
 
 __all__ = ["Calibration", "LogLoss", "NormalizedEntropy"]
-
-LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
-
-
-def check_eps(name: str, eps: Any) -> None:
-    """Refuse what leaves no room between both ends."""
-    if eps is not None and not (isinstance(eps, float) and 0 < eps < 0.5):
-        raise ValueError(f"`{name}` must be a float between 0 and 1/2, or None, got {eps!r}")
-
-
-class ClickSums(RowMetric):
-    """The memory of metrics that follow from four sums over the rows; rows are kept only where they have sample ids."""
-
-    stems = ("sums_of_sample", "sample_ids")
-    plot_upper_bound = None
-
-    def setup(self) -> None:
-        super().setup()
-        self.add("sums", torch.zeros(4, dtype=accumulator_dtype(self.device), device=self.device))
-
-    @property
-    def clipped_at(self) -> float | None:
-        """How near predictions count to 0 and 1, where a loss is asked for."""
-        return None
-
-    @staticmethod
-    def value(sums: Tensor) -> Tensor:
-        """The metric from the sums."""
-        raise NotImplementedError
-
-    def update(
-        self, preds: Tensor, target: Tensor, weights: Tensor | None = None, *, sample_ids: Tensor | None = None
-    ) -> None:
-        """Add rows.
-
-        Args:
-            preds: probabilities in [0, 1] of any shape, floating point.
-            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
-            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) predictions.
-            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
-
-        Raises:
-            ValueError, TypeError: for input that breaks a rule, before anything is counted.
-        """
-        self.check_device("preds", preds)
-        clicks = read_clicks(
-            preds,
-            target,
-            weights=weights,
-            sample_ids=sample_ids,
-            validate_args=self.validate_args,
-            probabilities=True,
-        )
-        if clicks.sample_ids is None:
-            self.set_state("sums", self.state("sums") + click_sums(clicks, self.clipped_at))
-        elif clicks.preds.shape[0]:
-            sums = terms(clicks.preds, clicks.labels, clicks.weights, self.clipped_at)
-            of_sample = sums.view(clicks.sample_ids.shape[0], -1, 4).sum(1)
-            self.keep(sums_of_sample=of_sample, sample_ids=clicks.sample_ids)
-
-    def compute(self) -> Tensor:
-        """The value over all rows, 0-dim float64."""
-        return self.value(self.state("sums") + self._sums_of_samples())
-
-    def _sums_of_samples(self, group: Any = None, *, everywhere: bool = False) -> Tensor:
-        parts = [piece["sums_of_sample"].sum(0) for piece in self.counted(group, everywhere=everywhere)]
-        return torch.stack(parts).sum(0) if parts else torch.zeros_like(self.state("sums"))
-
-    def exchange(self, process_group: Any) -> None:
-        sums = self.state("sums")
-        n_pieces = sums.new_tensor([float(len(self.state("sample_ids")))])
-        n_pieces, sums = torch.split(sum_over_processes(torch.cat([n_pieces, sums]), process_group), [1, 4])
-        if bool(n_pieces):
-            sums = sums + sum_over_processes(self._sums_of_samples(process_group, everywhere=True), process_group)
-        self.set_state("sums", sums)
-        self.drop_rows()
-
-    def empty_row(self, stem: str) -> Tensor:
-        if stem == "sums_of_sample":
-            return torch.zeros((0, 4), dtype=accumulator_dtype(self.device), device=self.device)
-        return super().empty_row(stem)
-
-
-class ClickLoss(ClickSums):
-    """A metric of the log loss."""
-
-    higher_is_better = False
-
-    eps: float | None = option(
-        default=None,
-        check=check_eps,
-        doc="How near predictions count to 0 and 1; None for the precision of their dtype (that of float32 for half "
-        "precision), which is scikit-learn's.",
-    )
-
-    @property
-    def clipped_at(self) -> float | None:
-        return self.eps
 
 
 class LogLoss(ClickLoss):
@@ -205,35 +98,6 @@ class Calibration(ClickSums):
         return torch.where(sums[CLICKS] > 0, sums[PREDICTED] / sums[CLICKS], float("nan"))
 
 
-def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None) -> Tensor:
-    """(M, 4): what each row adds to the sums."""
-    if eps is None:
-        eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
-    preds, label = exact(preds), exact(labels)
-    clipped = preds.clamp(eps, 1 - eps)
-    # 1 - eps may be rounded to 1; the limit holds all the same.
-    loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
-    columns = torch.stack([loss, 1 - label, label, preds], 1)
-    return columns if weights is None else columns * weights.unsqueeze(1)
-
-
-def click_sums(clicks: Clicks, eps: float | None) -> Tensor:
-    """(4,): the sums over the rows."""
-    total = torch.zeros(4, dtype=accumulator_dtype(clicks.preds.device), device=clicks.preds.device)
-    weights = [] if clicks.weights is None else [clicks.weights]
-    for preds, labels, *weight in slices(clicks.preds, clicks.labels, *weights):
-        total = total + terms(preds, labels, weight[0] if weight else None, eps).sum(0)
-    return total
-
-
-def sums_of(preds: Tensor, target: Tensor, weights: Tensor | None, eps: float | None, validate_args: bool) -> Tensor:
-    """(4,): the sums over the rows, from the arguments of a function."""
-    check_eps("eps", eps)
-    check.check_flag("validate_args", validate_args)
-    clicks = read_clicks(preds, target, weights=weights, validate_args=validate_args, probabilities=True)
-    return click_sums(clicks, eps)
-
-
 def log_loss(
     preds: Tensor,
     target: Tensor,
@@ -247,7 +111,7 @@ def log_loss(
     >>> log_loss(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
     tensor(0.4904, dtype=torch.float64)
     """
-    return LogLoss.value(sums_of(preds, target, weights, eps, validate_args))
+    return LogLoss.value_of(preds, target, weights, validate_args, eps)
 
 
 def normalized_entropy(
@@ -263,7 +127,7 @@ def normalized_entropy(
     >>> normalized_entropy(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
     tensor(0.7075, dtype=torch.float64)
     """
-    return NormalizedEntropy.value(sums_of(preds, target, weights, eps, validate_args))
+    return NormalizedEntropy.value_of(preds, target, weights, validate_args, eps)
 
 
 def calibration(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validate_args: bool = True) -> Tensor:
@@ -272,4 +136,4 @@ def calibration(preds: Tensor, target: Tensor, *, weights: Tensor | None = None,
     >>> calibration(torch.tensor([0.5, 0.25]), torch.tensor([1, 0]))
     tensor(0.7500, dtype=torch.float64)
     """
-    return Calibration.value(sums_of(preds, target, weights, None, validate_args))
+    return Calibration.value_of(preds, target, weights, validate_args)

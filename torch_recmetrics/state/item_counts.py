@@ -66,14 +66,9 @@ class ItemCounts(ListCounter):
         """Metrics that agree in it count the same lists."""
         return self.num_items, self.width
 
-    # -- updates ------------------------------------------------------------------------------------------------------
-
     @functools.cached_property
     def evaluator(self) -> Evaluator:
         return Evaluator([], [self])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "evaluator"}
 
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""
@@ -119,8 +114,6 @@ class ItemCounts(ListCounter):
             counts[-1] += (lists >= 0).any(1).sum().to(self.device)
         return counts[1:]
 
-    # -- values -------------------------------------------------------------------------------------------------------
-
     def compute(self) -> Tensor:
         """The value over everything that was counted, 0-dim float64; nan where nothing was recommended."""
         return self._value(self._total(first_of_each(self.joined("sample_ids"))))
@@ -140,8 +133,6 @@ class ItemCounts(ListCounter):
             offset += lists.shape[0]
         total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
-
-    # -- all ranks ----------------------------------------------------------------------------------------------------
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
         if self.state("lists"):
