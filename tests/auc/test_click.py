@@ -14,7 +14,7 @@ from auc.updates import rows_of, without
 from hypothesis import given, settings
 from sklearn import metrics as sklearn
 
-from torch_recmetrics.metrics import probability as click
+from torch_recmetrics import functional as click
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 1e-12, "nan_ok": True}

@@ -225,7 +225,7 @@ class BinaryAUC(RowMetric):
             self.set_state("verdict", [self._judged(count_everywhere(scored_labels, agreed, process_group))])
             return
         self.drop_rows()
-        if agreed.keeps_rows:
+        if agreed.positives + agreed.negatives:
             rows = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
             self.keep(gathered(rows, process_group))
         self._set_tables(scored_labels.tables)

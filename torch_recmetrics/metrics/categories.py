@@ -107,7 +107,7 @@ class CategoryDiversity(CategoryMeans):
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, kind: str) -> Tensor:
         sums = category_sums(stats, cutoffs, table)
         if kind == "entropy":
-            entropy: Tensor = torch.special.entr(normalized(sums)).sum(2) / math.log(2)
+            entropy: Tensor = torch.special.entr(sums / sums.sum(2, keepdim=True)).sum(2) / math.log(2)
             return entropy
         found = (sums > 0).sum(2).to(sums.dtype) / (sums.shape[2] if kind == "share" else 1)
         return torch.where(sums[:, :, 0].isnan(), float("nan"), found)
@@ -189,12 +189,8 @@ class CategoryCalibration(CategoryMeans):
         if sample_ids is None:
             raise ValueError("`sample_ids` is missing: it finds the users' profiles")
         p = profiles[sample_ids.clamp(0, profiles.shape[0] - 1)].unsqueeze(1)
-        q = normalized(category_sums(stats, cutoffs, table))
+        sums = category_sums(stats, cutoffs, table)
+        q = sums / sums.sum(2, keepdim=True)
         mixed = q + alpha * (p - q)  # exactly p where they agree
         divergence = (torch.xlogy(p, p) - torch.xlogy(p, mixed)).sum(2).clamp(min=0) / math.log(2)
         return torch.where(p.sum(2) > 0, divergence, float("nan"))
-
-
-def normalized(sums: Tensor) -> Tensor:
-    """Shares of the last dimension; nan where there is nothing."""
-    return sums / sums.sum(-1, keepdim=True)

@@ -177,10 +177,8 @@ def similarity_source(item_features: Any, similarity: Any) -> tuple[ItemTable | 
     if callable(similarity) and not isinstance(similarity, Tensor):
         return None, Function(similarity)
     if not isinstance(similarity, Tensor):
-        raise TypeError(
-            f"`similarity` must be one of {', '.join(map(repr, SIMILARITIES))}, a tensor or a function, "
-            f"got {type(similarity).__name__}"
-        )
+        words = ", ".join(map(repr, SIMILARITIES))
+        raise TypeError(f"`similarity` must be one of {words}, a tensor or a function, got {type(similarity).__name__}")
     check.check_tensor("similarity", similarity, ndim=2)
     check.check_float("similarity", similarity)
     n_items = similarity.shape[0]

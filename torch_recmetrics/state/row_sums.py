@@ -10,7 +10,6 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.distributed.collectives import sum_over_processes
-from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.state.options import option
@@ -43,14 +42,9 @@ class ClickSums(RowMetric):
         raise NotImplementedError
 
     @classmethod
-    def value_of(
-        cls, preds: Tensor, target: Tensor, weights: Tensor | None, validate_args: bool, eps: float | None = None
-    ) -> Tensor:
-        """The value of these rows alone, from the arguments of a function."""
-        check_eps("eps", eps)
-        check.check_flag("validate_args", validate_args)
-        clicks = read_clicks(preds, target, weights=weights, validate_args=validate_args, probabilities=True)
-        return cls.value(click_sums(clicks, eps))
+    def value_of(cls, rows: dict[str, Any], *, validate_args: bool, eps: float | None = None) -> Tensor:
+        """The value of these rows alone: what its function returns."""
+        return cls.value(click_sums(read_clicks(**rows, validate_args=validate_args, probabilities=True), eps))
 
     def count(self, clicks: Clicks) -> None:
         if clicks.sample_ids is None:

@@ -89,17 +89,11 @@ class RowMetric(RecMetric):
             yield {stem: part.to(self.device) for stem, part in columns if part.shape[0]}
 
     def empty_row(self, stem: str) -> Tensor:
-        dtype = torch.bool if stem == "labels" else torch.int64
-        if stem == "weights":
-            dtype = accumulator_dtype(self.device)
-        return torch.zeros(0, dtype=dtype, device=self.device)
+        dtypes = {"labels": torch.bool, "weights": accumulator_dtype(self.device)}
+        return torch.zeros(0, dtype=dtypes.get(stem, torch.int64), device=self.device)
 
     def counted(self, group: Any = None, *, everywhere: bool = False) -> Iterator[dict[str, Tensor]]:
-        """The pieces, without rows whose sample id came before.
-
-        Args:
-            group: the ranks to compare with, where `everywhere` is True. All of them must call it.
-        """
+        """The pieces, without rows whose sample id came before, here or on any rank of the group (all must call it)."""
         pieces = [piece for piece in self.pieces() if piece]
         parts = [piece["sample_ids"] for piece in pieces if "sample_ids" in piece]
         ids = torch.cat(parts) if parts else self.empty_row("sample_ids")

@@ -39,11 +39,6 @@ class Agreed(NamedTuple):
         """The dtype whose keys travel."""
         return torch.float64 if torch.float64 in self.dtypes else torch.float32
 
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether any rank keeps rows."""
-        return self.positives + self.negatives > 0
-
 
 def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group: Any) -> Agreed:
     """One sum over the ranks."""
@@ -75,7 +70,6 @@ def exchange(
         local: what this rank holds. With ``everywhere=True`` it counts a sample id once over all ranks: the first row.
         has_sample_ids: whether rows have sample ids here.
         num_bins: the bins of float32 and float64 scores; None: they are kept.
-        group: the process group.
     """
     scored_labels = local()
     agreed = agree(scored_labels, has_sample_ids, num_bins, group)
@@ -97,7 +91,7 @@ def exchange(
 
 def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Pairs:
     """The pairs of all ranks, see :meth:`ScoredLabels.pairs`."""
-    if not agreed.keeps_rows:
+    if not agreed.positives + agreed.negatives:
         return scored_labels.pairs()
     device, parts = scored_labels.device, list(scored_labels.rows)
     if dist.get_rank(group) == 0:  # the histograms of half precision are the same on every rank

@@ -29,11 +29,7 @@ LARGEST_INT64 = (1 << 63) - 1
 def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: int) -> Tensor:
     """(2 * n_bins,): negatives and positives of each bin in turn. int64 counts, or float64 where rows have weights.
 
-    Args:
-        scores: (M,) floating point, or their keys, see :func:`~torch_recmetrics.core.tensors.sort_keys.ordered_keys`.
-        labels: (M,) bool.
-        weights: (M,).
-        n_bins: a power of two.
+    The (M,) scores are floating point or keys of ``ordered_keys``; the number of bins is a power of two.
     """
     is_key = not scores.is_floating_point()
     bits = integers(scores) if is_key else bits_of(scores)

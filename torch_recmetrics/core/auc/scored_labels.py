@@ -92,17 +92,11 @@ def tables_of(parts: Sequence[Rows], num_bins: int | None, tables: Tables) -> Ta
 
 @dataclass(frozen=True, eq=False)
 class ScoredLabels:
-    """What an AUC and its curves are computed from.
+    """What an AUC and its curves are computed from."""
 
-    Args:
-        rows: rows that count one by one, of any dtypes. Only histograms of half precision stand beside them.
-        tables: histograms, see :func:`~torch_recmetrics.core.auc.histogram.histogram`.
-        device: that of the result.
-    """
-
-    rows: list[Rows]
+    rows: list[Rows]  # those that count one by one, of any dtypes; only histograms of half precision stand beside them
     tables: Tables
-    device: torch.device
+    device: torch.device  # that of the result
 
     @classmethod
     def of(cls, parts: Sequence[Rows], num_bins: int | None, tables: Tables, device: torch.device) -> ScoredLabels:

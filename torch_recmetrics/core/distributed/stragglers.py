@@ -42,7 +42,8 @@ def name_missing_ranks(group: Any) -> Iterator[None]:
             key = f"{prefix}/exchange{count}"
             if store.add(key, 1) == len(ranks):
                 store.set(f"{key}/all", "")
-            store.wait([f"{key}/all"], time_limit(group))
+            else:
+                store.wait([f"{key}/all"], time_limit(group))
         yield
     except RuntimeError as error:
         keys = {rank: f"{prefix}/{rank}" for rank in ranks}
