@@ -1,6 +1,7 @@
 """The value of every user, as functions: the layouts and options of the metrics, no state.
 
-There is a function for every ranking metric of the package. It takes what the ``update`` of the metric takes and, by
+There is a function for every ranking metric of the package, and for those of predicted probabilities, whose value is
+one number for all rows. It takes what the ``update`` of the metric takes and, by
 keyword, the metric's options, and returns (B,) float64 in the order of the rows (flat rows: in ascending order of
 ``indexes``), nan for a user whose value is undefined.
 """
@@ -18,20 +19,20 @@ from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.layouts.rank import refuse_unknown
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.metrics import diagnostics, ranking
+from torch_recmetrics.metrics import diagnostics, probability, ranking
 from torch_recmetrics.metrics.auc import auc
 from torch_recmetrics.metrics.diversity import ILS, Similarity, similarity_source
 from torch_recmetrics.metrics.group_auc import group_auc
-from torch_recmetrics.metrics.probability import calibration, log_loss, normalized_entropy
 from torch_recmetrics.state.evaluator import is_exponential, largest_relevance
 from torch_recmetrics.state.options import bind
 from torch_recmetrics.state.ranking_metric import UserMeasure, options_of_measure, requirements_of
 from torch_recmetrics.state.registry import METRICS
+from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.user_means import RelevanceMeans
 
-__all__ = ["auc", "calibration", "group_auc", "intra_list_similarity", "log_loss", "normalized_entropy"]
+__all__ = ["auc", "group_auc", "intra_list_similarity"]
 
-READ = (ranking, diagnostics)  # the modules whose metrics have a function made here
+READ = (ranking, diagnostics, probability)  # the modules whose metrics have a function made here
 OPTIONS = ("top_k", "ties", "nan_action", "validate_args")
 
 
@@ -57,12 +58,17 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
         return torch.where(ranked.n_relevant > 0, values, float("nan")) if metric.needs_target else values
 
 
-def function_of(metric: type[RelevanceMeans], name: str) -> Callable[..., Tensor]:
+def function_of(metric: type[RelevanceMeans | ClickSums], name: str) -> Callable[..., Tensor]:
     """The function of a metric: the arguments of its ``update``, then its options by keyword."""
     update = inspect.signature(metric.update).parameters
     layout = [parameter for argument, parameter in update.items() if argument != "self"]
     declared = metric.declared_options
-    names = [*(option for option in OPTIONS if option != "validate_args"), *options_of_measure(metric), "validate_args"]
+    names: list[str] = ["eps"] if "eps" in declared else []
+    if issubclass(metric, ClickSums):
+        layout = [*layout[:2], layout[2].replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    else:
+        names = [*OPTIONS, *options_of_measure(metric)]
+    names = [*(option for option in names if option != "validate_args"), "validate_args"]
     options = [
         inspect.Parameter(
             option,
@@ -78,15 +84,16 @@ def function_of(metric: type[RelevanceMeans], name: str) -> Callable[..., Tensor
     def values(*args: Any, **kwargs: Any) -> Tensor:
         given = bind(signature, f"{name}()", args, kwargs)
         chosen = metric.checked_options({option.name: given.pop(option.name) for option in options})
+        if issubclass(metric, ClickSums):
+            return metric.value_of(given, **chosen)
         return values_per_user(metric, given, {"pooled": False, **chosen})
 
     values.__signature__ = signature  # type: ignore[attr-defined]
     values.__name__ = values.__qualname__ = name
     values.__module__ = __name__
+    returned = "0-dim value" if issubclass(metric, ClickSums) else "(B,) values of the users"
     sentence = (metric.__doc__ or "").partition("\n\n")[0]
-    values.__doc__ = (
-        f"{sentence}\n\n    The (B,) values of the users; see :class:`~torch_recmetrics.{metric.__name__}`.\n    "
-    )
+    values.__doc__ = f"{sentence}\n\n    The {returned}; see :class:`~torch_recmetrics.{metric.__name__}`.\n    "
     return values
 
 
@@ -116,7 +123,7 @@ def intra_list_similarity(
 
 
 for _metric in METRICS.values():
-    if issubclass(_metric, RelevanceMeans):
+    if issubclass(_metric, RelevanceMeans | ClickSums):
         _name = _metric.function or _metric.stem
         globals()[_name] = function_of(_metric, _name)
         __all__ += [_name]  # noqa: PLE0604

@@ -80,11 +80,13 @@ def topk_catalogue(
     """
 
     def search() -> LocalTopK:
-        check_count("top_k", top_k, 1, LARGEST_TOP_K)
+        check.check_positive("top_k", top_k)
+        if top_k > LARGEST_TOP_K:
+            raise ValueError(f"`top_k` must be at most {LARGEST_TOP_K}, got {top_k}")
         check.check_choice("similarity", similarity, ("dot", "cosine"))
-        if chunk_size is not None:
-            check_count("chunk_size", chunk_size, 1)
-        check_count("first_item", first_item, 0)
+        check.check_optional_positive("chunk_size", chunk_size)
+        if not check.is_count(first_item) and not (type(first_item) is int and first_item == 0):
+            raise ValueError(f"`first_item` must be an integer >= 0, got {first_item!r}")
         if progress is not None and not callable(progress):
             raise TypeError(f"`progress` must be a function or None, got {type(progress).__name__}")
         pairs = checked_embeddings(user_embeddings, item_embeddings, item_bias, similarity)
@@ -127,11 +129,3 @@ def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *,
     checks.raise_first()
     rows = seen_ids.to(torch.int64) - first_item
     return torch.where((rows >= 0) & (rows < pairs.n_items), rows, -1)
-
-
-def check_count(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuse what is not an integer from `least` to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}")
-    if most is not None and value > most:
-        raise ValueError(f"`{name}` must be at most {most}, got {value}")

@@ -12,7 +12,7 @@ from fixtures.clicks import DTYPES
 from oracles import clicks as oracles
 from sklearn import metrics as sklearn
 
-from torch_recmetrics.metrics import probability as click
+from torch_recmetrics import functional as click
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 1e-12, "nan_ok": True}

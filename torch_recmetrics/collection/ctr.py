@@ -46,11 +46,7 @@ class ClickMetrics(RecMetricCollection):
     validate_args = True
 
     def update(  # type: ignore[override]
-        self,
-        preds: Any = None,
-        target: Tensor | None = None,
-        indexes: Tensor | None = None,
-        **named: Any,
+        self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
     ) -> None:
         """Update all members.
 
@@ -66,11 +62,7 @@ class ClickMetrics(RecMetricCollection):
             super().update(**arguments)
 
     def forward(
-        self,
-        preds: Any = None,
-        target: Tensor | None = None,
-        indexes: Tensor | None = None,
-        **named: Any,
+        self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
     ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone; nan for a batch without rows."""
         arguments = self._arguments(preds, target, indexes, named)
@@ -81,15 +73,12 @@ class ClickMetrics(RecMetricCollection):
 
     def _arguments(self, preds: Any, target: Any, indexes: Any, named: dict[str, Any]) -> dict[str, Any]:
         """The arguments as all members take them: torchmetrics' own refuse floats, and a row without a dimension."""
-        labels = self._integer_labels(preds, target, indexes)
-        arguments = {"preds": preds, "target": labels, "indexes": indexes, **named}
-        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in arguments.items()}
-
-    def _integer_labels(self, preds: Any, target: Any, indexes: Any) -> Tensor:
         if indexes is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
             raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
         clicks = read_clicks(preds, target, validate_args=self.validate_args, probabilities=True)
-        return clicks.labels.to(torch.int64).view(target.shape)
+        labels = clicks.labels.to(torch.int64).view(target.shape)
+        given = {"preds": preds, "target": labels, "indexes": indexes, **named}
+        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
 
 
 def ctr_metrics(

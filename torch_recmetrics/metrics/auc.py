@@ -2,27 +2,19 @@ r"""The share of pairs of a positive and a negative row that are in the right or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities.plot import plot_curve
 
 from torch_recmetrics.core.auc.exchange import count_everywhere, exchange, gathered
-from torch_recmetrics.core.auc.histogram import half_width, histogram
-from torch_recmetrics.core.auc.labelled_rows import read_clicks
+from torch_recmetrics.core.auc.histogram import histogram
+from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.auc.pairs import Pairs
-from torch_recmetrics.core.auc.scored_labels import (
-    Rows,
-    ScoredLabels,
-    Tables,
-    add_counts,
-    bins_of,
-    joined,
-    rows_of,
-    tables_of,
-)
+from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, Tables, add_counts, bins_of, joined, rows_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
@@ -39,10 +31,8 @@ LARGEST_NUM_BINS = 1 << 28
 
 def check_num_bins(name: str, num_bins: Any) -> None:
     """Refuse what is no power of two from 4 on."""
-    if num_bins is None:
-        return
-    whole = isinstance(num_bins, int) and not isinstance(num_bins, bool)
-    if not whole or not 4 <= num_bins <= LARGEST_NUM_BINS or num_bins & (num_bins - 1):
+    power_of_two = check.is_count(num_bins) and 4 <= num_bins <= LARGEST_NUM_BINS and not num_bins & (num_bins - 1)
+    if num_bins is not None and not power_of_two:
         raise ValueError(f"`{name}` must be a power of two from 4 to {LARGEST_NUM_BINS}, or None, got {num_bins!r}")
 
 
@@ -92,41 +82,19 @@ class BinaryAUC(RowMetric):
         self.add("count_keys", [])  # for each an empty tensor of the dtype of its keys
         self.add("verdict", [])  # value and error bound of all processes, between sync and unsync
 
-    def update(
-        self, preds: Tensor, target: Tensor, weights: Tensor | None = None, *, sample_ids: Tensor | None = None
-    ) -> None:
-        """Add rows.
-
-        Args:
-            preds: scores of any shape, floating point; -inf and inf are ordinary scores.
-            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
-            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) scores.
-            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
-
-        Raises:
-            ValueError, TypeError: for input that breaks a rule, before anything is counted.
-        """
-        self.check_device("preds", preds)
-        clicks = read_clicks(preds, target, weights=weights, sample_ids=sample_ids, validate_args=self.validate_args)
-        if not clicks.preds.shape[0]:
+    def count(self, clicks: Clicks) -> None:
+        n_rows, dtype = clicks.preds.shape[0], clicks.preds.dtype
+        if not n_rows:
             return
-        if self.num_bins is not None:
-            check_one_dtype([*self._dtypes(), preds.dtype])
-        n_bins = bins_of(preds.dtype, self.num_bins) if clicks.sample_ids is None else None
-        if n_bins is not None and clicks.preds.shape[0] >= self._fold_rows:
+        self._check_one_dtype(dtype)
+        n_bins = bins_of(dtype, self.num_bins) if clicks.sample_ids is None else None
+        if n_bins is not None and n_rows >= self._fold_rows:
             table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
-            self._set_tables(add_counts(self._tables(), preds.dtype, table))
+            self._set_tables(add_counts(self._tables(), dtype, table))
             return
-        keys = ordered_keys(clicks.preds)
-        self.keep(keys=keys, labels=clicks.labels, weights=clicks.weights, sample_ids=clicks.sample_ids)
+        self.keep(clicks, keys=ordered_keys(clicks.preds))
         if n_bins is not None:
             self._fold()
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Update, and return the value of this batch alone."""
-        value = super().forward(*args, **kwargs)
-        self._fold()
-        return value
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same options has seen (or its ``metric_state``)."""
@@ -141,10 +109,16 @@ class BinaryAUC(RowMetric):
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
         self._check_one_dtype()
+        self._fold()
 
-    def _check_one_dtype(self) -> None:
-        if self.num_bins is not None:
-            check_one_dtype(self._dtypes())
+    def _check_one_dtype(self, *others: torch.dtype) -> None:
+        """Bins of scores of two dtypes do not match."""
+        if self.num_bins is None:
+            return
+        seen = {SCORE_DTYPES[keys.dtype] for keys in (*self.state("keys"), *self.state("count_keys"))}
+        names = sorted({str(dtype).removeprefix("torch.") for dtype in (*seen, *others)})
+        if len(names) > 1:
+            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
 
     def compute(self) -> Tensor:
         """The AUC, 0-dim float64; nan where a class is missing."""
@@ -194,23 +168,14 @@ class BinaryAUC(RowMetric):
         if curve is None:
             return super().plot(val, ax)
         check.check_choice("curve", curve, ("roc", "precision_recall"))
-        from torchmetrics.utilities.plot import plot_curve
-
         if curve == "roc":
-            points, score = self.roc(), self.compute()
-            return plot_curve(points, score, ax, ("False positive rate", "True positive rate"), "AUC")
+            return plot_curve(self.roc(), self.compute(), ax, ("False positive rate", "True positive rate"), "AUC")
         precision, recall, thresholds = self.precision_recall()
         return plot_curve((recall, precision, thresholds), None, ax, ("Recall", "Precision"))
-
-    # -- rows and histograms of this rank -----------------------------------------------------------------------------
 
     @property
     def _fold_rows(self) -> int:
         return max(FOLD_ROWS, self.num_bins or 0)
-
-    def _dtypes(self) -> set[torch.dtype]:
-        """The dtypes of the scores that were seen."""
-        return {SCORE_DTYPES[keys.dtype] for keys in (*self.state("keys"), *self.state("count_keys"))}
 
     def _tables(self) -> Tables:
         """The histograms that are held."""
@@ -228,62 +193,42 @@ class BinaryAUC(RowMetric):
         if len(self.state("counts")) > 1:
             self._set_tables(self._tables())
         columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
-        waits = [bool(bins_of(SCORE_DTYPES[keys.dtype], self.num_bins)) and not ids.shape[0] for keys, ids in columns]
-        if sum(waits) < FOLD_PIECES:
-            sizes = (keys.shape[0] for keys, wait in zip(self.state("keys"), waits, strict=True) if wait)
-            if sum(sizes) < self._fold_rows:
-                return
+        binned = (bins_of(SCORE_DTYPES[keys.dtype], self.num_bins) and not ids.shape[0] for keys, ids in columns)
+        waits = [keys.shape[0] if wait else 0 for keys, wait in zip(self.state("keys"), binned, strict=True)]
+        if sum(waits) < self._fold_rows and len(waits) - waits.count(0) < FOLD_PIECES:
+            return
         parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
-        self._set_tables(tables_of(parts, self.num_bins, self._tables()))
+        self._set_tables(ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables)
         for stem in self.stems:
             self.set_state(stem, [part for part, wait in zip(self.state(stem), waits, strict=True) if not wait])
 
-    def _scored_labels(self, everywhere: bool = False, group: Any = None) -> ScoredLabels:
+    def _scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
         """All that is held; a sample id counts once."""
         parts = rows_of(self.counted(group, everywhere=everywhere))
-        tables = tables_of(parts, self.num_bins, self._tables())
-        kept = [part for part in parts if bins_of(part.dtype, self.num_bins) is None]
-        return ScoredLabels(kept, tables, self.device)
+        return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
 
     def _verdict(self) -> Tensor:
         """(2,): value and error bound."""
-        for verdict in self.state("verdict"):
-            synced: Tensor = verdict
-            return synced
-        return self._judged(*self._scored_labels().pairs())
+        synced: list[Tensor] = self.state("verdict")
+        return synced[0] if synced else self._judged(self._scored_labels().pairs())
 
-    def _judged(self, pairs: Pairs, shared: float) -> Tensor:
-        bound = half_width(pairs, shared) if self.num_bins is not None else 0.0
+    def _judged(self, pairs: Pairs) -> Tensor:
+        bound = 0.0 if self.num_bins is None else pairs.error_bound
         return torch.tensor([pairs.auc, bound], dtype=accumulator_dtype(self.device), device=self.device)
-
-    # -- all ranks ----------------------------------------------------------------------------------------------------
 
     def exchange(self, process_group: Any) -> None:
         has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
-        scored_labels, agreed = exchange(
-            lambda everywhere: self._scored_labels(everywhere, process_group),
-            has_sample_ids,
-            self.num_bins,
-            process_group,
-        )
-        if self.num_bins is not None:
-            check_one_dtype(agreed.dtypes)
+        local = functools.partial(self._scored_labels, process_group)
+        scored_labels, agreed = exchange(local, has_sample_ids, self.num_bins, process_group)
+        self._check_one_dtype(*agreed.dtypes)
         if self.asked == "verdict":
-            self.set_state("verdict", [self._judged(*count_everywhere(scored_labels, agreed, process_group))])
+            self.set_state("verdict", [self._judged(count_everywhere(scored_labels, agreed, process_group))])
             return
         self.drop_rows()
-        if agreed.keeps_rows:
-            local = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
-            rows = gathered(local, process_group)
-            self.keep(keys=rows.keys, labels=rows.labels, weights=rows.weights)
+        if agreed.positives + agreed.negatives:
+            rows = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
+            self.keep(gathered(rows, process_group))
         self._set_tables(scored_labels.tables)
-
-
-def check_one_dtype(dtypes: Iterable[torch.dtype]) -> None:
-    """Bins of scores of two dtypes do not match."""
-    names = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes})
-    if len(names) > 1:
-        raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
 
 
 def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validate_args: bool = True) -> Tensor:
@@ -296,6 +241,5 @@ def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validat
     """
     clicks = read_clicks(preds, target, weights=weights, validate_args=validate_args)
     rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
-    tables = tables_of([rows], None, {})
-    scored_labels = ScoredLabels([] if tables else [rows], tables, preds.device)
-    return torch.tensor(scored_labels.pairs()[0].auc, dtype=accumulator_dtype(preds.device), device=preds.device)
+    scored_labels = ScoredLabels.of([rows], None, {}, preds.device)
+    return torch.tensor(scored_labels.pairs().auc, dtype=accumulator_dtype(preds.device), device=preds.device)

@@ -20,6 +20,7 @@ from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import CUTOFF
 
 __all__ = ["CategoryCalibration", "CategoryDiversity"]
 
@@ -28,12 +29,11 @@ def check_amounts(name: str, amounts: Any) -> None:
     """Refuse what has no share."""
     check.check_tensor(name, amounts, ndim=2)
     check.check_relevance(name, amounts)
-    wrong = ~((amounts >= 0) & (amounts < float("inf")))
-    if bool(wrong.any()):
-        row = int(wrong.any(1).to(torch.uint8).argmax())
-        raise ValueError(
-            f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0].item()} in row {row}"
-        )
+    wrong, checks = ~((amounts >= 0) & (amounts < float("inf"))), check.ValueChecks()
+    checks.defer(
+        wrong, lambda row: f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0]} in row {row}"
+    )
+    checks.raise_first()
     if not amounts.numel():
         raise ValueError(f"`{name}` must have a row and a column, got shape {tuple(amounts.shape)}")
 
@@ -100,16 +100,14 @@ class CategoryDiversity(CategoryMeans):
 
     stem = "category_diversity"
 
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     kind: Literal["count", "share", "entropy"] = option(default="count", doc="What is counted.")
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, kind: str) -> Tensor:
         sums = category_sums(stats, cutoffs, table)
         if kind == "entropy":
-            entropy: Tensor = torch.special.entr(normalized(sums)).sum(2) / math.log(2)
+            entropy: Tensor = torch.special.entr(sums / sums.sum(2, keepdim=True)).sum(2) / math.log(2)
             return entropy
         found = (sums > 0).sum(2).to(sums.dtype) / (sums.shape[2] if kind == "share" else 1)
         return torch.where(sums[:, :, 0].isnan(), float("nan"), found)
@@ -153,9 +151,7 @@ class CategoryCalibration(CategoryMeans):
         check=check_amounts,
         doc="(num_rows, C) float or integer >= 0, by sample id: the categories of what the user has met.",
     )
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     alpha: float = option(
         default=0.01,
         check=check.check_share,
@@ -169,14 +165,11 @@ class CategoryCalibration(CategoryMeans):
                 f"`profiles` must have the {n_categories} columns of `item_categories`, "
                 f"got shape {tuple(profiles.shape)}"
             )
-        self._profiles = fingerprint(profiles)
         # In the same table, which metrics that differ in nothing but the cutoff hold together.
         table = super().make_table()
         table.register_buffer("profiles", shares_of(profiles), persistent=False)
+        table.words["profiles"] = fingerprint(profiles)
         return table
-
-    def config(self) -> dict[str, Any]:
-        return {**super().config(), "profiles": self._profiles}
 
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         if ranking.sample_ids is None:
@@ -196,12 +189,8 @@ class CategoryCalibration(CategoryMeans):
         if sample_ids is None:
             raise ValueError("`sample_ids` is missing: it finds the users' profiles")
         p = profiles[sample_ids.clamp(0, profiles.shape[0] - 1)].unsqueeze(1)
-        q = normalized(category_sums(stats, cutoffs, table))
+        sums = category_sums(stats, cutoffs, table)
+        q = sums / sums.sum(2, keepdim=True)
         mixed = q + alpha * (p - q)  # exactly p where they agree
         divergence = (torch.xlogy(p, p) - torch.xlogy(p, mixed)).sum(2).clamp(min=0) / math.log(2)
         return torch.where(p.sum(2) > 0, divergence, float("nan"))
-
-
-def normalized(sums: Tensor) -> Tensor:
-    """Shares of the last dimension; nan where there is nothing."""
-    return sums / sums.sum(-1, keepdim=True)

@@ -14,6 +14,7 @@ from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.list_means import ListMeans
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import CUTOFF
 
 __all__ = ["Coverage", "Entropy", "Gini", "Personalization", "UserCoverage"]
 
@@ -176,9 +177,7 @@ class UserCoverage(ListMeans):
     stem = "user_coverage"
     best_value = 1.0
 
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     min_items: int = option(default=1, check=check.check_positive, doc="m, the items that are enough; at most K.")
 
     def setup(self) -> None:

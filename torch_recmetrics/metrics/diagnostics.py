@@ -84,9 +84,7 @@ class CollapseRate(RelevanceMeans):
         doc="``compute`` warns, once until ``reset``, where the value is above this share; None never warns.",
     )
 
-    def setup(self) -> None:
-        super().setup()
-        self._warned = False
+    _warned = False
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:

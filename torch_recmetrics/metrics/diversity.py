@@ -13,9 +13,11 @@ from torch.nn.functional import embedding_bag
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import CUTOFF
 
 __all__ = ["ILS", "IntraListDiversity"]
 
@@ -41,7 +43,10 @@ class Function:
         known = self.known.setdefault(name, [])
         number = next((number for number, other in enumerate(known) if other() is given), len(known))
         if number == len(known):
-            known.append(reference_to(given))
+            try:
+                known.append(weakref.ref(given))
+            except TypeError:  # nothing refers to it without keeping it alive: it is met anew each time
+                known.append(weakref.ref(Function))
         # Numbered in the order in which they are met, a script gives them the same names when it runs again.
         self.name = name if not number else f"{name}#{number + 1}"
 
@@ -50,14 +55,6 @@ class Function:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Function:
         return self
-
-
-def reference_to(thing: Any) -> weakref.ref[Any]:
-    """A reference that keeps nothing alive; to nothing, where there can be none."""
-    try:
-        return weakref.ref(thing)
-    except TypeError:
-        return weakref.ref(Function)
 
 
 class ILS(ListMeans):
@@ -101,9 +98,7 @@ class ILS(ListMeans):
         doc="(N, d) bool, integer or floating point, finite: row i describes item i. A row of zeros has similarity 0 "
         "with every item. For the cosine, features that are not float64 are added up in float32: an error near 1e-7.",
     )
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     similarity: str | Tensor | Similarity = option(
         default="cosine",
         doc='``"cosine"`` or ``"dot"`` of features; without features an (N, N) tensor of finite similarities, or a '
@@ -166,24 +161,8 @@ class IntraListDiversity(ILS):
     plot_lower_bound = 0.0
     plot_upper_bound = 2.0
 
-    @staticmethod
-    def measure(
-        stats: RankingStats,
-        cutoffs: Cutoffs,
-        *,
-        table: ItemTable | None,
-        similarity: str,
-        function_of_pairs: Function | None,
-        validate_args: bool,
-    ) -> Tensor:
-        return 1 - ILS.measure(
-            stats,
-            cutoffs,
-            table=table,
-            similarity=similarity,
-            function_of_pairs=function_of_pairs,
-            validate_args=validate_args,
-        )
+    def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return 1 - super().values(stats, cutoffs)
 
 
 def similarity_source(item_features: Any, similarity: Any) -> tuple[ItemTable | None, Function | None]:
@@ -198,10 +177,8 @@ def similarity_source(item_features: Any, similarity: Any) -> tuple[ItemTable | 
     if callable(similarity) and not isinstance(similarity, Tensor):
         return None, Function(similarity)
     if not isinstance(similarity, Tensor):
-        raise TypeError(
-            f"`similarity` must be one of {', '.join(map(repr, SIMILARITIES))}, a tensor or a function, "
-            f"got {type(similarity).__name__}"
-        )
+        words = ", ".join(map(repr, SIMILARITIES))
+        raise TypeError(f"`similarity` must be one of {words}, a tensor or a function, got {type(similarity).__name__}")
     check.check_tensor("similarity", similarity, ndim=2)
     check.check_float("similarity", similarity)
     n_items = similarity.shape[0]
@@ -219,7 +196,8 @@ def sums_of_vectors(table: ItemTable, ids: Tensor, depths: list[int]) -> Tensor:
     rows = (ids[:, : ends[-1]] + 1).clamp_(0, vectors.shape[0] - 1)
     firsts = torch.stack([torch.full((), first, device=ids.device) for first in [0, *ends[:-1]]])
     parts = []
-    for part in torch.split(rows, rows_of(len(ends) * vectors.shape[1])):
+    for step in steps(rows.shape[0], len(ends) * vectors.shape[1], STEP_ELEMENTS):
+        part = rows[step]
         bags = torch.arange(part.shape[0], device=ids.device).unsqueeze(1) * part.shape[1] + firsts
         sums = embedding_bag(part.flatten(), vectors, bags.flatten(), mode="sum")
         running = exact(sums).view(part.shape[0], len(ends), -1).cumsum(1)
@@ -237,14 +215,12 @@ def sums_of_pairs(similarities: Similarity, ids: Tensor, depths: list[int]) -> T
     """
     later, earlier = torch.tril_indices(ids.shape[1], ids.shape[1], -1, device=ids.device).unbind(0)
     columns = [torch.zeros((0, len(depths)), dtype=accumulator_dtype(ids.device), device=ids.device)]
-    for part in torch.split(ids, rows_of(later.shape[0])):
-        first, second = part[:, earlier], part[:, later]
+    for step in steps(ids.shape[0], later.shape[0], STEP_ELEMENTS):
+        first, second = ids[step, earlier], ids[step, later]
         both = similarities(first, second) + similarities(second, first)
         running = torch.where(second >= 0, both, 0).cumsum(1)
-        found = [
-            running[:, end * (end - 1) // 2 - 1] if end > 1 else running.new_zeros(part.shape[0]) for end in depths
-        ]
-        columns.append(torch.stack(found, 1))
+        running = torch.nn.functional.pad(running, (1, 0))
+        columns.append(torch.stack([running[:, end * (end - 1) // 2] for end in depths], 1))
     return torch.cat(columns)
 
 
@@ -284,8 +260,7 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
         # Scaled first: the square of a very long vector is infinite, that of a very short one 0.
         largest = vectors.abs().amax(1, keepdim=True)
         vectors = vectors / torch.where(largest > 0, largest, 1)
-        length = vectors.square().sum(1, keepdim=True).sqrt()
-        vectors = vectors / torch.where(length > 0, length, 1)
+        vectors = vectors / vectors.square().sum(1, keepdim=True).sqrt().clamp(min=1)
         if item_features.dtype != torch.float64:
             vectors = vectors.to(torch.float32)
     elif float(vectors.abs().amax()) > LARGEST_FEATURE:
@@ -294,13 +269,8 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
     return ItemTable(item_features, vectors=vectors, squares=exact(vectors).square().sum(1))
 
 
-def rows_of(width: int) -> int:
-    """The rows of so many numbers each that are held at a time."""
-    return max(1, STEP_ELEMENTS // max(1, width))
-
-
 def refuse_infinite(name: str, given: Tensor) -> None:
     """Data of items that are not finite numbers."""
-    if given.is_floating_point() and not bool(given.isfinite().all()):
-        row = int((~given.isfinite()).flatten(1).any(1).to(torch.uint8).argmax())
-        raise ValueError(f"`{name}` must be finite, row {row} is not")
+    checks = check.ValueChecks()
+    checks.defer(~given.isfinite(), lambda row: f"`{name}` must be finite, row {row} is not")
+    checks.raise_first()

@@ -2,35 +2,26 @@ r"""AUC within each user (or query, or session), and its mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.auc.labelled_rows import read_clicks
+from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_of
 from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
-from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, ordered_keys
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
 __all__ = ["GroupAUC"]
 
 
-class GroupTable(NamedTuple):
-    """The groups that have both classes, ascending by id."""
-
-    indexes: Tensor  # (G,) int64
-    values: Tensor  # (G,) float64
-    weights: Tensor  # (G,) float64
-
-    def sums(self) -> Tensor:
-        """(2,): the weighted sum of the values, and the sum of the weights."""
-        return torch.stack([self.values @ self.weights, self.weights.sum()])
+# The groups that have both classes, ascending by id: (G,) int64 ids, float64 values and float64 weights.
+GroupTable = tuple[Tensor, Tensor, Tensor]
 
 
 class GroupAUC(RowMetric):
@@ -79,7 +70,7 @@ class GroupAUC(RowMetric):
         self.add("verdict", [])  # the value of all processes, between sync and unsync
         self.add("table", [])  # or the groups of all processes
 
-    def update(
+    def update(  # type: ignore[override]
         self,
         preds: Tensor,
         target: Tensor,
@@ -91,38 +82,23 @@ class GroupAUC(RowMetric):
         """Add rows.
 
         Args:
-            preds: scores of any shape, floating point; -inf and inf are ordinary scores.
-            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
             indexes: integer, the group of each row, any number; (B,) for (B, N) scores.
-            weights: weight of each row, 0 or 1e-100 to 1e100, likewise.
-            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
+            preds, target, weights, sample_ids: as in :meth:`BinaryAUC.update`.
 
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        self.check_device("preds", preds)
-        clicks = read_clicks(
-            preds,
-            target,
-            indexes=indexes,
-            grouped=True,
-            weights=weights,
-            sample_ids=sample_ids,
-            validate_args=self.validate_args,
-        )
+        self.count(self.read_clicks(preds, target, indexes=indexes, weights=weights, sample_ids=sample_ids))
+
+    def count(self, clicks: Clicks) -> None:
         if clicks.preds.shape[0]:
-            self.keep(
-                keys=ordered_keys(clicks.preds.to(torch.promote_types(preds.dtype, torch.float32))),
-                labels=clicks.labels,
-                groups=clicks.indexes,
-                weights=clicks.weights,
-                sample_ids=clicks.sample_ids,
-            )
+            groups, rows = rows_in_groups(clicks)
+            self.keep(clicks, keys=rows.keys, groups=groups)
 
     def compute(self) -> Tensor:
         """The weighted mean over the groups with both classes, 0-dim float64; nan where there is none."""
         synced = self.state("verdict")
-        total, weight = (synced[0] if synced else self._table().sums()).unbind()
+        total, weight = (synced[0] if synced else sums_of(self._table())).unbind()
         return total / weight
 
     def per_group(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,43 +106,47 @@ class GroupAUC(RowMetric):
 
         All ranks must call it; each gets the groups of all.
         """
-        return tuple(self.read(self._table, "table"))  # type: ignore[return-value]
-
-    # -- rows of this rank --------------------------------------------------------------------------------------------
+        return self.read(self._table, "table")
 
     def _table(self) -> GroupTable:
-        for table in self.state("table"):
-            return unpack_table(table)
-        return group_table(*self._joined(self.counted()), self.weighting)
+        for packed in self.state("table"):
+            indexes, values, weights = packed[torch.sort(packed[:, 0], stable=True).indices].unbind(1)
+            return indexes.contiguous(), bits_float(values), bits_float(weights)
+        return group_table(*self._joined(list(self.counted())), self.weighting)
 
     def _joined(
-        self, pieces: Iterable[dict[str, Tensor]], *, weighted: bool = False, wide: bool = False
+        self, pieces: list[dict[str, Tensor]], *, weighted: bool = False, wide: bool = False
     ) -> tuple[Tensor, Rows]:
         """Groups and rows; in the keys of float64 where `wide` or any row has them, with weights where `weighted`."""
-        pieces = list(pieces)
         parts = rows_of(pieces)
         wide = wide or any(part.dtype == torch.float64 for part in parts)
         rows = joined(parts, torch.float64 if wide else torch.float32, self.device, weighted=weighted)
         return column([piece["groups"] for piece in pieces], torch.int64, self.device), rows
-
-    # -- all ranks ----------------------------------------------------------------------------------------------------
 
     def exchange(self, process_group: Any) -> None:
         has = [any(part.shape[0] for part in self.state(stem)) for stem in ("sample_ids", "weights")]
         has.append(any(keys.dtype == torch.int64 for keys in self.state("keys")))
         n_ranks_with = sum_over_processes(torch.tensor(has, device=self.device).to(torch.int64), process_group)
         has_sample_ids, weighted, wide = map(bool, n_ranks_with.tolist())
-        pieces = self.counted(process_group, everywhere=has_sample_ids)
+        pieces = list(self.counted(process_group, everywhere=has_sample_ids))
         groups, rows = self._joined(pieces, weighted=weighted, wide=wide)
         if not self.groups_local:
-            owner = owner_of(groups, dist.get_world_size(process_group))
-            groups, rows = unpack_rows(send_rows(pack_rows(groups, rows), owner, process_group), wide, weighted)
+            groups, rows = rows_of_own_groups(groups, rows, process_group)
         table = group_table(groups, rows, self.weighting)
         if self.asked == "verdict":
-            self.set_state("verdict", [sum_over_processes(table.sums(), process_group)])
+            self.set_state("verdict", [sum_over_processes(sums_of(table), process_group)])
         else:
-            self.set_state("table", [torch.cat(gather_rows(pack_table(table), process_group))])
+            packed = torch.stack([table[0], *map(float_bits, table[1:])], 1)
+            self.set_state("table", [torch.cat(gather_rows(packed, process_group))])
             self.drop_rows()
+
+
+def rows_in_groups(clicks: Clicks) -> tuple[Tensor, Rows]:
+    """Groups and rows; half precision is widened, so that all rows have keys of two dtypes."""
+    if clicks.indexes is None:
+        raise TypeError("`indexes` must be a tensor, got None")
+    preds = clicks.preds.to(torch.promote_types(clicks.preds.dtype, torch.float32))
+    return clicks.indexes, Rows(ordered_keys(preds), clicks.labels, clicks.weights)
 
 
 def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
@@ -177,41 +157,30 @@ def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
         pairs = weigh_group_pairs(groups, rows.keys, rows.labels, rows.weights)
     both = (pairs.positives > 0) & (pairs.negatives > 0)
     twice_u, positives, negatives = (exact(number[both]) for number in pairs[1:])
-    if weighting == "impressions":
-        weights = positives + negatives
-    else:
-        weights = positives if weighting == "positives" else torch.ones_like(positives)
-    return GroupTable(pairs.indexes[both], twice_u / (2 * positives * negatives), weights)
+    weights = {"impressions": positives + negatives, "positives": positives, "uniform": torch.ones_like(positives)}
+    return pairs.indexes[both], twice_u / (2 * positives * negatives), weights[weighting]
 
 
-def pack_rows(groups: Tensor, rows: Rows) -> Tensor:
-    """(M, columns) int64: group, key and label (in one number where both fit), and the bits of the weight."""
-    if rows.keys.dtype == torch.int32:
-        columns = [groups, (rows.keys.to(torch.int64) << 1) | rows.labels]
-    else:
-        columns = [groups, rows.keys, rows.labels.to(torch.int64)]
-    return torch.stack([*columns, *([] if rows.weights is None else [float_bits(rows.weights)])], 1)
+def sums_of(table: GroupTable) -> Tensor:
+    """(2,): the weighted sum of the values, and the sum of the weights."""
+    _, values, weights = table
+    return torch.stack([values @ weights, weights.sum()])
 
 
-def unpack_rows(packed: Tensor, wide: bool, weighted: bool) -> tuple[Tensor, Rows]:
-    """Inverse of :func:`pack_rows`."""
-    columns = [part.contiguous() for part in packed.unbind(1)]
-    weights = bits_float(columns[-1]) if weighted else None
+def rows_of_own_groups(groups: Tensor, rows: Rows, process_group: Any) -> tuple[Tensor, Rows]:
+    """The rows of all ranks whose groups this rank owns. Keys have one dtype everywhere; all rows or none have weights.
+
+    A row travels as integers: group, key and label (in one number where both fit), and the bits of the weight.
+    """
+    wide = rows.keys.dtype == torch.int64
+    keys = [rows.keys, rows.labels.to(torch.int64)] if wide else [(rows.keys.to(torch.int64) << 1) | rows.labels]
+    packed = torch.stack([groups, *keys, *([] if rows.weights is None else [float_bits(rows.weights)])], 1)
+    sent = send_rows(packed, owner_of(groups, dist.get_world_size(process_group)), process_group)
+    groups, key, *others = sent.T.contiguous().unbind(0)
+    weights = None if rows.weights is None else bits_float(others[-1])
     if wide:
-        return columns[0], Rows(columns[1], columns[2].to(torch.bool), weights)
-    keys = (columns[1] >> 1).to(KEY_DTYPES[torch.float32])
-    return columns[0], Rows(keys, (columns[1] & 1).to(torch.bool), weights)
-
-
-def pack_table(table: GroupTable) -> Tensor:
-    """(G, 3) int64: index, and the bits of value and weight."""
-    return torch.stack([table.indexes, float_bits(table.values), float_bits(table.weights)], 1)
-
-
-def unpack_table(packed: Tensor) -> GroupTable:
-    """Inverse of :func:`pack_table`, ascending by id."""
-    indexes, values, weights = packed[torch.sort(packed[:, 0], stable=True).indices].unbind(1)
-    return GroupTable(indexes.contiguous(), bits_float(values), bits_float(weights))
+        return groups, Rows(key, others[0].to(torch.bool), weights)
+    return groups, Rows((key >> 1).to(rows.keys.dtype), (key & 1).to(torch.bool), weights)
 
 
 def group_auc(
@@ -224,11 +193,9 @@ def group_auc(
     tensor([1., nan, 1.], dtype=torch.float64)
     """
     clicks = read_clicks(preds, target, indexes=indexes, grouped=True, weights=weights, validate_args=validate_args)
-    groups = clicks.indexes if clicks.indexes is not None else indexes
-    wide = torch.promote_types(preds.dtype, torch.float32)
-    rows = Rows(ordered_keys(clicks.preds.to(wide)), clicks.labels, clicks.weights)
-    table = group_table(groups, rows, "uniform")
+    groups, rows = rows_in_groups(clicks)
+    indexes, group_values, _ = group_table(groups, rows, "uniform")
     every = torch.unique(groups)
     values = torch.full(every.shape, float("nan"), dtype=accumulator_dtype(preds.device), device=preds.device)
-    values[torch.searchsorted(every, table.indexes)] = table.values
+    values[torch.searchsorted(every, indexes)] = group_values
     return values

@@ -13,6 +13,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.item_values import ItemValueMeans
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import CUTOFF
 
 __all__ = ["Novelty", "Popularity", "TailShare"]
 
@@ -59,9 +60,7 @@ class Novelty(ItemValueMeans):
         check=check.check_optional_positive,
         doc='Users in training; None with ``kind="self_information"``, which does not ask for it.',
     )
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     kind: Literal["inverse_user_frequency", "self_information"] = option(
         default="inverse_user_frequency", doc="Whose share of what the probability is."
     )
@@ -111,9 +110,7 @@ class Popularity(ItemValueMeans):
     stem = "popularity"
     higher_is_better = False
 
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     normalized: bool = option(default=False, doc="Shares of all interactions instead of counts.")
 
     def item_values(self) -> Tensor:
@@ -150,9 +147,7 @@ class TailShare(ItemValueMeans):
     stem = "tail_share"
     plot_upper_bound = 1.0
 
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     tail: float = option(
         default=0.8,
         check=check.check_share,

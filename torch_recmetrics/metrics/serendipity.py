@@ -17,6 +17,7 @@ from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.item_values import ItemValueMeans, mean_of_items, values_of
 from torch_recmetrics.state.list_means import ItemTable
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import CUTOFF
 
 __all__ = ["Serendipity", "Unexpectedness"]
 
@@ -52,9 +53,7 @@ class Unexpectedness(ItemValueMeans):
     stem = "unexpectedness"
     plot_upper_bound = 1.0
 
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     expected: Literal["set", "rank"] = option(
         default="set", doc="What popularity says of an item: a set of items that are expected, or a rank."
     )
@@ -72,13 +71,31 @@ class Unexpectedness(ItemValueMeans):
         super().setup()
 
     def item_values(self) -> Tensor:
-        return places_by_popularity(exact(self.item_counts), dense=self.expected == "rank")
+        counts = exact(self.item_counts)
+        _, place, sizes = torch.unique(-counts, return_inverse=True, return_counts=True)
+        if self.expected == "rank":
+            return exact(torch.where(counts > 0, place + 1, counts.shape[0] + 1))
+        return exact((sizes.cumsum(0) - sizes)[place] + 1)  # one more than the items that have been met more often
 
     @staticmethod
     def measure(
-        stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, expected: str, num_expected: int | None
+        stats: RankingStats,
+        cutoffs: Cutoffs,
+        *,
+        table: ItemTable,
+        expected: str,
+        num_expected: int | None,
+        needs_target: bool,  # as for serendipity: then irrelevant items count 0
     ) -> Tensor:
-        return mean_unexpected(stats, cutoffs, table, expected, num_expected, relevant_only=False)
+        places = values_of(table, stats.items(cutoffs))
+        counted = exact(stats.ranking.relevance[:, : places.shape[1]] > 0) if needs_target else torch.ones_like(places)
+        if expected == "rank":
+            rank = torch.arange(1, places.shape[1] + 1, device=places.device)
+            return mean_of_items(stats, cutoffs, (places - rank).clamp(min=0) / table.n_items * counted)
+        if num_expected is not None:
+            return mean_of_items(stats, cutoffs, (places > num_expected) * counted)
+        values = [((places > (cutoff or 0)) * counted)[:, :cutoff] for cutoff in cutoffs]
+        return torch.cat([mean_of_items(stats, cutoffs[n : n + 1], value) for n, value in enumerate(values)], 1)
 
 
 class Serendipity(Unexpectedness):
@@ -108,46 +125,3 @@ class Serendipity(Unexpectedness):
 
     stem = "serendipity"
     needs_target = True
-
-    @staticmethod
-    def measure(
-        stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, expected: str, num_expected: int | None
-    ) -> Tensor:
-        return mean_unexpected(stats, cutoffs, table, expected, num_expected, relevant_only=True)
-
-
-def mean_unexpected(
-    stats: RankingStats,
-    cutoffs: Cutoffs,
-    table: ItemTable,
-    expected: str,
-    num_expected: int | None,
-    *,
-    relevant_only: bool,
-) -> Tensor:
-    """(B, cutoffs): the mean over the list of how unexpected each item is, irrelevant ones perhaps counted 0."""
-    places = values_of(table, stats.items(cutoffs))
-    counted = exact(stats.ranking.relevance[:, : places.shape[1]] > 0) if relevant_only else torch.ones_like(places)
-    if expected == "rank":
-        rank = torch.arange(1, places.shape[1] + 1, device=places.device)
-        return mean_of_items(stats, cutoffs, (places - rank).clamp(min=0) / table.n_items * counted)
-    if num_expected is not None:
-        return mean_of_items(stats, cutoffs, (places > num_expected) * counted)
-    columns = [
-        mean_of_items(stats, (cutoff,), (places[:, :cutoff] > cutoff) * counted[:, :cutoff])
-        for cutoff in cutoffs
-        if cutoff is not None
-    ]
-    return torch.cat(columns, 1)
-
-
-def places_by_popularity(counts: Tensor, *, dense: bool) -> Tensor:
-    """(num_items,) the place of each item by falling count; equal counts share a place.
-
-    After a shared place the next is 1 + the number of items before it, or, where `dense`, 1 + the number of their
-    different counts; an item without interactions has place N + 1 then.
-    """
-    _, place, sizes = torch.unique(-counts, return_inverse=True, return_counts=True)
-    if dense:
-        return exact(torch.where(counts > 0, place + 1, counts.shape[0] + 1))
-    return exact((sizes.cumsum(0) - sizes)[place] + 1)

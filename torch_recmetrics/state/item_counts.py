@@ -49,12 +49,7 @@ class ItemCounts(ListCounter):
             self.add(stem, [])
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:
-        """0-dim float64.
-
-        Args:
-            counts: (N,) int64, how many lists hold each item.
-            n_lists: 0-dim int64, how many lists there are that hold an item.
-        """
+        """0-dim float64, from (N,) int64, how many lists hold each item, and how many lists hold any."""
         raise NotImplementedError
 
     @property
@@ -66,14 +61,9 @@ class ItemCounts(ListCounter):
         """Metrics that agree in it count the same lists."""
         return self.num_items, self.width
 
-    # -- updates ------------------------------------------------------------------------------------------------------
-
     @functools.cached_property
     def evaluator(self) -> Evaluator:
         return Evaluator([], [self])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "evaluator"}
 
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""
@@ -98,15 +88,13 @@ class ItemCounts(ListCounter):
         self._fold()
         return value
 
-    def _fold(self) -> None:
+    def _fold(self, *, everything: bool = False) -> None:
         """Count the lists that wait for it, once there are many."""
         waiting = self.state("lists")
-        if sum(lists.numel() for lists in waiting) >= max(WAITING_IDS, self.num_items) or len(waiting) >= WAITING_LISTS:
-            self._count_waiting()
-
-    def _count_waiting(self) -> None:
-        self.set_state("counts", self.state("counts") + self._counted(self.state("lists")))
-        self.set_state("lists", [])
+        n_ids = sum(lists.numel() for lists in waiting)
+        if everything or n_ids >= max(WAITING_IDS, self.num_items) or len(waiting) >= WAITING_LISTS:
+            self.set_state("counts", self.state("counts") + self._counted(waiting))
+            self.set_state("lists", [])
 
     def _counted(self, batches: list[Tensor]) -> Tensor:
         """(N + 1,) int64: what these lists add to the state."""
@@ -118,8 +106,6 @@ class ItemCounts(ListCounter):
             counts.index_add_(0, ids, one.expand(ids.shape))
             counts[-1] += (lists >= 0).any(1).sum().to(self.device)
         return counts[1:]
-
-    # -- values -------------------------------------------------------------------------------------------------------
 
     def compute(self) -> Tensor:
         """The value over everything that was counted, 0-dim float64; nan where nothing was recommended."""
@@ -134,18 +120,15 @@ class ItemCounts(ListCounter):
 
     def _total(self, is_first: Tensor) -> Tensor:
         """The counts of all lists here; of those with a sample id the first ones, (M,) bool."""
-        batches, offset = list(self.state("lists")), 0
-        for lists in self.state("named_lists"):
-            batches.append(lists[is_first[offset : offset + lists.shape[0]].to(lists.device)])
-            offset += lists.shape[0]
+        named = self.state("named_lists")
+        firsts = torch.split(is_first, [lists.shape[0] for lists in named])
+        batches = [*self.state("lists"), *(n[first.to(n.device)] for n, first in zip(named, firsts, strict=True))]
         total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
 
-    # -- all ranks ----------------------------------------------------------------------------------------------------
-
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
         if self.state("lists"):
-            self._count_waiting()  # so that only sums are left to exchange
+            self._fold(everything=True)  # so that only sums are left to exchange
         super()._sync_dist(*args, **kwargs)
 
     def exchange(self, process_group: Any) -> None:

@@ -27,7 +27,7 @@ class ItemTable(torch.nn.Module):
     def __init__(self, given: Tensor, **columns: Tensor) -> None:
         super().__init__()
         self.n_items = given.shape[0]
-        self.word = fingerprint(given)
+        self.words = {"items": self.n_items, "data": fingerprint(given)}  # what tells metrics apart
         for name, column in columns.items():
             self.register_buffer(name, column, persistent=False)
 
@@ -69,7 +69,7 @@ class ListMeans(UserMeans):
     def setup(self) -> None:
         table = self.make_table()
         # The names of the states tell tables apart, and they are made before a module can hold another.
-        self._data: dict[str, Any] = {} if table is None else {"items": table.n_items, "data": table.word}
+        self._data: dict[str, Any] = {} if table is None else table.words
         super().setup()
         self.table = table
 

@@ -329,7 +329,7 @@ class RecMetric(Configured, Metric):
         return {
             name: value
             for name, value in super().__getstate__().items()
-            if name not in ("fused", "signature", "_state_names")
+            if name not in ("fused", "signature", "evaluator", "_state_names")
         }
 
     # -- processes ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.distributed.collectives import first_everywhere
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
@@ -24,6 +25,7 @@ class RowMetric(RecMetric):
 
     stems: ClassVar[tuple[str, ...]]
     needed: ClassVar[tuple[str, ...]] = ("preds", "target")
+    probabilities: ClassVar[bool] = False  # whether predictions must lie in [0, 1]
     asked = "verdict"  # what the next exchange has to bring
     higher_is_better: bool | None = True
     plot_lower_bound = 0.0
@@ -40,12 +42,37 @@ class RowMetric(RecMetric):
             raise ValueError(f"`{missing[0]}` is missing: {self.name} needs {', '.join(self.needed)}")
         return super().arguments(given)
 
-    # -- pieces -------------------------------------------------------------------------------------------------------
+    def update(
+        self, preds: Tensor, target: Tensor, weights: Tensor | None = None, *, sample_ids: Tensor | None = None
+    ) -> None:
+        """Add rows.
 
-    def keep(self, **columns: Tensor | None) -> None:
-        """Remember rows: a column for each list."""
+        Args:
+            preds: scores of any shape, floating point; -inf and inf are ordinary scores. Where the metric is one of
+                probabilities: in [0, 1].
+            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
+            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) scores.
+            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        self.count(self.read_clicks(preds, target, weights=weights, sample_ids=sample_ids))
+
+    def read_clicks(self, preds: Tensor, target: Tensor, **columns: Any) -> Clicks:
+        """The rows of an update, checked."""
+        self.check_device("preds", preds)
+        columns |= {"grouped": "indexes" in self.needed, "probabilities": self.probabilities}
+        return read_clicks(preds, target, validate_args=self.validate_args, **columns)
+
+    def count(self, clicks: Clicks) -> None:
+        """Add the rows of an update to the states."""
+        raise NotImplementedError
+
+    def keep(self, rows: Any, **columns: Tensor) -> None:
+        """Remember rows: a column for each list, given here or an attribute of the rows."""
         for stem in self.stems:
-            column = columns.get(stem)
+            column = columns.get(stem, getattr(rows, stem, None))
             # The metric makes the keys; the user may write to the other columns again.
             piece = self.empty_row(stem) if column is None else column if stem == "keys" else column.clone()
             self.set_state(stem, [*self.state(stem), piece])
@@ -55,29 +82,19 @@ class RowMetric(RecMetric):
         for stem in self.stems:
             self.set_state(stem, [])
 
-    def pieces(self) -> Iterator[dict[str, Tensor | None]]:
-        """What each update left, by stem."""
-        lists = [self.state(stem) for stem in self.stems]
-        for parts in zip(*lists, strict=True):
-            yield {
-                stem: part.to(self.device) if part.shape[0] else None
-                for stem, part in zip(self.stems, parts, strict=True)
-            }
+    def pieces(self) -> Iterator[dict[str, Tensor]]:
+        """What each update left, by stem, without the columns that are missing."""
+        for parts in zip(*(self.state(stem) for stem in self.stems), strict=True):
+            columns = zip(self.stems, parts, strict=True)
+            yield {stem: part.to(self.device) for stem, part in columns if part.shape[0]}
 
     def empty_row(self, stem: str) -> Tensor:
-        dtype = torch.bool if stem == "labels" else torch.int64
-        if stem == "weights":
-            dtype = accumulator_dtype(self.device)
-        return torch.zeros(0, dtype=dtype, device=self.device)
+        dtypes = {"labels": torch.bool, "weights": accumulator_dtype(self.device)}
+        return torch.zeros(0, dtype=dtypes.get(stem, torch.int64), device=self.device)
 
     def counted(self, group: Any = None, *, everywhere: bool = False) -> Iterator[dict[str, Tensor]]:
-        """The pieces, without rows whose sample id came before.
-
-        Args:
-            group: the ranks to compare with, where `everywhere` is True. All of them must call it.
-        """
-        filled = ({stem: part for stem, part in piece.items() if part is not None} for piece in self.pieces())
-        pieces = [piece for piece in filled if piece]
+        """The pieces, without rows whose sample id came before, here or on any rank of the group (all must call it)."""
+        pieces = [piece for piece in self.pieces() if piece]
         parts = [piece["sample_ids"] for piece in pieces if "sample_ids" in piece]
         ids = torch.cat(parts) if parts else self.empty_row("sample_ids")
         is_first = first_everywhere(ids, group) if everywhere else first_of_each(ids)
@@ -89,8 +106,6 @@ class RowMetric(RecMetric):
                 piece = {stem: part[keep] for stem, part in piece.items()}
             if next(iter(piece.values())).shape[0]:
                 yield piece
-
-    # -- values besides compute ---------------------------------------------------------------------------------------
 
     def read(self, function: Callable[[], T], asked: str = "verdict") -> T:
         """The result of a function of the states of all ranks; `asked` says what the exchange has to bring."""

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import first_everywhere, owner_of, send_rows, sum_over_processes
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
@@ -59,22 +59,21 @@ def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
 
 def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
     return len(some) == len(other) and all(
-        a is b or (a.shape == b.shape and a.device == b.device and torch.equal(a, b))
-        for a, b in zip(some, other, strict=True)
+        a is b or (a.device == b.device and torch.equal(a, b)) for a, b in zip(some, other, strict=True)
     )
 
 
 def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
     """For each metric (columns, 2): everything that it holds in this process."""
     totals = [metric.state("sums") for metric in metrics]
-    for positions in stores(metrics, "sample_ids"):
-        some = [metrics[p] for p in positions]
-        if some[0].state("sample_ids"):
-            _add(totals, positions, sample_sums(some, first_of_each(some[0].joined("sample_ids"))))
-    for positions in stores(metrics, "rows"):
-        some = [metrics[p] for p in positions]
-        if some[0].state("rows"):
-            _add(totals, positions, flat_sums(some, [part.to(some[0].device) for part in some[0].state("rows")]))
+    for stem in ("sample_ids", "rows"):
+        for positions in stores(metrics, stem):
+            members = [metrics[p] for p in positions]
+            parts = [part.to(members[0].device) for part in members[0].state(stem)]
+            if parts:
+                flat = stem == "rows"
+                sums = flat_sums(members, parts) if flat else sample_sums(members, first_of_each(torch.cat(parts)))
+                _add(totals, positions, sums)
     return totals
 
 
@@ -104,29 +103,18 @@ def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: int = 0) ->
             f"{metrics[asked].name} is computed here, but another metric of the collection on another process: {APART}"
         )
     totals = list(torch.split(summed[8:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
-    if n_sampled:
-        for positions in _together(len(metrics), bool(split_samples)):
-            _add(totals, positions, _sampled_everywhere([metrics[p] for p in positions], group))
-    if n_flat:
-        for positions in _together(len(metrics), bool(split_flat)):
-            _add(
-                totals, positions, _flat_everywhere([metrics[p] for p in positions], WIDE if n_wide else NARROW, group)
-            )
+    for stem, n_parts, split in (("sample_ids", n_sampled, split_samples), ("rows", n_flat, split_flat)):
+        # One exchange for all where all share their rows on every process, else one for each.
+        groups = [[p] for p in range(len(metrics))] if split else [list(range(len(metrics)))]
+        for positions in groups if n_parts else ():
+            members = [metrics[p] for p in positions]
+            if stem == "rows":
+                summed = _flat_everywhere(members, WIDE if n_wide else NARROW, group)
+            else:  # a row counts on the lowest process that has it, and there where it arrived first
+                counted = first_everywhere(members[0].joined(stem), group)
+                summed = sum_over_processes(sample_sums(members, counted), group)
+            _add(totals, positions, summed)
     return totals
-
-
-def _together(n: int, split: bool) -> list[list[int]]:
-    """One exchange for all where all share their rows on every process, else one for each."""
-    return [[position] for position in range(n)] if split else [list(range(n))]
-
-
-def _sampled_everywhere(metrics: Sequence[UserMeasure], group: Any) -> Tensor:
-    """Only the ids travel: a row counts on the lowest process that has it, and there where it arrived first."""
-    ids = metrics[0].joined("sample_ids")
-    everyone = gather_rows(ids, group)
-    counted = first_of_each(torch.cat(everyone))
-    before = sum(part.shape[0] for part in everyone[: dist.get_rank(group)])
-    return sum_over_processes(sample_sums(metrics, counted[before : before + ids.shape[0]]), group)
 
 
 def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:

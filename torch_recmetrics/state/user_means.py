@@ -20,6 +20,7 @@ from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.sync import local_totals, synced_totals
 
+CUTOFF = "Cutoff K >= 1; None for the whole list."  # what ``top_k`` is
 Ties = Literal["average", "optimistic", "pessimistic", "stable"]
 EmptyTargetAction = Literal["skip", "neg", "pos", "error"]
 LISTS = ("rows", "sample_ids", "numerators", "denominators")
@@ -39,28 +40,20 @@ class UserMeans(UserMeasure):
     def evaluator(self) -> Evaluator:
         return Evaluator([self])
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "evaluator"}
-
     def compute(self) -> Tensor:
         """The weighted mean over the users, 0-dim float64; nan where there is nothing to count."""
         total = self._total()[0]
         return total[0] / total[1]
 
     def _total(self) -> Tensor:
-        if not (self.state("rows") or self.state("sample_ids")):
-            total: Tensor = self.state("sums")
-            return total
-        if self.fused is not None:
-            shared: Tensor = self.fused.local_total(self)
-            return shared
-        return local_totals([self])[0]
+        total: Tensor = self.state("sums")
+        if self.state("rows") or self.state("sample_ids"):
+            total = local_totals([self])[0] if self.fused is None else self.fused.local_total(self)
+        return total
 
     def exchange(self, process_group: Any) -> None:
-        total = self.fused.synced_total(self, process_group) if self.fused is not None else None
-        if total is None:
-            total = synced_totals([self], process_group)[0]
-        self.set_state("sums", total)
+        total = None if self.fused is None else self.fused.synced_total(self, process_group)
+        self.set_state("sums", synced_totals([self], process_group)[0] if total is None else total)
         for stem in LISTS:
             self.set_state(stem, [])
 
@@ -77,9 +70,7 @@ class RelevanceMeans(UserMeans):
     public = ("tie_bounds",)
     best_value: ClassVar[float | None] = 1.0
 
-    top_k: int | None = option(
-        default=10, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     ties: Ties = option(
         default="average",
         doc="Equal scores: the mean over all their orders, relevant items first, last, or the order of the input.",

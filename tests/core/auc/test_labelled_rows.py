@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from torch_recmetrics import functional as click
 from torch_recmetrics.metrics import auc, group_auc
-from torch_recmetrics.metrics import probability as click
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy

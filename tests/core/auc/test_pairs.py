@@ -44,7 +44,7 @@ def test_pairs_are_those_of_the_definition(dtype: torch.dtype, way: None) -> Non
         keys, labels, groups, weights = columns(updates, dtype)
         weighed = rows_of(updates)
         rows = rows_of([{**update, "weights": torch.ones_like(update["weights"])} for update in updates])
-        assert count_pairs(keys, labels) == pairs(rows)
+        assert count_pairs(keys, labels)[:3] == pairs(rows)
         assert weigh_pairs(keys, labels, weights).auc == pytest.approx(auc(weighed), abs=1e-13, nan_ok=True)
         found = count_group_pairs(groups, keys, labels)
         exact = {group: pairs(some) for group, some in sorted(by_group(rows).items()) if pairs(some)[1]}

@@ -15,17 +15,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
-from torch_recmetrics.core.auc.scored_labels import (
-    DTYPES,
-    HALF_DTYPES,
-    Rows,
-    ScoredLabels,
-    bins_of,
-    distinct_rows,
-    joined,
-)
+from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels, bins_of, distinct_rows, joined
 from torch_recmetrics.core.distributed.collectives import gather_rows, sum_over_processes
 from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES
 
 LIMB = 40  # bits of a large integer that one int64 carries: sums over ranks do not overflow
 
@@ -46,11 +39,6 @@ class Agreed(NamedTuple):
         """The dtype whose keys travel."""
         return torch.float64 if torch.float64 in self.dtypes else torch.float32
 
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether any rank keeps rows."""
-        return self.positives + self.negatives > 0
-
 
 def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group: Any) -> Agreed:
     """One sum over the ranks."""
@@ -60,7 +48,7 @@ def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group
     weighted_rows = any(part.weights is not None for part in local.rows)
     weighted_tables = any(counts.is_floating_point() for counts in local.tables.values())
     header = [has_sample_ids, weighted_rows, weighted_tables, positives, n_rows - positives]
-    header += [dtype in dtypes for dtype in DTYPES]
+    header += [dtype in dtypes for dtype in KEY_DTYPES]
     vector = torch.zeros(len(header) + 2 * (num_bins or 0), dtype=torch.int64, device=local.device)
     vector[: len(header)] = torch.tensor(header, device=local.device)
     for dtype, counts in local.tables.items():
@@ -68,26 +56,25 @@ def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group
             vector[len(header) :] += counts
     total = sum_over_processes(vector, group)
     numbers = total[: len(header)].tolist()
-    seen = [dtype for dtype, number in zip(DTYPES, numbers[5:], strict=True) if number]
+    seen = [dtype for dtype, number in zip(KEY_DTYPES, numbers[5:], strict=True) if number]
     has_ids, rows_weighted, tables_weighted = map(bool, numbers[:3])
     return Agreed(has_ids, rows_weighted, tables_weighted, numbers[3], numbers[4], seen, total[len(header) :])
 
 
 def exchange(
-    local: Callable[[bool], ScoredLabels], has_sample_ids: bool, num_bins: int | None, group: Any
+    local: Callable[..., ScoredLabels], has_sample_ids: bool, num_bins: int | None, group: Any
 ) -> tuple[ScoredLabels, Agreed]:
     """The histograms of all ranks beside the rows of this one.
 
     Args:
-        local: what this rank holds. Called with True it counts a sample id once over all ranks: the first row with it.
+        local: what this rank holds. With ``everywhere=True`` it counts a sample id once over all ranks: the first row.
         has_sample_ids: whether rows have sample ids here.
         num_bins: the bins of float32 and float64 scores; None: they are kept.
-        group: the process group.
     """
-    scored_labels = local(False)
+    scored_labels = local()
     agreed = agree(scored_labels, has_sample_ids, num_bins, group)
     if agreed.has_sample_ids:
-        scored_labels = local(True)
+        scored_labels = local(everywhere=True)
         agreed = agree(scored_labels, has_sample_ids, num_bins, group)
     device, tables = scored_labels.device, {}
     for dtype in agreed.dtypes:
@@ -102,9 +89,9 @@ def exchange(
     return ScoredLabels(scored_labels.rows, tables, device), agreed
 
 
-def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> tuple[Pairs, float]:
-    """The pairs of all ranks, and how many of them share a bin, see :meth:`ScoredLabels.pairs`."""
-    if not agreed.keeps_rows:
+def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Pairs:
+    """The pairs of all ranks, see :meth:`ScoredLabels.pairs`."""
+    if not agreed.positives + agreed.negatives:
         return scored_labels.pairs()
     device, parts = scored_labels.device, list(scored_labels.rows)
     if dist.get_rank(group) == 0:  # the histograms of half precision are the same on every rank
@@ -114,13 +101,15 @@ def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) ->
     label = agreed.positives <= agreed.negatives
     both = joined([gathered(rows.in_class(label), group), rows.in_class(not label)], agreed.kept_dtype, device)
     if both.weights is None:
-        twice_u = sum_of_integers(int(count_pairs(both.keys, both.labels).twice_u), device, group)
-        return Pairs(twice_u, agreed.positives, agreed.negatives), 0.0
+        twice_u = int(count_pairs(both.keys, both.labels).twice_u)
+        limbs = torch.tensor([(twice_u >> LIMB * n) & ((1 << LIMB) - 1) for n in range(4)], device=device)
+        twice_u = sum(limb << LIMB * n for n, limb in enumerate(sum_over_processes(limbs, group).tolist()))
+        return Pairs(twice_u, agreed.positives, agreed.negatives)
     pairs = weigh_pairs(both.keys, both.labels, both.weights)
     larger = pairs.negatives if label else pairs.positives
     sums = torch.tensor([pairs.twice_u, larger], dtype=both.weights.dtype, device=device)
     twice_u, larger = sum_over_processes(sums, group).tolist()
-    return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives), 0.0
+    return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives)
 
 
 def gathered(rows: Rows, group: Any) -> Rows:
@@ -129,10 +118,3 @@ def gathered(rows: Rows, group: Any) -> Rows:
     labels = torch.cat(gather_rows(rows.labels.to(torch.uint8), group)).to(torch.bool)
     weights = None if rows.weights is None else torch.cat(gather_rows(rows.weights, group))
     return Rows(keys, labels, weights)
-
-
-def sum_of_integers(number: int, device: torch.device, group: Any) -> int:
-    """The sum of integers of any size over the ranks."""
-    mask = (1 << LIMB) - 1
-    limbs = torch.tensor([(number >> LIMB * place) & mask for place in range(4)], device=device)
-    return sum(limb << LIMB * place for place, limb in enumerate(sum_over_processes(limbs, group).tolist()))

@@ -29,11 +29,7 @@ LARGEST_INT64 = (1 << 63) - 1
 def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: int) -> Tensor:
     """(2 * n_bins,): negatives and positives of each bin in turn. int64 counts, or float64 where rows have weights.
 
-    Args:
-        scores: (M,) floating point, or their keys, see :func:`~torch_recmetrics.core.tensors.sort_keys.ordered_keys`.
-        labels: (M,) bool.
-        weights: (M,).
-        n_bins: a power of two.
+    The (M,) scores are floating point or keys of ``ordered_keys``; the number of bins is a power of two.
     """
     is_key = not scores.is_floating_point()
     bits = integers(scores) if is_key else bits_of(scores)
@@ -57,40 +53,33 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
     return values.new_zeros(2 * n_bins).scatter_add_(0, codes.to(torch.int64), values)
 
 
-def columns(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Negatives and positives of each bin."""
+def used_bins(counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The bins that hold rows, ascending, and the negatives and the positives of each."""
     negatives, positives = counts.view(-1, 2).unbind(1)
-    return negatives, positives
+    bins = (negatives + positives).nonzero().flatten()
+    return bins, negatives[bins], positives[bins]
 
 
-def pairs_of(counts: Tensor) -> tuple[Pairs, float]:
-    """The pairs of a histogram, and how many of them share a bin. Those count one half."""
-    negatives, positives = columns(counts)
-    used = (negatives + positives).nonzero().flatten()
-    negatives, positives = negatives[used], positives[used]
+def pairs_of(counts: Tensor) -> Pairs:
+    """The pairs of a histogram. Those that share a bin count one half."""
+    _, negatives, positives = used_bins(counts)
     number = float if counts.is_floating_point() else int
     n_positive, n_negative = number(positives.sum()), number(negatives.sum())
     if number is int and 2 * n_positive * n_negative > LARGEST_INT64:
         return _pairs_of_many(negatives.tolist(), positives.tolist())
     below = negatives.cumsum(0) - negatives
     twice_u, shared = (positives * (2 * below + negatives)).sum(), (positives * negatives).sum()
-    return Pairs(number(twice_u), n_positive, n_negative), number(shared)
+    return Pairs(number(twice_u), n_positive, n_negative, number(shared))
 
 
-def _pairs_of_many(negatives: list[int], positives: list[int]) -> tuple[Pairs, float]:
+def _pairs_of_many(negatives: list[int], positives: list[int]) -> Pairs:
     """:func:`pairs_of` in integers of any size."""
     twice_u = shared = below = 0
     for n, p in zip(negatives, positives, strict=True):
         twice_u += p * (2 * below + n)
         shared += p * n
         below += n
-    return Pairs(twice_u, sum(positives), below), shared
-
-
-def half_width(pairs: Pairs, shared: float) -> float:
-    """How far the exact AUC can be from that of a histogram; nan where a class is missing."""
-    possible = 2 * pairs.positives * pairs.negatives
-    return shared / possible if possible > 0 else float("nan")
+    return Pairs(twice_u, sum(positives), below, shared)
 
 
 def lower_edges(dtype: torch.dtype, bins: Tensor, n_bins: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,14 +35,9 @@ def read_clicks(
     grouped: bool = False,
     probabilities: bool = False,
 ) -> Clicks:
-    """The rows, checked; ValueError or TypeError for input that breaks a rule.
+    """The rows, checked; ValueError or TypeError for input that breaks a rule. See the metrics' ``update``.
 
     Args:
-        preds: any shape, floating point, without NaN.
-        target: 0 and 1, in the shape of `preds`.
-        indexes: integer, in the shape of `preds`; (B,) for (B, N) predictions.
-        weights: 0, or 1e-100 to 1e100, likewise.
-        sample_ids: integer, likewise; an id of (B,) stands for N rows.
         validate_args: False leaves out the rules that read values.
         grouped: whether `indexes` must be given.
         probabilities: whether the predictions must lie in [0, 1].
@@ -52,70 +48,59 @@ def read_clicks(
     check.check_relevance("target", target)
     shape = tuple(preds.shape)
     check.check_shape("target", target, shape, "`preds`")
-    check.check_device(
-        preds.device, {"target": target, "indexes": indexes, "weights": weights, "sample_ids": sample_ids}
-    )
-    columns = shape[1] if len(shape) == 2 else 1
+    given = {"indexes": indexes, "weights": weights, "sample_ids": sample_ids}
+    check.check_device(preds.device, {"target": target, **given})
+    width = shape[1] if len(shape) == 2 else 1
     checks = check.ValueChecks(validate_args)
     flat = preds.detach().reshape(-1)
-    _defer_scores(checks, flat, columns, probabilities)
-    labels = _labels(checks, target.detach().reshape(-1), columns)
-    if indexes is not None or grouped:
-        indexes = _one_per_row("indexes", indexes, shape)
-        check.check_ids("indexes", indexes)
-        indexes = _spread(indexes, shape).to(torch.int64)
-    if weights is not None:
-        weights = _one_per_row("weights", weights, shape)
-        check.check_relevance("weights", weights)
-        check.defer_row_weights(checks, weights.detach().reshape(-1))
-        weights = exact(_spread(weights.detach(), shape))
-    if sample_ids is not None:
-        sample_ids = _one_per_row("sample_ids", sample_ids, shape)
-        check.check_ids("sample_ids", sample_ids)
-        sample_ids = sample_ids.detach().reshape(-1).to(torch.int64)
+    _defer_scores(checks, flat, width, probabilities)
+    labels = _labels(checks, target.detach().reshape(-1), width)
+    columns: dict[str, Tensor | None] = dict.fromkeys(given)
+    for name, value in given.items():
+        if value is not None or (grouped and name == "indexes"):
+            columns[name] = _column(checks, name, value, shape)
     checks.raise_first()
-    return Clicks(flat, labels, indexes, weights, sample_ids)
+    return Clicks(flat, labels, **columns)
 
 
-def _one_per_row(name: str, value: Tensor | None, shape: tuple[int, ...]) -> Tensor:
+def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+    """What is given of each prediction, or of each row of them, flattened."""
     check.check_tensor(name, value)
-    if value is None:
-        raise TypeError(f"`{name}` must be a tensor, got None")
     if not (len(shape) == 2 and tuple(value.shape) == shape[:1]):
         check.check_shape(name, value, shape, "`preds`")
-    return value
+    column: Tensor = value.detach()
+    if name == "weights":
+        check.check_relevance(name, column)
+        check.defer_row_weights(checks, column.reshape(-1))
+    else:
+        check.check_ids(name, column)
+    if name != "sample_ids" and len(shape) == 2 and column.ndim == 1:
+        column = column.unsqueeze(1).expand(shape)
+    return exact(column.reshape(-1)) if name == "weights" else column.reshape(-1).to(torch.int64)
 
 
-def _spread(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """One value for each prediction, flattened."""
-    if len(shape) == 2 and value.ndim == 1:
-        value = value.unsqueeze(1).expand(shape)
-    return value.reshape(-1)
-
-
-def _defer_scores(checks: check.ValueChecks, preds: Tensor, columns: int, probabilities: bool) -> None:
+def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabilities: bool) -> None:
     if not checks.active or not preds.numel():
         return
-    if not probabilities:
-        # The largest number is NaN if any is: one pass, and no mask of NaN.
-        checks.defer(
-            preds.amax().isnan().reshape(1),
-            lambda _: f"`preds` must not be NaN, got NaN in row {_first(preds.isnan()) // columns}",
-        )
-        return
-    low, high = preds.aminmax()
+    if probabilities:
+        low, high = preds.aminmax()
+        broken = ~((low >= 0) & (high <= 1))
+    else:
+        broken = preds.amax().isnan()  # the largest number is NaN if any is: one pass, and no mask of NaN
 
     def message(_: int) -> str:
+        if not probabilities:
+            return f"`preds` must not be NaN, got NaN in row {_first(preds.isnan()) // width}"
         place = _first(~((preds >= 0) & (preds <= 1)))
         return (
-            f"`preds` must be probabilities in [0, 1], got {preds[place].item():g} in row {place // columns}; "
+            f"`preds` must be probabilities in [0, 1], got {preds[place].item():g} in row {place // width}; "
             "put logits through a sigmoid first"
         )
 
-    checks.defer(~((low >= 0) & (high <= 1)).reshape(1), message)
+    checks.defer(broken.reshape(1), message)
 
 
-def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
+def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
     if checks.active and target.numel():
@@ -129,7 +114,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, columns: int) -> Tensor:
 
         def message(_: int) -> str:
             place = _first((target != 0) & (target != 1))
-            return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // columns}"
+            return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}"
 
         checks.defer(broken.reshape(1), message)
     return target.to(torch.bool)

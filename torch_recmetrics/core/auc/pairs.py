@@ -29,13 +29,17 @@ class Pairs(NamedTuple):
     twice_u: float  # 2 for a pair in the right order, 1 for a tie
     positives: float
     negatives: float
+    shared: float = 0.0  # pairs of two scores that a histogram counts as tied
 
     @property
     def auc(self) -> float:
         """The share of pairs in the right order; nan where a class is missing."""
-        if not (self.positives > 0 and self.negatives > 0):
-            return float("nan")
-        return self.twice_u / (2 * self.positives * self.negatives)
+        return self.twice_u / (2 * self.positives * self.negatives or math.nan)
+
+    @property
+    def error_bound(self) -> float:
+        """How far the exact AUC can be from that of a histogram; nan where a class is missing."""
+        return self.shared / (2 * self.positives * self.negatives or math.nan)
 
 
 class GroupPairs(NamedTuple):
@@ -124,20 +128,15 @@ def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
         places += offset * n + int(positive.mul_(numbers[: part.shape[0]]).sum())
         offset += part.shape[0]
     before = places - positives * (positives - 1) // 2
-    negatives_tied, positives_tied = tied_rows(codes, tie_ends(codes))
-    tied = int((negatives_tied * positives_tied).sum())
+    tied = int(ties(codes)[1].sum())
     return Pairs(2 * before - tied, positives, offset - positives)
 
 
-def tie_ends(codes: Tensor) -> Tensor:
-    """Where the first positive of a key follows a negative of the same key, in sorted codes."""
+def ties(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Where a positive follows a negative of the same key in sorted codes, and the pairs of the two with that key."""
     # The two codes differ in the label alone.
-    return nonzero_positions((after ^ before) == 1 for after, before in slices(codes[1:], codes[:-1])) + 1
-
-
-def tied_rows(codes: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-    """How many negatives and positives have the key of each place that :func:`tie_ends` found."""
-    return run_lengths(codes, ends - 1, -1), run_lengths(codes, ends, 1)
+    ends = nonzero_positions((after ^ before) == 1 for after, before in slices(codes[1:], codes[:-1])) + 1
+    return ends, run_lengths(codes, ends - 1, -1) * run_lengths(codes, ends, 1)
 
 
 def run_lengths(codes: Tensor, places: Tensor, step: int) -> Tensor:
@@ -173,10 +172,9 @@ def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPair
     before = torch.arange(place.shape[0], device=place.device).neg_().add_(place).cumsum(0)
     before = torch.cat([before.new_zeros(1), before])
     in_order = before[first + positives] - before[first] - positives * (starts - first)
-    ends = tie_ends(codes)
-    negatives_tied, positives_tied = tied_rows(codes, ends)
+    ends, tied_pairs = ties(codes)
     owner = torch.searchsorted(positive_groups, codes[ends] >> shift)
-    tied = sum_by(owner, negatives_tied * positives_tied, positive_groups.shape[0])
+    tied = sum_by(owner, tied_pairs, positive_groups.shape[0])
     pairs = GroupPairs(packed.group_ids(positive_groups), 2 * in_order - tied, positives, stops - starts - positives)
     return by_index(pairs) if packed.names is not None else pairs
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.histogram import HALF_BINS, columns, histogram, lower_edges, pairs_of
+from torch_recmetrics.core.auc.histogram import HALF_BINS, histogram, lower_edges, pairs_of, used_bins
 from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys, scores_of, widened
 
-DTYPES = tuple(KEY_DTYPES)
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 # Histograms by the dtype of their scores, (2 * bins,) each: int64, or floats once a row had a weight. So integer counts
 # stay exact on every device.
@@ -40,10 +40,9 @@ class Rows:
         return Rows(self.keys[members], self.labels[members], None if self.weights is None else self.weights[members])
 
 
-def rows_of(pieces: Iterable[Mapping[str, Tensor | None]]) -> list[Rows]:
+def rows_of(pieces: Iterable[Mapping[str, Tensor]]) -> list[Rows]:
     """The rows that each update left, see ``RowMetric.pieces``."""
-    parts = ((piece.get("keys"), piece.get("labels"), piece.get("weights")) for piece in pieces)
-    return [Rows(keys, labels, weights) for keys, labels, weights in parts if keys is not None and labels is not None]
+    return [Rows(piece["keys"], piece["labels"], piece.get("weights")) for piece in pieces if piece]
 
 
 def column(parts: Sequence[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -82,7 +81,7 @@ def add_counts(tables: Tables, dtype: torch.dtype, counts: Tensor) -> Tables:
 
 def tables_of(parts: Sequence[Rows], num_bins: int | None, tables: Tables) -> Tables:
     """The histograms, with those rows added that are counted in bins."""
-    for dtype in DTYPES:
+    for dtype in KEY_DTYPES:
         n_bins = bins_of(dtype, num_bins)
         counted = [part for part in parts if part.dtype == dtype]
         if counted and n_bins:
@@ -93,25 +92,23 @@ def tables_of(parts: Sequence[Rows], num_bins: int | None, tables: Tables) -> Ta
 
 @dataclass(frozen=True, eq=False)
 class ScoredLabels:
-    """What an AUC and its curves are computed from.
+    """What an AUC and its curves are computed from."""
 
-    Args:
-        rows: rows that count one by one, of any dtypes. Only histograms of half precision stand beside them.
-        tables: histograms, see :func:`~torch_recmetrics.core.auc.histogram.histogram`.
-        device: that of the result.
-    """
-
-    rows: list[Rows]
+    rows: list[Rows]  # those that count one by one, of any dtypes; only histograms of half precision stand beside them
     tables: Tables
-    device: torch.device
+    device: torch.device  # that of the result
+
+    @classmethod
+    def of(cls, parts: Sequence[Rows], num_bins: int | None, tables: Tables, device: torch.device) -> ScoredLabels:
+        """Rows, those that are counted in bins added to the histograms."""
+        kept = [part for part in parts if bins_of(part.dtype, num_bins) is None]
+        return cls(kept, tables_of(parts, num_bins, tables), device)
 
     @property
     def dtype(self) -> torch.dtype:
         """The widest dtype of all scores."""
         dtypes = {part.dtype for part in self.rows} | set(self.tables)
-        if torch.float64 in dtypes:
-            return torch.float64
-        return dtypes.pop() if len(dtypes) == 1 else torch.float32
+        return functools.reduce(torch.promote_types, dtypes or {torch.float32})
 
     @property
     def only_histogram(self) -> Tensor | None:
@@ -123,25 +120,23 @@ class ScoredLabels:
         parts = self.rows + [distinct_rows(counts, dtype) for dtype, counts in self.tables.items()]
         return joined(parts, torch.promote_types(self.dtype, torch.float32), self.device)
 
-    def pairs(self) -> tuple[Pairs, float]:
-        """The pairs, and how many of them share a bin that holds more than one score."""
+    def pairs(self) -> Pairs:
+        """The pairs of a positive and a negative row."""
         counts = self.only_histogram
-        if counts is not None:
-            pairs, shared = pairs_of(counts)
-            return pairs, 0.0 if self.dtype in HALF_DTYPES else shared
+        if counts is not None:  # a bin of half precision holds one score only
+            pairs = pairs_of(counts)
+            return pairs._replace(shared=0.0) if self.dtype in HALF_DTYPES else pairs
         rows = self.all_rows()
         if rows.weights is None:
-            return count_pairs(rows.keys, rows.labels), 0.0
-        return weigh_pairs(rows.keys, rows.labels, rows.weights), 0.0
+            return count_pairs(rows.keys, rows.labels)
+        return weigh_pairs(rows.keys, rows.labels, rows.weights)
 
     def curve(self) -> tuple[Tensor, Tensor, Tensor]:
         """The different scores, falling, and the weight of the negatives and of the positives at each."""
         counts = self.only_histogram
         if counts is not None:
-            negatives, positives = columns(counts)
-            used = (negatives + positives).nonzero().flatten().flip(0)
-            edges = lower_edges(self.dtype, used, counts.shape[0] // 2)
-            return edges, exact(negatives[used]), exact(positives[used])
+            bins, negatives, positives = (column.flip(0) for column in used_bins(counts))
+            return lower_edges(self.dtype, bins, counts.shape[0] // 2), exact(negatives), exact(positives)
         rows = self.all_rows()
         keys, order = torch.sort(rows.keys, descending=True)
         starts = run_starts(keys)

@@ -58,9 +58,7 @@ def first_everywhere(ids: Tensor, group: Any) -> Tensor:
 def send_rows(rows: Tensor, owner: Tensor, group: Any) -> Tensor:
     """Send each row to the rank that owns it. The received rows are ordered by sender, then as they were sent.
 
-    Args:
-        rows: (n, c).
-        owner: (n,) int64, the rank in the group.
+    There are (n, c) rows, with the (n,) int64 ranks in the group.
     """
     n_ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     order = torch.sort(owner, stable=True).indices

@@ -6,13 +6,15 @@ the word of the rank that spoke first, for ranks that must all do the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+
+T = TypeVar("T")
 
 # Back ends whose collectives raise in the rank that waits. The others (NCCL) end the whole process after their
 # time-out, and nobody is left to name the missing ranks. There the wait comes before the collective.
@@ -34,18 +36,23 @@ def name_missing_ranks(group: Any) -> Iterator[None]:
         return
     ranks = dist.get_process_group_ranks(group)
     prefix = store_key(group)
-    count = count_up(store, f"{prefix}/{dist.get_rank()}")
+    count = answer(lambda: int(store.add(f"{prefix}/{dist.get_rank()}", 1)), 0)
     try:
         if count and dist.get_backend(group) not in RAISING:
-            wait_for_all(store, f"{prefix}/exchange{count}", len(ranks), time_limit(group))
+            key = f"{prefix}/exchange{count}"
+            if store.add(key, 1) == len(ranks):
+                store.set(f"{key}/all", "")
+            else:
+                store.wait([f"{key}/all"], time_limit(group))
         yield
     except RuntimeError as error:
-        reached = {rank: n_reached(store, f"{prefix}/{rank}") for rank in ranks}
-        missing = [rank for rank, n in reached.items() if n is not None and n < count]
+        keys = {rank: f"{prefix}/{rank}" for rank in ranks}
+        reached = answer(lambda: {r: int(store.get(k)) if store.check([k]) else 0 for r, k in keys.items()}, None)
+        missing = [rank for rank, n_reached in (reached or {}).items() if n_reached < count]
         if missing:
             names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             reason = f"{names} of {len(ranks)} never reached the collective"
-        elif not count or None in reached.values():
+        elif not count or reached is None:
             reason = "the missing ranks are unknown, since rank 0, which keeps the list, is gone"
         else:
             raise
@@ -64,36 +71,24 @@ def store_of_processes() -> Any:
         return None
 
 
-def group_or_world(group: Any) -> Any:
-    """The process group; that of all ranks for None."""
-    return dist.group.WORLD if group is None else group
-
-
 def store_key(group: Any) -> str:
     """What the keys of a group begin with."""
-    return f"torch_recmetrics/{group_or_world(group).group_name}"
+    world: Any = dist.group.WORLD
+    return f"torch_recmetrics/{(group or world).group_name}"
 
 
-def count_up(store: Any, key: str) -> int:
-    """Add one to a count of the store; the new count, or 0 where the store is gone."""
+def answer(ask: Callable[[], T], otherwise: T) -> T:
+    """What the store says. Where it is gone, a collective of ranks that are all there must not fail for it."""
     try:
-        return int(store.add(key, 1))
+        return ask()
     except RuntimeError:
-        return 0  # a collective of ranks that are all there must not fail for it
-
-
-def n_reached(store: Any, key: str) -> int | None:
-    """The number of collectives that a rank has reached; None where the store is gone."""
-    try:
-        return int(store.get(key)) if store.check([key]) else 0
-    except RuntimeError:
-        return None
+        return otherwise
 
 
 def next_round(group: Any) -> int:
     """A number that is the same on all ranks if all call this equally often; 0 without a store."""
     store = store_of_processes()
-    return 0 if store is None else count_up(store, f"{store_key(group)}/round/{dist.get_rank()}")
+    return 0 if store is None else answer(lambda: int(store.add(f"{store_key(group)}/round/{dist.get_rank()}", 1)), 0)
 
 
 def agree_on_first(group: Any, key: str, word: str) -> str:
@@ -101,26 +96,14 @@ def agree_on_first(group: Any, key: str, word: str) -> str:
     store = store_of_processes()
     if store is None:
         return word
-    try:
-        first: bytes = store.compare_set(f"{store_key(group)}/{key}", "", word)
-    except RuntimeError:
-        return word
-    return first.decode()
+    return answer(lambda: str(store.compare_set(f"{store_key(group)}/{key}", "", word), "utf-8"), word)
 
 
 def time_limit(group: Any) -> timedelta:
     """How long a collective of this group may wait."""
-    group = group_or_world(group)
+    group = group or dist.group.WORLD
     for device in group._device_types:
         limit = getattr(getattr(group._get_backend(torch.device(device)), "options", None), "_timeout", None)
         if isinstance(limit, timedelta):
             return limit
     return timedelta(minutes=30)
-
-
-def wait_for_all(store: Any, key: str, n_ranks: int, limit: timedelta) -> None:
-    """Return when all ranks have called this with the key."""
-    if store.add(key, 1) == n_ranks:
-        store.set(f"{key}/all", "")
-        return
-    store.wait([f"{key}/all"], limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,7 +33,6 @@ class FlatLists:
     weights: Tensor | None  # (U,)
     best_tied: Tensor | None  # (U,) int64: items with the best score
     binary: bool
-    ordered: bool
 
     def select(self, users: Tensor) -> FlatLists:
         """The lists of these users, numbered in this order."""
@@ -43,14 +42,13 @@ class FlatLists:
         # The entries of a user stand together and end before `ends`.
         entries = (ends - counts.cumsum(0))[new] + torch.arange(new.shape[0], device=users.device)
         old = self.relevant.pick(entries)
-        return FlatLists(
-            self.lengths[users],
-            counts,
-            RelevantItems(new, old.start, old.size, old.place, old.relevance),
-            self.weights[users] if self.weights is not None else None,
-            self.best_tied[users] if self.best_tied is not None else None,
-            self.binary,
-            self.ordered,
+        return replace(
+            self,
+            lengths=self.lengths[users],
+            n_relevant=counts,
+            relevant=RelevantItems(new, old.start, old.size, old.place, old.relevance),
+            weights=self.weights[users] if self.weights is not None else None,
+            best_tied=self.best_tied[users] if self.best_tied is not None else None,
         )
 
     @functools.cached_property
@@ -77,7 +75,7 @@ class FlatLists:
             tie_groups=tie_groups,
             best_tied=self.best_tied,
             full_list=full_list_stats(self.lengths, entries, users, relevance) if needs.full_list else None,
-            ordered=self.ordered,
+            ordered=needs.ordered,
             retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
         )
 
@@ -119,7 +117,6 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
         exact(weights) if weights is not None else None,
         torch.where(lengths > 0, tie_group_at(ranks, first)[1], 1) if needs.lists else None,
         binary=rows.relevance.dtype == torch.bool or ranks.max_relevance <= 1.0 == ranks.unit,
-        ordered=needs.ordered,
     )
 
 

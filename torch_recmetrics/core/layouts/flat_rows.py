@@ -87,16 +87,9 @@ def _unpacked(packed: Tensor) -> FlatRows:
 
 def joined_rows(parts: Sequence[Tensor], columns: int, device: torch.device) -> Tensor:
     """(M, columns) packed rows of several updates; for wide columns narrow rows are widened."""
-    if columns == WIDE:
-        parts = [widened(part.to(device)) for part in parts]
-    return torch.cat(
-        [torch.zeros((0, columns), dtype=torch.int64, device=device), *(part.to(device) for part in parts)]
-    )
-
-
-def widened(packed: Tensor) -> Tensor:
-    """Any packed rows as (M, 4)."""
-    return packed if packed.shape[1] == WIDE else _packed_wide(_unpacked(packed))
+    parts = [part.to(device) for part in parts]
+    parts = [part if part.shape[1] == columns else _packed_wide(_unpacked(part)) for part in parts]
+    return torch.cat([torch.zeros((0, columns), dtype=torch.int64, device=device), *parts])
 
 
 def weight_of_each(rows: FlatRows, checks: check.ValueChecks) -> Tensor | None:

@@ -45,15 +45,15 @@ def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
     """The rows as sorted integers; `ordered` keeps equal scores in the order of the rows."""
     numbers, lowest, n_users = small_numbers(rows.indexes)
     scores, hidden_place = sortable_scores(rows.preds)
-    unsorted = UnsortedRows(numbers, lowest, scores, hidden_place.bit_length(), rows.relevance)
-    bits = min(RELEVANCE_BITS, MOST_BITS - max(n_users - 1, 0).bit_length() - unsorted.score_bits)
+    score_bits = hidden_place.bit_length()
+    bits = min(RELEVANCE_BITS, MOST_BITS - max(n_users - 1, 0).bit_length() - score_bits)
+    columns = numbers, scores, rows.relevance
     for unit in () if ordered else UNITS:
-        codes, largest = unsorted.pack(unit, bits)
+        codes, largest = packed(*columns, lowest, score_bits, unit, bits)
         if largest < 1 << bits:
-            shift = unsorted.score_bits + bits
-            return SortedRows(sort_keys(codes), shift, bits, unit * largest, unit, None, hidden_place)
-    codes, order = torch.sort(unsorted.pack(0.0, 0)[0], stable=True)
-    return SortedRows(codes, unsorted.score_bits, 0, float("inf"), 0.0, order, hidden_place)
+            return SortedRows(sort_keys(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
+    codes, order = torch.sort(packed(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
+    return SortedRows(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
 
 
 def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
@@ -65,37 +65,36 @@ def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
     return place, distinct.shape[0] - int(distinct[-1] == float("inf"))
 
 
-class UnsortedRows(NamedTuple):
-    """What the codes of :class:`SortedRows` are made of."""
+def packed(
+    numbers: Tensor, scores: Tensor, relevance: Tensor, lowest: int, score_bits: int, unit: float, bits: int
+) -> tuple[Tensor, float]:
+    """(M,) codes of :class:`SortedRows`, and the largest multiple of the unit; inf where one is not whole or too large.
 
-    numbers: Tensor  # (M,) the users, counted from the lowest
-    lowest: int
-    scores: Tensor  # (M,) see sortable_scores()
-    score_bits: int
-    relevance: Tensor  # (M,)
-
-    def pack(self, unit: float, bits: int) -> tuple[Tensor, float]:
-        """(M,) codes, and the largest multiple of the unit; inf where one is not whole or takes too many bits."""
-        codes = torch.empty(self.numbers.shape, dtype=torch.int64, device=self.numbers.device)
-        keys = torch.empty(min(codes.shape[0], STEP), dtype=torch.int32, device=codes.device)
-        signs = torch.empty_like(keys)
-        largest = 0.0
-        for code, number, score, relevance in slices(codes, self.numbers, self.scores, self.relevance, rows=STEP):
-            if score.dtype == torch.int32:
-                key = keys[: score.shape[0]]
-                write_keys(score, key, signs[: score.shape[0]])
-                code.copy_(key).neg_().add_(HIGHEST)
-            else:
-                code.copy_(score)
-            if unit:
-                multiple = relevance if unit == 1.0 else relevance / unit
-                whole = multiple.to(torch.int64)
-                largest = max(largest, float(whole.max()) if whole.shape[0] else 0.0)
-                if largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
-                    return codes, float("inf")
-                code.bitwise_left_shift_(bits).add_(whole)
-            code.add_((number - self.lowest).bitwise_left_shift_(self.score_bits + bits))
-        return codes, largest
+    Args:
+        numbers: (M,) the users, counted from `lowest`.
+        scores: (M,) see :func:`sortable_scores`; they take `score_bits`.
+        relevance: (M,), in the lowest `bits` as multiples of the unit; left out for a unit of 0.
+    """
+    codes = torch.empty(numbers.shape, dtype=torch.int64, device=numbers.device)
+    keys = torch.empty(min(codes.shape[0], STEP), dtype=torch.int32, device=codes.device)
+    signs = torch.empty_like(keys)
+    largest = 0.0
+    for code, number, score, value in slices(codes, numbers, scores, relevance, rows=STEP):
+        if score.dtype == torch.int32:
+            key = keys[: score.shape[0]]
+            write_keys(score, key, signs[: score.shape[0]])
+            code.copy_(key).neg_().add_(HIGHEST)
+        else:
+            code.copy_(score)
+        if unit:
+            multiple = value if unit == 1.0 else value / unit
+            whole = multiple.to(torch.int64)
+            largest = max(largest, float(whole.max()) if whole.shape[0] else 0.0)
+            if largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
+                return codes, float("inf")
+            code.bitwise_left_shift_(bits).add_(whole)
+        code.add_((number - lowest).bitwise_left_shift_(score_bits + bits))
+    return codes, largest
 
 
 def first_and_relevant(ranks: SortedRows, relevance: Tensor) -> tuple[Tensor, Tensor]:

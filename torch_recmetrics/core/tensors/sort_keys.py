@@ -51,10 +51,9 @@ def keys_from(integers: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def ordered_keys(scores: Tensor) -> Tensor:
-    """An integer for each score, in a new tensor: equal for equal scores, larger for larger ones; -0.0 is 0.0.
+    """An integer for each score, in a new (M,) tensor: equal for equal scores, larger for larger ones; -0.0 is 0.0.
 
-    Args:
-        scores: any shape, floating point, without NaN (which would have keys beyond those of inf and -inf).
+    NaN would have keys beyond those of inf and -inf.
     """
     bits = bits_of(scores.detach().reshape(-1).contiguous())
     keys = bits.new_empty(bits.shape)  # of stride 1, also for a single score
