@@ -30,7 +30,7 @@ class GroupTable(NamedTuple):
 
     def sums(self) -> Tensor:
         """(2,): the weighted sum of the values, and the sum of the weights."""
-        return torch.stack([self.values @ self.weights, self.weights.sum()])
+        return torch.stack([self.values * self.weights, self.weights]).sum(1)  # one order: no mean above 1
 
 
 class GroupAUC(RowMetric):
@@ -181,7 +181,7 @@ def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
         weights = positives + negatives
     else:
         weights = positives if weighting == "positives" else torch.ones_like(positives)
-    return GroupTable(pairs.indexes[both], twice_u / (2 * positives * negatives), weights)
+    return GroupTable(pairs.indexes[both], (twice_u / (2 * positives * negatives)).clamp(max=1), weights)
 
 
 def pack_rows(groups: Tensor, rows: Rows) -> Tensor:

@@ -67,7 +67,7 @@ def read_clicks(
     if weights is not None:
         weights = _one_per_row("weights", weights, shape)
         check.check_relevance("weights", weights)
-        check.defer_row_weights(checks, weights.detach().reshape(-1))
+        check.defer_weights(checks, weights.detach().reshape(-1))
         weights = exact(_spread(weights.detach(), shape))
     if sample_ids is not None:
         sample_ids = _one_per_row("sample_ids", sample_ids, shape)
