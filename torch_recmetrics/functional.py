@@ -23,7 +23,7 @@ from torch_recmetrics.metrics import diagnostics, probability, ranking
 from torch_recmetrics.metrics.auc import auc
 from torch_recmetrics.metrics.diversity import ILS, Similarity, similarity_source
 from torch_recmetrics.metrics.group_auc import group_auc
-from torch_recmetrics.state.evaluator import is_exponential, largest_relevance
+from torch_recmetrics.state.evaluator import largest_relevance
 from torch_recmetrics.state.options import bind
 from torch_recmetrics.state.ranking_metric import UserMeasure, options_of_measure, requirements_of
 from torch_recmetrics.state.registry import METRICS
@@ -49,8 +49,8 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
     checks = check.ValueChecks(options["validate_args"])
     with torch.no_grad():
         ranked = read_layout(**layout).rank(needs, checks)
-        if is_exponential(options):
-            check.defer_exponential(checks, largest_relevance(ranked))
+        if "gain" in options and not ranked.binary:
+            check.defer_gains(checks, largest_relevance(ranked), exponential=options["gain"] == "exponential")
         asked = {name: options[name] for name in options_of_measure(metric)}
         values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
         checks.raise_first()

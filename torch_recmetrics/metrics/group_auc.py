@@ -158,13 +158,13 @@ def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
     both = (pairs.positives > 0) & (pairs.negatives > 0)
     twice_u, positives, negatives = (exact(number[both]) for number in pairs[1:])
     weights = {"impressions": positives + negatives, "positives": positives, "uniform": torch.ones_like(positives)}
-    return pairs.indexes[both], twice_u / (2 * positives * negatives), weights[weighting]
+    return pairs.indexes[both], (twice_u / (2 * positives * negatives)).clamp(max=1), weights[weighting]
 
 
 def sums_of(table: GroupTable) -> Tensor:
     """(2,): the weighted sum of the values, and the sum of the weights."""
     _, values, weights = table
-    return torch.stack([values @ weights, weights.sum()])
+    return torch.stack([values * weights, weights]).sum(1)  # one order of adding up: no mean above 1
 
 
 def rows_of_own_groups(groups: Tensor, rows: Rows, process_group: Any) -> tuple[Tensor, Rows]:

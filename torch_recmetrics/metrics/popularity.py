@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.item_values import ItemValueMeans
+from torch_recmetrics.state.item_values import ItemValueMeans, shares_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import CUTOFF
 
@@ -98,7 +98,8 @@ class Popularity(ItemValueMeans):
     convention as RecTools' ``AvgRecPopularity`` and RecBole's ``AveragePopularity``.
 
     Raises:
-        ValueError: for counts that are negative or not finite; in ``update`` for an item that has no count.
+        ValueError: for counts that are negative or not finite, or all 0 where normalized; in ``update`` for an item
+            that has no count.
 
     >>> import torch
     >>> metric = Popularity(torch.tensor([4, 2, 1, 1]), top_k=2)
@@ -115,7 +116,7 @@ class Popularity(ItemValueMeans):
 
     def item_values(self) -> Tensor:
         counts = exact(self.item_counts).clone()
-        return counts / counts.sum() if self.normalized else counts
+        return shares_of(counts) if self.normalized else counts
 
 
 class TailShare(ItemValueMeans):

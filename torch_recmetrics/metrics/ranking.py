@@ -148,7 +148,8 @@ class DCG(RelevanceMeans):
     scikit-learn's ``dcg_score`` with ``gain="linear"``.
 
     Raises:
-        ValueError: for relevance above 1023 with the exponential gain.
+        ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
+            1e-290 but not 0.
 
     >>> metric = DCG(top_k=2, gain="linear")
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[3.0, 1.0, 0.0]]))
@@ -166,7 +167,8 @@ class DCG(RelevanceMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str) -> Tensor:
-        return stats.gain_sum(cutoffs, gain) * stats.gain_scale(gain)
+        scaled, unit = stats.scaled(gain)
+        return stats.gain_sum(cutoffs, scaled) * unit
 
 
 class NDCG(RelevanceMeans):
@@ -184,7 +186,8 @@ class NDCG(RelevanceMeans):
     ``ndcg_cut`` with ``gain="linear"``.
 
     Raises:
-        ValueError: for relevance above 1023 with the exponential gain.
+        ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
+            1e-290 but not 0.
 
     >>> metric = NDCG(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 0, 1]]))
@@ -203,7 +206,9 @@ class NDCG(RelevanceMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str, ideal: str) -> Tensor:
-        return ratio(stats.gain_sum(cutoffs, gain), stats.ideal_sum(cutoffs, gain, ideal))
+        scaled, _ = stats.scaled(gain)
+        # The two sums are rounded apart, so their quotient may come out just above 1.
+        return ratio(stats.gain_sum(cutoffs, scaled), stats.ideal_sum(cutoffs, scaled, ideal)).clamp(max=1)
 
 
 class MAP(RelevanceMeans):

@@ -55,7 +55,7 @@ class Evaluator:
         self.sizes = [len(metric.columns) for metric in self.metrics]
         self._weigh([(metric, rule) for metric in self.metrics for rule in metric.columns])
         self.validate_args = any(metric.validate_args for metric in self.members)
-        self.exponential = any(is_exponential(vars(metric)) for metric in self.members)
+        self.gains = {vars(metric)["gain"] for metric in self.members if "gain" in vars(metric)}
         if len({metric.nan_action for metric in self.members}) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
@@ -94,8 +94,8 @@ class Evaluator:
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
-            if self.exponential:
-                check.defer_exponential(checks, rows.relevance)
+            if self.gains:
+                check.defer_gains(checks, rows.relevance, exponential="exponential" in self.gains)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         ranking = layout.rank(self.needs, checks)
@@ -157,8 +157,8 @@ class Evaluator:
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
-        if self.exponential and not ranking.binary:
-            check.defer_exponential(checks, largest_relevance(ranking))
+        if self.gains and not ranking.binary:
+            check.defer_gains(checks, largest_relevance(ranking), exponential="exponential" in self.gains)
         for metric in self.with_items:
             if metric.n_items is not None and ranking.item_ids is not None:
                 defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
@@ -215,18 +215,13 @@ class WeightedValues:
         """(columns, 2): the sum of weight times value, and of the weights."""
         parts = []
         for values, weight, denominator in self._blocks:
-            totals = weight @ zeroed(values, denominator)
-            parts.append(torch.stack([totals, denominator.sum(0).expand(values.shape[1])], 1))
-        sums = torch.cat(parts) if len(parts) > 1 else parts[0]
+            parts.append(weighed(values, weight, denominator).sum(1))
+        sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 
     def numerators(self) -> list[Tensor]:
         """For each column (B,): weight times value."""
-        columns = [
-            column
-            for values, weight, denominator in self._blocks
-            for column in (zeroed(values, denominator) * weight.unsqueeze(1)).unbind(1)
-        ]
+        columns = [column for block in self._blocks for column in weighed(*block)[0].unbind(1)]
         return [columns[int(place)].contiguous() for place in self._back]
 
     def denominators(self) -> list[Tensor]:
@@ -242,9 +237,14 @@ def defined(values: Tensor, weight: Tensor) -> Tensor:
     return torch.where(values.isnan(), 0, weight.unsqueeze(1))
 
 
-def zeroed(values: Tensor, denominator: Tensor) -> Tensor:
-    """The values, 0 where one is undefined: such a value must not reach a sum."""
-    return torch.where(values.isnan(), 0, values) if denominator.ndim == 2 else values
+def weighed(values: Tensor, weight: Tensor, denominator: Tensor) -> Tensor:
+    """(2, B, columns): weight times value, and what it is divided by.
+
+    A value that is undefined or weighs nothing must not reach a sum: it may be nan or infinite. Both halves are added
+    up in the same order, so no mean of shares is rounded above 1.
+    """
+    denominator = (denominator if denominator.ndim == 2 else denominator.unsqueeze(1)).expand_as(values)
+    return torch.stack([torch.where(denominator != 0, values, 0) * weight.unsqueeze(1), denominator])
 
 
 def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_ids: Tensor) -> None:
@@ -258,11 +258,6 @@ def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_i
             f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
         ),
     )
-
-
-def is_exponential(options: Mapping[str, Any]) -> bool:
-    """Whether relevance is a power of two under these options, and so limited."""
-    return options.get("gain") == "exponential"
 
 
 def largest_relevance(ranking: Ranking) -> Tensor:
@@ -285,4 +280,4 @@ def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tenso
         values = evaluator.evaluate(ranking, checks)
         checks.raise_first()
         sums.append(values.sums())
-    return torch.stack(sums).sum(0)
+    return functools.reduce(torch.add, sums)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
+from torch_recmetrics.core.ranking.ties import running_sum
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
@@ -24,7 +25,7 @@ def values_of(table: ItemTable, item_ids: Tensor) -> Tensor:
 def mean_of_items(stats: RankingStats, cutoffs: Cutoffs, values: Tensor) -> Tensor:
     """(B, cut-offs): the mean of (B, D) values over the first K recommended items, nan where there are none."""
     listed = stats.items(cutoffs) >= 0
-    sums = stats.at(cutoffs, torch.where(listed, values, 0).cumsum(1))
+    sums = stats.at(cutoffs, running_sum(torch.where(listed, values, 0)))
     return sums / stats.at(cutoffs, listed.cumsum(1))
 
 
@@ -42,8 +43,16 @@ def check_item_counts(name: str, item_counts: Any) -> None:
     if bool(wrong.any()):
         item = int(wrong.to(torch.uint8).argmax())
         raise ValueError(f"`{name}` must be >= 0 and finite, got {exact(item_counts)[item].item()} for item {item}")
-    if not bool((item_counts > 0).any()):
-        raise ValueError(f"`{name}` must count an interaction, got {item_counts.shape[0]} items without any")
+    if not item_counts.shape[0]:
+        raise ValueError(f"`{name}` must count an interaction, got 0 items without any")
+
+
+def shares_of(counts: Tensor) -> Tensor:
+    """(num_items,) counts as shares of all interactions."""
+    total = counts.sum()
+    if not bool(total > 0):
+        raise ValueError(f"`item_counts` must count an interaction, got {counts.shape[0]} items without any")
+    return counts / total
 
 
 class ItemValueMeans(ListMeans):

@@ -92,7 +92,7 @@ class RankingMetric(RecMetric):
             target_relevance: (B, T) relevance of ``target_ids``; 1 where it is not given.
             seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat.
             mask: in the shape of ``preds``, bool, True = may be recommended.
-            weights: (B,) weight of each user, >= 0, 0 leaves the user out; (M,) with ``indexes``.
+            weights: (B,) weight of each user, 0 or 1e-100 to 1e100, 0 leaves the user out; (M,) with ``indexes``.
             sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives.
             user_embeddings: (B, d) float, in place of ``preds``: the score of an item is the product of the two vectors
                 in float64. Only the best are looked for (see :func:`~torch_recmetrics.topk_catalogue`).

@@ -56,7 +56,7 @@ def test_counts_beyond_int64() -> None:
     counts = torch.tensor([many, 0, 1, many, 5, 7, 0, 0])
     twice_u = many * (2 * many + 1) + 7 * (2 * (many + 1) + 5)
     assert pairs_of(counts) == (twice_u, many + 7, many + 6, many + 35)
-    assert pairs_found.auc == twice_u / (2 * (many + 7) * (many + 6))
+    assert pairs_of(counts).auc == twice_u / (2 * (many + 7) * (many + 6))
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=2).map(lambda x: x * 2))

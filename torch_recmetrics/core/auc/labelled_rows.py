@@ -71,7 +71,7 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
     column: Tensor = value.detach()
     if name == "weights":
         check.check_relevance(name, column)
-        check.defer_row_weights(checks, column.reshape(-1))
+        check.defer_weights(checks, column.reshape(-1))
     else:
         check.check_ids(name, column)
     if name != "sample_ids" and len(shape) == 2 and column.ndim == 1:

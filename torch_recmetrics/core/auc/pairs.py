@@ -34,7 +34,8 @@ class Pairs(NamedTuple):
     @property
     def auc(self) -> float:
         """The share of pairs in the right order; nan where a class is missing."""
-        return self.twice_u / (2 * self.positives * self.negatives or math.nan)
+        share = self.twice_u / (2 * self.positives * self.negatives or math.nan)
+        return 1.0 if share > 1 else share  # sums of weights are rounded
 
     @property
     def error_bound(self) -> float:
@@ -205,16 +206,16 @@ def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weigh
     group = group_starts.cumsum(0) - 1  # the number of each score's group
     positive = (codes & 1).to(weights.dtype)
     weights = weights[order]
+    group_codes = of_score[group_starts]
+    n_groups = group_codes.shape[0]
     positives = sum_by(score, weights * positive, of_score.shape[0])
     negatives = sum_by(score, weights * (1 - positive), of_score.shape[0])
+    in_group = sum_by(group, positives, n_groups), sum_by(group, negatives, n_groups)
+    units = units_of(in_group[0]), units_of(in_group[1])
+    positives, negatives = positives / units[0][group], negatives / units[1][group]
     below = sums_before(negatives, group_starts.nonzero().flatten()[group])
-    group_codes = of_score[group_starts]
-    pairs = GroupPairs(
-        packed.group_ids(group_codes),
-        sum_by(group, positives * (2 * below + negatives), group_codes.shape[0]),
-        sum_by(group, positives, group_codes.shape[0]),
-        sum_by(group, negatives, group_codes.shape[0]),
-    )
+    twice_u = sum_by(group, positives * (2 * below + negatives), n_groups) * units[0] * units[1]
+    pairs = GroupPairs(packed.group_ids(group_codes), twice_u, *in_group)
     return by_index(pairs) if packed.names is not None else pairs
 
 
@@ -224,11 +225,19 @@ def weigh_pairs(keys: Tensor, labels: Tensor, weights: Tensor) -> Pairs:
     return Pairs(*(float(column.sum()) for column in pairs[1:]))
 
 
+def units_of(totals: Tensor) -> Tensor:
+    """(G,) a power of two near the weight of each group: in its own unit every group weighs about 1, or 0.
+
+    So no group loses its digits beside a heavier one, and no class beside the other.
+    """
+    return torch.ldexp(torch.ones_like(totals), torch.frexp(totals).exponent)
+
+
 def sums_before(values: Tensor, starts: Tensor) -> Tensor:
     """For each value the sum of those before it in its run; `starts` is where that run begins.
 
-    A running sum over all runs, less its value at the start, would lose digits of a small run beside a large total. So
-    each value is split into a multiple of a quantum, whose sums are exact, and a small rest.
+    A running sum over all runs, less its value at the start, would lose digits. So each value is split into a multiple
+    of a quantum, whose sums are exact, and a small rest. The runs should weigh about the same, see :func:`units_of`.
     """
     total = float(values.sum())
     if not total > 0:
@@ -240,4 +249,4 @@ def sums_before(values: Tensor, starts: Tensor) -> Tensor:
     for part in (coarse, values - coarse):
         running = part.cumsum(0) - part
         sums.append(running - running[starts])
-    return sums[0] + sums[1]
+    return (sums[0] + sums[1]).clamp_(min=0)

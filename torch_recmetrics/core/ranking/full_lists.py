@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ties import Discount, Gain, gain_of
+from torch_recmetrics.core.ranking.ties import Discount, Gain, gain_of, mean_precision_in_block
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_first, run_sizes, run_starts, sum_by
 
@@ -114,7 +114,8 @@ class FullListStats:
             c1 = self._mean_over_blocks(tied, lambda r, j: 1 / r)
             c2 = self._mean_over_blocks(tied, lambda r, j: j / r)
             share = (self._in_block[tied] - 1) / (self.size[tied] - 1)
-            value[tied] = (self._earlier[tied] + 1) * c1 + share * c2
+            start = self.start[tied].to(value.dtype)
+            value[tied] = mean_precision_in_block(self._earlier[tied], share, start, c1, c2)
         return sum_by(self.users, value, self._n_users)
 
     @cached_property

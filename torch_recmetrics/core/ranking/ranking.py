@@ -18,18 +18,20 @@ from torch import Tensor
 
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ties import (
-    EXPONENTIAL_SCALE,
+    GAIN_SCALE,
     GAINS,
+    KEPT_RANKS,
+    SCALED_GAINS,
     CumulativeStats,
     Discount,
     ExpectedStats,
     Gain,
     TieGroups,
     break_ties,
-    discounted,
     gain_of,
     log2_discount,
     ranks,
+    running_sum,
 )
 
 Cutoffs = tuple["int | None", ...]
@@ -155,8 +157,8 @@ class RankingStats:
 
         Args:
             cutoffs: the cutoffs that are asked for.
-            gain: "hit" counts 1 for a relevant item, "linear" its relevance g, "exponential" 2^g - 1 in units of
-                :meth:`gain_scale`; or a function of a tensor of relevance that gives 0 for 0.
+            gain: "hit" counts 1 for a relevant item, "linear" its relevance g, "exponential" 2^g - 1; or a
+                function of a tensor of relevance that gives 0 for 0.
             discount: a function of the ranks 1, 2, ...; None counts every rank alike.
         """
         if self.ranking.binary and gain in GAINS:
@@ -194,9 +196,9 @@ class RankingStats:
         """1 / rank of the first relevant item, 0 where there is none."""
         return self._read(cutoffs, attrgetter("reciprocal"))
 
-    def gain_scale(self, gain: Gain) -> float:
-        """The unit that :meth:`gain_sum` and :meth:`ideal_sum` count in."""
-        return EXPONENTIAL_SCALE if gain == "exponential" and not self.ranking.binary else 1.0
+    def scaled(self, gain: Gain) -> tuple[Gain, float]:
+        """A gain and its unit, in which sums of finite gains are finite."""
+        return (gain, 1.0) if self.ranking.binary or gain not in SCALED_GAINS else (SCALED_GAINS[gain], GAIN_SCALE)
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
@@ -212,7 +214,7 @@ class RankingStats:
     def ideal_sum(
         self, cutoffs: Cutoffs, gain: Gain, ideal: str = "relevant", discount: Discount = log2_discount
     ) -> Tensor:
-        """The gain sum of the best list, of all "relevant" items or of the "retrieved" ones, in the same unit."""
+        """The gain sum of the best list, of all "relevant" items or of the "retrieved" ones."""
         if self.ranking.binary and gain in GAINS:
             gain = "hit"
         if gain == "hit" and ideal == "relevant":
@@ -220,10 +222,11 @@ class RankingStats:
             n = self.ranking.max_relevant
             if None not in cutoffs and columns:
                 n = min(n, max(columns) + 1)
-            n = 1 << n.bit_length()  # so that there are few tables to remember
-            sums = log2_best_sums(n, self.n_relevant.device)
-            if discount is not log2_discount:
-                sums = best_sums(n, discount, self.n_relevant.device)
+            device = self.n_relevant.device
+            if discount is log2_discount and n < KEPT_RANKS:
+                sums = log2_best_sums(1 << n.bit_length(), device)  # so that there are few tables to remember
+            else:
+                sums = best_sums(n, discount, device)
             return sums[self.max_hits(cutoffs).to(torch.int64)]
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
@@ -231,7 +234,7 @@ class RankingStats:
             if isinstance(stats, FullListStats):
                 return stats.ideal_sum(gain, discount, ideal)
             if (gain, ideal, discount) not in self._ideal_sums:
-                self._ideal_sums[gain, ideal, discount] = discounted(gain_of(best, gain), discount).cumsum(1)
+                self._ideal_sums[gain, ideal, discount] = running_sum(gain_of(best, gain), discount)
             return self._ideal_sums[gain, ideal, discount]
 
         return self._read(cutoffs, read, width=best.shape[1])
@@ -334,7 +337,7 @@ def cutoff_table(cutoffs: Cutoffs, uncut: float, dtype: torch.dtype, device: tor
     return constants(tuple(uncut if k is None else float(k) for k in cutoffs), dtype, device).unsqueeze(0)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def log2_best_sums(n: int, device: torch.device) -> Tensor:
     """(n + 1,) the discounted cumulative gain of 0, 1, ... n items of relevance 1 on the first places."""
     return best_sums(n, log2_discount, device)
@@ -342,7 +345,7 @@ def log2_best_sums(n: int, device: torch.device) -> Tensor:
 
 def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
     """(n + 1,) the gain sum of 0, 1, ... n items of relevance 1 on the first places."""
-    sums = discounted(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0).cumsum(0)
+    sums = running_sum(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0)
     return torch.cat([sums.new_zeros(1), sums])
 
 

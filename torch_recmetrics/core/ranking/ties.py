@@ -11,6 +11,7 @@ the block is j = r - s - 1, and H is the number of relevant items in all earlier
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,8 +23,12 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
 GAINS = ("exponential", "linear")
-# Exponential gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
-EXPONENTIAL_SCALE = 2.0**64
+LN_2 = math.log(2)
+# Gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
+GAIN_SCALE = 2.0**40
+# Tables of so many ranks are kept, longer ones made anew: 16 MiB for each kind of table in all.
+KEPT_RANKS = 1 << 20
+SUMMED_IN_TURN = 1 << 8
 
 # What an item of a relevance counts: a name, or a function of (…,) relevance that gives 0 for 0.
 Gain = str | Callable[[Tensor], Tensor]
@@ -31,10 +36,11 @@ Gain = str | Callable[[Tensor], Tensor]
 Discount = Callable[[Tensor], Tensor] | None
 
 
-@lru_cache(maxsize=256)
 def ranks(n: int, device: torch.device) -> Tensor:
     """1, 2, ..., n; a view of a longer table, so that those of many lengths take no more memory than the longest."""
-    return rank_table(1 << n.bit_length(), device)[:n]
+    if n < KEPT_RANKS:
+        return rank_table(1 << n.bit_length(), device)[:n]
+    return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
 
 
 @lru_cache(maxsize=64)
@@ -48,33 +54,61 @@ def log2_discount(rank: Tensor) -> Tensor:
     return (rank + 1).log2().reciprocal()
 
 
-@lru_cache(maxsize=256)
-def log2_discounts(n: int, device: torch.device) -> Tensor:
-    """The same for r = 1 ... n; a view of a longer table too."""
-    return log2_discount_table(1 << n.bit_length(), device)[:n]
-
-
 @lru_cache(maxsize=64)
 def log2_discount_table(n: int, device: torch.device) -> Tensor:
-    """The same for r = 1 ... n, made once."""
-    return log2_discount(rank_table(n, device))
+    """(n,) the same for r = 1 ... n, made once."""
+    return log2_discount(torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device))
 
 
-def discounted(gains: Tensor, discount: Discount) -> Tensor:
-    """(B, D) gains by rank, each times the discount of its rank."""
-    if discount is None:
-        return gains
-    n, device = gains.shape[1], gains.device
-    return gains * (log2_discounts(n, device) if discount is log2_discount else discount(ranks(n, device)))
+def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
+    """(B, D) the sum of each row up to each rank, of values each times the discount of its rank.
+
+    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11.
+    """
+    width, device = values.shape[1], values.device
+    if discount is log2_discount and width < KEPT_RANKS:
+        values = values * log2_discount_table(1 << width.bit_length(), device)[:width]
+    elif discount is not None:
+        values = values * discount(ranks(width, device))
+    if width <= SUMMED_IN_TURN:
+        return values.cumsum(1)
+    padded = torch.nn.functional.pad(values, (0, -width % SUMMED_IN_TURN))
+    runs = padded.view(values.shape[0], padded.shape[1] // SUMMED_IN_TURN, SUMMED_IN_TURN).cumsum(2)
+    runs[:, 1:] += running_sum(runs[:, :, -1])[:, :-1].unsqueeze(2)
+    return runs.flatten(1)[:, :width]
 
 
 def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
-    """1 for a relevant item ("hit"), g ("linear"), (2^g - 1) / EXPONENTIAL_SCALE, or what a function says."""
+    """1 for a relevant item ("hit"), g ("linear"), 2^g - 1 ("exponential"), or what a function says."""
     if gain == "hit":
         return (relevance > 0).to(relevance.dtype)
     if gain == "exponential":
-        return (torch.exp2(relevance) - 1) / EXPONENTIAL_SCALE
+        # Near 0 the difference would lose the digits of g; from 1 on it is exact for integers.
+        return torch.where(relevance < 1, torch.expm1(relevance * LN_2), torch.exp2(relevance) - 1)
     return gain(relevance) if callable(gain) else relevance
+
+
+def scaled_exponential(relevance: Tensor) -> Tensor:
+    """(2^g - 1) / GAIN_SCALE."""
+    return gain_of(relevance, "exponential") / GAIN_SCALE
+
+
+def scaled_linear(relevance: Tensor) -> Tensor:
+    """G / GAIN_SCALE."""
+    return relevance / GAIN_SCALE
+
+
+SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
+
+
+def mean_precision_in_block(earlier: Tensor, share: Tensor, start: Tensor, c1: Tensor, c2: Tensor) -> Tensor:
+    """The mean over the places j of a block of (H + 1 + share j) / r, from the means c1 of 1 / r and c2 of j / r.
+
+    Two forms of one sum, as c2 = 1 - (s + 1) c1: the one in which nothing cancels. It is exactly 1 where all items so
+    far are relevant.
+    """
+    rest = earlier + 1 - share * (start + 1)
+    return torch.where(rest >= 0, share + rest * c1, (earlier + 1) * c1 + share * c2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +203,17 @@ class CumulativeStats:
     def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
         self.relevance = relevance
         self.binary = binary  # the relevance is the hit
-        self.ranks = ranks(relevance.shape[1], relevance.device)
         self._gain_sums: dict[tuple[Gain, Discount], Tensor] = {}
+
+    @cached_property
+    def ranks(self) -> Tensor:
+        """(D,) 1, 2, ...."""
+        return ranks(self.relevance.shape[1], self.relevance.device)
 
     def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
         """The gains of the items up to the rank, each times the discount of its rank."""
         if (gain, discount) not in self._gain_sums:
-            self._gain_sums[gain, discount] = discounted(self.gains(gain), discount).cumsum(1)
+            self._gain_sums[gain, discount] = running_sum(self.gains(gain), discount)
         return self._gain_sums[gain, discount]
 
     def gains(self, gain: Gain) -> Tensor:
@@ -200,14 +238,14 @@ class CumulativeStats:
     @cached_property
     def precision_sum(self) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
-        return (self.is_hit * self.hits / self.ranks).cumsum(1)
+        return running_sum(self.is_hit * self.hits / self.ranks)
 
     @cached_property
     def reciprocal(self) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
         before = torch.ones_like(self.p_no_hit)
         before[:, 1:] = self.p_no_hit[:, :-1]
-        return ((before - self.p_no_hit) / self.ranks).cumsum(1)
+        return running_sum((before - self.p_no_hit) / self.ranks)
 
     def mean_precision(self, column: int) -> Tensor:
         """(B,): precision_sum / hits at one rank, 0 without a hit."""
@@ -237,6 +275,12 @@ class ExpectedStats(CumulativeStats):
         cutoff_tie = self.tie_groups.cutoff_tie
         return self._block_sum(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
 
+    def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
+        if gain == "hit" and discount is None and (gain, discount) not in self._gain_sums:
+            # Whole numbers but for the last division: no running sum, so no drift.
+            self._gain_sums[gain, discount] = self.earlier + self.relevant * (self.place + 1) / self.size
+        return super().gain_sum(gain, discount)
+
     def gains(self, gain: Gain) -> Tensor:
         """The mean gain of the block of each rank."""
         return (self.relevant if gain == "hit" else self._gain_total(gain)) / self.size
@@ -260,7 +304,7 @@ class ExpectedStats(CumulativeStats):
     @cached_property
     def precision_sum(self) -> Tensor:
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
-        return (self.relevant / self.size * (self.earlier + 1 + others) / self.ranks).cumsum(1)
+        return running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks)
 
     def mean_precision(self, column: int) -> Tensor:
         """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.
@@ -277,15 +321,15 @@ class ExpectedStats(CumulativeStats):
         inverse = self.ranks.reciprocal()
         inside = self.ranks.unsqueeze(0) > s.unsqueeze(1)
         inside[:, column + 1 :] = False
-        c1 = (inverse * inside).sum(1)
-        c2 = ((self.ranks - 1 - s.unsqueeze(1)) * inverse * inside).sum(1)
+        c1 = (inverse * inside).sum(1) / n
+        c2 = ((self.ranks - 1 - s.unsqueeze(1)) * inverse * inside).sum(1) / n
 
         h = torch.arange(column + 2, dtype=s.dtype, device=s.device).unsqueeze(0)
         s, m, b, n, earlier, before, c1, c2 = (x.unsqueeze(1) for x in (s, m, b, n, earlier, before, c1, c2))
         fewest = (n - m + b).clamp(min=0)
         step = (b - h).clamp(min=0) * (n - h).clamp(min=0) / ((h + 1) * (m - b - n + h + 1)).clamp(min=1)
         log_step = torch.where(h >= fewest, step.log(), 0)
-        log_weight = torch.cat([torch.zeros_like(n), log_step[:, :-1].cumsum(1)], 1)
+        log_weight = torch.cat([torch.zeros_like(n), running_sum(log_step[:, :-1])], 1)
         weight = torch.where(h >= fewest, log_weight, float("-inf")).softmax(1)
-        total = before + h / n * ((earlier + 1) * c1 + (h - 1) / (n - 1).clamp(min=1) * c2)
+        total = before + h * mean_precision_in_block(earlier, (h - 1) / (n - 1).clamp(min=1), s, c1, c2)
         return (weight * total / (earlier + h).clamp(min=1)).sum(1)

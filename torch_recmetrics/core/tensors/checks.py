@@ -19,7 +19,10 @@ ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 # 2^1024 is infinite in float64, and inf / inf would be reported as nan.
 LARGEST_EXPONENTIAL_RELEVANCE = 1023
-SMALLEST_ROW_WEIGHT, LARGEST_ROW_WEIGHT = 1e-100, 1e100
+# Gains that a sum would round to multiples of the smallest float64; a user who has only those has no digits left.
+SMALLEST_RELEVANCE = 1e-290
+# Products and sums of such weights lose nothing.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 
 
 def plain_number(value: Any) -> Any:
@@ -198,8 +201,18 @@ def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
         checks.defer(high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}")
 
 
-def defer_exponential(checks: ValueChecks, largest: Tensor) -> None:
-    """Relevance whose exponential gain no float64 holds; `largest` is that of each user."""
+def defer_gains(checks: ValueChecks, largest: Tensor, *, exponential: bool) -> None:
+    """Relevance whose gain no float64 holds, or only without digits; `largest` is that of each user."""
+    if largest.dtype == torch.float64:
+        checks.defer(
+            (largest > 0) & (largest < SMALLEST_RELEVANCE),
+            lambda row: (
+                f"relevance must be 0 or at least {SMALLEST_RELEVANCE:g} where it is a gain, "
+                f"got {largest[row].max().item():g} in row {row}"
+            ),
+        )
+    if not exponential:
+        return
     if largest.element_size() == 1:
         largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
     checks.defer(
@@ -212,11 +225,19 @@ def defer_exponential(checks: ValueChecks, largest: Tensor) -> None:
 
 
 def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
-    """Weights below zero, infinite or not a number."""
+    """Weights below zero, infinite or not a number, and those that a product or a sum of them would lose."""
     if weights.dtype != torch.bool:
         checks.defer(
             ~((weights >= 0) & (weights < float("inf"))),
             lambda row: f"`weights` must be >= 0 and finite, got {weights[row].item()} in row {row}",
+        )
+    if weights.dtype == torch.float64:
+        checks.defer(
+            ((weights > 0) & (weights < SMALLEST_WEIGHT)) | (weights > LARGEST_WEIGHT),
+            lambda row: (
+                f"`weights` must be 0 or between {SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g}, "
+                f"got {weights[row].item():g} in row {row}"
+            ),
         )
 
 
@@ -250,16 +271,3 @@ def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
             return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}"
 
         checks.defer(again, message)
-
-
-def defer_row_weights(checks: ValueChecks, weights: Tensor) -> None:
-    """Weights that a product of two of them would lose."""
-    defer_weights(checks, weights)
-    if weights.dtype in (torch.float32, torch.float64):
-        checks.defer(
-            ((weights > 0) & (weights < SMALLEST_ROW_WEIGHT)) | (weights > LARGEST_ROW_WEIGHT),
-            lambda row: (
-                f"`weights` must be 0 or between {SMALLEST_ROW_WEIGHT:g} and {LARGEST_ROW_WEIGHT:g}, "
-                f"got {weights[row].item():g} in row {row}"
-            ),
-        )
