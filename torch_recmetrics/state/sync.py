@@ -1,7 +1,7 @@
-"""Rows that cannot be counted before all are known, and the totals of everything, here and in all processes.
+"""Rows that cannot be counted before all are known, and the totals of everything, here and on all ranks.
 
-Rows with a sample id wait because another process may hold the same row, flat rows because a user may be spread over
-batches and processes.
+Rows with a sample id wait because another rank may hold the same row, flat rows because a user may be spread over
+batches and ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch_recmetrics.state.evaluator import flat_sums
 from torch_recmetrics.state.ranking_metric import UserMeasure
 
 APART = (
-    "members were computed one by one, and in between only some processes had an update. Compute the whole collection"
+    "members were computed one by one, and in between only some ranks had an update. Compute the whole collection"
 )
 
 
@@ -100,7 +100,7 @@ def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: int = 0) ->
     n_processes, place, square, n_sampled, split_samples, n_flat, split_flat, n_wide = summed[:8].tolist()
     if place != n_processes * asked or square != n_processes * asked**2:
         raise RuntimeError(
-            f"{metrics[asked].name} is computed here, but another metric of the collection on another process: {APART}"
+            f"{metrics[asked].name} is computed here, but another metric of the collection on another rank: {APART}"
         )
     totals = list(torch.split(summed[8:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
     for stem, n_parts, split in (("sample_ids", n_sampled, split_samples), ("rows", n_flat, split_flat)):
@@ -134,5 +134,5 @@ def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -
     if error is not None:
         raise error
     if bool(summed[0]):
-        raise ValueError("another process could not count its users' rows; its message says why")
+        raise ValueError("another rank could not count its users' rows; its message says why")
     return summed[1:].view_as(sums)
