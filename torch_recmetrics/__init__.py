@@ -43,3 +43,7 @@ __all__ += popularity.__all__
 __all__ += probability.__all__
 __all__ += ranking.__all__
 __all__ += serendipity.__all__
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

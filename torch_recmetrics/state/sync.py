@@ -20,9 +20,7 @@ from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import flat_sums
 from torch_recmetrics.state.ranking_metric import UserMeasure
 
-APART = (
-    "members were computed one by one, and in between only some ranks had an update. Compute the whole collection"
-)
+APART = "members were computed one by one, and in between only some ranks had an update. Compute the whole collection"
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
