@@ -95,7 +95,8 @@ class Configured:
                 delattr(cls, name)
             else:
                 setattr(cls, name, declared.default)
-        merged = {**options_of(cls.__mro__[1]), **own}
+        inherited = next((options for base in cls.__mro__[1:] if (options := options_of(base))), {})
+        merged = {**inherited, **own}
         # By position in the order of the bases, as in a dataclass; then those by keyword, the class' own first.
         by_position = {name: declared for name, declared in merged.items() if not declared.kw_only}
         cls.declared_options = {name: merged[name] for name in [*by_position, *own, *merged]}
