@@ -27,7 +27,8 @@ def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 2): the sums of the rows with a sample id that count here."""
     sums = []
     for metric in metrics:
-        numerators = metric.joined("numerators")[counted].reshape(int(counted.sum()), -1)
+        numerators = metric.joined("numerators")[counted]
+        numerators = numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
         denominators = metric.joined("denominators")[counted].unsqueeze(1).expand_as(numerators)
         sums.append(torch.stack([numerators, denominators]).sum(1).T)  # one order of adding up, see weighed()
     return torch.cat(sums)
