@@ -16,7 +16,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import RelevanceMeans
 
-__all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "HitRate", "Precision", "Recall"]
+__all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "Recall"]
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -274,3 +274,40 @@ class MRR(RelevanceMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         return stats.reciprocal(cutoffs)
+
+
+class RBP(RelevanceMeans):
+    r"""The chance that the item at which a user stops reading is relevant, going on after each with probability p.
+
+    .. math:: \text{RBP@K} = (1 - p) \sum_{r=1}^{K} rel_r \cdot p^{r - 1}
+
+    p is ``persistence``: a small one rewards the first places, one near 1 all of a long list. A list of K relevant
+    items has the value :math:`1 - p^K`; a user with few relevant items does not come near 1.
+
+    Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
+    Range: [0, 1], higher is better; the best value depends on K and on how many items are relevant.
+    Source: A. Moffat and J. Zobel, Rank-biased precision for measurement of retrieval effectiveness, TOIS 2008. Same
+    convention as ranx' ``rbp.p`` for relevance of 0 and 1.
+
+    Raises:
+        ValueError: for a persistence that is not a float between 0 and 1.
+
+    >>> metric = RBP(persistence=0.5)
+    >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[1, 1, 0]]))
+    >>> metric.compute()  # 1 / 2 * (1 + 1 / 4)
+    tensor(0.6250, dtype=torch.float64)
+    """
+
+    stem = "rbp"
+    best_value = None
+
+    top_k: int | None = option(
+        default=None, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+    persistence: float = option(
+        default=0.8, check=check.check_share, doc="p, the probability to read on, a float between 0 and 1."
+    )
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, persistence: float) -> Tensor:
+        return (1 - persistence) * stats.gain_sum(cutoffs, "hit", lambda ranks: persistence ** (ranks - 1))
