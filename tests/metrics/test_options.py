@@ -21,6 +21,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "DCG": {"gain": ("exponential", "linear")},
     "MAP": {"denominator": ("min", "relevant", "hits")},
 }
+WHOLE_LIST = ("MRR", "RBP", "RPrecision")  # the default of the cutoff is None
 EVERYWHERE = {
     "empty_target_action": ("skip", "neg", "pos", "error"),
     "ties": ("average", "optimistic", "pessimistic", "stable"),
@@ -48,7 +49,7 @@ def test_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_default_cut_off(name: str) -> None:
-    assert made(name).name == ("mrr" if name == "MRR" else f"{WORDS[name]}@10")
+    assert made(name).name == (WORDS[name] if name in WHOLE_LIST else f"{WORDS[name]}@10")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,6 +84,13 @@ def test_a_cut_off_below_one_is_refused(name: str, wrong: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="top_k") as refusal:
         made(name, wrong)
     assert str(wrong) in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, -0.5, 1.5, 0, 1, True, None, "0.8", float("nan")])
+def test_a_persistence_that_is_no_share_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="persistence") as refusal:
+        torch_recmetrics.RBP(persistence=wrong)
+    assert repr(wrong) in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", NAMES)
