@@ -218,10 +218,10 @@ class RankingStats:
         if self.ranking.binary and gain in GAINS:
             gain = "hit"
         if gain == "hit" and ideal == "relevant":
-            columns = self._columns_at(cutoffs)
-            n = self.ranking.max_relevant
-            if None not in cutoffs and columns:
-                n = min(n, max(columns) + 1)
+            self._columns_at(cutoffs)
+            n = self.ranking.max_relevant  # the best list holds what was not retrieved too
+            if None not in cutoffs:
+                n = min(n, max(filter(None, cutoffs), default=0))
             device = self.n_relevant.device
             if discount is log2_discount and n < KEPT_RANKS:
                 sums = log2_best_sums(1 << n.bit_length(), device)  # so that there are few tables to remember
