@@ -226,4 +226,6 @@ def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
     metrics = ranking_metrics(("ndcg", "mrr"), top_k, ties=ties)
     with Largest() as largest:
         metrics.update(preds, **update)
-    assert largest.bytes <= preds.numel() * preds.element_size() / 7
+    # Scores that lie column by column are copied once: reading them where they lie takes several times as long.
+    share = 1 if way == "transposed" else 1 / 7
+    assert largest.bytes <= preds.numel() * preds.element_size() * share
