@@ -1,4 +1,4 @@
-"""Score matrices with hidden items, read in tiles and in windows; copied as a whole only where columns lie in one piece.
+"""Score matrices with hidden items, read in tiles and in windows; copied whole only where columns lie in one piece.
 
 A copy of many million scores costs several times a read, because its memory is fresh. One tile fits into the cache, and
 its buffer is used again.
