@@ -78,9 +78,8 @@ class ReturnsCombined(Returns):
     """Steps that get a batch of each of two loaders, one of them None at last."""
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
-        batches = [one for one in batch[0] if one is not None] if isinstance(batch[0], list) else batch
-        parts = [one for one in batches if isinstance(one, list)]
-        rows, scores, truths = (torch.cat(columns) for columns in zip(*parts))
+        of_loaders = [one for one in batch if one is not None]
+        rows, scores, truths = (torch.cat(columns) for columns in zip(*of_loaders))
         return {"preds": scores, "target_ids": truths, "sample_ids": rows}
 
 
@@ -89,7 +88,7 @@ class LogsCollectionInStep(Returns):
 
     def __init__(self) -> None:
         super().__init__()
-        self.metrics = ranking_metrics(STEMS, top_k=CUTS, prefix="val_")
+        self.metrics = ranking_metrics(tuple(STEMS), top_k=CUTS, prefix="val_")
 
     def update(self, batch: Any) -> None:
         rows, scores, truths = batch
@@ -139,7 +138,7 @@ class LogsOnStep(LogsCollectionInStep):
 class OneForEachLoader(Returns):
     def __init__(self) -> None:
         super().__init__()
-        self.metrics = torch.nn.ModuleList([ranking_metrics(STEMS, top_k=CUTS, prefix="val_") for _ in range(2)])
+        self.metrics = torch.nn.ModuleList([ranking_metrics(tuple(STEMS), top_k=CUTS, prefix="val_") for _ in range(2)])
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         rows, scores, truths = batch

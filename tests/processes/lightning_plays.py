@@ -108,7 +108,7 @@ def callback_half_embeddings(folder: Path, world: int) -> dict[str, Any]:
 
 @play
 def callback_as_many_items_as_rows(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.ReturnsHalfEmbeddings(), loader(batch_size=12), callbacks=[callback()])
+    return validated(world, models.ReturnsHalfEmbeddings(), loader(23, batch_size=12), callbacks=[callback()])
 
 
 @play

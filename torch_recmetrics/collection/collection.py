@@ -108,6 +108,15 @@ class RecMetricCollection(MetricCollection):
         self._refuse([*(member for name, member in self._modules.items() if name != key), module])
         super().__setitem__(key, module)
 
+    def _check_known(self, arguments: Iterable[str]) -> None:
+        """Refuse an argument that no member takes."""
+        known = self.argument_names()
+        for name in arguments:
+            if known is not None and name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean `{near[0]}`?" if near else f"they take {', '.join(known) or 'nothing'}"
+                raise TypeError(f"no member of the collection takes `{name}`: {hint}")
+
     def _check_name(self, name: Any) -> None:
         """Refuse a name that torch cannot give to a module inside of another."""
         if not isinstance(name, str):
@@ -173,12 +182,8 @@ class RecMetricCollection(MetricCollection):
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         arguments = {name: value for name, value in arguments.items() if value is not None}
-        known = self.argument_names()
-        for name in arguments:
-            if known is not None and name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean `{near[0]}`?" if near else f"they take {', '.join(known) or 'nothing'}"
-                raise TypeError(f"no member of the collection takes `{name}`: {hint}")
+        if not fused.members or any(name not in ARGUMENTS for name in arguments):
+            self._check_known(arguments)
         taken = [(member, arguments_taken(member, arguments)) for member in others]
         before = [(inner, remembered(inner)) for member in others for inner in metrics_in(member)]
         values: dict[int, Any] = {}
