@@ -144,7 +144,7 @@ class RecMetric(Configured, Metric):
         self.__dict__[self._state_names[stem]] = value
 
     def empty_row(self, stem: str) -> Tensor:  # noqa: ARG002 (a subclass looks at it)
-        """What an empty list state joins to: no rows, but of the right dtype and shape."""
+        """What an empty list state joins to: no rows, but of the right dtype and shape (0 columns: any number)."""
         return torch.zeros(0, dtype=torch.int64, device=self.device)
 
     def joined(self, stem: str) -> Tensor:
@@ -284,13 +284,51 @@ class RecMetric(Configured, Metric):
                 f"`incoming_state` is not one of {self.definition()}: {missing[0]} is missing, "
                 f"it has {', '.join(incoming_state) or 'nothing'}"
             )
-        for name, default in self._defaults.items():
-            here, there = getattr(self, name), incoming_state[name]
-            if isinstance(default, Tensor):
-                setattr(self, name, here + there.to(here.device, here.dtype))
-            else:
-                setattr(self, name, here + [row.to(self.device) for row in there])
+        for name, incoming in self._checked_states(incoming_state).items():
+            setattr(self, name, getattr(self, name) + incoming)  # tensors add up, lists join
         self.note_update()
+
+    def _checked_states(self, incoming: dict[str, Any]) -> dict[str, Any]:
+        """Those of these states that are ours, in our dtypes and on our device; ValueError for another shape or kind.
+
+        All are checked before any of them is taken.
+        """
+        checked: dict[str, Any] = {}
+        for name in self._defaults:
+            if name not in incoming:
+                continue
+            stem, value, default = name.partition("__")[0], incoming[name], self._defaults[name]
+            if isinstance(default, list):
+                if not isinstance(value, list | tuple):
+                    raise ValueError(f"`{stem}` of {self.name} must be a list of tensors, got {type(value).__name__}")
+                like = [self.empty_row(stem)] * len(value)
+                checked[name] = [self._checked_state(stem, *pair) for pair in zip(value, like, strict=True)]
+            else:
+                checked[name] = self._checked_state(stem, value, default)
+        return checked
+
+    def _checked_state(self, stem: str, value: Any, like: Tensor) -> Tensor:
+        """A state, or a row of one, in the dtype and on the device that it must have."""
+        if not isinstance(value, Tensor):
+            raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
+        is_row = isinstance(self._defaults[self._state_names[stem]], list)
+        if not (self.fits(stem, value, like) if is_row else value.shape == like.shape):
+            shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])
+            raise ValueError(
+                f"`{stem}` of {self.name} must be {f'rows of the shape ({shape})' if is_row else tuple(like.shape)} "
+                f"and {kind_of(like)}, got shape {tuple(value.shape)} and {value.dtype}"
+            )
+        if not is_row:
+            if value.is_floating_point() and not like.is_floating_point():
+                raise ValueError(f"`{stem}` of {self.name} must be {kind_of(like)}, got {value.dtype}")
+            return value.to(self.device, like.dtype)
+        return value.to(self.device, accumulator_dtype(self.device) if value.is_floating_point() else value.dtype)
+
+    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:  # noqa: ARG002 (a subclass looks at it)
+        """Whether a tensor can be part of a list state; `like` is its :meth:`empty_row`, where 0 columns are any."""
+        if row.ndim != like.ndim or kind_of(row) != kind_of(like):
+            return False
+        return all(n in (0, given) for n, given in zip(like.shape, row.shape, strict=True))
 
     def _load_from_state_dict(
         self,
@@ -312,15 +350,17 @@ class RecMetric(Configured, Metric):
             )
             for key in foreign:
                 state_dict.pop(key)
-        found = [name for name in self._defaults if prefix + name in state_dict]
+        found = {name: state_dict[prefix + name] for name in self._defaults if prefix + name in state_dict}
+        try:
+            state_dict.update((prefix + name, value) for name, value in self._checked_states(found).items())
+        except ValueError as error:
+            error_msgs.append(f"{prefix.rstrip('.') or 'this metric'}: {error}")
+            for name in found:
+                state_dict.pop(prefix + name)
+            found = {}
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
-        for name in found:
-            value = getattr(self, name)
-            setattr(
-                self, name, [r.to(self.device) for r in value] if isinstance(value, list) else value.to(self.device)
-            )
         if found:
             self.note_update()
 
@@ -356,3 +396,8 @@ class RecMetric(Configured, Metric):
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""
         raise NotImplementedError
+
+
+def kind_of(tensor: Tensor) -> str:
+    """What the numbers of a tensor are, in a word."""
+    return "floating point" if tensor.is_floating_point() else "bool" if tensor.dtype == torch.bool else "integers"
