@@ -16,6 +16,7 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
+from torch_recmetrics.state.metric import left_out
 
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
@@ -45,6 +46,7 @@ class ClickMetrics(RecMetricCollection):
 
     validate_args = True
 
+    @left_out
     def update(  # type: ignore[override]
         self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
     ) -> None:
@@ -61,6 +63,8 @@ class ClickMetrics(RecMetricCollection):
         if arguments["target"].numel():
             super().update(**arguments)
 
+    @torch.jit.unused
+    @left_out
     def forward(
         self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
     ) -> dict[str, Any]:

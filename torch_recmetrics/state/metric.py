@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,6 +39,29 @@ PUBLIC = (
     *("to", "cpu", "cuda", "device", "higher_is_better", "best_value", "update_called", "update_count"),
 )
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def left_out(function: F) -> F:
+    """Leave a function out of the graphs of ``torch.compile``: tracing every rank and check took a minute.
+
+    ``torch.compiler.disable`` alone would load the compiler when the package is imported, which takes seconds. So it
+    is asked for at the first call after somebody else has loaded it.
+    """
+    eager: Any = None
+
+    @functools.wraps(function)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        nonlocal eager
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if eager is None:
+            eager = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+        return eager(*args, **kwargs)
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]  # the graph of a caller ends before the call
+    return outside  # type: ignore[return-value]
+
 
 class RecMetric(Configured, Metric):
     """Base of all metrics of this package.
@@ -67,7 +92,19 @@ class RecMetric(Configured, Metric):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._hide_from_compilers()
         register(cls)
+
+    @classmethod
+    def _hide_from_compilers(cls) -> None:
+        """torch.jit.script reads annotations, properties and ``forward`` of a class: none of ours are for it."""
+        bases = [base for base in cls.__mro__ if issubclass(base, Configured)]
+        annotated = {name for base in bases for name in inspect.get_annotations(base)}
+        properties = {name for name, _ in inspect.getmembers(cls, lambda value: isinstance(value, property))}
+        cls.__jit_unused_properties__ = sorted(properties)
+        cls.__jit_ignored_attributes__ = sorted({"device"} | annotated | properties)
+        if "forward" in vars(cls):
+            cls.forward = torch.jit.unused(left_out(cls.forward))  # type: ignore[method-assign]
 
     def configure(self, values: dict[str, Any]) -> None:
         Metric.__init__(self, **{name: values[name] for name in TORCHMETRICS_OPTIONS})
@@ -199,14 +236,15 @@ class RecMetric(Configured, Metric):
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
-                self._invalidate()
+                if self.fused is not None:
+                    self.fused.invalidate(self)
             except BaseException as error:
                 self._update_count, self._computed = before
                 if isinstance(error, TypeError):  # an argument that there is not is told by the metric's own name
                     bind(self._update_signature, f"{type(self).__name__}.update()", args, kwargs, "argument")
                 raise
 
-        return guarded
+        return left_out(guarded)
 
     def note_update(self) -> None:
         """An update was counted from outside: a collection evaluates its members together."""
@@ -401,3 +439,6 @@ class RecMetric(Configured, Metric):
 def kind_of(tensor: Tensor) -> str:
     """What the numbers of a tensor are, in a word."""
     return "floating point" if tensor.is_floating_point() else "bool" if tensor.dtype == torch.bool else "integers"
+
+
+RecMetric._hide_from_compilers()
