@@ -155,3 +155,61 @@ def test_one_line_logs_all_of_it(tmp_path: Any) -> None:
     logged = trainer.validate(Model(), loader, verbose=False)[0]
     for name, value in expected(rows).items():
         assert logged[f"val_{name}"] == (pytest.approx(value, abs=1e-6) if isinstance(value, float) else value), name
+
+
+def heads(n: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.rand(n, 3, generator=torch.Generator().manual_seed(0)).softmax(1), torch.arange(n) % 3
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("nan", r"`preds` must not be NaN, got NaN in row 4"),
+        ("class 3", r"`target` must be a class from 0 to 2, got 3 in row 4"),
+        ("class -1", r"`target` must be a class from 0 to 2, got -1 in row 4"),
+        ("float", r"`target` must hold integers"),
+        ("columns", r"`preds` must have the shape \(6, 3\)"),
+        ("ints", r"`preds` must be floating point"),
+        ("list", r"`preds` must be a tensor, got list"),
+    ],
+)
+def test_point_16_multiclass_input_is_refused_before_anything_is_counted(
+    method: str, broken: str, message: str
+) -> None:
+    metrics = ctr_metrics(num_classes=3)
+    metrics.update(*heads())
+    before = {name: float(value) for name, value in metrics.compute().items()}
+    preds, target = heads()
+    given: Any = preds
+    if broken == "nan":
+        preds[4, 1] = float("nan")
+    elif broken.startswith("class"):
+        target[4] = int(broken.split()[1])
+    elif broken == "float":
+        target = target.float()
+    elif broken == "columns":
+        given = preds[:, :2]
+    else:
+        given = preds.long() if broken == "ints" else preds.tolist()
+    with pytest.raises((ValueError, TypeError), match=message):
+        getattr(metrics, method)(given, target)
+    assert {name: float(value) for name, value in metrics.compute().items()} == before
+    assert all(member.update_count == 1 for member in metrics.values())
+
+
+def test_point_16_predicted_classes_and_empty_batches_still_go() -> None:
+    metrics = ctr_metrics(num_classes=3)
+    metrics.update(torch.tensor([0, 2, 1]), torch.tensor([0, 2, 2]))
+    assert float(metrics.compute()["accuracy"]) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match=r"`preds` must be a class from 0 to 2, got 3 in row 1"):
+        metrics.update(torch.tensor([0, 3]), torch.tensor([0, 2]))
+    copied = pickle.loads(pickle.dumps(metrics)).clone()
+    assert float(copied(*heads())["accuracy"]) >= 0
+
+
+def test_point_16_the_threshold_is_exclusive_as_it_is_described() -> None:
+    metrics = ctr_metrics(weighting=None, threshold=0.5)
+    metrics.update(torch.tensor([0.5, 0.75]), torch.tensor([1, 1]))
+    assert float(metrics.compute()["true_positives"]) == 1
+    assert "above which" in " ".join((ctr_metrics.__doc__ or "").split())

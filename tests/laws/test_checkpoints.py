@@ -103,3 +103,69 @@ def test_state_names_stay_what_they_are() -> None:
     metric.persistent(True)
     assert len(metric.state_dict()) >= 1
     assert sorted(metric.state_dict()) == sorted(torch_recmetrics.NDCG(10, ties="average").metric_state)
+
+
+def changed(state: dict[str, Any], how: str) -> dict[str, Any]:
+    """The states of a metric, one of them with another shape."""
+    name = next(name for name, value in state.items() if isinstance(value, torch.Tensor) or value)
+    value = state[name] if isinstance(state[name], torch.Tensor) else state[name][0]
+    wrong: Any = {
+        "0-dim": value.double().sum() if value.ndim else value.expand(3).clone(),
+        "one more": torch.zeros((*(n + 1 for n in value.shape[1:]), 1, 1, 1), dtype=value.dtype),
+        "no tensor": 1.0,
+    }[how]
+    return {**state, name: wrong if isinstance(state[name], torch.Tensor) else [wrong]}
+
+
+@pytest.mark.parametrize("how", ["0-dim", "one more", "no tensor"])
+@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+def test_point_15_states_of_another_shape_are_refused(variant: Variant, history: str, how: str) -> None:
+    """Neither a checkpoint nor a merge changes anything then, not even by the states that would fit."""
+    updates = variant.history(history)
+    source, target = variant.fed(updates[:3]), variant.fed(updates[:1])
+    source.persistent(True)
+    before, count = float(target.compute()), target.update_count
+    wrong = changed(dict(source.metric_state), how)
+    stem = next(name for name, value in wrong.items() if value is not source.metric_state[name])
+    with pytest.raises(ValueError, match=f"`{stem.partition('__')[0]}.* must be"):
+        target.merge_state(wrong)
+    with pytest.raises(RuntimeError, match=r"must be"):
+        target.load_state_dict({**source.state_dict(), **wrong})
+    assert float(target.compute()) == pytest.approx(before, nan_ok=True, abs=0)
+    assert target.update_count == count
+    assert all(
+        len(value) == len(other) and all(map(torch.equal, value, other))
+        for value, other in zip(target.metric_state.values(), variant.fed(updates[:1]).metric_state.values())
+        if isinstance(value, list)
+    )
+
+
+def test_point_15_counts_of_another_catalogue_are_refused() -> None:
+    metric = torch_recmetrics.Coverage(10)
+    (name,) = (name for name, value in metric.metric_state.items() if isinstance(value, torch.Tensor))
+    four = {**metric.metric_state, name: torch.ones(4, dtype=torch.int64)}
+    with pytest.raises(RuntimeError, match=r"`counts`.*\(11,\).*\(4,\)"):
+        metric.load_state_dict(four)
+    with pytest.raises(ValueError, match="integers"):
+        metric.merge_state({**four, name: torch.ones(11)})
+    assert not metric.update_called
+    assert metric.metric_state[name].tolist() == [0] * 11
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("history", OF_RANKINGS)
+def test_point_15_sums_keep_their_dtype(history: str, dtype: torch.dtype) -> None:
+    source = torch_recmetrics.NDCG(K)
+    source.update(**HISTORIES[history](2)[0])
+    cast = {
+        name: [v.to(dtype) if v.is_floating_point() else v for v in value]
+        if isinstance(value, list)
+        else value.to(dtype)
+        for name, value in source.metric_state.items()
+    }
+    for take in (torch_recmetrics.NDCG.load_state_dict, torch_recmetrics.NDCG.merge_state):
+        target = torch_recmetrics.NDCG(K)
+        take(target, cast)
+        states = [v for s in target.metric_state.values() for v in (s if isinstance(s, list) else [s])]
+        assert all(v.dtype == torch.float64 for v in states if v.is_floating_point())
+        assert float(target.compute()) == pytest.approx(float(source.compute()), abs=1e-2)

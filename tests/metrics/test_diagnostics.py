@@ -53,3 +53,13 @@ def test_a_constant_model_gets_what_chance_gives_in_any_item_order():
     chance = sum(0.1 / torch.log2(torch.tensor(r + 1.0, dtype=torch.float64)) for r in range(1, 11)) / ideal
     assert float(ndcg[0]) == pytest.approx(float(chance), abs=1e-14)
     assert float(TieRate()(torch.zeros(3, 50), target)) == 1
+
+
+@pytest.mark.parametrize("call", ["update", "forward"])
+def test_point_22_scores_alone_are_told_the_next_step(call: str) -> None:
+    metric = TieRate(10)
+    with pytest.raises(ValueError, match=r"`target` is missing.* relevant; give `target` .* or `target_ids`.*Collapse"):
+        getattr(metric, call)(torch.rand(2, 20))
+    with pytest.raises(ValueError, match=r"`target_ids` is missing.*; give `target_ids`\."):
+        getattr(metric, call)(item_ids=torch.tensor([[1, 2]]))
+    assert not metric.update_called

@@ -16,7 +16,7 @@ from torch_recmetrics.collection.fused_state import FusedState
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.metric import RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
+    __jit_ignored_attributes__ = ("_fused",)
+    __jit_unused_properties__ = ["metric_state", "compute_groups"]  # noqa: RUF012 (as in torchmetrics)
     _fused: FusedState | None = None
 
     def __init__(
@@ -155,6 +157,7 @@ class RecMetricCollection(MetricCollection):
             return None
         return tuple(dict.fromkeys(p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL))
 
+    @left_out
     def update(  # type: ignore[override]
         self,
         preds: Tensor | Ranking | None = None,
@@ -165,6 +168,8 @@ class RecMetricCollection(MetricCollection):
         """Update all members; the arguments are those of the members' own ``update``."""
         self._advance({"preds": preds, "target": target, "indexes": indexes, **named}, "update")
 
+    @torch.jit.unused
+    @left_out
     def forward(
         self,
         preds: Tensor | Ranking | None = None,

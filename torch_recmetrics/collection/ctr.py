@@ -11,11 +11,12 @@ from torchmetrics import classification as own
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
-from torch_recmetrics.core.tensors.checks import check_flag
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
+from torch_recmetrics.state.metric import left_out
 
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
@@ -45,6 +46,7 @@ class ClickMetrics(RecMetricCollection):
 
     validate_args = True
 
+    @left_out
     def update(  # type: ignore[override]
         self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
     ) -> None:
@@ -61,6 +63,8 @@ class ClickMetrics(RecMetricCollection):
         if arguments["target"].numel():
             super().update(**arguments)
 
+    @torch.jit.unused
+    @left_out
     def forward(
         self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
     ) -> dict[str, Any]:
@@ -79,6 +83,57 @@ class ClickMetrics(RecMetricCollection):
         labels = clicks.labels.to(torch.int64).view(target.shape)
         given = {"preds": preds, "target": labels, "indexes": indexes, **named}
         return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
+
+
+class ClassMetrics(RecMetricCollection):
+    """A collection of torchmetrics' own metrics for heads of many classes."""
+
+    num_classes = 0
+    validate_args = True
+
+    @left_out
+    def update(self, preds: Any = None, target: Any = None, **named: Any) -> None:  # type: ignore[override]
+        """Update all members.
+
+        Args:
+            preds: (B, C) floating point, or (B,) integer, predicted classes.
+            target: (B,) integer, from 0 to C - 1.
+            named: none; what is given here is refused.
+        """
+        self._check(preds, target)
+        super().update(preds, target, **named)
+
+    @torch.jit.unused
+    @left_out
+    def forward(self, preds: Any = None, target: Any = None, **named: Any) -> dict[str, Any]:
+        """Update all members, and return their values for this batch alone."""
+        self._check(preds, target)
+        return super().forward(preds, target, **named)
+
+    def _check(self, preds: Any, target: Any) -> None:
+        """Refuse what torchmetrics' members would count, or raise for after some have counted it."""
+        check.check_tensor("preds", preds)
+        check.check_tensor("target", target, ndim=1)
+        check.check_ids("target", target)
+        check.check_device(preds.device, {"target": target})
+        checks = check.ValueChecks(self.validate_args)
+        if preds.ndim == 1:
+            check.check_shape("preds", preds, tuple(target.shape), "`target`")
+            check.check_ids("preds", preds)
+            self._defer_classes(checks, "preds", preds)
+        else:
+            check.check_float("preds", preds)
+            check.check_shape("preds", preds, (target.shape[0], self.num_classes), "rows and classes")
+            check.defer_nan(checks, "preds", preds.detach().isnan().any(1))
+        self._defer_classes(checks, "target", target)
+        checks.raise_first()
+
+    def _defer_classes(self, checks: check.ValueChecks, name: str, classes: Tensor) -> None:
+        last = self.num_classes - 1
+        checks.defer(
+            (classes < 0) | (classes > last),
+            lambda row: f"`{name}` must be a class from 0 to {last}, got {int(classes[row])} in row {row}",
+        )
 
 
 def ctr_metrics(
@@ -102,9 +157,9 @@ def ctr_metrics(
     Args:
         weighting: of :class:`~torch_recmetrics.GroupAUC`, which needs ``indexes`` in every update; None leaves it out.
         num_bins: of :class:`~torch_recmetrics.BinaryAUC`.
-        threshold: from which probability on a row counts as predicted positive.
+        threshold: above which probability a row counts as predicted positive; one at the threshold does not.
         beta: of the F-beta score; 1 weighs precision and recall alike.
-        num_classes: more than 2 for (B, C) predictions and (B,) class numbers.
+        num_classes: C, more than 2, for (B, C) predictions or (B,) predicted classes, and (B,) integer classes.
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
         validate_args: False leaves out the checks that read values.
@@ -115,7 +170,7 @@ def ctr_metrics(
     >>> values["val_auc"], values["val_accuracy"], values["val_true_positives"]
     (tensor(0.7500, dtype=torch.float64), tensor(0.5000), tensor(1., dtype=torch.float64))
     """
-    check_flag("validate_args", validate_args)
+    check.check_flag("validate_args", validate_args)
     f_beta = f"f{beta:g}".replace(".", "_")
     if num_classes is not None:
         return _multiclass(num_classes, beta, f_beta, prefix, postfix, validate_args)
@@ -148,4 +203,6 @@ def _multiclass(
         members[f"recall_{average}"] = own.MulticlassRecall(**how)
         members[f"{f_beta}_{average}"] = own.MulticlassFBetaScore(beta, **how)
     accuracy = own.MulticlassAccuracy(num_classes=num_classes, average="micro", validate_args=validate_args)
-    return RecMetricCollection({"accuracy": accuracy, **members}, prefix=prefix, postfix=postfix)
+    collection = ClassMetrics({"accuracy": accuracy, **members}, prefix=prefix, postfix=postfix)
+    collection.num_classes, collection.validate_args = num_classes, validate_args
+    return collection

@@ -173,6 +173,12 @@ class BinaryAUC(RowMetric):
         precision, recall, thresholds = self.precision_recall()
         return plot_curve((recall, precision, thresholds), None, ax, ("Recall", "Precision"))
 
+    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:
+        """Histograms hold integers, or weights; keys say by their dtype of which scores they are."""
+        if stem == "keys":
+            return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
+        return row.ndim == 1 if stem == "counts" else super().fits(stem, row, like)
+
     @property
     def _fold_rows(self) -> int:
         return max(FOLD_ROWS, self.num_bins or 0)

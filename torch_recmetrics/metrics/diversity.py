@@ -263,8 +263,13 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
         vectors = vectors / vectors.square().sum(1, keepdim=True).sqrt().clamp(min=1)
         if item_features.dtype != torch.float64:
             vectors = vectors.to(torch.float32)
-    elif float(vectors.abs().amax()) > LARGEST_FEATURE:
-        raise ValueError(f'`item_features` must be at most {LARGEST_FEATURE:g} in size for similarity="dot"')
+    else:
+        checks = check.ValueChecks()
+        checks.defer(
+            vectors.abs().amax() > LARGEST_FEATURE,
+            lambda _: f'`item_features` must be at most {LARGEST_FEATURE:g} in size for similarity="dot"',
+        )
+        checks.raise_first()
     vectors = torch.nn.functional.pad(vectors, (0, 0, 1, 0))
     return ItemTable(item_features, vectors=vectors, squares=exact(vectors).square().sum(1))
 

@@ -74,12 +74,15 @@ class Novelty(ItemValueMeans):
         else:
             check.check_positive("num_users", self.num_users)
             total = counts.new_tensor(float(self.num_users or 0))
-            most = int(counts.argmax())
-            if counts[most] > total:
-                raise ValueError(
+            checks = check.ValueChecks()
+            checks.defer(
+                counts.amax() > total,
+                lambda _: (
                     f"`item_counts` must be numbers of users, at most num_users={self.num_users}, "
-                    f"got {counts[most].item():g} for item {most}"
-                )
+                    f"got {counts.max().item():g} for item {int(counts.argmax())}"
+                ),
+            )
+            checks.raise_first()
         return (total.clamp(min=1) / counts.clamp(min=1)).log2()
 
 
@@ -161,4 +164,4 @@ class TailShare(ItemValueMeans):
         ascending = counts.sort().values
         held = (ascending if self.tail_of == "interactions" else ascending.new_ones(ascending.shape)).cumsum(0)
         last = (held < held[-1] * self.tail * (1 - ROUNDING)).sum()
-        return (counts <= ascending[last]).to(counts.dtype)
+        return (counts <= ascending[last.reshape(1)]).to(counts.dtype)

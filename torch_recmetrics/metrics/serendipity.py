@@ -72,6 +72,8 @@ class Unexpectedness(ItemValueMeans):
 
     def item_values(self) -> Tensor:
         counts = exact(self.item_counts)
+        if counts.device.type == "meta":  # how many different counts there are is read from their values
+            return torch.empty_like(counts)
         _, place, sizes = torch.unique(-counts, return_inverse=True, return_counts=True)
         if self.expected == "rank":
             return exact(torch.where(counts > 0, place + 1, counts.shape[0] + 1))

@@ -56,6 +56,11 @@ class ItemCounts(ListCounter):
     def n_items(self) -> int | None:
         return self.num_items
 
+    def empty_row(self, stem: str) -> Tensor:
+        if stem == "sample_ids":
+            return super().empty_row(stem)
+        return torch.zeros((0, 0), dtype=torch.int64, device=self.device)  # lists of any length up to the cutoff
+
     @property
     def list_shape(self) -> tuple[int, int]:
         """Metrics that agree in it count the same lists."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,6 +39,29 @@ PUBLIC = (
     *("to", "cpu", "cuda", "device", "higher_is_better", "best_value", "update_called", "update_count"),
 )
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def left_out(function: F) -> F:
+    """Leave a function out of the graphs of ``torch.compile``: tracing every rank and check took a minute.
+
+    ``torch.compiler.disable`` alone would load the compiler when the package is imported, which takes seconds. So it
+    is asked for at the first call after somebody else has loaded it.
+    """
+    eager: Any = None
+
+    @functools.wraps(function)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        nonlocal eager
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if eager is None:
+            eager = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+        return eager(*args, **kwargs)
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]  # the graph of a caller ends before the call
+    return outside  # type: ignore[return-value]
+
 
 class RecMetric(Configured, Metric):
     """Base of all metrics of this package.
@@ -67,7 +92,19 @@ class RecMetric(Configured, Metric):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._hide_from_compilers()
         register(cls)
+
+    @classmethod
+    def _hide_from_compilers(cls) -> None:
+        """torch.jit.script reads annotations, properties and ``forward`` of a class: none of ours are for it."""
+        bases = [base for base in cls.__mro__ if issubclass(base, Configured)]
+        annotated = {name for base in bases for name in inspect.get_annotations(base)}
+        properties = {name for name, _ in inspect.getmembers(cls, lambda value: isinstance(value, property))}
+        cls.__jit_unused_properties__ = sorted(properties)
+        cls.__jit_ignored_attributes__ = sorted({"device"} | annotated | properties)
+        if "forward" in vars(cls):
+            cls.forward = torch.jit.unused(left_out(cls.forward))  # type: ignore[method-assign]
 
     def configure(self, values: dict[str, Any]) -> None:
         Metric.__init__(self, **{name: values[name] for name in TORCHMETRICS_OPTIONS})
@@ -144,7 +181,7 @@ class RecMetric(Configured, Metric):
         self.__dict__[self._state_names[stem]] = value
 
     def empty_row(self, stem: str) -> Tensor:  # noqa: ARG002 (a subclass looks at it)
-        """What an empty list state joins to: no rows, but of the right dtype and shape."""
+        """What an empty list state joins to: no rows, but of the right dtype and shape (0 columns: any number)."""
         return torch.zeros(0, dtype=torch.int64, device=self.device)
 
     def joined(self, stem: str) -> Tensor:
@@ -199,14 +236,15 @@ class RecMetric(Configured, Metric):
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
-                self._invalidate()
+                if self.fused is not None:
+                    self.fused.invalidate(self)
             except BaseException as error:
                 self._update_count, self._computed = before
                 if isinstance(error, TypeError):  # an argument that there is not is told by the metric's own name
                     bind(self._update_signature, f"{type(self).__name__}.update()", args, kwargs, "argument")
                 raise
 
-        return guarded
+        return left_out(guarded)
 
     def note_update(self) -> None:
         """An update was counted from outside: a collection evaluates its members together."""
@@ -284,13 +322,51 @@ class RecMetric(Configured, Metric):
                 f"`incoming_state` is not one of {self.definition()}: {missing[0]} is missing, "
                 f"it has {', '.join(incoming_state) or 'nothing'}"
             )
-        for name, default in self._defaults.items():
-            here, there = getattr(self, name), incoming_state[name]
-            if isinstance(default, Tensor):
-                setattr(self, name, here + there.to(here.device, here.dtype))
-            else:
-                setattr(self, name, here + [row.to(self.device) for row in there])
+        for name, incoming in self._checked_states(incoming_state).items():
+            setattr(self, name, getattr(self, name) + incoming)  # tensors add up, lists join
         self.note_update()
+
+    def _checked_states(self, incoming: dict[str, Any]) -> dict[str, Any]:
+        """Those of these states that are ours, in our dtypes and on our device; ValueError for another shape or kind.
+
+        All are checked before any of them is taken.
+        """
+        checked: dict[str, Any] = {}
+        for name in self._defaults:
+            if name not in incoming:
+                continue
+            stem, value, default = name.partition("__")[0], incoming[name], self._defaults[name]
+            if isinstance(default, list):
+                if not isinstance(value, list | tuple):
+                    raise ValueError(f"`{stem}` of {self.name} must be a list of tensors, got {type(value).__name__}")
+                like = [self.empty_row(stem)] * len(value)
+                checked[name] = [self._checked_state(stem, *pair) for pair in zip(value, like, strict=True)]
+            else:
+                checked[name] = self._checked_state(stem, value, default)
+        return checked
+
+    def _checked_state(self, stem: str, value: Any, like: Tensor) -> Tensor:
+        """A state, or a row of one, in the dtype and on the device that it must have."""
+        if not isinstance(value, Tensor):
+            raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
+        is_row = isinstance(self._defaults[self._state_names[stem]], list)
+        if not (self.fits(stem, value, like) if is_row else value.shape == like.shape):
+            shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])
+            raise ValueError(
+                f"`{stem}` of {self.name} must be {f'rows of the shape ({shape})' if is_row else tuple(like.shape)} "
+                f"and {kind_of(like)}, got shape {tuple(value.shape)} and {value.dtype}"
+            )
+        if not is_row:
+            if value.is_floating_point() and not like.is_floating_point():
+                raise ValueError(f"`{stem}` of {self.name} must be {kind_of(like)}, got {value.dtype}")
+            return value.to(self.device, like.dtype)
+        return value.to(self.device, accumulator_dtype(self.device) if value.is_floating_point() else value.dtype)
+
+    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:  # noqa: ARG002 (a subclass looks at it)
+        """Whether a tensor can be part of a list state; `like` is its :meth:`empty_row`, where 0 columns are any."""
+        if row.ndim != like.ndim or kind_of(row) != kind_of(like):
+            return False
+        return all(n in (0, given) for n, given in zip(like.shape, row.shape, strict=True))
 
     def _load_from_state_dict(
         self,
@@ -312,15 +388,17 @@ class RecMetric(Configured, Metric):
             )
             for key in foreign:
                 state_dict.pop(key)
-        found = [name for name in self._defaults if prefix + name in state_dict]
+        found = {name: state_dict[prefix + name] for name in self._defaults if prefix + name in state_dict}
+        try:
+            state_dict.update((prefix + name, value) for name, value in self._checked_states(found).items())
+        except ValueError as error:
+            error_msgs.append(f"{prefix.rstrip('.') or 'this metric'}: {error}")
+            for name in found:
+                state_dict.pop(prefix + name)
+            found = {}
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
-        for name in found:
-            value = getattr(self, name)
-            setattr(
-                self, name, [r.to(self.device) for r in value] if isinstance(value, list) else value.to(self.device)
-            )
         if found:
             self.note_update()
 
@@ -356,3 +434,11 @@ class RecMetric(Configured, Metric):
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""
         raise NotImplementedError
+
+
+def kind_of(tensor: Tensor) -> str:
+    """What the numbers of a tensor are, in a word."""
+    return "floating point" if tensor.is_floating_point() else "bool" if tensor.dtype == torch.bool else "integers"
+
+
+RecMetric._hide_from_compilers()

@@ -89,8 +89,9 @@ class RowMetric(RecMetric):
             yield {stem: part.to(self.device) for stem, part in columns if part.shape[0]}
 
     def empty_row(self, stem: str) -> Tensor:
-        dtypes = {"labels": torch.bool, "weights": accumulator_dtype(self.device)}
-        return torch.zeros(0, dtype=dtypes.get(stem, torch.int64), device=self.device)
+        wide = accumulator_dtype(self.device)
+        dtypes = {"labels": torch.bool, "weights": wide, "verdict": wide}
+        return torch.zeros((0, 0) if stem == "table" else 0, dtype=dtypes.get(stem, torch.int64), device=self.device)
 
     def counted(self, group: Any = None, *, everywhere: bool = False) -> Iterator[dict[str, Tensor]]:
         """The pieces, without rows whose sample id came before, here or on any rank of the group (all must call it)."""

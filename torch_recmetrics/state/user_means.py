@@ -58,8 +58,8 @@ class UserMeans(UserMeasure):
             self.set_state(stem, [])
 
     def empty_row(self, stem: str) -> Tensor:
-        if stem == "sample_ids":
-            return torch.zeros(0, dtype=torch.int64, device=self.device)
+        if stem in ("sample_ids", "rows"):  # a row is packed in 2 or 4 columns
+            return torch.zeros((0, 0) if stem == "rows" else 0, dtype=torch.int64, device=self.device)
         shape = (0, len(self.columns)) if stem == "numerators" and self.keep_bounds else (0,)
         return torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)
 

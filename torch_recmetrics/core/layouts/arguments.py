@@ -157,7 +157,13 @@ class UserLayout(Layout):
         elif not needs.needs_target:
             relevance = no_relevance(self.like)
         else:
-            raise ValueError(f"`{self.target_name}` is missing: the layouts are {LAYOUTS}")
+            ways = (
+                "`target` in the shape of `preds`, or `target_ids`" if self.target_name == "target" else "`target_ids`"
+            )
+            raise ValueError(
+                f"`{self.target_name}` is missing: the metric needs to know which items are relevant; give {ways}. "
+                f"CollapseRate and metrics of the recommended items need none. The layouts are {LAYOUTS}"
+            )
         seen_ids = self.seen_ids
         if seen_ids is not None:
             check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)

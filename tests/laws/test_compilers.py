@@ -1,0 +1,97 @@
+"""A metric may stand in a module that a compiler reads: it is left out of the graph, and not read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from fixtures.items import ITEMS
+from fixtures.variants import VARIANTS, Variant
+from torch import Tensor
+
+from torch_recmetrics import NDCG, RecMetricCollection, ctr_metrics
+
+
+class Model(torch.nn.Module):
+    def __init__(self, metric: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 4)
+        self.metric = metric
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layer(features)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_point_23_a_metric_and_a_module_that_holds_one_can_be_scripted(variant: Variant) -> None:
+    metric = variant.make()
+    updated = variant.fed(variant.history(variant.histories[0])[:1])
+    for one in (metric, updated):
+        torch.jit.script(one)
+        model = Model(one)
+        features = torch.randn(2, 3)
+        assert torch.equal(torch.jit.script(model)(features), model(features))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize("make", [lambda: RecMetricCollection([NDCG(3)]), ctr_metrics], ids=["ranking", "ctr"])
+def test_point_23_a_module_that_holds_a_collection_can_be_scripted(make: Any) -> None:
+    model = Model(make())
+    features = torch.randn(2, 3)
+    assert torch.equal(torch.jit.script(model)(features), model(features))
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_point_23_every_metric_can_be_made_under_the_meta_device(variant: Variant) -> None:
+    with torch.device("meta"):
+        metric = variant.metric(
+            **{
+                **({} if variant.reads == "clicks" else {"top_k": 3}),
+                **{
+                    name: value.to("meta") if isinstance(value, Tensor) else value
+                    for name, value in variant.data(ITEMS).items()
+                },
+                **variant.options,
+            }
+        )
+    assert metric.device.type == "meta"
+    assert all(table.device.type == "meta" for table in metric.buffers())
+
+
+class Evaluated(Model):
+    def forward(self, features: Tensor) -> Tensor:
+        scores = self.layer(features).relu()
+        self.metric.update(scores, target_ids=torch.zeros(2, 1, dtype=torch.int64))
+        return scores + 1
+
+
+@pytest.mark.parametrize("make", [lambda: NDCG(2), lambda: RecMetricCollection([NDCG(2)])], ids=["one", "collection"])
+def test_point_23_an_update_inside_a_compiled_module_is_left_out_of_the_graph(make: Any) -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("eager")
+    model = Evaluated(make())
+    compiled = torch.compile(model, backend=counter)
+    for n_rows in (2, 2):
+        compiled(torch.randn(n_rows, 3))
+    assert counter.frame_count <= 2, "the model before the update, and after it"
+    nodes = [str(node.target) for graph in counter.graphs for node in graph.graph.nodes]
+    assert len(nodes) < 15, nodes
+    metric = model.metric["ndcg@2"] if isinstance(model.metric, RecMetricCollection) else model.metric
+    assert metric.update_count == 2
+    torch._dynamo.reset()
+
+
+def test_point_23_leaving_it_out_costs_nothing_outside() -> None:
+    """To import the package, and to update a metric, does not load the compiler, which takes seconds."""
+    code = (
+        "import sys, torch, torch_recmetrics as ours\n"
+        "ours.NDCG(2).update(torch.rand(2, 4), target_ids=torch.zeros(2, 1, dtype=torch.int64))\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
