@@ -105,7 +105,9 @@ class ClassMetrics(RecMetricCollection):
 
     @torch.jit.unused
     @left_out
-    def forward(self, preds: Any = None, target: Any = None, **named: Any) -> dict[str, Any]:
+    def forward(  # type: ignore[override]
+        self, preds: Any = None, target: Any = None, **named: Any
+    ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone."""
         self._check(preds, target)
         return super().forward(preds, target, **named)
