@@ -256,3 +256,34 @@ class TestRuns:
         # matplotlib announces on stderr that it makes its font cache, once on a machine
         assert [line for line in done.stderr.splitlines() if "font cache" not in line] == [message]
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--data.path", "~nosuchuser"], "data.path must be a directory"),
+        (["--data.simulated_users", "0"], "data.simulated_users must be 1 or more, got 0"),
+        (["--data.simulated_items", "3"], "data.simulated_items must be 4 or more, got 3"),
+        (["--data.batch_size", "0"], "data.batch_size must be 1 or more, got 0"),
+        (["--data.val_batch_size", "-1"], "data.val_batch_size must be 1 or more, got -1"),
+    ],
+)
+def test_point_26_a_mistake_in_the_data_gets_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from examples.movielens.cli import main
+
+    with pytest.raises(SystemExit) as left:
+        main(["fit", "--config", CONFIG, "--run_dir", str(tmp_path), "--trainer.devices", "1", *words])
+    assert left.value.code
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert message in line
+
+
+def test_point_26_a_path_with_nul_and_movies_without_genres_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.path must be a directory"):
+        read_log("a\0b")
+    (tmp_path / "ratings.csv").write_text("userId,movieId,timestamp\n1,1,1\n")
+    (tmp_path / "movies.csv").write_text("movieId,genres\n1,(no genres listed)\n2,\n")
+    with pytest.raises(InputError, match=r"movies\.csv: no movie has a genre"):
+        read_log(tmp_path)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from examples.ctr.log import ClickLog, InputError, read_log, simulate_log
+from examples.ctr.log import ClickLog, InputError, check_at_least, read_log, simulate_log
 
 NUM_RANGES = 32  # that a measured number is cut into
 
@@ -76,6 +76,8 @@ class ClickData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.batch_size, self.val_batch_size = batch_size, val_batch_size
+        check_at_least(1, batch_size=batch_size, val_batch_size=val_batch_size, simulated_users=simulated_users)
+        check_at_least(2, simulated_rows=simulated_rows)
         log = simulate_log(simulated_users, num_rows=simulated_rows) if path is None else read_log(path, label, user)
         if not 0 < val_share < 1:
             raise InputError(f"data.val_share must be between 0 and 1, got {val_share}")

@@ -11,6 +11,13 @@ class InputError(ValueError):
     """The data cannot be read; the message is one line for the person who gave the path."""
 
 
+def check_at_least(least: int, **options: int) -> None:
+    """Refuse numbers that are too small."""
+    for name, value in options.items():
+        if value < least:
+            raise InputError(f"data.{name} must be {least} or more, got {value}")
+
+
 @dataclass(frozen=True)
 class ClickLog:
     """N impressions in the order of time."""
@@ -26,7 +33,14 @@ def read_log(path: str | Path, label: str = "label", user: str = "user") -> Clic
     Raises:
         InputError: the file or a column is missing, it is empty, or a line does not fit.
     """
-    path = Path(path).expanduser()
+    if label == user:
+        raise InputError(f"data.label and data.user must name two columns, got {label!r} twice")
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r}: no file has such a name")
+    try:
+        path = Path(path).expanduser()
+    except RuntimeError:  # there is no such user
+        raise InputError(f"{path}: No such file or directory") from None
     columns = _columns(path)
     names = list(columns)
     for name, argument in ((label, "label"), (user, "user")):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from examples.movielens.log import InputError, Log, read_log, simulate_log
+from examples.movielens.log import InputError, Log, check_at_least, read_log, simulate_log
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,10 @@ class InteractionData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.batch_size, self.val_batch_size, self.num_workers = batch_size, val_batch_size, num_workers
+        check_at_least(1, batch_size=batch_size, val_batch_size=val_batch_size, num_negatives=num_negatives)
+        check_at_least(1, simulated_users=simulated_users)
+        check_at_least(4, simulated_items=simulated_items)  # a user meets at most half of them, and at least two
+        check_at_least(0, num_workers=num_workers)
         log = simulate_log(simulated_users, simulated_items) if path is None else read_log(path)
         self.num_users, self.num_items = log.num_users, log.num_items
         self.genres = torch.from_numpy(log.genres).float()  # (num_items, G)

@@ -16,6 +16,13 @@ class InputError(ValueError):
     """The data cannot be read; the message is one line for the person who gave the path."""
 
 
+def check_at_least(least: int, **options: int) -> None:
+    """Refuse numbers that are too small."""
+    for name, value in options.items():
+        if value < least:
+            raise InputError(f"data.{name} must be {least} or more, got {value}")
+
+
 @dataclass(frozen=True)
 class Log:
     """M interactions of users 0..num_users-1 with items 0..num_items-1, and G genres of every item."""
@@ -37,8 +44,12 @@ def read_log(path: str | Path) -> Log:
     Raises:
         InputError: a file or a column is missing, a file is empty, or a line does not fit.
     """
-    directory = Path(path).expanduser()
-    if not directory.is_dir():
+    try:
+        directory = Path(path).expanduser()
+        found = directory.is_dir()
+    except (RuntimeError, ValueError):  # no such user, a NUL character
+        found = False
+    if not found:
         raise InputError(f"data.path must be a directory with ratings.csv and movies.csv, got {str(path)!r}")
     movie_ids, genres = _read_movies(directory / "movies.csv")
     raw_users, raw_items, times = _read_ratings(directory / "ratings.csv")
@@ -92,6 +103,8 @@ def _read_movies(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise InputError(f"{path}, line {line}: movieId {movie_id} is there twice")
         names[movie_id] = set(genres.split("|")) - {NO_GENRES, ""}
     vocabulary = sorted(set().union(*names.values()))
+    if not vocabulary:
+        raise InputError(f"{path}: no movie has a genre; the models and metrics of this example need them")
     movie_ids = np.array(sorted(names), dtype=np.int64)
     return movie_ids, np.array([[genre in names[movie_id] for genre in vocabulary] for movie_id in movie_ids.tolist()])
 
