@@ -21,7 +21,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "DCG": {"gain": ("exponential", "linear")},
     "MAP": {"denominator": ("min", "relevant", "hits")},
 }
-WHOLE_LIST = ("MRR", "RBP")  # the default of the cutoff is None
+WHOLE_LIST = ("MRR", "RBP", "RPrecision")  # the default of the cutoff is None
 EVERYWHERE = {
     "empty_target_action": ("skip", "neg", "pos", "error"),
     "ties": ("average", "optimistic", "pessimistic", "stable"),

@@ -71,6 +71,11 @@ def reciprocal_rank(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
     return next((1 / r for r, g in enumerate(ranked[:k], start=1) if g > 0), 0.0)
 
 
+def r_precision(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    places = len(relevant) if k is None else min(k, len(relevant))
+    return hits(ranked, relevant, places) / places
+
+
 def rbp(ranked: Ranked, relevant: Ranked, k: int | None, persistence: float = 0.8) -> float:
     read = [persistence ** (r - 1) for r, g in enumerate(ranked[:k], start=1) if g > 0]
     return (1 - persistence) * math.fsum(read)

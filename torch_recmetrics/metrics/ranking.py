@@ -16,7 +16,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import RelevanceMeans
 
-__all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "Recall"]
+__all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -274,6 +274,37 @@ class MRR(RelevanceMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         return stats.reciprocal(cutoffs)
+
+
+class RPrecision(RelevanceMeans):
+    r"""The share of relevant items among as many first places as the user has relevant items.
+
+    .. math:: \text{R-precision@K} = \frac{\text{hits among the first } \min(K, R)}{\min(K, R)}
+
+    Without a cutoff these are the first R places, where precision and recall are the same number; with one a user of
+    more than K relevant items has 1 for K hits. It ignores the order within these places and all that follows.
+
+    Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
+    Range: [0, 1], higher is better.
+    Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. Same
+    convention as trec_eval's ``Rprec``, ranx' ``r-precision`` and torchmetrics' ``RetrievalRPrecision``, which have no
+    cutoff.
+
+    >>> metric = RPrecision()
+    >>> metric.update(item_ids=torch.tensor([[7, 8, 9, 5]]), target_ids=torch.tensor([[8, 5, 6]]))
+    >>> metric.compute()  # 8 alone is among the first three
+    tensor(0.3333, dtype=torch.float64)
+    """
+
+    stem = "r_precision"
+
+    top_k: int | None = option(
+        default=None, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
+    )
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        return stats.hits_within(cutoffs, stats.n_relevant) / stats.max_hits(cutoffs).clamp(min=1)
 
 
 class RBP(RelevanceMeans):
