@@ -74,6 +74,9 @@ REPLAY = listed(
 RECTOOLS = listed([7, 8], [1, 2], [1, 2, 3, 4], [1, 2, 3], wanted=[[1, 2], [1], [1, 3, 4], [1, 2, 3]])
 RAX = {"preds": [[-INF, 5.0, 2.0, -INF, 1.0]], "target": [[1, 0, 1, 0, 0]]}
 FOUR_LIBRARIES = listed([1, 2, 3, 4, 5], wanted=[[2, 4, 77]])
+EARLY = [1, 0, 1, 0, 0, 0, 0, 0, 1, 1]
+LATE = [0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
+HALF_TIED = {"preds": [[2.0, 1.0, 1.0]], "target": [[1, 1, 0]]}
 
 
 def discounted(*gains: float) -> float:
@@ -148,6 +151,21 @@ NUMBERS = [
     Worked("21", named("MAP", denominator="relevant"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 3),
     Worked("21", named("MAP", denominator="hits"), 5, FOUR_LIBRARIES, (1 / 2 + 2 / 4) / 2),
     Worked("21", named("NDCG"), 5, FOUR_LIBRARIES, 0.498, 5e-4),
+    Worked("four relevant", named("RPrecision"), None, ranked(EARLY, LATE), [2 / 4, 1 / 4]),
+    Worked("four relevant", named("RPrecision"), 3, ranked(EARLY, LATE), [2 / 3, 1 / 3]),
+    Worked("four relevant", named("RPrecision"), 9, ranked(EARLY, LATE), (2 / 4 + 1 / 4) / 2),
+    Worked("16", named("RPrecision"), None, REPLAY, [2 / 6, 1 / 5, 2 / 5]),
+    Worked("16", named("RPrecision"), 2, REPLAY, (1 / 2 + 0 / 2 + 1 / 2) / 3),
+    Worked("ties", named("RPrecision"), None, HALF_TIED, (1 + 1 / 2) / 2),
+    Worked("a perfect list", named("RPrecision"), None, ranked([3, 1, 2, 0]), 3 / 3),
+    Worked("three of five", named("RBP", persistence=0.5), None, ranked([1, 0, 1, 0, 1]), (1 + 1 / 4 + 1 / 16) / 2),
+    Worked("three of five", named("RBP", persistence=0.5), 4, ranked([1, 0, 1, 0, 1]), (1 + 1 / 4) / 2),
+    Worked("three of five", named("RBP"), None, ranked([1, 0, 1, 0, 1]), 0.2 * (1 + 0.8**2 + 0.8**4)),
+    Worked("grades count alike", named("RBP"), None, ranked([0, 3, 2]), 0.2 * (0.8 + 0.64)),
+    Worked("all relevant", named("RBP", persistence=0.5), None, ranked([1] * 10), 1 - 1 / 2**10),
+    Worked("16", named("RBP"), None, REPLAY, [0.2 * (0.8 + 0.8**2), 0.2 * 0.8**2, 0.2 * (1 + 0.8**2)]),
+    Worked("ties", named("RBP", persistence=0.5), None, HALF_TIED, (1 + (1 / 2 + 1 / 4) / 2) / 2),
+    Worked("an empty user", named("RBP"), None, ranked([0, 0], [0, 1]), [nan, 0.2 * 0.8]),
     Worked("an empty user", named("MRR"), None, ranked([0, 0], [0, 1]), [nan, 1 / 2]),
     Worked("short list", named("Precision"), 5, ranked([1, 1]), 2 / 5),
     Worked("short list", named("F1"), 5, ranked([1, 1]), 2 * (2 / 5) * 1 / (2 / 5 + 1)),

@@ -44,7 +44,8 @@ def drawn(graded: bool) -> tuple[Tensor, Tensor]:
 def torchmetrics(row: Row, scores: Tensor, target: Tensor) -> float:
     from torchmetrics import retrieval
 
-    metric = getattr(retrieval, row.theirs.split("(")[0])(top_k=K, empty_target_action="skip")
+    cut = {"top_k": K} if row.cut else {}
+    metric = getattr(retrieval, row.theirs.split("(")[0])(**cut, empty_target_action="skip")
     indexes = torch.arange(USERS).repeat_interleave(ITEMS)
     metric.update(scores.flatten(), target.flatten(), indexes)
     return float(metric.compute())

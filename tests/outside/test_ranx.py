@@ -1,11 +1,14 @@
-"""ranx: NDCG of both gains, MAP, MRR, recall, precision, F1, hit rate. Without ties: it leaves their order open."""
+"""ranx: NDCG of both gains, MAP, MRR, recall, precision, F1, hit rate, R-precision, rank-biased precision.
+
+Without ties: it leaves their order open.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from outside.problem import close, drawn
+from outside.problem import Problem, close, drawn
 
 pytestmark = [
     pytest.mark.timeout(240),  # it compiles itself on first use
@@ -23,16 +26,19 @@ SAME: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def theirs() -> dict[str, list[float]]:
+def evaluated(problem: Problem, asked: list[str]) -> dict[str, list[float]]:
     ranx = pytest.importorskip("ranx", exc_type=ImportError)
-    problem = drawn().without_empty_users
-    asked = [f"{name}@{k}" for name, _, _ in SAME for k in (1, 5, 10)] + ["map", "mrr"]
     values = ranx.evaluate(ranx.Qrels(problem.qrels()), ranx.Run(problem.run()), asked, return_mean=False)
     users = [str(user) for user in range(len(problem.preds))]
     order = sorted(range(len(users)), key=lambda u: users[u])  # it sorts the users by their names
     place = {user: position for position, user in enumerate(order)}
     return {name: [row[place[u]] for u in range(len(users))] for name, row in values.items()}
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, list[float]]:
+    asked = [f"{name}@{k}" for name, _, _ in SAME for k in (1, 5, 10)] + ["map", "mrr", "r-precision"]
+    return evaluated(drawn().without_empty_users, asked)
 
 
 @pytest.mark.parametrize("top_k", [1, 5, 10])
@@ -46,3 +52,15 @@ def test_agreement_without_a_cut_off(theirs: Any) -> None:
     problem = drawn().without_empty_users
     assert problem.ours("average_precision", None) == close(theirs["map"])
     assert problem.ours("reciprocal_rank", None) == close(theirs["mrr"])
+    assert problem.ours("r_precision", None) == close(theirs["r-precision"])
+
+
+def test_rank_biased_precision() -> None:
+    """Cause of the difference on graded relevance: there a hit counts its grade."""
+    problem = drawn().without_empty_users.binary
+    doubled = Problem(problem.preds, 2 * problem.target)
+    theirs, of_doubled = (evaluated(some, ["rbp.50", "rbp.80"]) for some in (problem, doubled))
+    for name, persistence in (("rbp.50", 0.5), ("rbp.80", 0.8)):
+        ours = problem.ours("rbp", None, persistence=persistence)
+        assert ours == doubled.ours("rbp", None, persistence=persistence) == close(theirs[name]), name
+        assert of_doubled[name] == close([2 * value for value in ours]), name

@@ -26,7 +26,7 @@ def test_pytrec_eval(retrieved: int | None) -> None:
     problem = drawn().without_empty_users
     cuts = ",".join(map(str, CUTS))
     measures = {f"ndcg_cut.{cuts}", f"map_cut.{cuts}", f"P.{cuts}", f"recall.{cuts}", f"success.{cuts}"}
-    values, n = evaluated(problem, measures | {"ndcg", "map", "recip_rank"}, retrieved), len(problem.preds)
+    values, n = evaluated(problem, measures | {"ndcg", "map", "recip_rank", "Rprec"}, retrieved), len(problem.preds)
     if retrieved is not None:
         kept = problem.preds.topk(retrieved).values[:, -1:]
         problem = Problem(problem.preds.masked_fill(problem.preds < kept, -torch.inf), problem.target)
@@ -42,6 +42,7 @@ def test_pytrec_eval(retrieved: int | None) -> None:
     assert problem.ours("ndcg", None, gain="linear") == close(of_users(values, "ndcg", n))
     assert problem.ours("average_precision", None) == close(of_users(values, "map", n))
     assert problem.ours("reciprocal_rank", None) == close(of_users(values, "recip_rank", n))
+    assert problem.ours("r_precision", None) == close(of_users(values, "Rprec", n))
 
 
 def test_trec_eval_orders_equal_scores_by_document_name() -> None:
@@ -57,21 +58,22 @@ def test_trec_eval_orders_equal_scores_by_document_name() -> None:
 def test_ir_measures() -> None:
     ir_measures = pytest.importorskip("ir_measures")
     problem = drawn().without_empty_users
+    same: dict[Any, tuple[str, int | None, dict[str, Any]]] = {ir_measures.Rprec: ("r_precision", None, {})}
     for k in CUTS:
-        same: dict[Any, tuple[str, dict[str, Any]]] = {
-            ir_measures.nDCG @ k: ("ndcg", {"gain": "linear"}),
-            ir_measures.AP @ k: ("average_precision", {"denominator": "relevant"}),
-            ir_measures.RR @ k: ("reciprocal_rank", {}),
-            ir_measures.P @ k: ("precision", {}),
-            ir_measures.R @ k: ("recall", {}),
-            ir_measures.Success @ k: ("hit_rate", {}),
+        same |= {
+            ir_measures.nDCG @ k: ("ndcg", k, {"gain": "linear"}),
+            ir_measures.AP @ k: ("average_precision", k, {"denominator": "relevant"}),
+            ir_measures.RR @ k: ("reciprocal_rank", k, {}),
+            ir_measures.P @ k: ("precision", k, {}),
+            ir_measures.R @ k: ("recall", k, {}),
+            ir_measures.Success @ k: ("hit_rate", k, {}),
         }
-        found = {measure: {} for measure in same}
-        for value in ir_measures.iter_calc(list(same), problem.qrels(), problem.run()):
-            found[value.measure][value.query_id] = value.value
-        for measure, (function, options) in same.items():
-            theirs = [found[measure][str(user)] for user in range(len(problem.preds))]
-            assert problem.ours(function, k, **options) == close(theirs), str(measure)
+    found = {measure: {} for measure in same}
+    for value in ir_measures.iter_calc(list(same), problem.qrels(), problem.run()):
+        found[value.measure][value.query_id] = value.value
+    for measure, (function, top_k, options) in same.items():
+        theirs = [found[measure][str(user)] for user in range(len(problem.preds))]
+        assert problem.ours(function, top_k, **options) == close(theirs), str(measure)
 
 
 def test_ir_measures_exponential_gain() -> None:
