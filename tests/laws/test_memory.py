@@ -12,7 +12,7 @@ from fixtures.cases import LAYOUTS, NAMED, Update, rows
 from fixtures.items import ITEMS
 from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, K, Variant, ways
 
-from torch_recmetrics import ILS, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy
+from torch_recmetrics import ILS, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy, rank
 
 AGAIN = [lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
 each = pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
@@ -78,6 +78,16 @@ def test_forward_and_update_may_alternate(variant: Variant, updates: list[Update
     for act, update in zip((metric.update, metric) * 2, updates, strict=True):
         act(**update)
     assert float(metric.compute()) == variant.expected(updates)
+
+
+@pytest.mark.parametrize("variant", RANKED, ids=str)
+def test_a_ranking_remembers_once_what_a_metric_reads_of_it(variant: Variant) -> None:
+    ranking = rank(**LAYOUTS["dense"](NAMED["several users"]), top_k=K)
+    kept = []
+    for _ in range(3):
+        variant.make().update(ranking)
+        kept.append([len(stats._columns._gain_sums) for stats in ranking._stats.values()])
+    assert kept[0] == kept[1] == kept[2]
 
 
 @pytest.mark.parametrize("again", AGAIN)

@@ -21,6 +21,8 @@ from torch_recmetrics.core.ranking.ties import (
     GAIN_SCALE,
     GAINS,
     KEPT_RANKS,
+    REMEMBERED_DISCOUNTS,
+    REMEMBERED_GAINS,
     SCALED_GAINS,
     CumulativeStats,
     Discount,
@@ -233,6 +235,8 @@ class RankingStats:
         def read(stats: CumulativeStats | FullListStats) -> Tensor:
             if isinstance(stats, FullListStats):
                 return stats.ideal_sum(gain, discount, ideal)
+            if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
+                return running_sum(gain_of(best, gain), discount)
             if (gain, ideal, discount) not in self._ideal_sums:
                 self._ideal_sums[gain, ideal, discount] = running_sum(gain_of(best, gain), discount)
             return self._ideal_sums[gain, ideal, discount]

@@ -99,6 +99,9 @@ def scaled_linear(relevance: Tensor) -> Tensor:
 
 
 SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
+# What a ranking remembers the sums of; functions that are made anew at each call would fill it for ever.
+REMEMBERED_GAINS: frozenset[Gain] = frozenset({"hit", *SCALED_GAINS, *SCALED_GAINS.values()})
+REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount})
 
 
 def mean_precision_in_block(earlier: Tensor, share: Tensor, start: Tensor, c1: Tensor, c2: Tensor) -> Tensor:
@@ -212,6 +215,8 @@ class CumulativeStats:
 
     def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
         """The gains of the items up to the rank, each times the discount of its rank."""
+        if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
+            return running_sum(self.gains(gain), discount)
         if (gain, discount) not in self._gain_sums:
             self._gain_sums[gain, discount] = running_sum(self.gains(gain), discount)
         return self._gain_sums[gain, discount]
