@@ -1,4 +1,4 @@
-"""Flat rows, one for each user and item: eight metrics at three cut-offs, beside one sort of the same rows.
+"""Flat rows, one for each user and item: eight metrics at three cutoffs, beside one sort of the same rows.
 
 Values are checked against sorting by user and score with numpy before anything is timed.
 """

@@ -1,4 +1,4 @@
-"""How the cost of ranking metrics grows with users, items, cut-off, number of cut-offs and number of metrics.
+"""How the cost of ranking metrics grows with users, items, cutoff, number of cutoffs and number of metrics.
 
 One thing grows at a time, the rest stays as it is; values are checked before anything is timed. A run is an epoch of
 four batches, told as time per batch: ours has the values at the end of the epoch, the others after each batch.
@@ -35,8 +35,8 @@ class Shape:
 SWEEPS: dict[str, list[tuple[int, Shape]]] = {
     "users": [(n, Shape(users=n)) for n in (64, 256, 1024, 4096)],
     "items": [(n, Shape(items=n)) for n in (1_000, 4_000, 20_000, 100_000, 400_000)],
-    "cut-off": [(k, Shape(cuts=(k,))) for k in (1, 5, 20, 50, 100)],
-    "cut-offs": [(n, Shape(cuts=tuple(range(20, 20 - n, -1)))) for n in (1, 2, 4, 8, 16)],
+    "cutoff": [(k, Shape(cuts=(k,))) for k in (1, 5, 20, 50, 100)],
+    "cutoffs": [(n, Shape(cuts=tuple(range(20, 20 - n, -1)))) for n in (1, 2, 4, 8, 16)],
     "metrics": [(n, Shape(metrics=n)) for n in (1, 2, 4, 8)],
 }
 

@@ -71,7 +71,7 @@ class Data:
     theirs: Tensor  # (B, N) the scores, or a copy to hide seen items in
 
     def top(self) -> Tensor:
-        """(B, deepest cut-off) ids, as the others begin."""
+        """(B, deepest cutoff) ids, as the others begin."""
         if self.seen_ids is not None:
             self.theirs.scatter_(1, self.seen_ids, float("-inf"))
         return self.theirs.topk(DEEPEST, dim=1).indices

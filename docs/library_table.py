@@ -1,6 +1,6 @@
 """Which argument gives which library's number: the table of the documentation and of the tests.
 
-`K` stands for the cut-off. Each row is computed on both sides by tests/outside/test_library_table.py where its library
+`K` stands for the cutoff. Each row is computed on both sides by tests/outside/test_library_table.py where its library
 can be imported; the others were read in the source of the version that is named.
 """
 

@@ -24,7 +24,7 @@ Asked = dict[str, tuple[Variant, Any]]
 
 
 def asked(variants: list[Variant], cuts: tuple[Any, ...] = CUTS) -> Asked:
-    """Ranking metrics at every cut-off, others at one."""
+    """Ranking metrics at every cutoff, others at one."""
     of = {"ranking": cuts, "clicks": (None,)}
     return {f"{v} {k}": (v, k) for v in variants for k in of.get(v.reads, (3,))}
 
@@ -94,7 +94,7 @@ def test_members_of_other_options_are_not_taken_for_the_same(collect: Any) -> No
 
 @pytest.mark.parametrize("variant", LISTED, ids=str)
 def test_metrics_of_lists_that_agree_on_empty_ones_are_not_taken_for_the_same(variant: Variant, collect: Any) -> None:
-    """Neither of other cut-offs nor, where they have data, of other data."""
+    """Neither of other cutoffs nor, where they have data, of other data."""
     data = {"": ITEMS} if variant.label == "function" else {"": ITEMS, "other": ITEMS.other()}
     collection = collect({f"{k}{n}": variant.make(k, items) for n, items in data.items() for k in (1, 2, 5)})
     nothing = {"item_ids": torch.full((2, 3), -1), "target_ids": torch.tensor([[1], [2]])}
@@ -221,7 +221,7 @@ def test_an_uncut_metric_beside_cut_ones() -> None:
 
 @pytest.mark.parametrize("history", [*OF_LISTS])
 def test_metrics_of_other_data_share_a_collection(history: str) -> None:
-    """At every cut-off, with others that differ in nothing but their data, and beside metrics that need a target."""
+    """At every cutoff, with others that differ in nothing but their data, and beside metrics that need a target."""
     data = {"": ITEMS, "other": ITEMS.other()}
     which = {
         f"{v} {k} {name}": (v, k, items)

@@ -1,4 +1,4 @@
-"""What must not matter: how scores are scaled, how users and items are numbered, which other cut-off was asked."""
+"""What must not matter: how scores are scaled, how users and items are numbered, which other cutoff was asked."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def keys(variants: list[Variant]) -> dict[str, tuple[Variant, int | None]]:
 
 
 def assert_values(variants: list[Variant], update: Update, ties: str, device: Any = "cpu") -> None:
-    """Of a collection of all these metrics at every cut-off."""
+    """Of a collection of all these metrics at every cutoff."""
     asked = keys([v for v in variants if not v.needs_samples])
     metrics = torch_recmetrics.RecMetricCollection(
         {key: v.make(k, ties=ties if v.reads == "ranking" else None) for key, (v, k) in asked.items()}

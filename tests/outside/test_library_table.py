@@ -191,7 +191,7 @@ def test_the_option_matters(row: Row) -> None:
         ours = partial(getattr(torch_recmetrics, row.metric), top_k=K if row.cut else None, **options)()
         ours.update(scores, target)
         values.append(float(ours.compute()))
-    if row.cut or row.metric != "MAP":  # without a cut-off min(K, R) is R
+    if row.cut or row.metric != "MAP":  # without a cutoff min(K, R) is R
         assert abs(values[0] - values[1]) > 1e-3
 
 

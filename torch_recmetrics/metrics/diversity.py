@@ -190,7 +190,7 @@ def similarity_source(item_features: Any, similarity: Any) -> tuple[ItemTable | 
 
 
 def sums_of_vectors(table: ItemTable, ids: Tensor, depths: list[int]) -> Tensor:
-    """(B, cut-offs): the sum over the ordered pairs, from the sums of the vectors between the cut-offs."""
+    """(B, cutoffs): the sum over the ordered pairs, from the sums of the vectors between the cutoffs."""
     vectors, squares = table["vectors"], table["squares"]
     ends = sorted(set(depths))
     rows = (ids[:, : ends[-1]] + 1).clamp_(0, vectors.shape[0] - 1)
@@ -209,7 +209,7 @@ def sums_of_vectors(table: ItemTable, ids: Tensor, depths: list[int]) -> Tensor:
 
 
 def sums_of_pairs(similarities: Similarity, ids: Tensor, depths: list[int]) -> Tensor:
-    """(B, cut-offs): the sum over the ordered pairs, each looked at.
+    """(B, cutoffs): the sum over the ordered pairs, each looked at.
 
     Pairs are ordered by the later of the two, so that those of a shorter list come first.
     """

@@ -59,7 +59,7 @@ class Precision(RelevanceMeans):
 
     .. math:: \text{Precision@K} = H / K
 
-    A list shorter than K still divides by K; without a cut-off by the length of the user's own list (0 for an empty
+    A list shorter than K still divides by K; without a cutoff by the length of the user's own list (0 for an empty
     one). It ignores the order within the K.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.

@@ -23,7 +23,7 @@ def values_of(table: ItemTable, item_ids: Tensor) -> Tensor:
 
 
 def mean_of_items(stats: RankingStats, cutoffs: Cutoffs, values: Tensor) -> Tensor:
-    """(B, cut-offs): the mean of (B, D) values over the first K recommended items, nan where there are none."""
+    """(B, cutoffs): the mean of (B, D) values over the first K recommended items, nan where there are none."""
     listed = stats.items(cutoffs) >= 0
     sums = stats.at(cutoffs, running_sum(torch.where(listed, values, 0)))
     return sums / stats.at(cutoffs, listed.cumsum(1))

@@ -17,7 +17,7 @@ class ItemTable(torch.nn.Module):
     """What is known of each item, by id.
 
     It follows the metric to another device, but never to another dtype, and is in no checkpoint: the metric is made
-    with it. Metrics of one collection that differ in nothing but the cut-off hold one table.
+    with it. Metrics of one collection that differ in nothing but the cutoff hold one table.
 
     Args:
         given: (N, ...) the data as the user gave it; its contents tell tables apart.

@@ -1,4 +1,4 @@
-"""What every metric that reads the one ranking of an update has: a cut-off, what it reads, and the arguments."""
+"""What every metric that reads the one ranking of an update has: a cutoff, what it reads, and the arguments."""
 
 from __future__ import annotations
 

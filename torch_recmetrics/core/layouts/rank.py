@@ -32,7 +32,7 @@ def rank(
 ) -> Ranking:
     """Rank once, for any number of metrics.
 
-    The arguments are those of the ``update`` of a ranking metric, and ``top_k``, the deepest cut-off that will be asked
+    The arguments are those of the ``update`` of a ranking metric, and ``top_k``, the deepest cutoff that will be asked
     for; None ranks the whole lists. Equal scores stand in the order of the input, and every tie rule can read it.
     Without a target it serves the metrics that ask for none.
 

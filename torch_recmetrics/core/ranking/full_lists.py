@@ -1,6 +1,6 @@
 """Values of whole lists from their relevant items alone.
 
-Without a cut-off every metric follows from the ranks of the relevant items (1 + the number of higher scores) and from
+Without a cutoff every metric follows from the ranks of the relevant items (1 + the number of higher scores) and from
 the sizes of their blocks of equal scores, so no list needs to be sorted. One entry stands for one relevant item.
 """
 

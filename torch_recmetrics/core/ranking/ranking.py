@@ -106,9 +106,9 @@ class Given:
 
 
 class RankingStats:
-    """Guarded reads of a :class:`Ranking` under one tie rule; every method gives (B, number of cut-offs).
+    """Guarded reads of a :class:`Ranking` under one tie rule; every method gives (B, number of cutoffs).
 
-    A cut-off of None reads the whole list.
+    A cutoff of None reads the whole list.
     """
 
     def __init__(self, ranking: Ranking, ties: str) -> None:
@@ -148,7 +148,7 @@ class RankingStats:
         return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cutoffs, float("inf")))
 
     def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
-        """(B, cut-offs): what stands at the cut-offs of something that was summed up along :meth:`items`."""
+        """(B, cutoffs): what stands at the cutoffs of something that was summed up along :meth:`items`."""
         if not running.shape[1]:
             return running.new_full((running.shape[0], len(cutoffs)), of_nothing)
         columns = columns_at(cutoffs, None, running.shape[1], True)

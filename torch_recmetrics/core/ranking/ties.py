@@ -200,7 +200,7 @@ def _needed(relevance: Tensor | None, rule: str) -> Tensor:
 class CumulativeStats:
     """Running sums over the ranks of lists in which every place is decided; each is (B, D), rank by rank.
 
-    What a metric at a cut-off K needs is the column K - 1 of one of them, so any number of cut-offs costs one sum.
+    What a metric at a cutoff K needs is the column K - 1 of one of them, so any number of cutoffs costs one sum.
     """
 
     def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
