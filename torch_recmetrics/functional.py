@@ -1,9 +1,8 @@
 """The value of every user, as functions: the layouts and options of the metrics, no state.
 
-There is a function for every ranking metric of the package, and for those of predicted probabilities, whose value is
-one number for all rows. It takes what the ``update`` of the metric takes and, by
+There is a function for every ranking metric of the package. It takes what the ``update`` of the metric takes and, by
 keyword, the metric's options, and returns (B,) float64 in the order of the rows (flat rows: in ascending order of
-``indexes``), nan for a user whose value is undefined.
+``indexes``), nan for a user whose value is undefined. Those of predicted probabilities return one number for all rows.
 """
 
 from __future__ import annotations

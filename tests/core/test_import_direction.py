@@ -125,7 +125,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 
     def modules_read(file: Path) -> set[str]:
         found = set()
-        for module, _ in imports(parse(file), typing_only=False):
+        for module, _ in imports(parse(file)):  # a circle for types alone is one too
             for candidate in (module, module.rpartition(".")[0]):
                 if candidate in names and names[candidate] != file:
                     found.add(candidate)
@@ -181,6 +181,15 @@ def test_the_direction_check_sees(room: str, source: str) -> None:
 )
 def test_the_call_check_sees(source: str, number: int) -> None:
     assert len(forbidden(ast.parse(source))) == number
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if room_of(file) == "metrics"], ids=lambda file: file.stem)
+def test_no_file_of_metrics_imports_another(file: Path) -> None:
+    assert not [module for module, _ in imports(parse(file)) if module.startswith(f"{NAME}.metrics.")]
+
+
+def test_core_has_only_rooms() -> None:
+    assert [file.name for file in (PACKAGE / "core").glob("*.py")] == ["__init__.py"]
 
 
 def test_importing_the_package_imports_no_extra() -> None:
