@@ -95,7 +95,7 @@ def test_a_catalogue_of_ten_million_items() -> None:
 
 
 def test_what_a_definition_says() -> None:
-    assert Entropy(5, 3, normalized=True).definition() == "Entropy(top_k=3, num_items=5, normalized=True)"
+    assert Entropy(5, 3, normalized=True).definition() == "Entropy(num_items=5, top_k=3, base=2.0, normalized=True)"
     assert [m.name for m in (ILS(EYE, 5), IntraListDiversity(EYE), Personalization(4, 2), ILS(EYE, None))] == [
         *("ils@5", "intra_list_diversity@10", "personalization@2", "ils"),
     ]

@@ -151,7 +151,7 @@ def test_a_model_as_similarity_stays_the_users() -> None:
     metric = ILS(similarity=net, top_k=2)
     assert not list(metric.parameters())
     assert not metric.state_dict()
-    assert copy.deepcopy(metric).function.given is net
+    assert copy.deepcopy(metric).function_of_pairs.given is net
     copied = pickle.loads(pickle.dumps(metric))
     copied.update(item_ids=torch.tensor([[0, 1]]))
     metric.update(item_ids=torch.tensor([[0, 1]]))

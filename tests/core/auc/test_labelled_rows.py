@@ -98,13 +98,13 @@ def test_the_row_of_a_table_is_named() -> None:
 def test_without_checks_no_value_is_read() -> None:
     """Meta tensors have no values: any look at one fails."""
     preds, target = torch.rand(5, device="meta"), torch.ones(5, device="meta")
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        bool(preds.any())
     for metric in (BinaryAUC, GroupAUC, LogLoss):
         made = metric(validate_args=False).to("meta")
         more = {"indexes": target.long()} if metric is GroupAUC else {}
         made.update(preds, target, **more)
         made.update(preds.bfloat16(), target, **more)
-        with pytest.raises((RuntimeError, NotImplementedError)):
-            metric().to("meta").update(preds, target, **more)
 
 
 @pytest.mark.parametrize("weight", [1e-101, 5e-324, 1e101])

@@ -17,7 +17,7 @@ from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of, tie_groups_of
+from torch_recmetrics.core.ranking.ties import CutoffTie, GainTotal, TieGroups, tie_groups_of
 from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import full_ranks
@@ -194,9 +194,8 @@ def cutoff_tie_of(
     if "pessimistic" in needs.rules:
         relevant_only = torch.where(wide > 0, wide, float("inf"))
         worst = spread(relevant_only.topk(width, dim=1, largest=False).values, float("inf"))
-    return CutoffTie(
-        crosses, spread((members > 0).sum(1)), lambda gain: spread(gain_of(wide, gain).sum(1)), best, worst
-    )
+    totals = GainTotal(wide, rows, crosses.shape[0])
+    return CutoffTie(crosses, spread((members > 0).sum(1)), totals, best, worst)
 
 
 def _full_lists(scores: ScoreMatrix, targets: Relevance, checks: check.ValueChecks) -> FullListStats:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.ranking.full_lists import RelevantItems
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import CutoffTie, TieGroups, gain_of
+from torch_recmetrics.core.ranking.ties import CutoffTie, GainTotal, TieGroups
 from torch_recmetrics.core.tensors.segments import largest_first, order_by, place_in_run, run_starts, sum_by, table
 
 
@@ -55,7 +55,7 @@ def columns_of(
     cutoff_tie = CutoffTie(
         crosses,
         sum_by(users, torch.ones_like(users), n_users),
-        lambda gain: sum_by(users, gain_of(members, gain), n_users),
+        GainTotal(members.unsqueeze(1), users, n_users),
         largest_first(users, members, n_users, depth) if "optimistic" in needs.rules else None,
         largest_first(users, members, n_users, depth, descending=False) if "pessimistic" in needs.rules else None,
     )

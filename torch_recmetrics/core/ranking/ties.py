@@ -115,6 +115,20 @@ def mean_precision_in_block(earlier: Tensor, share: Tensor, start: Tensor, c1: T
 
 
 @dataclass(frozen=True, eq=False)
+class GainTotal:
+    """The sum of a gain over members of tie groups: of (rows, T) relevance in the rows that are named."""
+
+    relevance: Tensor  # (rows, T), 0 for what is no member
+    rows: Tensor | None  # (rows,) int64; None for all
+    n_users: int
+
+    def __call__(self, gain: Gain) -> Tensor:
+        """(B,)."""
+        totals = gain_of(self.relevance, gain).sum(1)
+        return totals if self.rows is None else totals.new_zeros(self.n_users).index_add_(0, self.rows, totals)
+
+
+@dataclass(frozen=True, eq=False)
 class CutoffTie:
     """The blocks that reach beyond the last rank that was kept: all their members, inside and outside.
 
