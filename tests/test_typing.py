@@ -23,8 +23,8 @@ from torchmetrics import Metric, MetricCollection
 from torch_recmetrics import (
     F1, ILS, MAP, MRR, DCG, NDCG, RBP, BinaryAUC, Calibration, CategoryCalibration, CategoryDiversity, CollapseRate,
     Coverage, Entropy, Gini, GroupAUC, HitRate, IntraListDiversity, LogLoss, NormalizedEntropy, Novelty,
-    Personalization, Popularity, Precision, Ranking, RPrecision, RecMetricCollection, Recall, Serendipity, TailShare, TieRate,
-    Unexpectedness, UserCoverage, ctr_metrics, functional, rank, ranking_metrics, topk_catalogue,
+    Personalization, Popularity, Precision, Ranking, RPrecision, RecMetricCollection, Recall, Serendipity, TailShare,
+    TieRate, Unexpectedness, UserCoverage, ctr_metrics, functional, rank, ranking_metrics, topk_catalogue,
 )
 from torch_recmetrics.lightning import RankingMetrics
 
