@@ -184,13 +184,15 @@ def test_row(row: Row) -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [r for r in library_table.ROWS if r.options and r.library in ADAPTERS],
+    [r for r in library_table.ROWS if r.options and r.cut is not None],  # without a cutoff it is no ranking metric
     ids=lambda r: f"{r.library}-{r.theirs}",
 )
 def test_the_option_matters(row: Row) -> None:
     """A row whose option changes nothing on the drawn data would agree for the wrong reason."""
     values = []
     scores, target = drawn(graded=True)
+    if "ties" in row.options:
+        scores = torch.zeros_like(scores)
     for options in (row.options, {}):
         ours = partial(getattr(torch_recmetrics, row.metric), top_k=K if row.cut else None, **options)()
         ours.update(scores, target)
