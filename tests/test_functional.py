@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED
+from fixtures.histories import updated
 from fixtures.variants import PER_USER, Variant
 
 import torch_recmetrics
@@ -50,8 +51,7 @@ def test_a_ready_ranking_gives_the_same(variant: Variant) -> None:
 
 @pytest.mark.parametrize("variant", PER_USER, ids=str)
 def test_the_metric_is_their_mean(variant: Variant) -> None:
-    metric = variant.make(2)
-    metric.update(PREDS, TARGET)
+    metric = updated(variant.make(2), PREDS, TARGET)
     values = variant.per_user(PREDS, TARGET, top_k=2)
     assert values.shape == (3,) and values.dtype == torch.float64
     assert float(metric.compute()) == pytest.approx(float(values.nanmean()), abs=1e-15)

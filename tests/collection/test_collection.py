@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED
-from fixtures.histories import sums
+from fixtures.histories import sums, updated
 from fixtures.variants import VARIANTS, named
 from torchmetrics import MetricCollection
 
@@ -120,8 +120,7 @@ def test_unknown_arguments_are_refused() -> None:
 
 
 def test_clone_with_another_prefix() -> None:
-    metrics = ranking_metrics(("ndcg", "mrr"), top_k=2, prefix="val_")
-    metrics.update(**sums(1)[0])
+    metrics = updated(ranking_metrics(("ndcg", "mrr"), top_k=2, prefix="val_"), **sums(1)[0])
     other = metrics.clone(prefix="test_")
     assert list(other.keys()) == ["test_ndcg@2", "test_mrr@2"]
     assert list(floats(other.compute()).values()) == list(floats(metrics.compute()).values())
@@ -149,13 +148,10 @@ def test_metrics_added_later_go_at_the_end() -> None:
 def test_members_touched_from_outside_stay_right() -> None:
     """Reset, fed, loaded or merged alone between two updates of the collection."""
     updates = sums(4)
-    metrics = ranking_metrics(("ndcg", "map", "mrr", "recall"), top_k=3)
-    metrics.update(**updates[0])
+    metrics = updated(ranking_metrics(("ndcg", "map", "mrr", "recall"), top_k=3), **updates[0])
     metrics["map@3"].reset()
     metrics["mrr@3"].update(**updates[1])
-    other = torch_recmetrics.Recall(3)
-    other.update(**updates[2])
-    metrics["recall@3"].merge_state(other)
+    metrics["recall@3"].merge_state(updated(torch_recmetrics.Recall(3), **updates[2]))
     metrics.update(**updates[3])
     first, last = updates[0], updates[3]
     seen = {
@@ -170,8 +166,7 @@ def test_members_touched_from_outside_stay_right() -> None:
 def test_a_ready_ranking_serves_collection_and_metric() -> None:
     (update,) = sums(1)
     ranking = torch_recmetrics.rank(**update, top_k=5)
-    metrics = ranking_metrics(("ndcg", "map"), top_k=(2, 5))
-    metrics.update(ranking)
+    metrics = updated(ranking_metrics(("ndcg", "map"), top_k=(2, 5)), ranking)
     metrics.update(ranking)
     assert float(metrics.compute()["ndcg@5"]) == named("NDCG").expected([update, update], 5)
 

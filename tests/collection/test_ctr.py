@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import updated
 from oracles import clicks as oracles
 from sklearn import metrics as sklearn
 
@@ -92,9 +93,7 @@ def test_weights_and_sample_ids_reach_the_members_that_know_them() -> None:
 
 def test_heads_of_several_classes() -> None:
     preds, target = torch.rand(200, 4), torch.randint(4, (200,))
-    metrics = ctr_metrics(num_classes=4, prefix="val_")
-    metrics.update(preds, target)
-    values, labels = metrics.compute(), preds.argmax(1)
+    values, labels = updated(ctr_metrics(num_classes=4, prefix="val_"), preds, target).compute(), preds.argmax(1)
     assert float(values["val_accuracy"]) == pytest.approx(sklearn.accuracy_score(target, labels), abs=1e-6)
     for average in ("macro", "micro", "weighted"):
         theirs = sklearn.f1_score(target, labels, average=average)
@@ -105,8 +104,7 @@ def test_heads_of_several_classes() -> None:
 
 def test_refused() -> None:
     rows = clicks()
-    metrics = ctr_metrics()
-    metrics.update(**rows)
+    metrics = updated(ctr_metrics(), **rows)
     before = {name: float(value) for name, value in metrics.compute().items()}
     with pytest.raises(ValueError, match=r"`indexes` is missing: group_auc needs it; .*weighting=None.* leaves it out"):
         metrics.update(rows["preds"], rows["target"])
@@ -177,8 +175,7 @@ def heads(n: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
 def test_point_16_multiclass_input_is_refused_before_anything_is_counted(
     method: str, broken: str, message: str
 ) -> None:
-    metrics = ctr_metrics(num_classes=3)
-    metrics.update(*heads())
+    metrics = updated(ctr_metrics(num_classes=3), *heads())
     before = {name: float(value) for name, value in metrics.compute().items()}
     preds, target = heads()
     given: Any = preds
@@ -199,8 +196,7 @@ def test_point_16_multiclass_input_is_refused_before_anything_is_counted(
 
 
 def test_point_16_predicted_classes_and_empty_batches_still_go() -> None:
-    metrics = ctr_metrics(num_classes=3)
-    metrics.update(torch.tensor([0, 2, 1]), torch.tensor([0, 2, 2]))
+    metrics = updated(ctr_metrics(num_classes=3), torch.tensor([0, 2, 1]), torch.tensor([0, 2, 2]))
     assert float(metrics.compute()["accuracy"]) == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match=r"`preds` must be a class from 0 to 2, got 3 in row 1"):
         metrics.update(torch.tensor([0, 3]), torch.tensor([0, 2]))
@@ -209,7 +205,6 @@ def test_point_16_predicted_classes_and_empty_batches_still_go() -> None:
 
 
 def test_point_16_the_threshold_is_exclusive_as_it_is_described() -> None:
-    metrics = ctr_metrics(weighting=None, threshold=0.5)
-    metrics.update(torch.tensor([0.5, 0.75]), torch.tensor([1, 1]))
+    metrics = updated(ctr_metrics(weighting=None, threshold=0.5), torch.tensor([0.5, 0.75]), torch.tensor([1, 1]))
     assert float(metrics.compute()["true_positives"]) == 1
     assert "above which" in " ".join((ctr_metrics.__doc__ or "").split())

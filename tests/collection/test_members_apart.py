@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from fixtures.histories import updated
 
 from torch_recmetrics import MRR, NDCG, RecMetricCollection
 
@@ -26,8 +27,7 @@ def compute_apart(rank: int, folder: str, late: int) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2, timeout=timedelta(seconds=30)
     )
-    metrics = RecMetricCollection([NDCG(2), MRR()])
-    metrics.update(PREDS, TARGET)
+    metrics = updated(RecMetricCollection([NDCG(2), MRR()]), PREDS, TARGET)
     metrics["mrr"].compute()
     if rank == 0:
         metrics.update(-PREDS, TARGET)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import updated
 from torchmetrics import MetricCollection
 from torchmetrics.classification import BinaryAccuracy
 
@@ -39,12 +40,9 @@ def test_tables_of_items_as_lists_and_arrays() -> None:
     """Issue 11, item 4: YAML has no tensors; and issue 12, point 21."""
     numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     ids = torch.tensor([[0, 1], [2, 0]])
-    expected = Popularity(torch.tensor([3, 2, 1]), 2)
-    expected.update(item_ids=ids)
+    expected = updated(Popularity(torch.tensor([3, 2, 1]), 2), item_ids=ids)
     for counts in ([3, 2, 1], (3, 2, 1), numpy.array([3, 2, 1]), [3.0, 2.0, 1.0]):
-        metric = Popularity(counts, 2)
-        metric.update(item_ids=ids)
-        assert metric.compute() == expected.compute()
+        assert updated(Popularity(counts, 2), item_ids=ids).compute() == expected.compute()
     with pytest.raises(TypeError, match="`item_counts` must be a tensor, or numbers in rows of one length"):
         Novelty([[1], [1, 2]], num_users=3)
 

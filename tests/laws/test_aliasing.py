@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import updated
 from torchmetrics import Metric
 from torchmetrics.wrappers import MinMaxMetric, Running
 
@@ -102,8 +103,7 @@ def test_a_loaded_member_forgets_what_was_worked_out_for_all() -> None:
 def test_a_refused_update_leaves_wrapped_metrics_as_they_were(method: str) -> None:
     refuses = Refuses()
     members = {"wrapped": MinMaxMetric(MRR()), "sum": MRR() + MRR(), "refuses": refuses, "ndcg": NDCG(2)}
-    metrics = RecMetricCollection(members)
-    metrics.update(PREDS, TARGET)
+    metrics = updated(RecMetricCollection(members), PREDS, TARGET)
     before: dict[str, Any] = metrics.compute()
     refuses.on = True
     with pytest.raises(ValueError, match="refused"):
@@ -152,8 +152,7 @@ def test_exponential_gains_that_are_finite_have_a_finite_sum() -> None:
 
 
 def test_flat_relevance_without_a_gain_is_refused_before_it_is_kept() -> None:
-    metrics = RecMetricCollection([NDCG(2), MRR()])
-    metrics.update(PREDS[0], TARGET[0], torch.zeros(3, dtype=torch.int64))
+    metrics = updated(RecMetricCollection([NDCG(2), MRR()]), PREDS[0], TARGET[0], torch.zeros(3, dtype=torch.int64))
     before = metrics.compute()
     with pytest.raises(ValueError, match=r"1023.*2000 in row 1"):
         metrics.update(PREDS[0], torch.tensor([0, 2000, 1]), torch.ones(3, dtype=torch.int64))

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, Case, cuts, drawn, holds, rows, users_of
-from fixtures.histories import OF_RANKINGS
+from fixtures.histories import OF_RANKINGS, updated
 from fixtures.variants import ACTIONS, RANKED, Variant
 from hypothesis import strategies as st
 from oracles.users import TIES, orders
@@ -72,8 +72,7 @@ def test_bounds_are_refused_where_they_would_not_hold() -> None:
     """A further hit at a late rank lowers the mean of the precisions at the hits."""
     with pytest.raises(ValueError, match="bounds"):
         MAP(3, denominator="hits", keep_bounds=True)
-    metric = NDCG(3)
-    metric.update(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))
+    metric = updated(NDCG(3), torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match="keep_bounds=True"):
         metric.tie_bounds()
 
@@ -106,9 +105,5 @@ def test_ways_to_take_nan_are_named_and_do_not_mix() -> None:
 def test_float16_at_the_cut_is_compared_as_it_came() -> None:
     """Two scores that float16 tells apart and bfloat16 does not: one dtype ranks, the other has a tie."""
     scores, target = torch.tensor([[1.0, 1.0 + 2**-9]]), torch.tensor([[0, 1]])
-    values = []
-    for dtype in (torch.float16, torch.bfloat16):
-        metric = torch_recmetrics.MRR()
-        metric.update(scores.to(dtype), target)
-        values.append(float(metric.compute()))
-    assert values == [1.0, (1 + 1 / 2) / 2]
+    for dtype, value in ((torch.float16, 1.0), (torch.bfloat16, (1 + 1 / 2) / 2)):
+        assert float(updated(torch_recmetrics.MRR(), scores.to(dtype), target).compute()) == value

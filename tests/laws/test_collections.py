@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
-from fixtures.histories import HISTORIES, OF_LISTS
+from fixtures.histories import HISTORIES, OF_LISTS, updated
 from fixtures.items import ITEMS
 from fixtures.variants import ACTIONS, CLICKED, LISTED, RANKED, VARIANTS, Variant, named
 from hypothesis import strategies as st
@@ -149,8 +149,7 @@ def test_members_computed_one_by_one(collect: Any, history: str, which: Asked) -
 @pytest.mark.parametrize("again", [lambda c: c.clone(), copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
 def test_copies_go_on_alone(collect: Any, history: str, which: Asked, again: Any) -> None:
     updates = HISTORIES[history](4)
-    collection = collect(members(which))
-    collection.update(**updates[0])
+    collection = updated(collect(members(which)), **updates[0])
     other = again(collection)
     collection.update(**updates[1])
     other.update(**updates[2])
@@ -211,8 +210,7 @@ def test_an_uncut_metric_beside_cut_ones() -> None:
     which = asked(RANKED, (2, None))
 
     def law(case: Case, layout: str, ties: str) -> None:
-        metrics = RecMetricCollection(members(which, ties=ties))
-        metrics.update(**LAYOUTS[layout](case))
+        metrics = updated(RecMetricCollection(members(which, ties=ties)), **LAYOUTS[layout](case))
         assert floats(metrics.compute()) == expected(which, [LAYOUTS[layout](case)], ties)
 
     layouts, ties = st.sampled_from(list(LAYOUTS)), st.sampled_from(TIES)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case
+from fixtures.histories import updated
 from fixtures.variants import DEFAULTS, PER_USER, RANKED, Variant, ways
 
 import torch_recmetrics
@@ -44,8 +45,7 @@ def test_an_empty_user_counts_with_its_weight(variant: Variant) -> None:
 
 @pytest.mark.parametrize("action", ["skip", "neg", "pos"])
 def test_pooled_sums_have_nothing_of_an_empty_user(action: str) -> None:
-    metric = torch_recmetrics.HitRate(1, pooled=True, empty_target_action=action)
-    metric.update(**LAYOUTS["dense"](HALF))
+    metric = updated(torch_recmetrics.HitRate(1, pooled=True, empty_target_action=action), **LAYOUTS["dense"](HALF))
     assert float(metric.compute()) == 1
     metric.reset()
     metric.update(**LAYOUTS["dense"](HALF.part([0])))
@@ -55,8 +55,7 @@ def test_pooled_sums_have_nothing_of_an_empty_user(action: str) -> None:
 @pytest.mark.parametrize("layout", ROW_LAYOUTS)
 @pytest.mark.parametrize("variant", RANKED, ids=str)
 def test_error_is_raised_at_the_update_and_changes_nothing(variant: Variant, layout: str) -> None:
-    metric = variant.make(1, empty_target_action="error")
-    metric.update(**LAYOUTS[layout](HALF.part([1])))
+    metric = updated(variant.make(1, empty_target_action="error"), **LAYOUTS[layout](HALF.part([1])))
     before = metric.compute()
     for act in (metric.update, metric):
         with pytest.raises(ValueError, match=r"empty_target_action.*row 1"):

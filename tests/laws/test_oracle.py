@@ -23,6 +23,7 @@ from fixtures.cases import (
     without_target,
 )
 from fixtures.devices import take_the_cpu_for_a_gpu
+from fixtures.histories import updated
 from fixtures.variants import ACTIONS, LISTED, OF_ROWS, PER_USER, RANKED, VARIANTS, Variant
 from hypothesis import strategies as st
 from oracles.users import TIES
@@ -144,8 +145,7 @@ def test_a_ready_ranking_equals_oracle(layout: str) -> None:
         for variant in RANKED:
             for ties in TIES:
                 for top_k in (k for k in CUTS if deepest is None or (k is not None and k <= deepest)):
-                    metric = variant.make(top_k, ties=ties, empty_target_action=action)
-                    metric.update(ranking)
+                    metric = updated(variant.make(top_k, ties=ties, empty_target_action=action), ranking)
                     expected = variant.expected(users, top_k, ties, action)
                     assert float(metric.compute()) == expected, f"{variant}@{top_k} ties={ties}"
 
@@ -158,8 +158,7 @@ def test_a_ranking_made_once_gives_the_same_lists(variant: Variant) -> None:
     given = update if variant.needs_target else without_target(update)
     ranking = torch_recmetrics.rank(**given, top_k=5)
     for k in (1, 5):
-        ready = variant.make(k)
-        ready.update(ranking)
+        ready = updated(variant.make(k), ranking)
         assert torch.equal(ready.compute().nan_to_num(-1), variant.fed([update], k).compute().nan_to_num(-1))
     with pytest.raises(ValueError, match="was cut at 5"):
         variant.make(6).update(ranking)

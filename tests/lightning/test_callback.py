@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 import torch
 from every_metric import OPTIONS
+from fixtures.histories import updated
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 from torchmetrics import MetricCollection
 
@@ -221,8 +222,7 @@ def test_the_users_own_metrics_are_left_alone() -> None:
     pytest.importorskip("pytorch_lightning")
     from torch_recmetrics.lightning import RankingMetrics
 
-    metric = torch_recmetrics.NDCG(2)
-    metric.update(SCORES, TARGET)
+    metric = updated(torch_recmetrics.NDCG(2), SCORES, TARGET)
     RankingMetrics([metric])
     assert metric.update_count == 1 and float(metric.compute()) == 1
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import updated
 from fixtures.items import ITEMS, NUM_ITEMS
 
 from torch_recmetrics import ILS, NDCG, Coverage, Gini, IntraListDiversity, RecMetricCollection
@@ -65,8 +66,7 @@ def test_what_is_logged(tmp_path: Any, precision: str) -> None:
         metric.update(SCORES, target_ids=WANTED)
         expected = pytest.approx(float(metric.compute()), abs=1e-6)  # Lightning keeps float32
         assert logged[f"val_{metric.name}"] == logged[f"alone_{metric.name}"] == expected
-    last = Coverage(NUM_ITEMS, 3)
-    last.update(SCORES[8:])
+    last = updated(Coverage(NUM_ITEMS, 3), SCORES[8:])
     assert logged["train_coverage@3"] == pytest.approx(float(last.compute()), abs=1e-6)
     (again,) = trainer.validate(model, loader, verbose=False)
     assert again["val_ils@3"] == pytest.approx(logged["val_ils@3"], abs=1e-7)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from fixtures.cases import Update, without
 from fixtures.clicks import DTYPES, drawn_clicks, rows_of
+from fixtures.histories import updated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.clicks import Row, auc, pairs
@@ -114,8 +115,7 @@ def test_any_shape_is_flattened() -> None:
 
 def test_a_sample_id_for_each_row_of_many_predictions() -> None:
     preds, target = torch.rand(4, 3), torch.tensor([[0, 1, 0]] * 4)
-    metric = BinaryAUC()
-    metric.update(preds[:3], target[:3], sample_ids=torch.tensor([10, 11, 12]))
+    metric = updated(BinaryAUC(), preds[:3], target[:3], sample_ids=torch.tensor([10, 11, 12]))
     metric.update(1 - preds[1:], 1 - target[1:], sample_ids=torch.tensor([11, 12, 13]))
     expected = auc_of(torch.cat([preds[:3], 1 - preds[3:]]), torch.cat([target[:3], 1 - target[3:]]))
     assert metric.compute() == expected
@@ -181,8 +181,7 @@ def test_the_bound_is_that_of_the_formula(dtype: torch.dtype) -> None:
 
 def test_the_bound_is_zero_where_every_score_counts() -> None:
     for dtype in DTYPES:
-        metric = BinaryAUC()
-        metric.update(torch.rand(50).to(dtype), torch.arange(50) % 2)
+        metric = updated(BinaryAUC(), torch.rand(50).to(dtype), torch.arange(50) % 2)
         assert metric.error_bound() == 0
         assert metric.error_bound().dtype == torch.float64
 
@@ -190,16 +189,14 @@ def test_the_bound_is_zero_where_every_score_counts() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_exact_whatever_the_bins(dtype: torch.dtype) -> None:
     preds, target = torch.randn(500).to(dtype), (torch.rand(500) < 0.3).long()
-    metric = BinaryAUC(num_bins=4)
-    metric.update(preds, target)
+    metric = updated(BinaryAUC(num_bins=4), preds, target)
     assert metric.compute() == auc_of(preds.double(), target)
     assert metric.error_bound() == 0
 
 
 def test_float64_scores_that_float32_takes_for_one_are_told_apart() -> None:
     preds = torch.tensor([-1e300, -1e200, 1e-300, 1e-200, 1e200, 1e300], dtype=torch.float64)
-    metric = BinaryAUC(num_bins=1 << 12)
-    metric.update(preds, torch.tensor([0, 1, 0, 1, 0, 1]))
+    metric = updated(BinaryAUC(num_bins=1 << 12), preds, torch.tensor([0, 1, 0, 1, 0, 1]))
     assert (metric.compute(), metric.error_bound()) == (6 / 9, 0)
     close = 0.5 + torch.arange(4, dtype=torch.float64) * 1e-12
     assert auc_of(close, torch.tensor([0, 0, 1, 1])) == 1
@@ -209,8 +206,7 @@ def test_small_click_rates_keep_their_resolution() -> None:
     torch.manual_seed(0)
     logit = torch.randn(100_000)
     preds, target = torch.sigmoid(logit - 6), torch.rand(100_000) < torch.sigmoid(logit - 4)
-    metric = BinaryAUC(num_bins=1 << 16)
-    metric.update(preds, target)
+    metric = updated(BinaryAUC(num_bins=1 << 16), preds, target)
     assert abs(metric.compute() - auc_of(preds, target)) < 1e-4
     assert metric.error_bound() < 2e-3
 
@@ -280,8 +276,7 @@ def test_bins_take_no_memory_per_row(
     assert max(sizes) <= limit
     if not options:
         assert float(metric.compute()) == pytest.approx(float(auc_of(preds, target, weights=weights)), **EXACT)
-    whole = BinaryAUC(**options)
-    whole.update(preds, target, weights=weights)
+    whole = updated(BinaryAUC(**options), preds, target, weights=weights)
     assert float(metric.compute()) == pytest.approx(float(whole.compute()), **EXACT)
 
 
@@ -292,9 +287,7 @@ def test_many_small_updates_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> 
     for row in range(50):
         metric.update(preds[row : row + 1], target[row : row + 1])
     assert max(len(state) for state in metric.metric_state.values()) <= 8
-    whole = BinaryAUC(num_bins=64)
-    whole.update(preds, target)
-    assert metric.compute() == whole.compute()
+    assert metric.compute() == updated(BinaryAUC(num_bins=64), preds, target).compute()
 
 
 def test_one_histogram_for_rows_with_and_without_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,9 +305,7 @@ def test_one_histogram_for_rows_with_and_without_weights(monkeypatch: pytest.Mon
         assert {table.dtype for table in tables} <= {torch.float64 if step > 1 else torch.int64, torch.int64}
         assert not metric.state("keys")
     assert float(metric.compute()) == pytest.approx(float(auc_of(preds, target, weights=weights)), **EXACT)
-    other = BinaryAUC()
-    other.update(preds[:2], target[:2])
-    metric.merge_state(other)
+    metric.merge_state(updated(BinaryAUC(), preds[:2], target[:2]))
     both = [torch.cat([column, column[:2]]) for column in (preds, target, weights)]
     assert float(metric.compute()) == pytest.approx(float(auc_of(*both[:2], weights=both[2])), **EXACT)
 
@@ -334,8 +325,7 @@ def test_forward_keeps_one_table(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_one_score_out_of_a_wider_tensor(dtype: torch.dtype) -> None:
     column = torch.tensor([[0.0, 0.5]]).to(dtype)[:, 1]
-    metric = BinaryAUC()
-    metric.update(column, torch.tensor([1]))
+    metric = updated(BinaryAUC(), column, torch.tensor([1]))
     metric.update(torch.zeros(1, dtype=dtype), torch.tensor([0]))
     assert metric.compute() == 1
     assert auc_of(column, torch.tensor([1])).isnan()
@@ -366,8 +356,7 @@ def test_curves_are_those_of_scikit_learn(dtype: torch.dtype, weighted: bool) ->
 
 def test_curves_are_laid_out_as_those_of_torchmetrics() -> None:
     preds, target = torch.rand(300).mul(50).round() / 50, (torch.rand(300) < 0.3).long()
-    metric = BinaryAUC()
-    metric.update(preds, target)
+    metric = updated(BinaryAUC(), preds, target)
     for mine, other in zip(metric.precision_recall(), binary_precision_recall_curve(preds, target), strict=True):
         assert mine.tolist() == pytest.approx(other.tolist(), abs=1e-6)
     for mine, other in zip(metric.roc()[:2], binary_roc(preds, target)[:2], strict=True):
@@ -390,8 +379,7 @@ def test_curves_with_bins_have_the_lower_edges(dtype: torch.dtype) -> None:
 
 
 def test_curves_of_scores_of_two_dtypes() -> None:
-    metric = BinaryAUC()
-    metric.update(torch.tensor([0.5, 0.25]).half(), torch.tensor([1, 0]))
+    metric = updated(BinaryAUC(), torch.tensor([0.5, 0.25]).half(), torch.tensor([1, 0]))
     metric.update(torch.tensor([0.1, 0.5]), torch.tensor([0, 0]))
     fpr, tpr, thresholds = metric.roc()
     assert thresholds.tolist() == pytest.approx([math.inf, 0.5, 0.25, 0.1])
@@ -402,8 +390,7 @@ def test_curves_of_scores_of_two_dtypes() -> None:
 def test_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    metric = BinaryAUC()
-    metric.update(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
+    metric = updated(BinaryAUC(), torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
     for curve, labels in (
         ("roc", ("False positive rate", "True positive rate")),
         ("precision_recall", ("Recall", "Precision")),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from fixtures.histories import of_lists
+from fixtures.histories import of_lists, updated
 
 from torch_recmetrics import (
     ILS,
@@ -125,6 +125,5 @@ def test_forward_counts_the_lists_that_wait(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_unknown_item_that_is_not_checked_counts_for_nothing() -> None:
-    metric = Coverage(3, 2, validate_args=False)
-    metric.update(item_ids=torch.tensor([[0, 7], [1, 2**32 + 1]]))
+    metric = updated(Coverage(3, 2, validate_args=False), item_ids=torch.tensor([[0, 7], [1, 2**32 + 1]]))
     assert metric.compute() == pytest.approx(2 / 3)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from fixtures.histories import of_lists
+from fixtures.histories import of_lists, updated
 from torch.nn import CosineSimilarity, Embedding
 from torchmetrics import MetricCollection
 
@@ -131,8 +131,7 @@ def test_functions_of_one_name_are_different_metrics(make, collection) -> None:
     assert {name: value.item() for name, value in metrics.compute().items()} == {"a": 0.5, "b": 2.5}
     with pytest.raises(ValueError, match="only metrics of the same options merge"):
         metrics["a"].merge_state(metrics["b"])
-    again = ILS(similarity=one, top_k=2)
-    again.update(item_ids=torch.tensor([[3, 4]]))
+    again = updated(ILS(similarity=one, top_k=2), item_ids=torch.tensor([[3, 4]]))
     again.merge_state(metrics["a"])
     assert again.compute().item() == pytest.approx(2 / 3)
 
@@ -152,8 +151,7 @@ def test_a_model_as_similarity_stays_the_users() -> None:
     assert not list(metric.parameters())
     assert not metric.state_dict()
     assert copy.deepcopy(metric).function_of_pairs.given is net
-    copied = pickle.loads(pickle.dumps(metric))
-    copied.update(item_ids=torch.tensor([[0, 1]]))
+    copied = updated(pickle.loads(pickle.dumps(metric)), item_ids=torch.tensor([[0, 1]]))
     metric.update(item_ids=torch.tensor([[0, 1]]))
     assert metric.compute() == copied.compute()
 
@@ -172,8 +170,7 @@ def test_products_of_vectors_of_very_different_length(features: torch.Tensor, ex
         with pytest.raises(ValueError, match='`item_features` must be at most 1e\\+140 in size for similarity="dot"'):
             ILS(features, 2, similarity="dot")
         return
-    metric = ILS(features, 2, similarity="dot")
-    metric.update(item_ids=torch.tensor([[0, 1]]))
+    metric = updated(ILS(features, 2, similarity="dot"), item_ids=torch.tensor([[0, 1]]))
     assert metric.compute().item() == pytest.approx(expected, rel=1e-6)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from fixtures.cases import Update
 from fixtures.clicks import DTYPES, drawn_clicks, rows_of
+from fixtures.histories import updated
 from hypothesis import given, settings
 from oracles.clicks import Row, auc, by_group, group_auc, group_table
 from sklearn.metrics import roc_auc_score
@@ -90,10 +91,8 @@ def test_torchmetrics_agrees_where_it_is_right() -> None:
     """Probabilities without ties, every group with both classes: what it skips, and how it ranks ties, differs."""
     n = 300
     indexes, preds, target = torch.arange(n) % 20, torch.rand(n), (torch.arange(n) // 20) % 3 == 0
-    theirs = RetrievalAUROC()
-    theirs.update(preds, target, indexes=indexes)
-    ours = GroupAUC("uniform")
-    ours.update(preds, target, indexes)
+    theirs = updated(RetrievalAUROC(), preds, target, indexes=indexes)
+    ours = updated(GroupAUC("uniform"), preds, target, indexes)
     assert float(ours.compute()) == pytest.approx(float(theirs.compute()), abs=1e-6)
 
 
@@ -109,8 +108,7 @@ def test_groups_of_one_class_are_left_out_not_counted_as_0() -> None:
     preds, target = torch.tensor([0.9, 0.1, 0.5, 0.6, 0.2]), torch.tensor([1, 0, 1, 1, 0])
     indexes = torch.tensor([1, 1, 2, 2, 3])
     for weighting in WEIGHTINGS:
-        metric = GroupAUC(weighting)
-        metric.update(preds, target, indexes)
+        metric = updated(GroupAUC(weighting), preds, target, indexes)
         assert metric.compute() == 1
         assert metric.per_group()[0].tolist() == [1]
     assert group_auc_of(preds, target, indexes).tolist() == pytest.approx([1, math.nan, math.nan], nan_ok=True)
@@ -133,12 +131,8 @@ def test_weightings() -> None:
         ("positives", 2 / 3, 5 / 12),
         ("uniform", 1 / 2, 1 / 2),
     ):
-        metric = GroupAUC(weighting)
-        metric.update(preds, target, indexes)
-        assert metric.compute() == plain
-        metric = GroupAUC(weighting)
-        metric.update(preds, target, indexes, weights)
-        assert metric.compute() == weighed
+        assert updated(GroupAUC(weighting), preds, target, indexes).compute() == plain
+        assert updated(GroupAUC(weighting), preds, target, indexes, weights).compute() == weighed
 
 
 def test_scores_of_several_dtypes_count_as_the_widest() -> None:
@@ -156,10 +150,8 @@ def test_scores_of_several_dtypes_count_as_the_widest() -> None:
 def test_users_as_rows_of_a_table() -> None:
     preds, target = torch.rand(5, 7), torch.rand(5, 7) < 0.5
     users = torch.tensor([3, -1, 2**50, 3, 0])
-    metric = GroupAUC()
-    metric.update(preds, target, users)
-    flat = GroupAUC()
-    flat.update(preds.flatten(), target.flatten(), users.repeat_interleave(7))
+    metric = updated(GroupAUC(), preds, target, users)
+    flat = updated(GroupAUC(), preds.flatten(), target.flatten(), users.repeat_interleave(7))
     assert metric.compute() == flat.compute()
 
 

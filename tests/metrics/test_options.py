@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torchmetrics
+from fixtures.histories import updated
 from fixtures.variants import DEFAULTS, RANKED, RANKING_NAMES, Variant
 
 import torch_recmetrics
@@ -132,8 +133,7 @@ def test_arguments_may_be_positional(variant: Variant) -> None:
 def test_plot_follows_torchmetrics(name: str) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    metric = made(name, 2)
-    metric.update(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 0]]))
+    metric = updated(made(name, 2), torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 0]]))
     for values in (None, metric.compute(), [metric.compute(), metric.compute()]):
         figure, axis = metric.plot(values)
         assert figure is not None and axis is not None

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from fixtures.histories import of_lists
+from fixtures.histories import of_lists, updated
 
 from torch_recmetrics import Novelty, Popularity, TailShare
 
@@ -56,6 +56,4 @@ def test_a_share_that_floats_miss_by_a_rounding_is_the_number_that_it_stands_for
 
 
 def test_rows_of_a_smaller_matrix_are_fine() -> None:
-    metric = Popularity(COUNTS, 1)
-    metric.update(torch.tensor([[1.0, 2.0]]))
-    assert float(metric.compute()) == 4
+    assert float(updated(Popularity(COUNTS, 1), torch.tensor([[1.0, 2.0]])).compute()) == 4

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import INF
+from fixtures.histories import updated
 from fixtures.variants import Variant, named
 from oracles.users import read
 
@@ -193,9 +194,7 @@ def test_the_package_gives_the_worked_numbers(worked: Worked) -> None:
     if isinstance(worked.expected, list):
         got = worked.variant.per_user(**update, top_k=worked.top_k).tolist()
     else:
-        metric = worked.variant.make(worked.top_k)
-        metric.update(**update)
-        got = metric.compute().item()
+        got = updated(worked.variant.make(worked.top_k), **update).compute().item()
     assert got == pytest.approx(worked.expected, abs=worked.within, rel=0, nan_ok=True)
 
 
@@ -224,7 +223,5 @@ def test_12_next_item_from_an_item_to_item_table(oracle: bool) -> None:
         if oracle:
             got = variant.value(read(**update), 2)
         else:
-            asked = variant.make(2)
-            asked.update(**tensors(update))
-            got = asked.compute().item()
+            got = updated(variant.make(2), **tensors(update)).compute().item()
         assert got == pytest.approx(value, abs=1e-12), str(variant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fixtures.histories import of_lists
+from fixtures.histories import of_lists, updated
 
 from torch_recmetrics import Serendipity, Unexpectedness
 
@@ -39,6 +39,5 @@ def test_what_popularity_recommends_is_never_unexpected() -> None:
     counts = torch.tensor([3, 9, 9, 1, 4, 0, 2])
     for options in ({}, {"expected": "rank"}):
         for k in (1, 3, 7):
-            metric = Unexpectedness(counts, k, **options)
-            metric.update(counts.double().expand(2, -1))
+            metric = updated(Unexpectedness(counts, k, **options), counts.double().expand(2, -1))
             assert float(metric.compute()) <= (1 / 7**2 if k == 7 and options else 0)

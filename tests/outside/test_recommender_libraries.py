@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import updated
 
 from torch_recmetrics import (
     ILS,
@@ -39,8 +40,7 @@ SHOWN = {
 
 
 def ours(metrics: list[Any], lists: torch.Tensor = LISTS) -> dict[str, float]:
-    collection = RecMetricCollection(metrics)
-    collection.update(item_ids=lists)
+    collection = updated(RecMetricCollection(metrics), item_ids=lists)
     return {name: float(value) for name, value in collection.compute().items()}
 
 

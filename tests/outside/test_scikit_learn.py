@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fixtures.histories import updated
 from outside.problem import Problem, close, drawn
 
 import torch_recmetrics
@@ -53,8 +54,7 @@ def test_ndcg_with_ties_ignored_turns_the_order_of_equal_scores_around() -> None
 def test_mean_over_users_counts_empty_ones_as_zero_there() -> None:
     problem = drawn(5)
     theirs = sk.ndcg_score(problem.target.numpy(), problem.preds.numpy(), k=10)
-    metric = torch_recmetrics.NDCG(10, gain="linear", empty_target_action="neg")
-    metric.update(problem.preds, problem.target)
+    metric = updated(torch_recmetrics.NDCG(10, gain="linear", empty_target_action="neg"), problem.preds, problem.target)
     assert float(metric.compute()) == close(theirs)
 
 
@@ -62,8 +62,7 @@ def test_weights_are_its_sample_weights() -> None:
     problem = drawn(5).without_empty_users
     weights = torch.rand(len(problem.preds), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     theirs = sk.ndcg_score(problem.target.numpy(), problem.preds.numpy(), k=10, sample_weight=weights.numpy())
-    metric = torch_recmetrics.NDCG(10, gain="linear")
-    metric.update(problem.preds, problem.target, weights=weights)
+    metric = updated(torch_recmetrics.NDCG(10, gain="linear"), problem.preds, problem.target, weights=weights)
     assert float(metric.compute()) == close(theirs)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torchmetrics.retrieval as theirs
+from fixtures.histories import updated
 from outside.problem import Problem, close, drawn
 
 import torch_recmetrics
@@ -42,8 +43,7 @@ def test_agreement(name: str, ours: str, options: dict[str, Any], top_k: int | N
     if ours != "NDCG":
         problem = problem.binary
     preds, target, indexes = flat(problem)
-    other = getattr(theirs, name)(top_k=top_k, empty_target_action=action)
-    other.update(preds, target, indexes)
+    other = updated(getattr(theirs, name)(top_k=top_k, empty_target_action=action), preds, target, indexes)
     metric = getattr(torch_recmetrics, ours)(top_k, empty_target_action=action, **options)
     metric.update(preds, target, indexes)
     assert float(metric.compute()) == close(float(other.compute()), 1e-6)  # it sums in float32
@@ -53,34 +53,19 @@ def test_agreement(name: str, ours: str, options: dict[str, Any], top_k: int | N
 @pytest.mark.parametrize("distinct_scores", [1, 3, 8])
 def test_ndcg_on_tied_scores(distinct_scores: int, top_k: int | None) -> None:
     preds, target, indexes = flat(positive(drawn(distinct_scores)))
-    other = theirs.RetrievalNormalizedDCG(top_k=top_k)
-    other.update(preds, target, indexes)
-    metric = torch_recmetrics.NDCG(top_k, gain="linear", empty_target_action="neg")
-    metric.update(preds, target, indexes)
+    other = updated(theirs.RetrievalNormalizedDCG(top_k=top_k), preds, target, indexes)
+    metric = updated(torch_recmetrics.NDCG(top_k, gain="linear", empty_target_action="neg"), preds, target, indexes)
     assert float(metric.compute()) == close(float(other.compute()), 1e-6)
 
 
 @pytest.mark.parametrize("name", ["RetrievalMRR", "RetrievalMAP", "RetrievalRecall", "RetrievalPrecision"])
 def test_it_drops_scores_that_are_not_above_zero(name: str) -> None:
     """Cause of the difference on logits: a perfect ranking of negative scores has 0 there."""
-    preds, target, indexes = (
-        torch.tensor([-1.0, -2.0, -3.0]),
-        torch.tensor([1, 0, 0]),
-        torch.zeros(3, dtype=torch.int64),
-    )
-    other = getattr(theirs, name)(top_k=1)
-    other.update(preds, target, indexes)
-    if float(other.compute()) == 1:
+    preds, target, indexes = torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([1, 0, 0]), torch.tensor([0, 0, 0])
+    if float(updated(getattr(theirs, name)(top_k=1), preds, target, indexes).compute()) == 1:
         pytest.skip("this version of torchmetrics ranks negative scores")
-    ours = {
-        "RetrievalMRR": "MRR",
-        "RetrievalMAP": "MAP",
-        "RetrievalRecall": "Recall",
-        "RetrievalPrecision": "Precision",
-    }
-    metric = getattr(torch_recmetrics, ours[name])(1)
-    metric.update(preds, target, indexes)
-    assert float(metric.compute()) == 1
+    ours = getattr(torch_recmetrics, name.removeprefix("Retrieval"))
+    assert float(updated(ours(1), preds, target, indexes).compute()) == 1
 
 
 def test_it_orders_equal_scores_as_they_come() -> None:
@@ -89,18 +74,14 @@ def test_it_orders_equal_scores_as_they_come() -> None:
     values = []
     for place in range(4):
         target = (torch.arange(4) == place).long()
-        metric = torch_recmetrics.MRR()
-        metric.update(preds, target, indexes)
-        values.append(float(metric.compute()))
+        values.append(float(updated(torch_recmetrics.MRR(), preds, target, indexes).compute()))
     assert values == close([(1 + 1 / 2 + 1 / 3 + 1 / 4) / 4] * 4)
-    other = theirs.RetrievalMRR()
-    other.update(preds, torch.tensor([1, 0, 0, 0]), indexes)
+    other = updated(theirs.RetrievalMRR(), preds, torch.tensor([1, 0, 0, 0]), indexes)
     assert float(other.compute()) != close(values[0], 1e-3)
 
 
 def test_a_matrix_is_many_users_here_and_one_there() -> None:
     """Trap: with (B, N) input and one index it ranks all users' items as one list."""
     problem = positive(drawn()).binary.without_empty_users
-    metric = torch_recmetrics.MRR()
-    metric.update(problem.preds, problem.target)
+    metric = updated(torch_recmetrics.MRR(), problem.preds, problem.target)
     assert float(metric.compute()) == close(sum(problem.ours("reciprocal_rank", None)) / len(problem.preds))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import updated
 
 from torch_recmetrics import functional as click
 from torch_recmetrics.metrics import auc, group_auc
@@ -60,8 +61,7 @@ def cases(metric: type[Any]) -> list[tuple[dict[str, Any], type[Exception], str]
 )
 def test_update_refuses(metric: type[Any], wrong: dict[str, Any], error: type[Exception], message: str) -> None:
     good = GROUPED if metric is GroupAUC else GOOD
-    made = metric()
-    made.update(**good)
+    made = updated(metric(), **good)
     before = made.compute()
     with pytest.raises(error, match=message):
         made.update(**{**good, **wrong})

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from fixtures.histories import updated
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import catalogue as oracles
@@ -327,8 +328,7 @@ def test_vectors_whose_squares_are_lost_have_an_order(chunk_size: int | None) ->
     items = torch.arange(1.0, 101.0).double()[:, None].repeat(1, 2)
     assert topk_catalogue(users, items, 3, chunk_size=chunk_size)[1].tolist() == [[99, 98, 97]]
     long = items * 1e147
-    metric = MRR()
-    metric.update(user_embeddings=users, item_embeddings=long, target_ids=torch.tensor([[90]]))
+    metric = updated(MRR(), user_embeddings=users, item_embeddings=long, target_ids=torch.tensor([[90]]))
     assert metric.compute() == pytest.approx(1 / 10)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import updated
 from fixtures.variants import DEFAULTS
 
 import torch_recmetrics
@@ -169,8 +170,7 @@ def test_the_functions_refuse_the_same(bad: Bad) -> None:
 
 @pytest.mark.parametrize("way", ["update", "forward"])
 def test_weights_that_differ_within_a_user(way: str) -> None:
-    metric = torch_recmetrics.NDCG(2)
-    metric.update(**FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
+    metric = updated(torch_recmetrics.NDCG(2), **FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
     before = metric.compute()
     with pytest.raises(ValueError, match=r"weights.*4"):
         getattr(metric, way)(**FLAT, weights=torch.tensor([1.0, 3.0, 2.0, 2.0]))
@@ -179,8 +179,7 @@ def test_weights_that_differ_within_a_user(way: str) -> None:
 
 def test_weights_that_differ_within_a_user_over_two_updates() -> None:
     """Neither update is wrong by itself, so it shows when all rows of the user are together."""
-    metric = torch_recmetrics.NDCG(2)
-    metric.update(**FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
+    metric = updated(torch_recmetrics.NDCG(2), **FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
     metric.update(**FLAT, weights=torch.tensor([3.0, 3.0, 2.0, 2.0]))
     for _ in range(2):
         with pytest.raises(ValueError, match=r"weights.*4"):
@@ -198,23 +197,19 @@ def test_exponential_gain_of_a_huge_relevance_is_refused(name: str, by_id: bool)
         if by_id
         else {"preds": PREDS, "target": torch.tensor([[0, 1, 0], [1024, 0, 1]])}
     )
-    metric = getattr(torch_recmetrics, name)(2)
-    metric.update(**GOOD)
+    metric = updated(getattr(torch_recmetrics, name)(2), **GOOD)
     before = metric.compute()
     with pytest.raises(ValueError, match=r"1023.*1024.*row 1.*linear"):
         metric.update(**huge)
     assert torch.equal(metric.compute(), before) and metric.update_count == 1
-    linear = getattr(torch_recmetrics, name)(2, gain="linear")
-    linear.update(**huge)
-    assert linear.compute().isfinite()
+    assert updated(getattr(torch_recmetrics, name)(2, gain="linear"), **huge).compute().isfinite()
     for other in DEFAULTS:
         if "gain" not in other.options:
             other.make(2).update(**huge)
 
 
 def test_exponential_gain_of_1023_is_finite() -> None:
-    metric = torch_recmetrics.NDCG(3)
-    metric.update(PREDS, torch.tensor([[1023, 1023, 0], [0, 0, 1023]]))
+    metric = updated(torch_recmetrics.NDCG(3), PREDS, torch.tensor([[1023, 1023, 0], [0, 0, 1023]]))
     assert float(metric.compute()) == pytest.approx((1 + 0.5) / 2, abs=1e-12)
 
 

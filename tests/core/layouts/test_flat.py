@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from fixtures.histories import updated
 
 from torch_recmetrics import MAP, NDCG, CollapseRate, functional, ranking_metrics
 from torch_recmetrics.core.layouts import flat as layout
@@ -133,8 +134,7 @@ def test_rows_are_read_back_whatever_their_strides(n_rows: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.float16])
 def test_relevance_of_eight_bits_is_below_the_limit_of_gains(dtype: torch.dtype) -> None:
-    metric = NDCG(2)
-    metric.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]).to(dtype), torch.tensor([0, 0]))
+    metric = updated(NDCG(2), torch.tensor([0.1, 0.9]), torch.tensor([0, 1]).to(dtype), torch.tensor([0, 0]))
     assert metric.compute() == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fixtures.histories import updated
 from fixtures.variants import RANKING_NAMES
 
 from torch_recmetrics import functional, ranking_metrics
@@ -65,9 +66,7 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
                 with monkeypatch.context() as patch:
                     if not counted:
                         patch.setattr(layouts, "worth_counting", lambda *a: False)
-                    metrics = ranking_metrics(RANKING_NAMES, cuts, ties=rule)
-                    metrics.update(preds, **truth)
-                    values.append(metrics.compute())
+                    values.append(updated(ranking_metrics(RANKING_NAMES, cuts, ties=rule), preds, **truth).compute())
             for name, value in values[0].items():
                 torch.testing.assert_close(value, values[1][name], rtol=0, atol=1e-14)
     assert any(taken) or kind in ("constant", "signed zeros"), "the fast path was never taken"
