@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,29 +12,16 @@ import torch
 
 pytest.importorskip("pytorch_lightning")
 
+from fixtures.examples import ROOT, assert_one_line_and_no_file, error_line, logged, printed
 from oracles import clicks as oracles
 
 from examples.ctr.data import ClickData, encode
 from examples.ctr.log import InputError, read_log, simulate_log
 from examples.ctr.report import click_rate_values
 
-ROOT = Path(__file__).resolve().parents[1]
 CONFIG = str(ROOT / "configs" / "ctr_fm.yaml")
 EXACT = ("group_auc", "auc", "log_loss", "normalized_entropy", "calibration")
 GOOD = "clicked,who,price,shop\n1,ann,0.5,a\n0,ann,1.5,b\n1,bob,2.5,a\n0,bob,0.25,c\n0,ann,2.0,a\n1,bob,1.0,b\n"
-
-
-def python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(
-        [sys.executable, "-m", "examples.ctr", *words],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
 
 
 def write_clicks(path: Path, rows: int = 4006) -> None:
@@ -55,9 +39,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     cwd = tmp_path_factory.mktemp("ctr")
     write_clicks(cwd / "clicks.csv")
     words = ["--data.path", "clicks.csv", "--data.label", "clicked", "--data.user", "who", "--data.batch_size", "256"]
-    done = python("fit", "--config", CONFIG, "--run_dir", "out", "--trainer.max_epochs", "5", *words, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return cwd, done.stdout
+    words = ["--config", CONFIG, "--run_dir", "out", "--trainer.max_epochs", "5", *words]
+    return cwd, printed("-m", "examples.ctr", "fit", *words, cwd=cwd)
 
 
 @pytest.mark.processes
@@ -72,9 +55,7 @@ class TestRuns:
 
     def test_the_kept_checkpoint_is_the_best_epoch_and_has_learned(self, run: tuple[Path, str]) -> None:
         values = json.loads((run[0] / "out" / "result.json").read_text())
-        with (run[0] / "out" / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
-            logged = [float(row["val_group_auc"]) for row in csv.DictReader(file) if row["val_group_auc"]]
-        assert values["val_group_auc"] == pytest.approx(max(logged), abs=1e-12)
+        assert values["val_group_auc"] == pytest.approx(max(logged(run[0] / "out", "val_group_auc")), abs=1e-12)
         assert values["val_group_auc"] > 0.55
         assert values["val_normalized_entropy"] < 1
 
@@ -85,21 +66,14 @@ class TestRuns:
         data = ClickData(str(cwd / "clicks.csv"), "clicked", "who")
         assert len(data.val_data) % 2 == 1
         words += ["--ckpt_path", "out/checkpoints/best.ckpt", "--trainer.devices", "2", "--data.val_batch_size", "100"]
-        done = python("validate", "--config", CONFIG, "--run_dir", "two", *words, cwd=cwd)
-        assert done.returncode == 0, done.stderr
-        with (cwd / "two" / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
-            (two,) = csv.DictReader(file)
+        printed("-m", "examples.ctr", "validate", "--config", CONFIG, "--run_dir", "two", *words, cwd=cwd)
         one = json.loads((cwd / "out" / "result.json").read_text())
         for name in EXACT:
-            assert float(two[f"val_{name}"]) == pytest.approx(one[f"val_{name}"], abs=1e-6), name
+            assert logged(cwd / "two", f"val_{name}") == pytest.approx([one[f"val_{name}"]], abs=1e-6), name
 
     def test_a_mistake_gets_one_line_and_a_non_zero_exit(self, tmp_path: Path) -> None:
-        done = python("fit", "--config", CONFIG, "--data.path", "nowhere.csv", cwd=tmp_path)
-        assert done.returncode == 1
-        assert [line for line in done.stderr.splitlines() if "font cache" not in line] == [
-            "error: nowhere.csv: No such file or directory"
-        ]
-        assert not list(tmp_path.iterdir())
+        words = ["-m", "examples.ctr", "fit", "--config", CONFIG, "--data.path", "nowhere.csv"]
+        assert_one_line_and_no_file("error: nowhere.csv: No such file or directory", *words, cwd=tmp_path)
 
 
 class TestLog:
@@ -200,11 +174,8 @@ def test_point_26_a_mistake_in_the_data_gets_one_line(
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "clicks.csv").write_text(GOOD.replace("clicked", "label"))
-    with pytest.raises(SystemExit) as left:
-        main(["fit", "--config", CONFIG, "--run_dir", "out", "--trainer.devices", "1", *words])
-    assert left.value.code
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert message in line
+    words = ["fit", "--config", CONFIG, "--run_dir", "out", "--trainer.devices", "1", *words]
+    assert message in error_line(main, words, capsys)
 
 
 def test_point_26_a_path_with_nul_is_refused() -> None:

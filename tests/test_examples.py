@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,40 +70,3 @@ def test_every_target_that_is_named_exists() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, f"{page.name} names {sorted(named - targets)}"
-
-
-def run_demo(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "examples.movielens.demo", *words],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.processes
-def test_the_demo_runs(tmp_path: Path) -> None:
-    """Two processes, an odd number of users, both models; how well they do is not looked at."""
-    small = ["--data.simulated_users", "61", "--data.simulated_items", "50", "--trainer.max_epochs", "2"]
-    result = run_demo("--run_dir", str(tmp_path), *small)
-    assert result.returncode == 0, result.stderr
-    table = (tmp_path / "table.md").read_text(encoding="utf-8")
-    assert table.strip() in result.stdout
-    assert [row.split("|")[1].strip() for row in table.splitlines()[2:]] == [
-        "Popularity",
-        "MatrixFactorization",
-        "TwoTower",
-    ]
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert len(list(tmp_path.rglob("*.ckpt"))) == 2
-
-
-def test_the_demo_says_in_one_line_what_is_wrong_with_the_data(tmp_path: Path) -> None:
-    result = run_demo("--run_dir", str(tmp_path), "--data", str(tmp_path / "nowhere"))
-    assert result.returncode == 1
-    assert "Traceback" not in result.stderr
-    assert len([line for line in result.stderr.splitlines() if line.startswith("error:") and "nowhere" in line]) == 1

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +12,13 @@ import torch
 
 pytest.importorskip("pytorch_lightning")
 
+from fixtures.examples import ROOT, assert_one_line_and_no_file, error_line, logged, printed
 from oracles import item_values, lists
 
 from examples.movielens.data import History, InteractionData, TrainPairs, leave_last_out
 from examples.movielens.log import InputError, Log, read_log, simulate_log
 from examples.movielens.report import METRICS, VARIETY
 
-ROOT = Path(__file__).resolve().parents[1]
 REAL_DATA = ROOT.parent / "shared" / "data" / "ml-latest-small"
 RATINGS = "userId,movieId,rating,timestamp\n"
 MOVIES = "movieId,title,genres\n5,Five (2000),Drama|Comedy\n3,Three,(no genres listed)\n4,'Four',Comedy\n"
@@ -154,20 +150,6 @@ class TestReading:
         assert len(leave_last_out(log).val_user_ids) == 671
 
 
-def python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    # One thread for each process: the machine's cores are what the processes share.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
 CONFIG = str(ROOT / "configs" / "movielens_mf.yaml")
 # 341 users of whom an odd number is validated, so that two processes get a row twice.
 SMALL = ["--data.simulated_users", "341", "--data.simulated_items", "200", "--data.batch_size", "256"]
@@ -177,9 +159,8 @@ SMALL = ["--data.simulated_users", "341", "--data.simulated_items", "200", "--da
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Both models trained on two processes; the directory and what was printed."""
     cwd = tmp_path_factory.mktemp("demo")
-    done = python("examples.movielens.demo", "--run_dir", "out", *SMALL, "--trainer.max_epochs", "6", cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return cwd, done.stdout
+    words = ["--run_dir", "out", *SMALL, "--trainer.max_epochs", "6"]
+    return cwd, printed("-m", "examples.movielens.demo", *words, cwd=cwd)
 
 
 @pytest.mark.processes
@@ -204,10 +185,9 @@ class TestRuns:
         self, demo: tuple[Path, str], name: str
     ) -> None:
         result = json.loads((demo[0] / "out" / name / "result.json").read_text())
-        with (demo[0] / "out" / name / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
-            logged = [float(row["val_ndcg@10"]) for row in csv.DictReader(file) if row["val_ndcg@10"]]
-        assert len(logged) == 6
-        assert result["values"]["val_ndcg@10"] == pytest.approx(max(logged), abs=1e-12)
+        of_epochs = logged(demo[0] / "out" / name, "val_ndcg@10")
+        assert len(of_epochs) == 6
+        assert result["values"]["val_ndcg@10"] == pytest.approx(max(of_epochs), abs=1e-12)
         assert result["values"]["val_ndcg@10"] > result["popularity"]["val_ndcg@10"]
 
     def test_what_the_baseline_shows_is_weighed_as_defined(self, demo: tuple[Path, str]) -> None:
@@ -240,22 +220,15 @@ class TestRuns:
     def test_one_process_and_two_validate_to_the_same_numbers(self, demo: tuple[Path, str]) -> None:
         values = json.loads((demo[0] / "out" / "mf" / "result.json").read_text())["values"]
         words = ["--config", CONFIG, *SMALL, "--ckpt_path", "out/mf/checkpoints/best.ckpt", "--run_dir", "one"]
-        done = python("examples.movielens", "validate", *words, "--trainer.devices", "1", cwd=demo[0])
-        assert done.returncode == 0, done.stderr
-        with (demo[0] / "one" / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
-            (alone,) = csv.DictReader(file)
+        printed("-m", "examples.movielens", "validate", *words, "--trainer.devices", "1", cwd=demo[0])
         data = InteractionData(simulated_users=341, simulated_items=200)
         assert len(data.val_data) % 2 == 1
         for name in METRICS:
-            assert float(alone[f"val_{name}"]) == pytest.approx(values[f"val_{name}"], abs=1e-6)
+            assert logged(demo[0] / "one", f"val_{name}") == pytest.approx([values[f"val_{name}"]], abs=1e-6)
 
     def test_a_mistake_gets_one_line_and_a_non_zero_exit(self, tmp_path: Path) -> None:
-        done = python("examples.movielens.demo", "--data", "nowhere", cwd=tmp_path)
-        assert done.returncode == 1
         message = "error: data.path must be a directory with ratings.csv and movies.csv, got 'nowhere'"
-        # matplotlib announces on stderr that it makes its font cache, once on a machine
-        assert [line for line in done.stderr.splitlines() if "font cache" not in line] == [message]
-        assert not list(tmp_path.iterdir())
+        assert_one_line_and_no_file(message, "-m", "examples.movielens.demo", "--data", "nowhere", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -273,11 +246,8 @@ def test_point_26_a_mistake_in_the_data_gets_one_line(
 ) -> None:
     from examples.movielens.cli import main
 
-    with pytest.raises(SystemExit) as left:
-        main(["fit", "--config", CONFIG, "--run_dir", str(tmp_path), "--trainer.devices", "1", *words])
-    assert left.value.code
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert message in line
+    words = ["fit", "--config", CONFIG, "--run_dir", str(tmp_path), "--trainer.devices", "1", *words]
+    assert message in error_line(main, words, capsys)
 
 
 def test_point_26_a_path_with_nul_and_movies_without_genres_are_refused(tmp_path: Path) -> None:

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fixtures.examples import ROOT, printed
 
-ROOT = Path(__file__).parents[1]
-EXAMPLE = ROOT / "examples" / "plain_torch.py"
-
-pytestmark = [pytest.mark.timeout(200), pytest.mark.processes]
+pytestmark = pytest.mark.processes
 
 
-def printed(*command: str) -> dict[str, dict[str, str]]:
+def values_printed(cwd: Path, *command: str) -> dict[str, dict[str, str]]:
     """What it prints: under each title, the values by name."""
-    done = subprocess.run(
-        [sys.executable, *command, str(EXAMPLE)],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, dict[str, str]] = {}
-    for line in done.stdout.splitlines():
+    for line in printed(*command, str(ROOT / "examples" / "plain_torch.py"), cwd=cwd).splitlines():
         name, *value = line.split()
         if len(value) == 1 and "." in value[0]:
             list(found.values())[-1][name] = value[0]
@@ -36,9 +22,9 @@ def printed(*command: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_all_ways_print_the_same_values() -> None:
-    alone = printed()
-    together = printed("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+def test_all_ways_print_the_same_values(tmp_path: Path) -> None:
+    alone = values_printed(tmp_path)
+    together = values_printed(tmp_path, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
     assert list(alone) == ["one process", "merged partitions"]
     assert list(together) == ["2 processes"]
     values = alone["one process"]
