@@ -1,10 +1,10 @@
-"""What the processes are asked to run: each function gives the values that Lightning ended with."""
+"""What the processes are asked to run: each play gives the values that Lightning ended with."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,6 @@ from torch_recmetrics import RecMetricCollection, ranking_metrics
 from torch_recmetrics.lightning import RankingMetrics
 
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False, "logger": False}
-PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {}
-
-
-def play(function: Callable[[Path, int], dict[str, Any]]) -> Callable[[Path, int], dict[str, Any]]:
-    PLAYS[function.__name__] = function
-    return function
 
 
 def trainer(world: int, **options: Any) -> pl.Trainer:
@@ -51,122 +45,39 @@ def validated(world: int, model: pl.LightningModule, loaders: Any = None, **opti
     return floats(run.callback_metrics)
 
 
-@play
-def callback_default_sampler(folder: Path, world: int) -> dict[str, Any]:
+def by_callback(
+    world: int, model: type[models.Returns] = models.Returns, loaders: Any = None, ours: Any = None, **options: Any
+) -> dict[str, float]:
+    """What the callback logs, without a word of warning."""
     with warnings.catch_warnings():
-        # Lightning advises to synchronise plain numbers; these are synchronised.
-        warnings.filterwarnings("error", message=".*sync_dist.*")
-        return validated(world, models.Returns(), callbacks=[callback()])
+        # Lightning advises to synchronise plain numbers: these are synchronised, also where a process had no batch.
+        for words in (".*sync_dist.*", ".*before the ``update`` method.*"):
+            warnings.filterwarnings("error", message=words)
+        return validated(world, model(), loaders, callbacks=[ours or callback()], **options)
 
 
-@play
-def callback_large_batches(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), loader(batch_size=64), callbacks=[callback()])
-
-
-@play
-def callback_batches_of_one(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), loader(batch_size=1), callbacks=[callback()])
-
-
-@play
-def callback_shuffled(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), loader(shuffle=True), callbacks=[callback()])
-
-
-@play
-def callback_padding_kept(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), callbacks=[callback(drop_padding=False)])
-
-
-@play
-def callback_unknown_sampler(folder: Path, world: int) -> dict[str, Any]:
-    rows = models.loader().dataset
+def backwards(world: int) -> DataLoader:
+    rows = loader().dataset
     sampler = models.Backwards(rows, shuffle=False) if world > 1 else None
-    return validated(world, models.Returns(), DataLoader(rows, batch_size=2, sampler=sampler), callbacks=[callback()])
+    return DataLoader(rows, batch_size=2, sampler=sampler)
 
 
-@play
-def callback_wrapped_sampler(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), loader(sampler=models.EvenRows()), callbacks=[callback()])
+def two_loaders() -> list[DataLoader]:
+    return [loader(), loader(7, seed=1, batch_size=3)]
 
 
-@play
-def callback_pair(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.ReturnsPair(), callbacks=[callback()])
+def combined() -> CombinedLoader:
+    return CombinedLoader([loader(), loader(batch_size=3)], "max_size")
 
 
-@play
-def callback_embeddings(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.ReturnsEmbeddings(), callbacks=[callback()])
+def stream() -> DataLoader:
+    return DataLoader(models.Stream(), batch_size=4)
 
 
-@play
-def callback_half_embeddings(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.ReturnsHalfEmbeddings(), callbacks=[callback()])
+def ready() -> Any:
+    return RankingMetrics(RecMetricCollection(ranking_metrics(tuple(STEMS), top_k=CUTS), prefix="mine_"))
 
 
-@play
-def callback_as_many_items_as_rows(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.ReturnsHalfEmbeddings(), loader(23, batch_size=12), callbacks=[callback()])
-
-
-@play
-def callback_combined_loader(folder: Path, world: int) -> dict[str, Any]:
-    rows = CombinedLoader([loader(), loader(batch_size=3)], "max_size")
-    return validated(world, models.ReturnsCombined(), rows, callbacks=[callback()])
-
-
-@play
-def callback_bfloat16(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), callbacks=[callback()], precision="bf16-true")
-
-
-@play
-def callback_process_without_batch(folder: Path, world: int) -> dict[str, Any]:
-    rows = DataLoader(models.Stream(), batch_size=4)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*before the ``update`` method.*")
-        return validated(world, models.Returns(), rows, callbacks=[callback()])
-
-
-@play
-def callback_at(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), callbacks=[callback(at="_at_", prefix="dev/")])
-
-
-@play
-def callback_two_loaders(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), [loader(), loader(7, seed=1, batch_size=3)], callbacks=[callback()])
-
-
-@play
-def callback_ready_collection(folder: Path, world: int) -> dict[str, Any]:
-    metrics = RecMetricCollection(ranking_metrics(tuple(STEMS), top_k=CUTS), prefix="mine_")
-    return validated(world, models.Returns(), callbacks=[RankingMetrics(metrics)])
-
-
-@play
-def callback_limited_batches(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.Returns(), loader(batch_size=1), callbacks=[callback()], limit_val_batches=2)
-
-
-@play
-def collection_in_step(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.LogsCollectionInStep())
-
-
-@play
-def collection_at_end(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.LogsCollectionAtEnd())
-
-
-@play
-def collection_process_without_batch(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.LogsCollectionAtEnd(), DataLoader(models.Stream(), batch_size=4))
-
-
-@play
 def collection_bfloat16(folder: Path, world: int) -> dict[str, Any]:
     model = models.LogsCollectionInStep()
     values = validated(world, model, precision="bf16-true")
@@ -174,22 +85,9 @@ def collection_bfloat16(folder: Path, world: int) -> dict[str, Any]:
     return values
 
 
-@play
-def plain_collection(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.LogsPlainCollection())
-
-
-@play
-def single_metric(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.LogsSingle())
-
-
-@play
-def collection_two_loaders(folder: Path, world: int) -> dict[str, Any]:
-    return validated(world, models.OneForEachLoader(), [loader(), loader(7, seed=1, batch_size=3)])
-
-
-def fitted(folder: Path, world: int, model: pl.LightningModule, added: list[Any], *, ours_last: bool) -> dict[str, Any]:
+def fitted(
+    folder: Path, world: int, model: pl.LightningModule, added: Sequence[Any] = (), *, ours_last: bool = False
+) -> dict[str, Any]:
     """A whole training: what was logged, where it stopped, what was kept, and what comes of it afterwards."""
     stop = EarlyStopping("val_ndcg@10", mode="max", patience=1)
     keep = ModelCheckpoint(
@@ -240,27 +138,6 @@ class Listening(logging.Handler):
             self.heard.append(record.getMessage())
 
 
-@play
-def fit_callback_first(folder: Path, world: int) -> dict[str, Any]:
-    return fitted(folder, world, models.Returns(), [callback()], ours_last=False)
-
-
-@play
-def fit_callback_last(folder: Path, world: int) -> dict[str, Any]:
-    return fitted(folder, world, models.Returns(), [callback()], ours_last=True)
-
-
-@play
-def fit_collection_in_step(folder: Path, world: int) -> dict[str, Any]:
-    return fitted(folder, world, models.LogsCollectionInStep(), [], ours_last=False)
-
-
-@play
-def fit_collection_at_end(folder: Path, world: int) -> dict[str, Any]:
-    return fitted(folder, world, models.LogsCollectionAtEnd(), [], ours_last=False)
-
-
-@play
 def old_checkpoint(folder: Path, world: int) -> dict[str, Any]:
     """A checkpoint from before the metrics were added is resumed."""
     run = trainer(world, max_epochs=1, limit_val_batches=0)
@@ -271,18 +148,55 @@ def old_checkpoint(folder: Path, world: int) -> dict[str, Any]:
     return {"values": floats(later.callback_metrics), "epochs": later.current_epoch}
 
 
-@play
 def monitor_one_of_two_loaders(folder: Path, world: int) -> dict[str, Any]:
     name = "val_ndcg@10/dataloader_idx_1"
     keep = ModelCheckpoint(folder / "kept", monitor=name, mode="max", filename="best")
     stop = EarlyStopping(name, mode="max", patience=1)
     run = trainer(world, max_epochs=6, callbacks=[stop, keep, callback()], enable_checkpointing=True)
-    run.fit(models.Returns(), models.train_loader(), [loader(), loader(7, seed=1, batch_size=3)])
+    run.fit(models.Returns(), models.train_loader(), two_loaders())
     return {"epochs": run.current_epoch, "best": float(keep.best_model_score), "kept": keep.best_model_path}
 
 
-@play
 def collection_on_step(folder: Path, world: int) -> dict[str, Any]:
     run = trainer(world, max_epochs=1, limit_val_batches=0, log_every_n_steps=1, logger=CSVLogger(folder, "csv"))
     run.fit(models.LogsOnStep(), loader())
     return floats(run.logged_metrics)
+
+
+# name -> what is run in a folder on a number of processes
+PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
+    "callback_default_sampler": lambda _, world: by_callback(world),
+    "callback_large_batches": lambda _, world: by_callback(world, loaders=loader(batch_size=64)),
+    "callback_batches_of_one": lambda _, world: by_callback(world, loaders=loader(batch_size=1)),
+    "callback_shuffled": lambda _, world: by_callback(world, loaders=loader(shuffle=True)),
+    "callback_padding_kept": lambda _, world: by_callback(world, ours=callback(drop_padding=False)),
+    "callback_unknown_sampler": lambda _, world: by_callback(world, loaders=backwards(world)),
+    "callback_wrapped_sampler": lambda _, world: by_callback(world, loaders=loader(sampler=models.EvenRows())),
+    "callback_pair": lambda _, world: by_callback(world, models.ReturnsPair),
+    "callback_embeddings": lambda _, world: by_callback(world, models.ReturnsEmbeddings),
+    "callback_half_embeddings": lambda _, world: by_callback(world, models.ReturnsHalfEmbeddings),
+    "callback_as_many_items_as_rows": lambda _, world: by_callback(
+        world, models.ReturnsHalfEmbeddings, loader(23, batch_size=12)
+    ),
+    "callback_combined_loader": lambda _, world: by_callback(world, models.ReturnsCombined, combined()),
+    "callback_bfloat16": lambda _, world: by_callback(world, precision="bf16-true"),
+    "callback_process_without_batch": lambda _, world: by_callback(world, loaders=stream()),
+    "callback_at": lambda _, world: by_callback(world, ours=callback(at="_at_", prefix="dev/")),
+    "callback_two_loaders": lambda _, world: by_callback(world, loaders=two_loaders()),
+    "callback_ready_collection": lambda _, world: by_callback(world, ours=ready()),
+    "callback_limited_batches": lambda _, world: by_callback(world, loaders=loader(batch_size=1), limit_val_batches=2),
+    "collection_in_step": lambda _, world: validated(world, models.LogsCollectionInStep()),
+    "collection_at_end": lambda _, world: validated(world, models.LogsCollectionAtEnd()),
+    "collection_process_without_batch": lambda _, world: validated(world, models.LogsCollectionAtEnd(), stream()),
+    "collection_bfloat16": collection_bfloat16,
+    "plain_collection": lambda _, world: validated(world, models.LogsPlainCollection()),
+    "single_metric": lambda _, world: validated(world, models.LogsSingle()),
+    "collection_two_loaders": lambda _, world: validated(world, models.OneForEachLoader(), two_loaders()),
+    "fit_callback_first": lambda folder, world: fitted(folder, world, models.Returns(), [callback()], ours_last=False),
+    "fit_callback_last": lambda folder, world: fitted(folder, world, models.Returns(), [callback()], ours_last=True),
+    "fit_collection_in_step": lambda folder, world: fitted(folder, world, models.LogsCollectionInStep()),
+    "fit_collection_at_end": lambda folder, world: fitted(folder, world, models.LogsCollectionAtEnd()),
+    "old_checkpoint": old_checkpoint,
+    "monitor_one_of_two_loaders": monitor_one_of_two_loaders,
+    "collection_on_step": collection_on_step,
+}
