@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from fixtures.every_metric import OPTIONS
 from fixtures.histories import updated
 from torchmetrics import MetricCollection
 from torchmetrics.classification import BinaryAccuracy
@@ -23,9 +22,6 @@ from torch_recmetrics import (
     ranking_metrics,
 )
 from torch_recmetrics.state.registry import METRICS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "lightning"))
-from every_metric import OPTIONS
 
 UPDATE = {"preds": torch.tensor([[0.1, 0.3, 0.2]]), "target": torch.tensor([[1, 0, 0]])}
 

@@ -9,12 +9,13 @@ from typing import Any, get_type_hints
 
 import pytest
 import torch
-from every_metric import OPTIONS
+from fixtures.every_metric import OPTIONS
 from fixtures.histories import updated
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 from torchmetrics import MetricCollection
 
 import torch_recmetrics
+from torch_recmetrics.lightning import callback
 from torch_recmetrics.lightning.outputs import arguments_of, check_known
 from torch_recmetrics.lightning.padding import rows_of_batch, without_repeats
 from torch_recmetrics.lightning.table import table_of
@@ -98,10 +99,15 @@ class Custom(BatchSampler):
     pass
 
 
-def test_what_is_not_known_is_left_alone() -> None:
+def padded_loader() -> DataLoader:
+    """Of five rows that two processes read, those of the second, which has the first row again."""
     rows = TensorDataset(torch.arange(5))
-    sampler = DistributedSampler(rows, 2, 1, shuffle=False)
-    assert rows_of_batch(DataLoader(rows, batch_size=3, sampler=sampler), 0) == (3, 2)
+    return DataLoader(rows, batch_size=3, sampler=DistributedSampler(rows, 2, 1, shuffle=False))
+
+
+def test_what_is_not_known_is_left_alone() -> None:
+    assert rows_of_batch(padded_loader(), 0) == (3, 2)
+    rows, sampler = padded_loader().dataset, padded_loader().sampler
     for loader in (
         None,
         [1, 2],
@@ -114,47 +120,46 @@ def test_what_is_not_known_is_left_alone() -> None:
 
 
 def test_a_step_that_returns_other_rows_than_it_got() -> None:
-    rows = TensorDataset(torch.arange(5))
-    loader = DataLoader(rows, batch_size=3, sampler=DistributedSampler(rows, 2, 1, shuffle=False))
     given = {"preds": torch.zeros(2, 4)}
     with pytest.warns(UserWarning, match="repeats 1 of the 3 rows"):
-        assert without_repeats(given, loader, 0) is given
+        assert without_repeats(given, padded_loader(), 0) is given
 
 
 def test_every_argument_loses_the_same_rows() -> None:
-    rows = TensorDataset(torch.arange(5))
-    loader = DataLoader(rows, batch_size=3, sampler=DistributedSampler(rows, 2, 1, shuffle=False))
     given = {"preds": torch.randn(3, 4), "target_ids": torch.tensor([[1], [2], [3]]), "weights": torch.ones(3)}
-    cut = without_repeats(given, loader, 0)
+    cut = without_repeats(given, padded_loader(), 0)
     assert {name: len(value) for name, value in cut.items()} == {"preds": 2, "target_ids": 2, "weights": 2}
     ranking = torch_recmetrics.rank(given["preds"], target_ids=given["target_ids"], top_k=2)
-    weights = without_repeats({"preds": ranking}, loader, 0)["preds"].weights
+    weights = without_repeats({"preds": ranking}, padded_loader(), 0)["preds"].weights
     assert weights.tolist() == [1, 1, 0]
     weighted = torch_recmetrics.rank(**given, top_k=2)
-    assert without_repeats({"preds": weighted}, loader, 0)["preds"].weights.tolist() == [1, 1, 0]
+    assert without_repeats({"preds": weighted}, padded_loader(), 0)["preds"].weights.tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize("n_items", [3, 7])
 def test_the_catalogue_is_never_cut_to_the_rows_of_the_batch(n_items: int) -> None:
     """Issue 12, point 10: also where there are as many items as rows."""
-    rows = TensorDataset(torch.arange(5))
-    loader = DataLoader(rows, batch_size=3, sampler=DistributedSampler(rows, 2, 1, shuffle=False))
     users, items, bias = torch.randn(3, 2), torch.randn(n_items, 2), torch.randn(n_items)
     given = {"user_embeddings": users, "item_embeddings": items, "item_bias": bias, "target_ids": torch.ones(3, 1)}
-    cut = without_repeats(given, loader, 0)
+    cut = without_repeats(given, padded_loader(), 0)
     lengths = {"user_embeddings": 2, "item_embeddings": n_items, "item_bias": n_items, "target_ids": 2}
     assert {name: len(value) for name, value in cut.items()} == lengths
-    candidates = without_repeats({"preds": torch.randn(3, 3), "item_ids": torch.arange(3)}, loader, 0)
+    candidates = without_repeats({"preds": torch.randn(3, 3), "item_ids": torch.arange(3)}, padded_loader(), 0)
     assert {name: len(value) for name, value in candidates.items()} == {"preds": 2, "item_ids": 3}
 
 
 # Construction and table -----------------------------------------------------------------------------------------------
 
 
-def test_names_and_refused_options() -> None:
+@pytest.fixture
+def RankingMetrics() -> Any:  # noqa: N802
     pytest.importorskip("pytorch_lightning")
     from torch_recmetrics.lightning import RankingMetrics
 
+    return RankingMetrics
+
+
+def test_names_and_refused_options(RankingMetrics: Any) -> None:
     assert RankingMetrics("ndcg", top_k=[2, None], at="_at_", prefix="dev_").names() == ["dev_ndcg_at_2", "dev_ndcg"]
     ready = torch_recmetrics.ranking_metrics("mrr", top_k=2, prefix="mine_")
     assert RankingMetrics(ready).names() == ["mine_mrr@2"]
@@ -164,11 +169,8 @@ def test_names_and_refused_options() -> None:
             RankingMetrics(**wrong)
 
 
-def test_the_signature_is_that_of_the_arguments() -> None:
+def test_the_signature_is_that_of_the_arguments(RankingMetrics: Any) -> None:
     """Issue 11, item 3: also of a subclass of the user, imported before or after Lightning."""
-    pytest.importorskip("pytorch_lightning")
-    from torch_recmetrics.lightning import RankingMetrics, callback
-
     for cls in (RankingMetrics, callback.RankingMetrics):
         parameters = inspect.signature(cls).parameters
         assert list(parameters)[:6] == ["metrics", "top_k", "options", "at", "ties", "empty_target_action"]
@@ -186,8 +188,6 @@ def test_the_signature_is_that_of_the_arguments() -> None:
 
 def test_words_and_defaults_are_those_of_the_metrics() -> None:
     """Issue 11, item 4: `ties` and its like are typed as what is allowed."""
-    from torch_recmetrics.lightning import callback
-
     for function in (callback.RankingMetrics.__init__, torch_recmetrics.ranking_metrics):
         hints, parameters = get_type_hints(function), inspect.signature(function).parameters
         for name in ("ties", "empty_target_action", "nan_action", "validate_args"):
@@ -210,28 +210,19 @@ PLAIN = MetricCollection({"mine": torch_recmetrics.NDCG(5)}, prefix="dev_")
         (iter(["mrr"]), ["val_mrr@10"]),
     ],
 )
-def test_metrics_of_the_user(metrics: Any, names: list[str]) -> None:
+def test_metrics_of_the_user(RankingMetrics: Any, metrics: Any, names: list[str]) -> None:
     """Issue 12, point 11: objects, a list, a dict, a collection, names among objects."""
-    pytest.importorskip("pytorch_lightning")
-    from torch_recmetrics.lightning import RankingMetrics
-
     assert RankingMetrics(metrics).names() == names
 
 
-def test_the_users_own_metrics_are_left_alone() -> None:
-    pytest.importorskip("pytorch_lightning")
-    from torch_recmetrics.lightning import RankingMetrics
-
+def test_the_users_own_metrics_are_left_alone(RankingMetrics: Any) -> None:
     metric = updated(torch_recmetrics.NDCG(2), SCORES, TARGET)
     RankingMetrics([metric])
     assert metric.update_count == 1 and float(metric.compute()) == 1
 
 
-def test_every_metric_by_name() -> None:
+def test_every_metric_by_name(RankingMetrics: Any) -> None:
     """Issue 11, item 4."""
-    pytest.importorskip("pytorch_lightning")
-    from torch_recmetrics.lightning import RankingMetrics
-
     names = [name.removeprefix("val_") for name in RankingMetrics(tuple(METRICS), top_k=2, options=OPTIONS).names()]
     assert [name.partition("@")[0] for name in names] == list(METRICS)
 

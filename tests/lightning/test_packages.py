@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from every_metric import OPTIONS
+from fixtures.every_metric import OPTIONS
 
 import torch_recmetrics  # noqa: F401 (fills the registry)
 from torch_recmetrics.state.registry import METRICS
@@ -28,8 +28,9 @@ def needs(*packages: str) -> None:
 
 
 def run(program: str, folder: Path) -> str:
+    program = textwrap.dedent(program).replace("MODEL", MODEL)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
         text=True,
         timeout=200,
@@ -114,7 +115,7 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
         import sys
         import {package} as pl
         from {package}.cli import LightningCLI
-        {textwrap.indent(MODEL, " " * 8).strip()}
+        MODEL
 
         class Data(pl.LightningDataModule):
             pass
@@ -160,7 +161,7 @@ def test_every_metric_by_name_in_a_yaml_file(package: str, tmp_path: Path) -> No
         f"""
         import {package} as pl
         from {package}.cli import LightningCLI
-        {textwrap.indent(MODEL, " " * 8).strip()}
+        MODEL
 
         cli = LightningCLI(Model, run=False, args=["--config", "run.yaml"])
         for callback in cli.trainer.callbacks:
@@ -183,7 +184,7 @@ def test_the_package_may_be_imported_later(package: str, tmp_path: Path) -> None
         from torch_recmetrics.lightning import RankingMetrics
         assert not {{"lightning", "pytorch_lightning", "jsonargparse"}} & set(sys.modules)
         import {package} as pl
-        {textwrap.indent(MODEL, " " * 8).strip()}
+        MODEL
         callback = RankingMetrics("ndcg", top_k=2)
         assert isinstance(callback, pl.Callback)
         for again in (callback, pickle.loads(pickle.dumps(callback)), copy.deepcopy(callback)):
@@ -200,18 +201,18 @@ def test_the_package_may_be_imported_later(package: str, tmp_path: Path) -> None
 def test_both_at_once(tmp_path: Path) -> None:
     needs(*PACKAGES)
     told = run(
-        f"""
+        """
         import pickle
         from torch_recmetrics.lightning import RankingMetrics as unbound
         import pytorch_lightning as pl
         from torch_recmetrics.lightning import RankingMetrics as first
         of_first = first("ndcg", top_k=2)
-        {textwrap.indent(MODEL, " " * 8).strip()}
+        MODEL
         print(pl.Trainer(callbacks=of_first, **QUIET).validate(Model(), verbose=False))
 
         import lightning.pytorch as pl
         from torch_recmetrics.lightning import RankingMetrics as second
-        {textwrap.indent(MODEL, " " * 8).strip()}
+        MODEL
         for make in (second, unbound):
             of_both = make("ndcg", top_k=2)
             assert isinstance(of_both, pl.Callback)
