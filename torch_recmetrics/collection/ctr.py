@@ -16,7 +16,6 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
-from torch_recmetrics.state.metric import left_out
 
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
@@ -38,79 +37,45 @@ class ConfusionCount(own.BinaryStatScores):
 
 
 class ClickMetrics(RecMetricCollection):
-    """A collection for predicted click probabilities.
+    """A collection for predicted click probabilities; an update takes, as that of :class:`~torch_recmetrics.GroupAUC`,
 
-    The labels may be bool, integer or float 0 and 1, as the loss has them; torchmetrics' own members, which refuse
-    floats, get integers.
+    - ``preds``: probabilities in [0, 1];
+    - ``target``: 0 and 1 (bool, integer or float, as the loss has them), in the shape of ``preds``;
+    - ``indexes``: the user of each row; needed by group AUC;
+    - ``weights`` and ``sample_ids``, which torchmetrics' own members do not know: they count every row once for each
+      time that it arrives.
+
+    The values of a batch without rows are nan.
     """
 
     validate_args = True
 
-    @left_out
-    def update(  # type: ignore[override]
-        self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
-    ) -> None:
-        """Update all members.
-
-        Args:
-            preds: probabilities in [0, 1].
-            target: 0 and 1, in the shape of ``preds``.
-            indexes: the user of each row; needed by group AUC.
-            named: ``weights`` and ``sample_ids``, as in :class:`~torch_recmetrics.BinaryAUC`. torchmetrics' own members
-                know neither: they count every row once for each time that it arrives.
-        """
-        arguments = self._arguments(preds, target, indexes, named)
-        if arguments["target"].numel():
-            super().update(**arguments)
-
-    @torch.jit.unused
-    @left_out
-    def forward(
-        self, preds: Any = None, target: Tensor | None = None, indexes: Tensor | None = None, **named: Any
-    ) -> dict[str, Any]:
-        """Update all members, and return their values for this batch alone; nan for a batch without rows."""
-        arguments = self._arguments(preds, target, indexes, named)
-        if arguments["target"].numel():
-            return super().forward(**arguments)
-        nothing = torch.full((), float("nan"), dtype=accumulator_dtype(preds.device))
-        return {str(name): nothing for name in self.keys()}
-
-    def _arguments(self, preds: Any, target: Any, indexes: Any, named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as all members take them: torchmetrics' own refuse floats, and a row without a dimension."""
-        if indexes is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
+    def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
+        if arguments["indexes"] is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
             raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
+        preds, target = arguments["preds"], arguments["target"]
         clicks = read_clicks(preds, target, validate_args=self.validate_args, probabilities=True)
-        labels = clicks.labels.to(torch.int64).view(target.shape)
-        given = {"preds": preds, "target": labels, "indexes": indexes, **named}
-        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
+        if not target.numel():
+            return dict.fromkeys(self._modules, torch.full((), float("nan"), dtype=accumulator_dtype(preds.device)))
+        # torchmetrics' own refuse floats, and a row without a dimension.
+        given = {**arguments, "target": clicks.labels.to(torch.int64).view(target.shape)}
+        given = {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
+        return super()._advance(given, method)
 
 
 class ClassMetrics(RecMetricCollection):
-    """A collection of torchmetrics' own metrics for heads of many classes."""
+    """A collection of torchmetrics' own metrics for heads of many classes; an update takes
+
+    - ``preds``: (B, C) floating point, or (B,) integer, predicted classes;
+    - ``target``: (B,) integer, from 0 to C - 1.
+    """
 
     num_classes = 0
     validate_args = True
 
-    @left_out
-    def update(self, preds: Any = None, target: Any = None, **named: Any) -> None:  # type: ignore[override]
-        """Update all members.
-
-        Args:
-            preds: (B, C) floating point, or (B,) integer, predicted classes.
-            target: (B,) integer, from 0 to C - 1.
-            named: none; what is given here is refused.
-        """
-        self._check(preds, target)
-        super().update(preds, target, **named)
-
-    @torch.jit.unused
-    @left_out
-    def forward(  # type: ignore[override]
-        self, preds: Any = None, target: Any = None, **named: Any
-    ) -> dict[str, Any]:
-        """Update all members, and return their values for this batch alone."""
-        self._check(preds, target)
-        return super().forward(preds, target, **named)
+    def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
+        self._check(arguments["preds"], arguments["target"])
+        return super()._advance(arguments, method)
 
     def _check(self, preds: Any, target: Any) -> None:
         """Refuse what torchmetrics' members would count, or raise for after some have counted it."""

@@ -12,8 +12,6 @@ from torch_recmetrics.lightning import callback
 
 __all__ = ["RankingMetrics"]
 
-__all__ = ["RankingMetrics"]
-
 if TYPE_CHECKING:
     from torch_recmetrics.lightning.callback import RankingMetrics
 else:

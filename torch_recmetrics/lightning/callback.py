@@ -158,46 +158,19 @@ class RankingMetrics(Callback):
             return super().__reduce_ex__(protocol)
         return unpickled, self.made_from, self.__dict__
 
-    # -- hooks --------------------------------------------------------------------------------------------------------
+    # -- hooks, of validation and test alike --------------------------------------------------------------------------
     # ruff: noqa: ARG002 (Lightning decides what a hook is given)
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(trainer, pl_module, self.prefix)
+        # A collection for each stream, also for one that gives this rank no batch: all ranks compute all.
+        prefix = self._now(trainer)[1]
+        self._collections = [self._renamed(prefix).to(pl_module.device) for _ in range(n_streams(trainer))]
+        self.values = {}
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._add(trainer, "validation_step", outputs, batch_idx, dataloader_idx)
-
-    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self._log(pl_module)
-
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        self._show(trainer, "validation", self.prefix)
-
-    def on_test_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(trainer, pl_module, self.test_prefix)
-
-    def on_test_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        self._add(trainer, "test_step", outputs, batch_idx, dataloader_idx)
-
-    def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self._log(pl_module)
-
-    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        self._show(trainer, "test", self.test_prefix)
-
-    # -- what they do -------------------------------------------------------------------------------------------------
-
-    def _begin(self, trainer: Any, pl_module: Any, prefix: str) -> None:
-        # A collection for each stream, also for one that gives this rank no batch: all ranks compute all.
-        self._collections = [self._renamed(prefix).to(pl_module.device) for _ in range(n_streams(trainer))]
-        self.values = {}
-
-    def _add(self, trainer: Any, step: str, outputs: Any, batch_idx: int, dataloader_idx: int) -> None:
-        metrics = self._collections[dataloader_idx]
+        metrics, step = self._collections[dataloader_idx], f"{self._now(trainer)[0]}_step"
         arguments = arguments_of(outputs, step, self.other_keys)
         check_known(arguments, metrics.argument_names(), step, self.other_keys)
         if self.drop_padding:
@@ -205,7 +178,7 @@ class RankingMetrics(Callback):
         if arguments:
             metrics.update(**arguments)
 
-    def _log(self, pl_module: Any) -> None:
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         for number, metrics in enumerate(self._collections):
             suffix = f"/dataloader_idx_{number}" if len(self._collections) > 1 else ""
             with warnings.catch_warnings():
@@ -228,13 +201,23 @@ class RankingMetrics(Callback):
                     )
         self._collections = []
 
-    def _show(self, trainer: Any, stage: str, prefix: str) -> None:
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if not self.table or trainer.sanity_checking or not trainer.is_global_zero or not self.values:
             return
+        stage, prefix = self._now(trainer)
         title = f"{stage}, epoch {trainer.current_epoch}" if trainer.state.fn == "fit" else stage
         # A child of the logger that the Lightning of this trainer tells its users things with.
         package = next((name for name in PACKAGES if type(trainer).__module__.startswith(name)), __name__)
         logging.getLogger(f"{package}.ranking_metrics").info("\n%s", table_of(self.values, title, prefix))
+
+    on_test_epoch_start = on_validation_epoch_start
+    on_test_batch_end = on_validation_batch_end
+    on_test_epoch_end = on_validation_epoch_end
+    on_test_end = on_validation_end
+
+    def _now(self, trainer: Any) -> tuple[str, str]:
+        """The stage, and what stands in front of its names."""
+        return ("test", self.test_prefix) if trainer.testing else ("validation", self.prefix)
 
 
 class SyncedValue(Metric):
