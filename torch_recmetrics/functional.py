@@ -32,7 +32,6 @@ from torch_recmetrics.state.user_means import RelevanceMeans
 __all__ = ["auc", "group_auc", "intra_list_similarity"]
 
 READ = (ranking, diagnostics, probability)  # the modules whose metrics have a function made here
-OPTIONS = ("top_k", "ties", "nan_action", "validate_args")
 
 
 def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: dict[str, Any]) -> Tensor:
@@ -62,22 +61,12 @@ def function_of(metric: type[RelevanceMeans | ClickSums], name: str) -> Callable
     update = inspect.signature(metric.update).parameters
     layout = [parameter for argument, parameter in update.items() if argument != "self"]
     declared = metric.declared_options
-    names: list[str] = ["eps"] if "eps" in declared else []
     if issubclass(metric, ClickSums):
         layout = [*layout[:2], layout[2].replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        names = ["eps"] if "eps" in declared else []
     else:
-        names = [*OPTIONS, *options_of_measure(metric)]
-    names = [*(option for option in names if option != "validate_args"), "validate_args"]
-    options = [
-        inspect.Parameter(
-            option,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=declared[option].default,
-            annotation=declared[option].annotation,
-        )
-        for option in names
-        if option != "pooled"
-    ]
+        names = ["top_k", "ties", "nan_action", *(name for name in options_of_measure(metric) if name != "pooled")]
+    options = [declared[name].parameter(name) for name in [*names, "validate_args"]]
     signature = inspect.Signature([*layout, *options], return_annotation=Tensor)
 
     def values(*args: Any, **kwargs: Any) -> Tensor:

@@ -18,22 +18,18 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.list_means import ItemTable, ListMeans, check_amounts
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import CUTOFF
 
 __all__ = ["CategoryCalibration", "CategoryDiversity"]
 
 
-def check_amounts(name: str, amounts: Any) -> None:
+def check_categories(name: str, amounts: Any) -> None:
     """Refuse what has no share."""
     check.check_tensor(name, amounts, ndim=2)
     check.check_relevance(name, amounts)
-    wrong, checks = ~((amounts >= 0) & (amounts < float("inf"))), check.ValueChecks()
-    checks.defer(
-        wrong, lambda row: f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0]} in row {row}"
-    )
-    checks.raise_first()
+    check_amounts(name, amounts, "in row")
     if not amounts.numel():
         raise ValueError(f"`{name}` must have a row and a column, got shape {tuple(amounts.shape)}")
 
@@ -53,7 +49,7 @@ class CategoryMeans(ListMeans):
     item_categories: Tensor = option(
         kw_only=False,
         kept=False,
-        check=check_amounts,
+        check=check_categories,
         doc="(num_items, C) bool, integer or float >= 0, by item id: the categories of an item, or how much of each.",
     )
 
@@ -148,7 +144,7 @@ class CategoryCalibration(CategoryMeans):
     profiles: Tensor = option(
         kw_only=False,
         kept=False,
-        check=check_amounts,
+        check=check_categories,
         doc="(num_rows, C) float or integer >= 0, by sample id: the categories of what the user has met.",
     )
     top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)

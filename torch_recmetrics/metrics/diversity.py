@@ -15,7 +15,7 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
-from torch_recmetrics.state.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.list_means import ItemTable, ListMeans, refuse
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import CUTOFF
 
@@ -264,18 +264,14 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
         if item_features.dtype != torch.float64:
             vectors = vectors.to(torch.float32)
     else:
-        checks = check.ValueChecks()
-        checks.defer(
+        refuse(
             vectors.abs().amax() > LARGEST_FEATURE,
             lambda _: f'`item_features` must be at most {LARGEST_FEATURE:g} in size for similarity="dot"',
         )
-        checks.raise_first()
     vectors = torch.nn.functional.pad(vectors, (0, 0, 1, 0))
     return ItemTable(item_features, vectors=vectors, squares=exact(vectors).square().sum(1))
 
 
 def refuse_infinite(name: str, given: Tensor) -> None:
     """Data of items that are not finite numbers."""
-    checks = check.ValueChecks()
-    checks.defer(~given.isfinite(), lambda row: f"`{name}` must be finite, row {row} is not")
-    checks.raise_first()
+    refuse(~given.isfinite(), lambda row: f"`{name}` must be finite, row {row} is not")

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.item_values import ItemValueMeans, shares_of
+from torch_recmetrics.state.item_values import ItemValueMeans
+from torch_recmetrics.state.list_means import refuse
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import CUTOFF
 
@@ -74,15 +75,13 @@ class Novelty(ItemValueMeans):
         else:
             check.check_positive("num_users", self.num_users)
             total = counts.new_tensor(float(self.num_users or 0))
-            checks = check.ValueChecks()
-            checks.defer(
+            refuse(
                 counts.amax() > total,
                 lambda _: (
                     f"`item_counts` must be numbers of users, at most num_users={self.num_users}, "
                     f"got {counts.max().item():g} for item {int(counts.argmax())}"
                 ),
             )
-            checks.raise_first()
         return (total.clamp(min=1) / counts.clamp(min=1)).log2()
 
 
@@ -119,7 +118,11 @@ class Popularity(ItemValueMeans):
 
     def item_values(self) -> Tensor:
         counts = exact(self.item_counts).clone()
-        return shares_of(counts) if self.normalized else counts
+        if not self.normalized:
+            return counts
+        total, n_items = counts.sum(), counts.shape[0]
+        refuse(~(total > 0), lambda _: f"`item_counts` must count an interaction, got {n_items} items without any")
+        return counts / total
 
 
 class TailShare(ItemValueMeans):

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import RelevanceMeans
+from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
 
 __all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
 
@@ -272,9 +272,7 @@ class MRR(RelevanceMeans):
     stem = "mrr"
     function = "reciprocal_rank"
 
-    top_k: int | None = option(
-        default=None, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
@@ -303,9 +301,7 @@ class RPrecision(RelevanceMeans):
 
     stem = "r_precision"
 
-    top_k: int | None = option(
-        default=None, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
@@ -337,9 +333,7 @@ class RBP(RelevanceMeans):
     stem = "rbp"
     best_value = None
 
-    top_k: int | None = option(
-        default=None, kw_only=False, check=check.check_cutoff, doc="Cutoff K >= 1; None for the whole list."
-    )
+    top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     persistence: float = option(
         default=0.8, check=check.check_share, doc="p, the probability to read on, a float between 0 and 1."
     )

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import running_sum
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.list_means import ItemTable, ListMeans, check_amounts
 from torch_recmetrics.state.options import option
 
 
@@ -39,23 +38,9 @@ def check_item_counts(name: str, item_counts: Any) -> None:
     check.check_tensor(name, item_counts, ndim=1)
     if item_counts.dtype not in check.ID_DTYPES and item_counts.dtype not in check.FLOAT_DTYPES:
         raise TypeError(f"`{name}` must be integer or floating point, got {item_counts.dtype}")
-    wrong, checks = ~((item_counts >= 0) & (item_counts < float("inf"))), check.ValueChecks()
-    checks.defer(
-        wrong, lambda item: f"`{name}` must be >= 0 and finite, got {exact(item_counts)[item].item()} for item {item}"
-    )
-    checks.raise_first()
+    check_amounts(name, item_counts, "for item")
     if not item_counts.shape[0]:
         raise ValueError(f"`{name}` must count an interaction, got 0 items without any")
-
-
-def shares_of(counts: Tensor) -> Tensor:
-    """(num_items,) counts as shares of all interactions."""
-    total, checks = counts.sum(), check.ValueChecks()
-    checks.defer(
-        ~(total > 0), lambda _: f"`item_counts` must count an interaction, got {counts.shape[0]} items without any"
-    )
-    checks.raise_first()
-    return counts / total
 
 
 class ItemValueMeans(ListMeans):

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.state.user_means import UserMeans
 
@@ -40,6 +41,21 @@ class ItemTable(torch.nn.Module):
             dtype = accumulator_dtype(device) if column.dtype == torch.float64 else column.dtype
             self._buffers[name] = column.to(device, dtype)
         return self
+
+
+def refuse(broken: Tensor, message: Callable[[int], str]) -> None:
+    """ValueError for the first row of the data about items that breaks a rule."""
+    checks = check.ValueChecks()
+    checks.defer(broken, message)
+    checks.raise_first()
+
+
+def check_amounts(name: str, amounts: Tensor, where: str) -> None:
+    """Refuse what is below zero or not finite; `where` says what a row is."""
+    wrong = ~((amounts >= 0) & (amounts < float("inf")))
+    refuse(
+        wrong, lambda row: f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0]} {where} {row}"
+    )
 
 
 class ListMeans(UserMeans):

@@ -42,6 +42,11 @@ class Option:
     kept: bool  # False: data that `setup` reads, then forgotten
     annotation: Any = None
 
+    def parameter(self, name: str, *, kw_only: bool = True) -> inspect.Parameter:
+        """The argument of a function that takes this option."""
+        kind = inspect.Parameter.KEYWORD_ONLY if kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Parameter(name, kind, default=self.default, annotation=self.annotation)
+
     def validated(self, name: str, value: Any) -> Any:
         """The value, as a Python number where it is one of NumPy's, as a tensor where it must be one; checked."""
         value = check.plain_number(value)
@@ -115,12 +120,10 @@ class Configured:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides what is computed, by the name of the option."""
-        listed = {name: declared for name, declared in self.declared_options.items() if declared.config}
-        values = {name: getattr(self, name) for name in listed}
         return {
-            name: value
-            for name, value in values.items()
-            if listed[name].config is True or value != listed[name].default
+            name: getattr(self, name)
+            for name, declared in self.declared_options.items()
+            if declared.config is True or (declared.config and getattr(self, name) != declared.default)
         }
 
 
@@ -159,26 +162,15 @@ def annotations_of(cls: type, names: dict[str, Option]) -> dict[str, Any]:
     return get_type_hints(holder, vars(sys.modules[cls.__module__]))
 
 
-def signature_of(cls: type) -> inspect.Signature:
-    """The arguments of the constructor."""
-    kinds = {True: inspect.Parameter.KEYWORD_ONLY, False: inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return inspect.Signature(
-        [
-            inspect.Parameter(name, kinds[declared.kw_only], default=declared.default, annotation=declared.annotation)
-            for name, declared in options_of(cls).items()
-        ]
-    )
-
-
 def constructor(cls: type) -> Any:
     """The ``__init__`` of a class with declared options."""
-    signature = signature_of(cls)
+    declared = options_of(cls)
+    signature = inspect.Signature([one.parameter(name, kw_only=one.kw_only) for name, one in declared.items()])
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         bound = bind(signature, cls.__name__, args, kwargs)
         self.configure({name: declared[name].validated(name, value) for name, value in bound.items()})
 
-    declared = options_of(cls)
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     __init__.__signature__ = signature.replace(parameters=[this, *signature.parameters.values()])  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
