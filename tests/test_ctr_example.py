@@ -164,11 +164,7 @@ def test_the_baseline_is_chance() -> None:
     ],
 )
 def test_point_26_a_mistake_in_the_data_gets_one_line(
-    words: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from examples.ctr.cli import main
 

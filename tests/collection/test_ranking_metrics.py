@@ -11,16 +11,7 @@ from fixtures.histories import updated
 from torchmetrics import MetricCollection
 from torchmetrics.classification import BinaryAccuracy
 
-from torch_recmetrics import (
-    MAP,
-    NDCG,
-    HitRate,
-    Novelty,
-    Popularity,
-    RecMetricCollection,
-    ctr_metrics,
-    ranking_metrics,
-)
+from torch_recmetrics import MAP, NDCG, HitRate, Novelty, Popularity, RecMetricCollection, ctr_metrics, ranking_metrics
 from torch_recmetrics.state.registry import METRICS
 
 UPDATE = {"preds": torch.tensor([[0.1, 0.3, 0.2]]), "target": torch.tensor([[1, 0, 0]])}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.histories import updated
+from fixtures.refusals import refused
 from torchmetrics import Metric
 from torchmetrics.wrappers import MinMaxMetric, Running
 
@@ -106,7 +107,7 @@ def test_a_refused_update_leaves_wrapped_metrics_as_they_were(method: str) -> No
     metrics = updated(RecMetricCollection(members), PREDS, TARGET)
     before: dict[str, Any] = metrics.compute()
     refuses.on = True
-    with pytest.raises(ValueError, match="refused"):
+    with refused(metrics, "refused"):
         getattr(metrics, method)(-PREDS, TARGET)
     assert metrics.compute() == before
 
@@ -153,10 +154,8 @@ def test_exponential_gains_that_are_finite_have_a_finite_sum() -> None:
 
 def test_flat_relevance_without_a_gain_is_refused_before_it_is_kept() -> None:
     metrics = updated(RecMetricCollection([NDCG(2), MRR()]), PREDS[0], TARGET[0], torch.zeros(3, dtype=torch.int64))
-    before = metrics.compute()
-    with pytest.raises(ValueError, match=r"1023.*2000 in row 1"):
+    with refused(metrics, r"1023.*2000 in row 1"):
         metrics.update(PREDS[0], torch.tensor([0, 2000, 1]), torch.ones(3, dtype=torch.int64))
-    assert metrics.compute() == before
 
 
 def test_no_warning_for_transposed_scores_and_many_relevant_items() -> None:
@@ -164,9 +163,3 @@ def test_no_warning_for_transposed_scores_and_many_relevant_items() -> None:
         warnings.simplefilter("error")
         ids = torch.stack([torch.randperm(1300)[:150] for _ in range(3)])
         RecMetricCollection([NDCG(5), MRR()]).update(torch.randn(1300, 3).t(), target_ids=ids)
-
-
-def test_unknown_arguments_are_named() -> None:
-    for call in (functional.ndcg, rank):
-        with pytest.raises(TypeError, match="`seen`"):
-            call(PREDS, TARGET, seen=IDS)

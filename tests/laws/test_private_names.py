@@ -45,5 +45,5 @@ def test_what_is_used_is_listed() -> None:
 
 def test_every_kind_of_use_is_seen() -> None:
     assert used(ast.parse("self._cache = 1\ndef _sync_dist(): pass\ngetattr(a, '_groups')\n_to_sync\nself._apply")) == {
-        *("_cache", "_sync_dist", "_groups"),
+        *("_cache", "_sync_dist", "_groups")
     }

@@ -6,6 +6,7 @@ import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED, Update
 from fixtures.items import NUM_ITEMS, NUM_ROWS
+from fixtures.refusals import refused
 from fixtures.variants import LISTED, VARIANTS, Variant, ways
 
 from torch_recmetrics import NDCG, BinaryAUC, RecMetricCollection, rank
@@ -15,15 +16,14 @@ from torch_recmetrics import NDCG, BinaryAUC, RecMetricCollection, rank
 @pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
 def test_an_error_leaves_the_metric_as_it_was(variant: Variant, history: str, way: str) -> None:
     updates = variant.history(history)
-    metric, states = variant.fed(updates[:2]), str(variant.fed(updates[:2]).metric_state)
+    metric = variant.fed(updates[:2])
     n = len(updates[2].get("weights", updates[2]["preds"]))
     wrong = {"weights": torch.full((n,), -1.0), "preds": updates[2]["preds"] * torch.nan}
     if variant.reads == "clicks":
         wrong["target"] = updates[2]["target"] * 2
     for name, value in wrong.items():
-        with pytest.raises(ValueError, match=f"`{name}`"):
+        with refused(metric, f"`{name}`", ValueError):
             getattr(metric, way)(**{**updates[2], name: value})
-        assert str(metric.metric_state) == states and metric.update_count == 2
         assert float(metric.compute()) == variant.expected(updates[:2])
     for update in updates[2:]:
         metric.update(**update)
@@ -38,12 +38,11 @@ def test_an_update_of_a_collection_is_all_or_nothing(variant: Variant) -> None:
     bad = {"item_ids": torch.tensor([[0, 1], [2, 2]]), "target_ids": torch.tensor([[0], [1]])}
     alone = {"item_ids": bad["item_ids"][:1], "sample_ids": torch.tensor([5])}
     for act in (metrics.update, metrics):
-        with pytest.raises(ValueError, match="id twice in one row"):
+        with refused(metrics, "id twice in one row"):
             act(**bad, sample_ids=torch.tensor([5, 6]))
-        with pytest.raises(ValueError, match="`target_ids` is missing"):
+        with refused(metrics, "`target_ids` is missing"):
             act(**alone)
         assert float(metrics["list"].compute()) == variant.expected([good])
-        assert metrics["list"].update_count == metrics["ndcg"].update_count == 1
 
 
 @pytest.mark.parametrize("variant", [v for v in LISTED if v.label != "function"], ids=str)
@@ -77,11 +76,9 @@ def test_items_and_rows_that_nothing_is_known_of(variant: Variant) -> None:
             ({**named, "sample_ids": torch.tensor([-1, 3])}, "0 or more .* got -1 in row 0"),
         ]
     metric.update(**named)
-    before = str(metric.metric_state)
     for given, words in bad:
-        with pytest.raises(ValueError, match=words):
+        with refused(metric, words, ValueError):
             metric.update(**given)
-    assert metric.update_count == 1 and str(metric.metric_state) == before
     # What stands behind the cut is not looked at.
     metric.update(**{**named, "item_ids": torch.tensor([[0, 3], [1, NUM_ITEMS]])})
 
@@ -96,10 +93,7 @@ def test_items_and_rows_that_nothing_is_known_of(variant: Variant) -> None:
 def test_an_update_that_auc_cannot_read_changes_no_member(given: Update, missing: str) -> None:
     metrics = RecMetricCollection([NDCG(2), BinaryAUC()])
     metrics.update(torch.rand(2, 3), torch.tensor([[1, 0, 0], [0, 1, 0]]))
-    before = {name: float(value) for name, value in metrics.compute().items()}
-    with pytest.raises(ValueError, match=f"`{missing}` is missing: auc needs preds, target"):
+    with refused(metrics, f"`{missing}` is missing: auc needs preds, target"):
         metrics.update(**given)
-    with pytest.raises(ValueError, match="`target` must hold 0 and 1 only, got 3 in row 1"):
+    with refused(metrics, "`target` must hold 0 and 1 only, got 3 in row 1"):
         metrics.update(torch.rand(2, 3), torch.tensor([[1, 0, 0], [0, 3, 0]]))
-    assert {name: float(value) for name, value in metrics.compute().items()} == before
-    assert all(member.update_count == 1 for member in metrics.values())

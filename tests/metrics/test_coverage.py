@@ -97,7 +97,7 @@ def test_a_catalogue_of_ten_million_items() -> None:
 def test_what_a_definition_says() -> None:
     assert Entropy(5, 3, normalized=True).definition() == "Entropy(num_items=5, top_k=3, base=2.0, normalized=True)"
     assert [m.name for m in (ILS(EYE, 5), IntraListDiversity(EYE), Personalization(4, 2), ILS(EYE, None))] == [
-        *("ils@5", "intra_list_diversity@10", "personalization@2", "ils"),
+        *("ils@5", "intra_list_diversity@10", "personalization@2", "ils")
     ]
     said = ILS(EYE, 5).definition()
     assert said == f"ILS(top_k=5, similarity='cosine', items=4, data='{fingerprint(EYE)}')"

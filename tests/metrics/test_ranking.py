@@ -59,18 +59,11 @@ NOT_RETRIEVED = listed(
 )
 FIRST_HITS = ranked([0, 0, 1], [1, 0, 0], [0, 1, 0])
 OTHER_FIRST_HITS = ranked([0, 0, 1], [0, 1, 0], [1, 0, 0])
-FLAT = {
-    "indexes": [0, 0, 0, 1, 1, 1, 1],
-    "preds": [0.2, 0.3, 0.5, 0.1, 0.3, 0.5, 0.2],
-    "target": [0, 0, 1, 0, 1, 0, 1],
-}
+FLAT = {"indexes": [0, 0, 0, 1, 1, 1, 1], "preds": [0.2, 0.3, 0.5, 0.1, 0.3, 0.5, 0.2], "target": [0, 0, 1, 0, 1, 0, 1]}
 OTHER_FLAT = {**FLAT, "target": [1, 0, 0, 0, 1, 0, 1]}
 ONE_FLAT = {"indexes": [0] * 5, "preds": [0.1, 0.2, 0.3, 4.0, 70.0], "target": [10, 0, 0, 1, 5]}
 REPLAY = listed(
-    [3, 7, 10, 11, 2],
-    [5, 8, 11, 1, 3],
-    [4, 9, 2],
-    wanted=[[5, 6, 7, 8, 9, 10], [6, 7, 4, 10, 11], [1, 2, 3, 4, 5]],
+    [3, 7, 10, 11, 2], [5, 8, 11, 1, 3], [4, 9, 2], wanted=[[5, 6, 7, 8, 9, 10], [6, 7, 4, 10, 11], [1, 2, 3, 4, 5]]
 )
 RECTOOLS = listed([7, 8], [1, 2], [1, 2, 3, 4], [1, 2, 3], wanted=[[1, 2], [1], [1, 3, 4], [1, 2, 3]])
 RAX = {"preds": [[-INF, 5.0, 2.0, -INF, 1.0]], "target": [[1, 0, 1, 0, 0]]}
@@ -111,11 +104,7 @@ NUMBERS = [
     Worked("07", named("DCG", gain="linear"), 6, NOT_RETRIEVED, discounted(*SEEN_GRADES)),
     Worked("07", named("DCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611, 5e-5),
     Worked(
-        "07",
-        named("NDCG", gain="linear"),
-        6,
-        NOT_RETRIEVED,
-        discounted(*SEEN_GRADES) / discounted(3, 3, 3, 2, 2, 1),
+        "07", named("NDCG", gain="linear"), 6, NOT_RETRIEVED, discounted(*SEEN_GRADES) / discounted(3, 3, 3, 2, 2, 1)
     ),
     Worked("07", named("NDCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611 / 8.3841, 5e-5),
     Worked("08", named("MRR"), None, FIRST_HITS, (1 / 3 + 1 / 1 + 1 / 2) / 3),

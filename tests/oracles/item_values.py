@@ -67,11 +67,7 @@ def surprises(
 
 
 def unexpectedness(
-    items: Sequence[int],
-    counts: Sequence[int],
-    k: int | None,
-    num_expected: int | None = None,
-    expected: str = "set",
+    items: Sequence[int], counts: Sequence[int], k: int | None, num_expected: int | None = None, expected: str = "set"
 ) -> float | None:
     return mean(surprises(items, counts, k, num_expected, expected))
 

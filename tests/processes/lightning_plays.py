@@ -91,10 +91,7 @@ def fitted(
     """A whole training: what was logged, where it stopped, what was kept, and what comes of it afterwards."""
     stop = EarlyStopping("val_ndcg@10", mode="max", patience=1)
     keep = ModelCheckpoint(
-        folder / "kept",
-        monitor="val_ndcg@10",
-        mode="max",
-        filename="{epoch}-{val_ndcg@10:.3f}-{val_ndcg@1:.3f}",
+        folder / "kept", monitor="val_ndcg@10", mode="max", filename="{epoch}-{val_ndcg@10:.3f}-{val_ndcg@1:.3f}"
     )
     callbacks = [stop, keep, *added] if ours_last else [*added, stop, keep]
     table = Listening()

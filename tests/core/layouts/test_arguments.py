@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.histories import updated
+from fixtures.refusals import refused
 from fixtures.variants import DEFAULTS
 
 import torch_recmetrics
@@ -134,11 +135,8 @@ BAD = [
 GOOD = {"preds": torch.tensor([[2.0, 1.0], [2.0, 1.0]]), "target": torch.tensor([[0, 1], [1, 0]])}
 
 
-def refused(act: Any, bad: Bad) -> None:
-    with pytest.raises((ValueError, TypeError)) as refusal:
-        act(**bad.update)
-    message = str(refusal.value)
-    assert all(word in message for word in bad.says), message
+def assert_says(caught: Any, bad: Bad) -> None:
+    assert all(word in str(caught.value) for word in bad.says), caught.value
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
@@ -146,35 +144,28 @@ def refused(act: Any, bad: Bad) -> None:
 def test_bad_input_is_refused_and_changes_nothing(bad: Bad, way: str) -> None:
     for variant in DEFAULTS if way == "update" else DEFAULTS[:1]:
         metric = variant.make(2)
-        refused(getattr(metric, way), bad)
-        assert metric.update_count == 0
-        metric.update(**GOOD)
-        before, states = metric.compute(), _states(metric)
-        refused(getattr(metric, way), bad)
-        assert metric.update_count == 1
-        assert _states(metric) == states
-        assert torch.equal(metric.compute(), before)
-        metric(**GOOD)  # goes on as if nothing had happened
-        assert metric.update_count == 2 and torch.equal(metric.compute(), before)
-
-
-def _states(metric: Any) -> str:
-    return str(dict(metric.metric_state))
+        for _ in range(2):  # before the first update, and after it
+            with refused(metric) as caught:
+                getattr(metric, way)(**bad.update)
+            assert_says(caught, bad)
+            metric(**GOOD)  # goes on as if nothing had happened
+        once = updated(variant.make(2), **GOOD)
+        assert metric.update_count == 2 and torch.equal(metric.compute(), once.compute())
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_the_functions_refuse_the_same(bad: Bad) -> None:
     for variant in DEFAULTS:
-        refused(lambda variant=variant, **update: variant.per_user(**update, top_k=2), bad)
+        with pytest.raises((ValueError, TypeError)) as caught:
+            variant.per_user(**bad.update, top_k=2)
+        assert_says(caught, bad)
 
 
 @pytest.mark.parametrize("way", ["update", "forward"])
 def test_weights_that_differ_within_a_user(way: str) -> None:
     metric = updated(torch_recmetrics.NDCG(2), **FLAT, weights=torch.tensor([1.0, 1.0, 2.0, 2.0]))
-    before = metric.compute()
-    with pytest.raises(ValueError, match=r"weights.*4"):
+    with refused(metric, r"weights.*4"):
         getattr(metric, way)(**FLAT, weights=torch.tensor([1.0, 3.0, 2.0, 2.0]))
-    assert torch.equal(metric.compute(), before) and metric.update_count == 1
 
 
 def test_weights_that_differ_within_a_user_over_two_updates() -> None:
@@ -198,19 +189,12 @@ def test_exponential_gain_of_a_huge_relevance_is_refused(name: str, by_id: bool)
         else {"preds": PREDS, "target": torch.tensor([[0, 1, 0], [1024, 0, 1]])}
     )
     metric = updated(getattr(torch_recmetrics, name)(2), **GOOD)
-    before = metric.compute()
-    with pytest.raises(ValueError, match=r"1023.*1024.*row 1.*linear"):
+    with refused(metric, r"1023.*1024.*row 1.*linear"):
         metric.update(**huge)
-    assert torch.equal(metric.compute(), before) and metric.update_count == 1
     assert updated(getattr(torch_recmetrics, name)(2, gain="linear"), **huge).compute().isfinite()
     for other in DEFAULTS:
         if "gain" not in other.options:
             other.make(2).update(**huge)
-
-
-def test_exponential_gain_of_1023_is_finite() -> None:
-    metric = updated(torch_recmetrics.NDCG(3), PREDS, torch.tensor([[1023, 1023, 0], [0, 0, 1023]]))
-    assert float(metric.compute()) == pytest.approx((1 + 0.5) / 2, abs=1e-12)
 
 
 @pytest.mark.parametrize("layout", [DENSE, BY_ID, LISTS, LONG_FLAT], ids=["dense", "target_ids", "item_ids", "flat"])
@@ -219,9 +203,8 @@ def test_a_ranking_that_was_cut_is_not_read_deeper(layout: dict[str, torch.Tenso
     torch_recmetrics.NDCG(2).update(ranking)
     torch_recmetrics.MAP(1).update(ranking)
     for deeper in (torch_recmetrics.NDCG(3), torch_recmetrics.Precision(None)):
-        with pytest.raises(ValueError, match=r"(cut|top_k).*2"):
+        with refused(deeper, r"(cut|top_k).*2"):
             deeper.update(ranking)
-        assert deeper.update_count == 0
 
 
 @pytest.mark.parametrize("layout", [DENSE, BY_ID, LISTS, LONG_FLAT], ids=["dense", "target_ids", "item_ids", "flat"])
@@ -235,26 +218,19 @@ def test_a_ranking_that_cut_nothing_off_is_read_at_any_depth(layout: dict[str, t
         assert torch.equal(deeper.compute(), alone.compute())
 
 
-@pytest.mark.parametrize("more", ["weights", "sample_ids", "target", "target_ids", "seen_ids", "indexes", "mask"])
-def test_a_ready_ranking_takes_nothing_beside_it(more: str) -> None:
-    values = {
-        "weights": torch.ones(2),
-        "sample_ids": torch.arange(2),
-        "target": TARGET,
-        "target_ids": IDS,
-        "seen_ids": IDS,
-        "indexes": torch.arange(2),
-        "mask": torch.ones(2, 3, dtype=torch.bool),
-    }
-    metric = torch_recmetrics.NDCG(2)
-    with pytest.raises((ValueError, TypeError), match=more):
-        metric.update(torch_recmetrics.rank(**DENSE, top_k=2), **{more: values[more]})
-    assert metric.update_count == 0
+def test_a_ready_ranking_takes_nothing_beside_it() -> None:
+    metric, ranking = torch_recmetrics.NDCG(2), torch_recmetrics.rank(**DENSE, top_k=2)
+    more = {"weights": torch.ones(2), "target": TARGET, "mask": torch.ones(2, 3, dtype=torch.bool)}
+    more |= {"sample_ids": torch.arange(2), "indexes": torch.arange(2), "target_ids": IDS, "seen_ids": IDS}
+    for name, value in more.items():
+        with refused(metric, name):
+            metric.update(ranking, **{name: value})
 
 
-def test_unknown_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="targets"):
-        torch_recmetrics.NDCG(2).update(PREDS, targets=TARGET)
+def test_unknown_arguments_are_named() -> None:
+    for call in (torch_recmetrics.NDCG(2).update, torch_recmetrics.rank, torch_recmetrics.functional.ndcg):
+        with pytest.raises(TypeError, match="`seen`"):
+            call(PREDS, TARGET, seen=IDS)
 
 
 def test_checks_that_read_values_can_be_left_out() -> None:
@@ -267,5 +243,7 @@ def test_checks_that_read_values_can_be_left_out() -> None:
         assert torch.equal(metric.compute(), checked.compute())
         for bad in BAD:
             if not bad.of_values and bad.label not in ("length of flat weights",):
-                refused(metric.update, bad)
+                with refused(metric) as caught:
+                    metric.update(**bad.update)
+                assert_says(caught, bad)
         assert torch.equal(metric.compute(), checked.compute())
