@@ -13,7 +13,7 @@ from fixtures.variants import VARIANTS, named
 from torchmetrics import MetricCollection
 
 import torch_recmetrics
-from torch_recmetrics import ILS, MRR, NDCG, RecMetricCollection, ranking_metrics
+from torch_recmetrics import ILS, NDCG, RecMetricCollection, ranking_metrics
 
 
 def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
@@ -23,26 +23,6 @@ def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
 def test_a_collection_is_torchmetrics_own_kind() -> None:
     assert isinstance(ranking_metrics(("ndcg",)), RecMetricCollection)
     assert isinstance(ranking_metrics(("ndcg",)), MetricCollection)
-
-
-def test_keys_stand_in_the_order_asked_for() -> None:
-    metrics = ranking_metrics(("ndcg", "hit_rate"), top_k=(10, 5, None), prefix="val_")
-    names = ["val_ndcg@10", "val_ndcg@5", "val_ndcg", "val_hit_rate@10", "val_hit_rate@5", "val_hit_rate"]
-    assert list(metrics.keys()) == names
-    metrics.update(**sums(1)[0])
-    assert list(metrics.compute()) == names
-    assert list(metrics(**sums(1)[0])) == names
-
-
-def test_one_cut_off_and_a_metric_without_a_default() -> None:
-    assert list(ranking_metrics(("ndcg", "mrr"), top_k=10).keys()) == ["ndcg@10", "mrr@10"]
-
-
-def test_at_replaces_the_sign_that_a_logger_refuses() -> None:
-    metrics = ranking_metrics(("ndcg", "mrr"), top_k=(5, None), prefix="val_", at="_at_")
-    assert list(metrics.keys()) == ["val_ndcg_at_5", "val_ndcg", "val_mrr_at_5", "val_mrr"]
-    metrics.update(**sums(1)[0])
-    assert list(metrics.compute()) == ["val_ndcg_at_5", "val_ndcg", "val_mrr_at_5", "val_mrr"]
 
 
 def test_options_reach_the_metric_they_name() -> None:
@@ -73,11 +53,6 @@ def test_options_reach_the_metric_they_name() -> None:
 def test_what_cannot_be_made_is_refused(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises((ValueError, TypeError), match=says):
         ranking_metrics(**arguments)
-
-
-def test_members_are_named_by_their_names() -> None:
-    metrics = RecMetricCollection([NDCG(10), NDCG(5), MRR()])
-    assert list(metrics.keys()) == ["ndcg@10", "ndcg@5", "mrr"]
 
 
 def test_two_members_of_one_name_need_a_dict() -> None:

@@ -42,28 +42,19 @@ def test_a_metric_is_a_torchmetrics_metric(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names(name: str) -> None:
+def test_names_and_the_default_cut_off(name: str) -> None:
+    assert made(name).name == (WORDS[name] if name in WHOLE_LIST else f"{WORDS[name]}@10")
     assert made(name, top_k=10).name == f"{WORDS[name]}@10"
     assert made(name, top_k=None).name == WORDS[name]
     assert made(name, 3).name == f"{WORDS[name]}@3"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_default_cut_off(name: str) -> None:
-    assert made(name).name == (WORDS[name] if name in WHOLE_LIST else f"{WORDS[name]}@10")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_first_choice_is_the_default_and_all_but_top_k_is_keyword_only(name: str) -> None:
+def test_every_choice_is_by_keyword_only_and_the_first_is_the_default(name: str) -> None:
     for option, allowed in {**CHOICES.get(name, {}), **EVERYWHERE}.items():
         assert getattr(made(name), option) == allowed[0], option
         with pytest.raises(TypeError, match="positional"):
             made(name, 10, allowed[0])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_allowed_choice_can_be_made(name: str) -> None:
-    for option, allowed in {**CHOICES.get(name, {}), **EVERYWHERE}.items():
         for choice in allowed:
             assert getattr(made(name, **{option: choice}), option) == choice
 

@@ -70,6 +70,8 @@ RAX = {"preds": [[-INF, 5.0, 2.0, -INF, 1.0]], "target": [[1, 0, 1, 0, 0]]}
 FOUR_LIBRARIES = listed([1, 2, 3, 4, 5], wanted=[[2, 4, 77]])
 EARLY = [1, 0, 1, 0, 0, 0, 0, 0, 1, 1]
 LATE = [0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
+# The next item by a table {1: [7, 2], 2: [9, 8]}: every event but the last of 1, 2, 3 asks for its row.
+NEXT_ITEM = listed([7, 2], [9, 8], wanted=[[2], [3]])
 HALF_TIED = {"preds": [[2.0, 1.0, 1.0]], "target": [[1, 1, 0]]}
 
 
@@ -109,6 +111,11 @@ NUMBERS = [
     Worked("07", named("NDCG", gain="linear"), 6, NOT_RETRIEVED, 6.8611 / 8.3841, 5e-5),
     Worked("08", named("MRR"), None, FIRST_HITS, (1 / 3 + 1 / 1 + 1 / 2) / 3),
     Worked("08", named("MRR"), None, OTHER_FIRST_HITS, 11 / 18),
+    Worked("12", named("Precision"), 2, NEXT_ITEM, 1 / 4),
+    Worked("12", named("Recall"), 2, NEXT_ITEM, 1 / 2),
+    Worked("12", named("F1"), 2, NEXT_ITEM, 2 * (1 / 4) * (1 / 2) / (1 / 4 + 1 / 2)),
+    Worked("12", named("MRR"), 2, NEXT_ITEM, (1 / 2 + 0) / 2),
+    Worked("12", named("NDCG"), 2, NEXT_ITEM, (1 / log2(3) + 0) / 2),
     Worked("13", named("MAP"), None, FLAT, (1 / 1 + (1 / 2 + 2 / 3) / 2) / 2),
     Worked("13", named("MRR"), None, FLAT, (1 + 1 / 2) / 2),
     Worked("13", named("Precision"), 2, FLAT, (1 / 2 + 1 / 2) / 2),
@@ -185,32 +192,3 @@ def test_the_package_gives_the_worked_numbers(worked: Worked) -> None:
     else:
         got = updated(worked.variant.make(worked.top_k), **update).compute().item()
     assert got == pytest.approx(worked.expected, abs=worked.within, rel=0, nan_ok=True)
-
-
-# 12: next item from an item-to-item table. The table's rows and the user's events, in order of time:
-EVENTS = [1, 2, 3]
-
-
-def next_item(table: dict[int, list[int]]) -> dict[str, Any]:
-    """Every event but the last asks the table for its row; the answer sought is the next event's item."""
-    return listed(*(table[item] for item in EVENTS[:-1]), wanted=[[item] for item in EVENTS[1:]])
-
-
-@pytest.mark.parametrize("oracle", [True, False], ids=["oracle", "package"])
-def test_12_next_item_from_an_item_to_item_table(oracle: bool) -> None:
-    update = next_item({1: [7, 2], 2: [9, 8]})
-    hits, events, recommended = 1, 2, 4
-    precision, recall = hits / recommended, hits / events
-    expected = [
-        (named("Precision"), precision),
-        (named("Recall"), recall),
-        (named("F1"), 2 * precision * recall / (precision + recall)),
-        (named("MRR"), (1 / 2 + 0) / events),
-        (named("NDCG"), (1 / log2(3) + 0) / events),
-    ]
-    for variant, value in expected:
-        if oracle:
-            got = variant.value(read(**update), 2)
-        else:
-            got = updated(variant.make(2), **tensors(update)).compute().item()
-        assert got == pytest.approx(value, abs=1e-12), str(variant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -121,40 +122,29 @@ def test_options_that_are_none(metric: Any, options: dict[str, Any], error: type
         (lambda: Coverage(0), ValueError, "`num_items` must be an integer >= 1, got 0"),
         (lambda: Coverage(2.5), ValueError, "`num_items` must be an integer >= 1, got 2.5"),
         (lambda: Coverage(5, None), ValueError, "`top_k` must be an integer >= 1, got None"),
-        (lambda: Entropy(5, base=1), ValueError, "`base` must be a number above 1, got 1"),
         (lambda: Entropy(1, normalized=True), ValueError, "`num_items` must be 2 or more"),
+        *(
+            (partial(Entropy, 3, base=base), ValueError, "`base` must be a number above 1, got")
+            for base in ("e", None, 1, INF)
+        ),
+        *(
+            (partial(metric, eps=eps), ValueError, "`eps` must be a float between 0 and 1/2, or None, got")
+            for metric in (LogLoss, NormalizedEntropy)
+            for eps in (0, 0.5, -1.0, "1e-7", True)
+        ),
+        *(
+            (
+                partial(BinaryAUC, num_bins=bins),
+                ValueError,
+                f"`num_bins` must be a power of two .*, got {bins!r}",
+            )
+            for bins in (0, 1, 2, 3, 100, -4, 4.0, "64", True, 2**40)
+        ),
+        (lambda: GroupAUC("rows"), ValueError, "`weighting` must be one of 'impressions', .*, 'uniform', got 'rows'"),
+        (lambda: GroupAUC(groups_local=1), ValueError, "`groups_local` must be True or False, got 1"),
+        (lambda: BinaryAUC(validate_args=None), ValueError, "`validate_args` must be True or False, got None"),
     ],
 )
 def test_options_that_are_refused(make: Any, error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=why):
         make()
-
-
-@pytest.mark.parametrize("base", ["e", None, 1, float("inf")])
-def test_a_base_that_is_no_number_above_one_is_named(base) -> None:
-    with pytest.raises(ValueError, match="`base` must be a number above 1"):
-        Entropy(3, base=base)
-
-
-@pytest.mark.parametrize("eps", [0, 0.5, -1.0, "1e-7", True])
-def test_refused_eps(eps: Any) -> None:
-    for metric in (LogLoss, NormalizedEntropy):
-        with pytest.raises(ValueError, match="`eps` must be a float between 0 and 1/2, or None, got"):
-            metric(eps=eps)
-
-
-@pytest.mark.parametrize("num_bins", [0, 1, 2, 3, 100, -4, 4.0, "64", True, 2**40])
-def test_refused_bins(num_bins: Any) -> None:
-    with pytest.raises(ValueError, match=f"`num_bins` must be a power of two from 4 .*, got {num_bins!r}"):
-        BinaryAUC(num_bins=num_bins)
-
-
-def test_refused_options() -> None:
-    with pytest.raises(
-        ValueError, match="`weighting` must be one of 'impressions', 'positives', 'uniform', got 'rows'"
-    ):
-        GroupAUC(weighting="rows")
-    with pytest.raises(ValueError, match="`groups_local` must be True or False, got 1"):
-        GroupAUC(groups_local=1)
-    with pytest.raises(ValueError, match="`validate_args` must be True or False, got None"):
-        BinaryAUC(validate_args=None)

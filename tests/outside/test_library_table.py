@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from outside.problem import Problem
 from torch import Tensor
 
 import torch_recmetrics
@@ -59,18 +60,11 @@ def sklearn(row: Row, scores: Tensor, target: Tensor) -> float:
     return float(function(target.numpy(), scores.numpy(), **cut))
 
 
-def qrels(target: Tensor) -> dict[str, dict[str, int]]:
-    return {f"u{u}": {f"i{i}": int(r) for i, r in enumerate(row) if r} for u, row in enumerate(target.tolist())}
-
-
-def run(scores: Tensor) -> dict[str, dict[str, float]]:
-    return {f"u{u}": {f"i{i}": s for i, s in enumerate(row)} for u, row in enumerate(scores.tolist())}
-
-
 def ranx(row: Row, scores: Tensor, target: Tensor) -> float:
     import ranx
 
-    return float(ranx.evaluate(ranx.Qrels(qrels(target)), ranx.Run(run(scores)), row.theirs.replace("K", str(K))))
+    asked = Problem(scores, target)
+    return float(ranx.evaluate(ranx.Qrels(asked.qrels()), ranx.Run(asked.run()), row.theirs.replace("K", str(K))))
 
 
 def trec_eval(row: Row, scores: Tensor, target: Tensor) -> float:
@@ -78,7 +72,8 @@ def trec_eval(row: Row, scores: Tensor, target: Tensor) -> float:
 
     name = row.theirs.replace("_K", f"_{K}")
     measure = name if not row.cut else f"{name.rpartition('_')[0]}.{K}"
-    per_user = pytrec_eval.RelevanceEvaluator(qrels(target), {measure}).evaluate(run(scores))
+    asked = Problem(scores, target)
+    per_user = pytrec_eval.RelevanceEvaluator(asked.qrels(), {measure}).evaluate(asked.run())
     return math.fsum(values[name] for values in per_user.values()) / len(per_user)
 
 
@@ -86,7 +81,8 @@ def ir_measures(row: Row, scores: Tensor, target: Tensor) -> float:
     import ir_measures
 
     measure = ir_measures.parse_measure(row.theirs.replace("K", str(K)))
-    return float(ir_measures.calc_aggregate([measure], qrels(target), run(scores))[measure])
+    asked = Problem(scores, target)
+    return float(ir_measures.calc_aggregate([measure], asked.qrels(), asked.run())[measure])
 
 
 def pyg(row: Row, scores: Tensor, target: Tensor) -> float:

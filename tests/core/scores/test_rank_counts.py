@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fixtures.hidden_scores import matrix
 from fixtures.histories import updated
 from fixtures.variants import RANKING_NAMES
 
@@ -13,31 +14,12 @@ from torch_recmetrics.core.scores.block_max import BlockMax, topk_ranks
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
 
-KINDS = ("smooth", "tied", "hidden", "constant", "half", "bfloat16", "double", "strided", "transposed", "signed zeros")
-
-
-def scores(kind: str, n_users: int, n_items: int, g: torch.Generator) -> torch.Tensor:
-    x = torch.randn(n_users, n_items, generator=g)
-    match kind:
-        case "tied":
-            return (x * 4).round()
-        case "hidden":
-            return x.masked_fill(torch.rand(x.shape, generator=g) < 0.4, float("-inf"))
-        case "constant":
-            return torch.zeros_like(x)
-        case "half":
-            return x.half()
-        case "bfloat16":
-            return x.bfloat16()
-        case "double":
-            return x.double()
-        case "strided":
-            return torch.randn(n_users, n_items + 7, generator=g)[:, 3 : n_items + 3]
-        case "transposed":
-            return torch.randn(n_items, n_users, generator=g).T
-        case "signed zeros":
-            return torch.where(x > 0, 0.0, -0.0)
-    return x
+# name -> (kind of scores, how they lie in memory, dtype)
+KINDS = {
+    **{kind: (kind, "plain", torch.float32) for kind in ("smooth", "tied", "hidden", "constant", "signed zeros")},
+    **{str(dtype): ("smooth", "plain", dtype) for dtype in (torch.float16, torch.bfloat16, torch.float64)},
+    **{place: ("smooth", place, torch.float32) for place in ("sliced", "transposed")},
+}
 
 
 @pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic"])
@@ -53,7 +35,7 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
 
     monkeypatch.setattr(layouts, "topk_ranks", watched)
     for n_items in (128, 191, 192, 400, 1000):
-        preds = scores(kind, 12, n_items, g)
+        preds = matrix(*KINDS[kind], (12, n_items), g)
         ids = torch.stack([torch.randperm(n_items, generator=g)[:6] for _ in range(12)])
         ids[0] = preds[0].topk(6).indices  # the best, so that whole blocks are relevant
         ids[1] = -1
