@@ -13,7 +13,7 @@ from fixtures.refusals import refused
 from torchmetrics import Metric
 from torchmetrics.wrappers import MinMaxMetric, Running
 
-from torch_recmetrics import MAP, MRR, NDCG, RecMetricCollection, functional, rank, ranking_metrics
+from torch_recmetrics import MRR, NDCG, RecMetricCollection, functional, rank, ranking_metrics
 
 PREDS = torch.tensor([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]])
 TARGET = torch.tensor([[1, 0, 0], [1, 0, 0]])
@@ -123,20 +123,6 @@ def test_members_that_cannot_be_together_are_refused_before_anything_changes() -
         RecMetricCollection({"a": metric, "b": metric})
     assert list(metrics) == ["mrr"]
     metrics.update(PREDS, TARGET)
-
-
-def test_collections_merge() -> None:
-    first, second, both = (RecMetricCollection([NDCG(2), MAP(3)]) for _ in range(3))
-    first.update(PREDS, TARGET)
-    second.update(-PREDS, TARGET)
-    both.update(torch.cat([PREDS, -PREDS]), torch.cat([TARGET, TARGET]))
-    first.merge_state(second)
-    values, expected = first.compute(), both.compute()
-    assert {name: float(value) for name, value in values.items()} == pytest.approx(
-        {name: float(value) for name, value in expected.items()}, abs=1e-15
-    )
-    with pytest.raises(ValueError, match="same metrics"):
-        first.merge_state(RecMetricCollection([NDCG(2)]))
 
 
 def test_forward_leaves_the_value_of_the_batch_where_lightning_looks_for_it() -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.start import HERE, run_all
+from processes.start import HERE, free_ports, run_all
 
 ALL_DONE_WITHIN = 200  # seconds
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.fixture(scope="session", params=[1, 2, 3], ids=lambda world: f"{world} processes")
@@ -24,5 +17,5 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """(processes, where they wrote, what each of them said of every play)."""
     world = request.param
     folder = tmp_path_factory.mktemp(f"lightning{world}")
-    run_all(HERE / "lightning_driver.py", folder, world, str(free_port()), patience=ALL_DONE_WITHIN, cwd=folder)
+    run_all(HERE / "lightning_driver.py", folder, world, *free_ports(1), patience=ALL_DONE_WITHIN, cwd=folder)
     return world, folder, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]

@@ -32,15 +32,21 @@ FEATURES[:, 0] += 1  # recommenders divides by the length of every vector
 # Some items are in many lists, some in none.
 LISTS = torch.rand(N_USERS, N_ITEMS, generator=torch.Generator().manual_seed(2)).add(torch.linspace(0, 1, N_ITEMS))
 LISTS = LISTS.topk(10).indices
-SHOWN = {
-    "user_id": [user for user in range(N_USERS) for _ in range(10)],
-    "item_id": LISTS.flatten().tolist(),
-    "rank": list(range(1, 11)) * N_USERS,
-}
 
 
-def ours(metrics: list[Any], lists: torch.Tensor = LISTS) -> dict[str, float]:
-    collection = updated(RecMetricCollection(metrics), item_ids=lists)
+def shown_to(lists: torch.Tensor) -> dict[str, list[int]]:
+    return {
+        "user_id": [user for user in range(N_USERS) for _ in range(10)],
+        "item_id": lists.flatten().tolist(),
+        "rank": list(range(1, 11)) * N_USERS,
+    }
+
+
+SHOWN = shown_to(LISTS)
+
+
+def ours(metrics: list[Any], lists: torch.Tensor = LISTS, **wanted: torch.Tensor) -> dict[str, float]:
+    collection = updated(RecMetricCollection(metrics), item_ids=lists, **wanted)
     return {name: float(value) for name, value in collection.compute().items()}
 
 
@@ -130,17 +136,10 @@ class Evaluation:
         return {"user_id": users, "item_id": items}
 
     def shown(self) -> dict[str, list[int]]:
-        return {
-            "user_id": [u for u in range(N_USERS) for _ in range(10)],
-            "item_id": self.lists.flatten().tolist(),
-            "rank": list(range(1, 11)) * N_USERS,
-        }
+        return shown_to(self.lists)
 
     def ours(self, metrics: list[Any]) -> dict[str, float]:
-        collection = RecMetricCollection(metrics)
-        wanted = torch.where(self.after, torch.arange(N_ITEMS), -1)
-        collection.update(item_ids=self.lists, target_ids=wanted)
-        return {name: float(value) for name, value in collection.compute().items()}
+        return ours(metrics, self.lists, target_ids=torch.where(self.after, torch.arange(N_ITEMS), -1))
 
 
 @pytest.fixture(scope="module")

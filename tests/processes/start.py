@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,14 @@ import torch
 HERE = Path(__file__).parent
 ALL_DONE_WITHIN = 600.0  # seconds
 Outcomes = tuple[int, dict[str, list[Any]]]  # (processes, for each scenario what each process said)
+
+
+def free_ports(number: int) -> list[str]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
 
 
 def run_all(

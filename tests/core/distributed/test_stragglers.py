@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,28 +11,18 @@ from typing import Any
 import pytest
 from processes import absent
 from processes.absent import PATIENCE, SCENARIOS, WORLD
+from processes.start import free_ports
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.processes]
 
 DRIVER = Path(absent.__file__)
 
 
-def free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dict[str, Any]]]:
     """What the processes of every scenario said, by scenario and process."""
     folder = tmp_path_factory.mktemp("absent")
-    ports = [str(port) for port in free_ports(len(SCENARIOS))]
+    ports = free_ports(len(SCENARIOS))
     done = subprocess.run(
         [sys.executable, str(DRIVER), str(folder), *ports], capture_output=True, text=True, timeout=150, check=False
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from fixtures.hidden_scores import INF, NAN, hidden_scores, plainly, take_small_steps
+from fixtures.hidden_scores import INF, NAN, hidden_scores, plainly, small_steps  # noqa: F401 (a fixture of this file)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,13 +17,6 @@ from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
 
 STEPS = thresholds.STEP_ELEMENTS, thresholds.STEP_ELEMENTS_ELSEWHERE  # before they are made small
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_steps() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        take_small_steps(patch)
-        yield
 
 
 @settings(max_examples=80)

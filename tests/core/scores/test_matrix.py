@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from fixtures.hidden_scores import INF, NAN, hidden_scores, plainly, take_small_steps
+from fixtures.hidden_scores import INF, NAN, hidden_scores, plainly, small_steps  # noqa: F401 (a fixture of this file)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.users import TIES
@@ -22,13 +21,6 @@ from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.rank_counts import full_ranks
 from torch_recmetrics.core.scores.topk import in_input_order, topk_scores
 from torch_recmetrics.core.tensors import thresholds
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_steps() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        take_small_steps(patch)
-        yield
 
 
 def ordered(row: list[float], k: int) -> list[int]:

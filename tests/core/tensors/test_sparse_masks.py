@@ -6,31 +6,13 @@ import itertools
 
 import pytest
 import torch
+from fixtures.hidden_scores import laid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_recmetrics import functional
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero
-
-
-def laid(mask: torch.Tensor, place: str) -> torch.Tensor:
-    """The same mask, lying in memory in one way."""
-    match place:
-        case "transposed":
-            return mask.T.contiguous().T
-        case "sliced":  # a row begins within a word
-            return torch.nn.functional.pad(mask, (3, 0), value=True)[:, 3:]
-        case "every other":
-            return mask.repeat_interleave(2, 1)[:, ::2]
-        case "one column":  # of users beside each other, so that the next item is some bytes away
-            return mask[:1].T.repeat(1, 5)[:, :1].T
-        case "spread":
-            return mask[:, :1].expand(mask.shape)
-        case "behind":  # the whole begins within a word
-            return torch.cat([torch.ones(5, dtype=torch.bool), mask.flatten()])[5:].view(mask.shape)
-    return mask
-
 
 PLACES = ["plain", "transposed", "sliced", "behind", "every other", "one column", "spread"]
 
