@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-
-HERE = Path(__file__).parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))  # oracles, fixtures and processes are plain packages, whatever the import mode
 
 settings.register_profile(
     "suite",

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, Case, cuts, drawn, holds, rows, users_of
-from fixtures.histories import OF_RANKINGS, updated
+from fixtures.histories import OF_RANKINGS, fed, updated
 from fixtures.variants import ACTIONS, RANKED, Variant
 from hypothesis import strategies as st
 from oracles.users import TIES, orders
@@ -52,8 +52,7 @@ def test_bounds_survive_collection_forward_merge_samples_and_checkpoint(variant:
         {"bound": variant.make(keep_bounds=True), "free": MAP(3), "deep": NDCG(5, keep_bounds=True)}
     )
     metrics(**updates[0])
-    for update in updates[1:]:
-        metrics.update(**update)
+    fed(metrics, updates[1:])
     part, rest = variant.fed(updates[:1], keep_bounds=True), variant.make(keep_bounds=True)
     part.persistent(True)
     rest.load_state_dict(part.state_dict())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
-from fixtures.histories import HISTORIES, OF_LISTS, updated
+from fixtures.histories import HISTORIES, OF_LISTS, fed, updated
 from fixtures.items import ITEMS
 from fixtures.variants import ACTIONS, CLICKED, LISTED, RANKED, VARIANTS, Variant, named
 from hypothesis import strategies as st
@@ -85,9 +85,8 @@ def test_members_of_other_options_are_not_taken_for_the_same(collect: Any) -> No
     third = LAYOUTS["dense"](NAMED["an empty user"])
     metrics = {f"{v} {t} {a}": (v, t, a) for v in RANKED for t in TIES for a in ACTIONS}
     collection = collect({n: v.make(2, ties=t, empty_target_action=a) for n, (v, t, a) in metrics.items()})
-    for update in (first, second, third):
-        collection.update(**update)
-    users, values = users_of([first, second, third]), floats(collection.compute())
+    users = users_of([first, second, third])
+    values = floats(fed(collection, [first, second, third]).compute())
     for name, (variant, ties, action) in metrics.items():
         assert values[name] == variant.expected(users, 2, ties, action), name
 
@@ -111,9 +110,7 @@ def test_metrics_of_lists_that_agree_on_empty_ones_are_not_taken_for_the_same(va
 
 def test_values_are_those_of_the_members_alone(collect: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
-    collection = collect(members(which))
-    for update in updates:
-        collection.update(**update)
+    collection = fed(collect(members(which)), updates)
     values = floats(collection.compute())
     for name, value in expected(which, updates).items():
         assert values[name] == value, name
@@ -134,9 +131,7 @@ def test_forward(collect: Any, history: str, which: Asked) -> None:
 def test_members_computed_one_by_one(collect: Any, history: str, which: Asked) -> None:
     """As Lightning's log_dict does, resets included."""
     updates = HISTORIES[history](3)
-    collection = collect(members(which))
-    for update in updates:
-        collection.update(**update)
+    collection = fed(collect(members(which)), updates)
     wanted = expected(which, updates)
     for name, member in collection.items(keep_base=True):
         assert float(member.compute()) == wanted[name], name
@@ -152,8 +147,7 @@ def test_copies_go_on_alone(collect: Any, history: str, which: Asked, again: Any
     collection = updated(collect(members(which)), **updates[0])
     other = again(collection)
     collection.update(**updates[1])
-    other.update(**updates[2])
-    other.update(**updates[3])
+    fed(other, updates[2:])
     assert floats(collection.compute()) == expected(which, updates[:2])
     assert floats(other.compute()) == expected(which, [updates[0], *updates[2:]])
 
@@ -163,9 +157,7 @@ def test_checkpoint_in_the_middle_of_an_epoch(collect: Any, history: str, which:
     first, second = collect(members(which)), collect(members(which))
     first.persistent(True)
     second.persistent(True)
-    for update in updates[:2]:
-        first.update(**update)
-    second.load_state_dict(first.state_dict())
+    second.load_state_dict(fed(first, updates[:2]).state_dict())
     second.update(**updates[2])
     assert floats(second.compute()) == expected(which, updates)
 
@@ -174,10 +166,8 @@ def test_a_drawn_mixture(collect: Any) -> None:
     which = asked(RANKED)
 
     def law(batches: list[Case], layout: str, ties: str, action: str) -> None:
-        collection = collect(members(which, ties=ties, empty_target_action=action))
         updates = [LAYOUTS[layout](case) for case in batches]
-        for update in updates:
-            collection.update(**update)
+        collection = fed(collect(members(which, ties=ties, empty_target_action=action)), updates)
         assert floats(collection.compute()) == expected(which, updates, ties, action)
 
     holds(

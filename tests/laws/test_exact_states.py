@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED
-from fixtures.histories import HISTORIES, sums
+from fixtures.histories import HISTORIES, fed, sums
 from fixtures.items import ITEMS
 from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, VARIANTS, K, Variant, named, ways
 
@@ -45,9 +45,7 @@ def test_casting_a_module_leaves_the_states_exact(cast: str, history: str, whole
         before = [t.dtype for t in tensors_of(parent.metric)]
         CASTS[cast](parent if whole_module else parent.metric)
         assert [t.dtype for t in tensors_of(parent.metric)] == before
-        for update in updates[2:]:
-            parent.metric.update(**update)
-        got = parent.metric.compute()
+        got = fed(parent.metric, updates[2:]).compute()
         assert got.dtype == torch.float64
         assert float(got) == variant.expected(updates), str(variant)
         parent.metric.reset()
@@ -155,9 +153,7 @@ def test_what_a_metric_is_told_of_items_is_copied(variant: Variant) -> None:
     metric.update(**updates[0])
     for tensor in data.values():
         tensor.zero_()
-    for update in updates[1:]:
-        metric.update(**update)
-    assert float(metric.compute()) == variant.expected(updates)
+    assert float(fed(metric, updates[1:]).compute()) == variant.expected(updates)
 
 
 def test_a_metric_moves_with_its_module(device: torch.device) -> None:

@@ -11,7 +11,8 @@ from fixtures.items import ITEMS, NUM_ITEMS
 
 from torch_recmetrics import ILS, NDCG, Coverage, Gini, IntraListDiversity, RecMetricCollection
 
-pytorch_lightning = pytest.importorskip("pytorch_lightning")
+pytest.importorskip("pytorch_lightning")
+from processes import lightning_models, lightning_plays
 
 SCORES = torch.randint(0, 9, (10, NUM_ITEMS), generator=torch.Generator().manual_seed(1)).float()
 WANTED = torch.arange(10).unsqueeze(1) % NUM_ITEMS
@@ -22,20 +23,16 @@ def made() -> list[Any]:
     return [NDCG(3), ILS(FEATURES, 3), IntraListDiversity(FEATURES, 3), Coverage(NUM_ITEMS, 3), Gini(NUM_ITEMS, 3)]
 
 
-class Model(pytorch_lightning.LightningModule):
+class Model(lightning_models.Returns):
     def __init__(self) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
         self.train_metrics = RecMetricCollection([ILS(FEATURES, 3), Coverage(NUM_ITEMS, 3)], prefix="train_")
         self.val_metrics = RecMetricCollection(made(), prefix="val_")
         self.alone = torch.nn.ModuleList(made())
 
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), 0.1)
-
     def training_step(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
         self.log_dict(self.train_metrics(batch[0]), on_step=True)
-        return self.weight * 0
+        return self.weight.sum() * 0
 
     def validation_step(self, batch: tuple[torch.Tensor, ...]) -> None:
         scores, wanted = batch
@@ -50,15 +47,7 @@ class Model(pytorch_lightning.LightningModule):
 @pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
 def test_what_is_logged(tmp_path: Any, precision: str) -> None:
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(SCORES, WANTED), batch_size=4)
-    trainer = pytorch_lightning.Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        precision=precision,
-        default_root_dir=tmp_path,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = lightning_plays.trainer(1, max_epochs=2, precision=precision, default_root_dir=tmp_path)
     model = Model()
     trainer.fit(model, loader, loader)
     logged = {name: float(value) for name, value in trainer.callback_metrics.items()}

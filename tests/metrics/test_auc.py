@@ -9,7 +9,7 @@ import pytest
 import torch
 from fixtures.cases import Update, without
 from fixtures.clicks import DTYPES, drawn_clicks, rows_of
-from fixtures.histories import updated
+from fixtures.histories import fed, updated
 from fixtures.refusals import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,10 +28,7 @@ EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}
 
 
 def value(updates: list[Update], **options: Any) -> torch.Tensor:
-    metric = BinaryAUC(**options)
-    for update in updates:
-        metric.update(**without(update, "indexes"))
-    result = metric.compute()
+    result = fed(BinaryAUC(**options), [without(update, "indexes") for update in updates]).compute()
     assert result.dtype == torch.float64 and result.shape == ()
     return result
 

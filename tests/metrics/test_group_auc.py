@@ -9,7 +9,7 @@ import pytest
 import torch
 from fixtures.cases import Update
 from fixtures.clicks import DTYPES, drawn_clicks, rows_of
-from fixtures.histories import updated
+from fixtures.histories import fed, updated
 from hypothesis import given, settings
 from oracles.clicks import Row, auc, by_group, group_auc, group_table
 from sklearn.metrics import roc_auc_score
@@ -27,9 +27,7 @@ def test_any_history_has_the_value_of_the_definition(weighting: str) -> None:
     @settings(max_examples=100)
     @given(drawn_clicks())
     def law(updates: list[Update]) -> None:
-        metric = GroupAUC(weighting)
-        for update in updates:
-            metric.update(**update)
+        metric = fed(GroupAUC(weighting), updates)
         rows = rows_of(updates)
         assert float(metric.compute()) == pytest.approx(group_auc(rows, weighting), **EXACT)
         indexes, values, weights = metric.per_group()
@@ -141,10 +139,7 @@ def test_scores_of_several_dtypes_count_as_the_widest() -> None:
         preds = torch.tensor([0.1, 0.2, 0.1]).to(dtype)
         target = torch.tensor([1, 0, number % 2])
         updates.append({"preds": preds, "target": target, "indexes": torch.tensor([5, 5, 6])})
-    metric = GroupAUC()
-    for update in updates:
-        metric.update(**update)
-    assert float(metric.compute()) == pytest.approx(group_auc(rows_of(updates)), **EXACT)
+    assert float(fed(GroupAUC(), updates).compute()) == pytest.approx(group_auc(rows_of(updates)), **EXACT)
 
 
 def test_users_as_rows_of_a_table() -> None:

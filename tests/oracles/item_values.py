@@ -90,16 +90,12 @@ def category_shares(items: Sequence[int], categories: Sequence[Sequence[float]])
     return [math.fsum(column) / len(rows) for column in zip(*rows)] if rows else None
 
 
-def category_count(items: Sequence[int], categories: Sequence[Sequence[float]]) -> float | None:
-    return float(sum(any(categories[i][c] for i in items) for c in range(len(categories[0])))) if items else None
-
-
 def category_diversity(items: Sequence[int], categories: Sequence[Sequence[float]], kind: str) -> float | None:
     if kind == "entropy":
         shares = category_shares(items, categories)
         return None if shares is None else -math.fsum(p * math.log2(p) for p in shares if p)
-    found = category_count(items, categories)
-    return None if found is None else found / (len(categories[0]) if kind == "share" else 1)
+    found = sum(any(categories[i][c] for i in items) for c in range(len(categories[0])))
+    return found / (len(categories[0]) if kind == "share" else 1) if items else None
 
 
 def category_calibration(
