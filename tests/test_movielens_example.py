@@ -71,12 +71,8 @@ class TestBatches:
     def test_history_pads_and_finds(self) -> None:
         history = History(torch.tensor([0, 0, 2]), torch.tensor([4, 1, 3]), num_users=3, num_items=5)
         assert history.padded(torch.tensor([2, 0, 1])).tolist() == [[3, -1], [4, 1], [-1, -1]]
-        assert history.contains(torch.tensor([0, 0, 1, 2]), torch.tensor([1, 3, 4, 3])).tolist() == [
-            True,
-            False,
-            False,
-            True,
-        ]
+        found = history.contains(torch.tensor([0, 0, 1, 2]), torch.tensor([1, 3, 4, 3]))
+        assert found.tolist() == [True, False, False, True]
 
     def test_negatives_are_items_that_the_user_has_not_met(self) -> None:
         data = InteractionData(simulated_users=20, simulated_items=30, num_negatives=50)

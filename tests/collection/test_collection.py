@@ -7,17 +7,13 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED
-from fixtures.histories import sums, updated
+from fixtures.histories import floats, sums, updated
 from fixtures.refusals import refused
 from fixtures.variants import VARIANTS, named
 from torchmetrics import MetricCollection
 
 import torch_recmetrics
 from torch_recmetrics import ILS, NDCG, RecMetricCollection, ranking_metrics
-
-
-def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items()}
 
 
 def test_a_collection_is_torchmetrics_own_kind() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
-from fixtures.histories import HISTORIES, OF_LISTS, fed, updated
+from fixtures.histories import HISTORIES, OF_LISTS, fed, floats, updated
 from fixtures.items import ITEMS
 from fixtures.variants import ACTIONS, CLICKED, LISTED, RANKED, VARIANTS, Variant, named
 from hypothesis import strategies as st
@@ -37,10 +37,6 @@ def expected(which: Asked, updates: list[Update], *how: str) -> dict[str, Any]:
     of_users = not any("clicks" in str(v.histories) for v, _ in which.values())
     read = users_of(updates) if of_users else updates
     return {name: variant.expected(read, k, *how) for name, (variant, k) in which.items()}
-
-
-def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items()}
 
 
 @pytest.fixture(params=HISTORIES)

@@ -112,14 +112,6 @@ def test_groups_of_one_class_are_left_out_not_counted_as_0() -> None:
     assert group_auc_of(preds, target, indexes).tolist() == pytest.approx([1, math.nan, math.nan], nan_ok=True)
 
 
-@pytest.mark.parametrize("infinity", [math.inf, -math.inf, 0.0])
-def test_ties_count_one_half_in_any_order(infinity: float) -> None:
-    for target in ([1, 1, 0, 0], [0, 0, 1, 1]):
-        metric = GroupAUC()
-        metric.update(torch.tensor([infinity] * 4), torch.tensor(target), torch.zeros(4, dtype=torch.int64))
-        assert metric.compute() == 0.5
-
-
 def test_weightings() -> None:
     """Group 1: AUC 1, three rows of which two positive; group 2: AUC 0, two rows."""
     preds, target = torch.tensor([3.0, 2.0, 1.0, 1.0, 2.0]), torch.tensor([1, 1, 0, 1, 0])

@@ -39,6 +39,9 @@ def test_a_metric_is_a_torchmetrics_metric(name: str) -> None:
     assert isinstance(metric, torchmetrics.Metric)
     assert metric.higher_is_better is True
     assert metric.is_differentiable is False
+    assert made(name, sync_on_compute=False).sync_on_compute is False
+    with pytest.warns(UserWarning, match="before the ``update``"):
+        assert metric.compute().isnan()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,17 +92,6 @@ def test_a_persistence_that_is_no_share_is_refused(wrong: Any) -> None:
 def test_an_unknown_option_is_refused(name: str) -> None:
     with pytest.raises((TypeError, ValueError), match="topk"):
         made(name, topk=3)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_torchmetrics_own_arguments_are_passed_on(name: str) -> None:
-    assert made(name, sync_on_compute=False).sync_on_compute is False
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_torchmetrics_says_when_compute_came_before_update(name: str) -> None:
-    with pytest.warns(UserWarning, match="before the ``update``"):
-        assert made(name).compute().isnan()
 
 
 @pytest.mark.parametrize("variant", DEFAULTS, ids=str)

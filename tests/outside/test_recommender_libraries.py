@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from fixtures.histories import updated
+from fixtures.histories import floats, updated
+from outside.problem import close
 
 from torch_recmetrics import (
     ILS,
@@ -47,11 +48,7 @@ SHOWN = shown_to(LISTS)
 
 def ours(metrics: list[Any], lists: torch.Tensor = LISTS, **wanted: torch.Tensor) -> dict[str, float]:
     collection = updated(RecMetricCollection(metrics), item_ids=lists, **wanted)
-    return {name: float(value) for name, value in collection.compute().items()}
-
-
-def close(value: float) -> Any:
-    return pytest.approx(value, abs=1e-12, rel=1e-12)
+    return floats(collection.compute())
 
 
 def differing(i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:

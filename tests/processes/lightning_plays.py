@@ -10,6 +10,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from fixtures.histories import floats
 from fixtures.lightning_users import CUTS, STEMS
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
@@ -31,10 +32,6 @@ def trainer(world: int, **options: Any) -> pl.Trainer:
 
 def callback(**options: Any) -> Any:
     return RankingMetrics(tuple(STEMS), top_k=CUTS, **options)
-
-
-def floats(values: dict[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items()}
 
 
 def validated(world: int, model: pl.LightningModule, loaders: Any = None, **options: Any) -> dict[str, float]:

@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
+from fixtures.devices import Each
 from fixtures.histories import updated
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import catalogue as oracles
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_recmetrics import MRR, topk_catalogue
 from torch_recmetrics.core.catalogue import approx_scores as scan
@@ -236,18 +236,6 @@ def test_bits_of_a_pair_do_not_depend_on_the_others():
         torch.testing.assert_close(together[:50], torch.tensor(truth, dtype=torch.float64), rtol=1e-13, atol=1e-13)
 
 
-class Operations(TorchDispatchMode):
-    """Counts what torch is asked to do."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.n = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.n += 1
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("chunk", [None, 500])
 def test_rising_scores_cost_a_few_times_random_ones(chunk, monkeypatch):
     """Point 7 of issue 12: every item of a rising catalogue may be the best so far."""
@@ -257,10 +245,11 @@ def test_rising_scores_cost_a_few_times_random_ones(chunk, monkeypatch):
     counts = []
     for kind in ("smooth", "rising"):
         users, items = draw(kind, 16, 5000, 8, g)
-        with Operations() as operations:
+        operations: list[None] = []
+        with Each(lambda *_, seen=operations: seen.append(None)):
             found = topk_catalogue(users, items, 5, chunk_size=chunk)
         assert_same(found, sorted_whole(users, items, 5))
-        counts.append(operations.n)
+        counts.append(len(operations))
     assert counts[1] <= 2 * counts[0]
 
 
