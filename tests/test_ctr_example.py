@@ -12,7 +12,7 @@ import torch
 
 pytest.importorskip("pytorch_lightning")
 
-from fixtures.examples import ROOT, assert_one_line_and_no_file, error_line, logged, printed
+from fixtures.examples import ROOT, assert_one_line_and_no_file, logged, printed
 from oracles import clicks as oracles
 
 from examples.ctr.data import ClickData, encode
@@ -150,28 +150,6 @@ def test_the_baseline_is_chance() -> None:
     batch = data.val_data.everything()
     rows = [oracles.Row(data.click_rate, int(label)) for label in batch.labels]
     assert values["val_log_loss"] == pytest.approx(oracles.log_loss(rows, 1e-9), abs=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--data.path", "~nosuchuser/clicks.csv"], "~nosuchuser/clicks.csv: No such file"),
-        (["--data.simulated_users", "0"], "data.simulated_users must be 1 or more, got 0"),
-        (["--data.simulated_rows", "1"], "data.simulated_rows must be 2 or more, got 1"),
-        (["--data.batch_size", "0"], "data.batch_size must be 1 or more, got 0"),
-        (["--data.val_batch_size", "-1"], "data.val_batch_size must be 1 or more, got -1"),
-        (["--data.path", "clicks.csv", "--data.user", "label"], "data.label and data.user must name two columns"),
-    ],
-)
-def test_point_26_a_mistake_in_the_data_gets_one_line(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from examples.ctr.cli import main
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "clicks.csv").write_text(GOOD.replace("clicked", "label"))
-    words = ["fit", "--config", CONFIG, "--run_dir", "out", "--trainer.devices", "1", *words]
-    assert message in error_line(main, words, capsys)
 
 
 def test_point_26_a_path_with_nul_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONFIGS = ("ctr_fm", "movielens_mf")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHECKER = doctest.OutputChecker()
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -70,3 +72,32 @@ def test_every_target_that_is_named_exists() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, f"{page.name} names {sorted(named - targets)}"
+
+
+@pytest.mark.parametrize(
+    ("example", "words", "message"),
+    [
+        ("ctr_fm", ["--data.path", "~nosuchuser/clicks.csv"], "~nosuchuser/clicks.csv: No such file"),
+        ("ctr_fm", ["--data.simulated_users", "0"], "data.simulated_users must be 1 or more, got 0"),
+        ("ctr_fm", ["--data.simulated_rows", "1"], "data.simulated_rows must be 2 or more, got 1"),
+        ("ctr_fm", ["--data.path", "a.csv", "--data.user", "label"], "data.label and data.user must name two columns"),
+        ("movielens_mf", ["--data.path", "~nosuchuser"], "data.path must be a directory"),
+        ("movielens_mf", ["--data.simulated_users", "0"], "data.simulated_users must be 1 or more, got 0"),
+        ("movielens_mf", ["--data.simulated_items", "3"], "data.simulated_items must be 4 or more, got 3"),
+        *((name, ["--data.batch_size", "0"], "data.batch_size must be 1 or more, got 0") for name in CONFIGS),
+        *((name, ["--data.val_batch_size", "-1"], "data.val_batch_size must be 1 or more, got -1") for name in CONFIGS),
+    ],
+)
+def test_point_26_a_mistake_in_the_data_gets_one_line(
+    example: str, words: list[str], message: str, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pytorch_lightning")
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("label,who,price\n1,ann,0.5\n0,ann,1.5\n1,bob,2.5\n0,bob,0.25\n")
+    main = importlib.import_module(f"examples.{example.partition('_')[0]}.cli").main
+    config = str(ROOT / "configs" / f"{example}.yaml")
+    with pytest.raises(SystemExit) as left:
+        main(["fit", "--config", config, "--run_dir", "out", "--trainer.devices", "1", *words])
+    assert left.value.code
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert message in line

@@ -12,7 +12,7 @@ import torch
 
 pytest.importorskip("pytorch_lightning")
 
-from fixtures.examples import ROOT, assert_one_line_and_no_file, error_line, logged, printed
+from fixtures.examples import ROOT, assert_one_line_and_no_file, logged, printed
 from oracles import item_values, lists
 
 from examples.movielens.data import History, InteractionData, TrainPairs, leave_last_out
@@ -225,25 +225,6 @@ class TestRuns:
     def test_a_mistake_gets_one_line_and_a_non_zero_exit(self, tmp_path: Path) -> None:
         message = "error: data.path must be a directory with ratings.csv and movies.csv, got 'nowhere'"
         assert_one_line_and_no_file(message, "-m", "examples.movielens.demo", "--data", "nowhere", cwd=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--data.path", "~nosuchuser"], "data.path must be a directory"),
-        (["--data.simulated_users", "0"], "data.simulated_users must be 1 or more, got 0"),
-        (["--data.simulated_items", "3"], "data.simulated_items must be 4 or more, got 3"),
-        (["--data.batch_size", "0"], "data.batch_size must be 1 or more, got 0"),
-        (["--data.val_batch_size", "-1"], "data.val_batch_size must be 1 or more, got -1"),
-    ],
-)
-def test_point_26_a_mistake_in_the_data_gets_one_line(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    from examples.movielens.cli import main
-
-    words = ["fit", "--config", CONFIG, "--run_dir", str(tmp_path), "--trainer.devices", "1", *words]
-    assert message in error_line(main, words, capsys)
 
 
 def test_point_26_a_path_with_nul_and_movies_without_genres_are_refused(tmp_path: Path) -> None:

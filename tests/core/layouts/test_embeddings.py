@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fixtures.devices import watched
 from fixtures.items import NUM_ITEMS
 from fixtures.refusals import refused
 from fixtures.variants import LISTED, RANKING_NAMES, Variant
@@ -198,17 +199,10 @@ def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole-list metrics beside cut ones come from counts: no search is as deep as the catalogue."""
     from torch_recmetrics.core.layouts import embeddings as catalogue
 
-    asked: list[int] = []
-    search = catalogue.topk_items
-
-    def watched(pairs: PairScores, k: int, *rest: object) -> object:
-        asked.append(k)
-        return search(pairs, k, *rest)
-
-    monkeypatch.setattr(catalogue, "topk_items", watched)
+    searches = watched(monkeypatch, catalogue, "topk_items")
     for rule in TIES:
         ranking_metrics(RANKING_NAMES, (3, None), ties=rule).update(**batch("copies", 1))
-    assert set(asked) == {4}
+    assert {k for (_, k, *_), _ in searches} == {4}
 
 
 def test_pieces_are_read_in_one_buffer() -> None:

@@ -23,6 +23,7 @@ BLOCKS = [
     {"before": 12, "early": 3, "size": 257, "relevant": 13},
 ]
 CUTS = (1, 4, 10, 100, None)
+OVER_HITS: dict[str, Any] = {"hits": ("average_precision", {"denominator": "hits"})}
 
 
 def chances(size: int, relevant: int, drawn: int) -> dict[int, Fraction]:
@@ -112,11 +113,9 @@ def test_the_formulas_give_what_listing_all_orders_gives() -> None:
         user = User((*blocks, tied), (1.0,) * (early + relevant))
         for k in (1, 2, 3, 5, None):
             for name, value in expected(k, **block).items():
-                options = {"denominator": "hits"} if name == "hits" else {}
-                function = "average_precision" if name == "hits" else name
-                assert value == pytest.approx(
-                    ranking.per_user(getattr(ranking, function), [user], k, **options)[0], abs=1e-12
-                ), name
+                function, options = OVER_HITS.get(name, (name, {}))
+                (of_orders,) = ranking.per_user(getattr(ranking, function), [user], k, **options)
+                assert value == pytest.approx(of_orders, abs=1e-12), name
 
 
 @pytest.mark.parametrize("layout", [dense, by_ids, flat])
@@ -132,7 +131,6 @@ def test_large_blocks_are_exact(block: dict[str, int], layout: Callable[..., Any
     update = layout(scores[order], target[order])
     for k in CUTS:
         for name, value in expected(k, **block).items():
-            options = {"denominator": "hits"} if name == "hits" else {}
-            function = getattr(torch_recmetrics.functional, "average_precision" if name == "hits" else name)
-            got = function(**update, top_k=k, **options)
+            function, options = OVER_HITS.get(name, (name, {}))
+            got = getattr(torch_recmetrics.functional, function)(**update, top_k=k, **options)
             assert float(got) == pytest.approx(value, abs=1e-12, rel=1e-14), f"{name}@{k}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.devices import watched
 from fixtures.hidden_scores import INF, NAN, hidden_scores, plainly, small_steps  # noqa: F401 (a fixture of this file)
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,16 +68,11 @@ def test_blocks_are_wide_where_that_pays(n_items: int, depth: int, n_seen: int, 
 def test_only_a_hidden_maximum_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     preds = torch.arange(1280.0).repeat(2, 1)
     seen_ids = torch.tensor([[63, 62, 64, -1], [5, -1, 5, 1279]])  # maxima of their blocks are 63 and 1279
-    blocks, looked = BlockMax(ScoreMatrix(preds, seen_ids), 64), []
-    windows = ScoreMatrix.windows
-
-    def watched(self: ScoreMatrix, rows: torch.Tensor, first: torch.Tensor, width: int) -> torch.Tensor:
-        looked.extend(zip(rows.tolist(), first.tolist(), strict=True))
-        return windows(self, rows, first, width)
-
+    blocks = BlockMax(ScoreMatrix(preds, seen_ids), 64)
     monkeypatch.setattr(thresholds, "RESCANNED_SHARE", 1)
-    monkeypatch.setattr(ScoreMatrix, "windows", watched)
+    looks = watched(monkeypatch, ScoreMatrix, "windows")
     assert blocks.block_max[:, [0, 1, 19]].tolist() == [[61, 127, 1279], [63, 127, 1278]]
+    looked = [pair for (_, rows, first, _), _ in looks for pair in zip(rows.tolist(), first.tolist(), strict=True)]
     assert looked == [(0, 0), (1, 1216)]
 
 
@@ -148,18 +144,11 @@ def test_the_best_items_of_a_short_last_block_have_their_ids(width: int, rest: i
 def test_the_public_way_takes_wide_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "WIDE_BLOCKS_PER_ITEM", 16)
     monkeypatch.setattr(thresholds, "BLOCKS_PER_ITEM", 4)
-    widths: list[int] = []
-    read = BlockMax.read
-
-    def watched(self: BlockMax, rows: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
-        widths.append(self.width)
-        return read(self, rows, block)
-
-    monkeypatch.setattr(BlockMax, "read", watched)
+    reads = watched(monkeypatch, BlockMax, "read")
     preds = torch.rand(3, 9000)
     assert torch.equal(rank(preds, top_k=2).item_ids, preds.topk(2, dim=1).indices)
     assert torch.equal(rank(preds, top_k=3).item_ids, preds.topk(3, dim=1).indices)
-    assert set(widths) == {256, 64}
+    assert {blocks.width for (blocks, *_), _ in reads} == {256, 64}
 
 
 @pytest.mark.parametrize("width", [thresholds.NARROW_BLOCK, thresholds.WIDE_BLOCK])

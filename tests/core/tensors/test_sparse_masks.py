@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from fixtures.devices import watched
 from fixtures.hidden_scores import laid
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,14 +68,8 @@ def test_only_a_mask_that_is_nearly_empty_is_searched_in_words(
     part: float, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mask = torch.rand(300, 700, generator=torch.Generator().manual_seed(1)) < part
-    searches: list[tuple[torch.dtype, int]] = []
-    whole = torch.Tensor.nonzero
-
-    def watched(self: torch.Tensor, **how: bool) -> object:
-        searches.append((self.dtype, self.numel()))
-        return whole(self, **how)
-
-    monkeypatch.setattr(torch.Tensor, "nonzero", watched)
+    calls = watched(monkeypatch, torch.Tensor, "nonzero")
     sparse_nonzero(mask)
+    searches = [(tensor.dtype, tensor.numel()) for (tensor,), _ in calls]
     assert ((torch.bool, mask.numel()) not in searches) == searched
     assert searches[0] == (torch.int64, mask.numel() // 8)
