@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,13 +64,7 @@ class RecMetricCollection(MetricCollection):
         prefix: str | None = None,
         postfix: str | None = None,
     ) -> None:
-        super().__init__(
-            metrics,  # type: ignore[arg-type]
-            *additional_metrics,
-            prefix=prefix,
-            postfix=postfix,
-            compute_groups=False,
-        )
+        super().__init__(metrics, *additional_metrics, prefix=prefix, postfix=postfix, compute_groups=False)  # type: ignore[arg-type]
 
     def add_metrics(self, metrics: Any, *additional_metrics: Metric) -> None:
         """Add metrics, named as in the constructor."""
@@ -77,10 +72,10 @@ class RecMetricCollection(MetricCollection):
             if additional_metrics:
                 raise ValueError("with a dict of metrics no further metrics can be given: put them into the dict")
             named = list(metrics.items())
-        elif isinstance(metrics, Iterable) and not isinstance(metrics, str | Metric | MetricCollection):
-            named = [(name_of(metric), metric) for metric in [*metrics, *additional_metrics]]
         else:
-            named = [(name_of(metric), metric) for metric in [metrics, *additional_metrics]]
+            several = isinstance(metrics, Iterable) and not isinstance(metrics, str | Metric | MetricCollection)
+            given = [*(metrics if several else [metrics]), *additional_metrics]
+            named = [(name_of(metric), metric) for metric in given]
         flat: list[tuple[str, Metric]] = []
         for name, metric in named:
             if isinstance(metric, MetricCollection):
@@ -190,9 +185,8 @@ class RecMetricCollection(MetricCollection):
         if not fused.members or any(name not in ARGUMENTS for name in arguments):
             self._check_known(arguments)
         taken = [(member, arguments_taken(member, arguments)) for member in others]
-        before = [(inner, remembered(inner)) for member in others for inner in metrics_in(member)]
         values: dict[int, Any] = {}
-        try:
+        with all_or_nothing(others):
             with torch.no_grad():
                 # Everything that can be refused comes first; what has advanced by then is taken back.
                 layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
@@ -202,10 +196,6 @@ class RecMetricCollection(MetricCollection):
             if prepared is not None:
                 with torch.no_grad():
                     values |= fused.count(prepared, with_values=method == "forward")
-        except BaseException:
-            for member, state in before:
-                member.__dict__.update(state)
-            raise
         return {name: values.get(id(member)) for name, member in self._modules.items()}
 
     def compute(self) -> dict[str, Any]:
@@ -221,14 +211,9 @@ class RecMetricCollection(MetricCollection):
         names, others = list(self._modules), list(other._modules)
         if sorted(names) != sorted(others):
             raise ValueError(f"only collections of the same metrics merge: {names} and {others}")
-        before = [(inner, remembered(inner)) for member in self._modules.values() for inner in metrics_in(member)]
-        try:
+        with all_or_nothing(self._modules.values()):
             for name, member in self._modules.items():
                 member.merge_state(other._modules[name])
-        except BaseException:
-            for member, state in before:
-                member.__dict__.update(state)
-            raise
 
     def clone(self, prefix: str | None = None, postfix: str | None = None) -> Self:
         """A copy that goes on alone, with these before and behind its names."""
@@ -281,9 +266,17 @@ def arguments_taken(member: Metric, arguments: dict[str, Any]) -> dict[str, Any]
     return member._filter_kwargs(**arguments)
 
 
-def metrics_in(member: Metric) -> list[Metric]:
-    """A metric, and those that it wraps."""
-    return [module for module in member.modules() if isinstance(module, Metric)]
+@contextmanager
+def all_or_nothing(members: Iterable[Metric]) -> Iterator[None]:
+    """After an error these metrics, and those that they wrap, are as they were."""
+    inner = [module for member in members for module in member.modules() if isinstance(module, Metric)]
+    before = [(metric, remembered(metric)) for metric in inner]
+    try:
+        yield
+    except BaseException:
+        for metric, state in before:
+            metric.__dict__.update(state)
+        raise
 
 
 def remembered(member: Metric) -> dict[str, Any]:

@@ -66,24 +66,16 @@ def rows_of_batch(loader: Any, batch_idx: int) -> tuple[int, int] | None:
         if type(batches) is not BatchSampler:
             return None
         sampler = batches.sampler
-    if not repeats_at_the_end(sampler) or not in_order(loader):
+    # A sampler that is known to put its repeats last, not a subclass of it, and batches that arrive as sampled.
+    kind = type(sampler)
+    known = kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS
+    if not known or not (loader.num_workers == 0 or getattr(loader, "in_order", True)):
         return None
     size = 1 if batches is None else batches.batch_size
     start = batch_idx * size
     rows = min(size, sampler.num_samples - start)
     genuine = len(range(sampler.rank, len(sampler.dataset), sampler.num_replicas)) - start
     return rows, max(0, min(rows, genuine))
-
-
-def repeats_at_the_end(sampler: Any) -> bool:
-    """Whether it is a sampler that is known to put its repeats last; a subclass may do anything."""
-    kind = type(sampler)
-    return kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS
-
-
-def in_order(loader: Any) -> bool:
-    """Whether batches arrive as they were sampled."""
-    return loader.num_workers == 0 or getattr(loader, "in_order", True)
 
 
 def first_rows(value: Any, number: int, rows: int) -> Any:

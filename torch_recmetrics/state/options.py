@@ -85,7 +85,7 @@ def option(
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option,))
 class Configured:
-    """A class whose options are declared in its body."""
+    """A class whose options are declared in its body; its ``configure`` is given the values of all, each checked."""
 
     top_k: int | None  # not an option here: its place among the arguments differs from metric to metric
     declared_options: ClassVar[dict[str, Option]] = {}
@@ -108,10 +108,6 @@ class Configured:
         cls.__doc__ = documented(cls.__doc__, cls.declared_options)
         if "__init__" not in vars(cls):
             cls.__init__ = constructor(cls)  # type: ignore[method-assign]
-
-    def configure(self, values: dict[str, Any]) -> None:
-        """Take the values of all options, each of them checked."""
-        self.__dict__.update(values)
 
     @classmethod
     def checked_options(cls, values: dict[str, Any]) -> dict[str, Any]:
