@@ -158,37 +158,28 @@ def heads(n: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(n, 3, generator=torch.Generator().manual_seed(0)).softmax(1), torch.arange(n) % 3
 
 
+PREDS = heads()[0]
+
+
 @pytest.mark.parametrize("method", ["update", "forward"])
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ("nan", r"`preds` must not be NaN, got NaN in row 4"),
-        ("class 3", r"`target` must be a class from 0 to 2, got 3 in row 4"),
-        ("class -1", r"`target` must be a class from 0 to 2, got -1 in row 4"),
-        ("float", r"`target` must hold integers"),
-        ("columns", r"`preds` must have the shape \(6, 3\)"),
-        ("ints", r"`preds` must be floating point"),
-        ("list", r"`preds` must be a tensor, got list"),
+        ({"preds": torch.where(torch.arange(6)[:, None] == 4, torch.nan, PREDS)}, "`preds` must not be NaN.* row 4"),
+        ({"target": torch.tensor([0, 1, 2, 0, 3, 2])}, r"`target` must be a class from 0 to 2, got 3 in row 4"),
+        ({"target": torch.tensor([0, 1, 2, 0, -1, 2])}, r"`target` must be a class from 0 to 2, got -1 in row 4"),
+        ({"target": torch.arange(6.0) % 3}, r"`target` must hold integers"),
+        ({"preds": PREDS[:, :2]}, r"`preds` must have the shape \(6, 3\)"),
+        ({"preds": PREDS.long()}, r"`preds` must be floating point"),
+        ({"preds": PREDS.tolist()}, r"`preds` must be a tensor, got list"),
     ],
 )
 def test_point_16_multiclass_input_is_refused_before_anything_is_counted(
-    method: str, broken: str, message: str
+    method: str, broken: dict[str, Any], message: str
 ) -> None:
     metrics = updated(ctr_metrics(num_classes=3), *heads())
-    preds, target = heads()
-    given: Any = preds
-    if broken == "nan":
-        preds[4, 1] = float("nan")
-    elif broken.startswith("class"):
-        target[4] = int(broken.split()[1])
-    elif broken == "float":
-        target = target.float()
-    elif broken == "columns":
-        given = preds[:, :2]
-    else:
-        given = preds.long() if broken == "ints" else preds.tolist()
     with refused(metrics, message):
-        getattr(metrics, method)(given, target)
+        getattr(metrics, method)(**{"preds": PREDS, "target": heads()[1], **broken})
 
 
 def test_point_16_predicted_classes_and_empty_batches_still_go() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from fixtures.items import ITEMS
 from fixtures.variants import VARIANTS, Variant
 from torch import Tensor
 
@@ -48,16 +47,7 @@ def test_point_23_a_module_that_holds_a_collection_can_be_scripted(make: Any) ->
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_point_23_every_metric_can_be_made_under_the_meta_device(variant: Variant) -> None:
     with torch.device("meta"):
-        metric = variant.metric(
-            **{
-                **({} if variant.reads == "clicks" else {"top_k": 3}),
-                **{
-                    name: value.to("meta") if isinstance(value, Tensor) else value
-                    for name, value in variant.data(ITEMS).items()
-                },
-                **variant.options,
-            }
-        )
+        metric = variant.make()
     assert metric.device.type == "meta"
     assert all(table.device.type == "meta" for table in metric.buffers())
 

@@ -14,14 +14,8 @@ from torch_recmetrics.core.layouts import flat as layout
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, FlatRows, joined_rows, pack, unpack
 from torch_recmetrics.core.layouts.flat_sort import sort_rows
 
-MEASURES = (
-    functional.ndcg,
-    functional.average_precision,
-    functional.reciprocal_rank,
-    functional.hit_rate,
-    functional.recall,
-    functional.precision,
-)
+NAMES = ("ndcg", "average_precision", "reciprocal_rank", "hit_rate", "recall", "precision")
+MEASURES = [getattr(functional, name) for name in NAMES]
 RELEVANCE = {
     "bool": lambda hit: hit,
     "stars": lambda hit: hit * torch.randint(0, 11, hit.shape) / 2,
