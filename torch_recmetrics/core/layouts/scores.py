@@ -92,7 +92,7 @@ def _rank_counted(
     if not scores.n_items:
         return None
     if full_list is not None:
-        entries = RelevantItems(full_list.users, full_list.start, full_list.size, None, full_list.relevance)
+        entries: RelevantItems = full_list
     elif targets.ids is not None and scores.n_users and worth_counting(scores.n_items, targets.like.shape[1], depth):
         at_least = blocks.lower_bound(depth)
         check.defer_nan(checks, "preds", at_least.isnan())
