@@ -40,15 +40,10 @@ class ScoreChunk:
         """(blocks, ITEM_BLOCK, B) the scores."""
         return self.scores.view(-1, thresholds.ITEM_BLOCK, self.scores.shape[1])
 
-    def coarse_bound(self, exact_scores: Tensor) -> Tensor:
-        """(B,) coarse scores below this have exact scores below those."""
-        low = exact_scores - self.margin + 0.0  # no zero with a sign
-        return low - self.rounding * low.abs() if self.rounding else low  # 0 * inf is no number
-
-    def exact_bound(self, coarse: Tensor) -> Tensor:
-        """(B, n) the exact scores are at least this."""
-        wide = exact(coarse)
-        return wide - self._error_of(wide)
+    def lower_bound(self, scores: Tensor) -> Tensor:
+        """(B, n) the exact scores of pairs with these coarse ones are at least this, and the other way round."""
+        wide = exact(scores)
+        return wide - self._error_of(wide) + 0.0  # no zero with a sign
 
     def coarse_range(self, exact_scores: Tensor) -> tuple[Tensor, Tensor]:
         """(B, R) the lowest and the highest coarse score of a pair with this exact score."""
@@ -60,7 +55,7 @@ class ScoreChunk:
     def _error_of(self, scores: Tensor) -> Tensor:
         """How far the other kind of score may be from these (B, n)."""
         margin = self.margin.unsqueeze(1)
-        return margin + self.rounding * scores.abs() if self.rounding else margin
+        return margin + self.rounding * scores.abs() if self.rounding else margin  # 0 * inf is no number
 
 
 class ApproxScores:

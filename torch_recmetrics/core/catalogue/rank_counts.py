@@ -5,8 +5,6 @@ A coarse product decides for all pairs but those within its error of a given sco
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -16,22 +14,14 @@ from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import steps
 
 
-class CatalogueRanks(NamedTuple):
-    """(B, R) int64 counts for R scores of each user."""
-
-    above: Tensor  # items with a higher score
-    equal: Tensor  # items with this score
-    before: Tensor  # items with this score and a lower id
-
-
 def catalogue_ranks(
     pairs: PairScores,
     target_scores: Tensor,
     ids: Tensor,
     seen_ids: Tensor | None = None,
     chunk_size: int | None = None,
-) -> CatalogueRanks:
-    """How many items of the catalogue have a higher score than each target, and the same.
+) -> Tensor:
+    """(3, B, R) int64: the items with a higher score than each target, those with its score, and of these lower ids.
 
     Args:
         pairs: B users and N items.
@@ -49,7 +39,7 @@ def catalogue_ranks(
             seen = seen_ids[part] if seen_ids is not None else None
             for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS):
                 _count(chunk, batch, target_scores[part], ids[part], counts[:, part])
-    return CatalogueRanks(*counts)
+    return counts
 
 
 def _count(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: Tensor, counts: Tensor) -> None:

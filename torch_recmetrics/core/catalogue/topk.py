@@ -53,12 +53,13 @@ def topk_items(
                 approx.dtype = torch.float32  # scores so close together need a smaller error
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
-        scores[part, :depth], ids[part, :depth] = top.lists()
+        top.compare()
+        scores[part, :depth], ids[part, :depth] = top.scores, top.ids
     return scores, ids
 
 
 class RunningTopK:
-    """The best items of each user so far.
+    """The best items of each user so far, by falling score, equal scores by rising id.
 
     Candidates come by rising id. They wait until they are many, and are then scored and compared together.
     """
@@ -72,22 +73,12 @@ class RunningTopK:
         self._waiting: list[tuple[Tensor, Tensor]] = []
         self._n_waiting = 0
 
-    @property
-    def threshold(self) -> Tensor:
-        """(B,) what the exact score of a new item must exceed."""
-        return self.scores[:, -1]
-
     def add(self, users: Tensor, ids: Tensor) -> None:
         """(P,) candidates; for each user the ids are above all that came before."""
         self._waiting.append((users, ids))
         self._n_waiting += users.shape[0]
         if self._n_waiting >= max(self.scores.numel(), thresholds.WAITING_PAIRS):
             self.compare()
-
-    def lists(self) -> tuple[Tensor, Tensor]:
-        """(B, k) scores, descending, and ids; equal scores by rising id."""
-        self.compare()
-        return first_in_order(self.scores, self.ids, self.k)
 
     def compare(self) -> None:
         """Score the candidates that wait, and keep the best."""
@@ -96,7 +87,7 @@ class RunningTopK:
         users, ids = (torch.cat(columns) for columns in zip(*self._waiting, strict=True))
         self._waiting, self._n_waiting = [], 0
         scores = self.pairs.pair_scores(users, ids)
-        better = (scores > self.threshold[users]).nonzero().squeeze(1)
+        better = (scores > self.scores[users, -1]).nonzero().squeeze(1)
         if not better.shape[0]:
             return
         users, ids, scores = users[better], ids[better], scores[better]
@@ -105,30 +96,17 @@ class RunningTopK:
         users, ids, scores = users[order], ids[order], scores[order]
         place = place_in_run(run_starts(users))
         shape = self.scores.shape[0], min(int(place.max()) + 1, self.k)
-        self._keep(table(users, place, scores, shape, float("-inf")), table(users, place, ids, shape, -1))
-
-    def _keep(self, new_scores: Tensor, new_ids: Tensor) -> None:
-        """The k best of the old and the new ones; of equal ones those with the lower ids."""
-        scores, ids = torch.cat([self.scores, new_scores], 1), torch.cat([self.ids, new_ids], 1)
-        top = scores.topk(self.k, dim=1)
-        kth = top.values[:, -1:]
-        self.scores, self.ids = top.values, ids.gather(1, top.indices)
-        tied = ((scores >= kth).sum(1) > self.k) & (kth.squeeze(1) > float("-inf"))
-        rows = tied.nonzero().squeeze(1)
-        if rows.shape[0]:
-            self.scores[rows], self.ids[rows] = first_in_order(scores[rows], ids[rows], self.k)
-
-
-def first_in_order(scores: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The first k of each row by falling score, then by rising id."""
-    by_id = torch.sort(ids, dim=1)
-    order = torch.sort(scores.gather(1, by_id.indices), dim=1, descending=True, stable=True)
-    return order.values[:, :k], by_id.values.gather(1, order.indices[:, :k])
+        new_scores = table(users, place, scores, shape, float("-inf"))
+        scores = torch.cat([self.scores, new_scores], 1)
+        ids = torch.cat([self.ids, table(users, place, ids, shape, -1)], 1)
+        # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
+        order = torch.sort(scores, dim=1, descending=True, stable=True)
+        self.scores, self.ids = order.values[:, : self.k], ids.gather(1, order.indices[:, : self.k])
 
 
 def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
     """Give `top` the items of a chunk that may be better than what it has; how many pairs they are."""
-    low = below(chunk.coarse_bound(top.threshold), chunk.scores.dtype)
+    low = below(chunk.lower_bound(top.scores[:, -1:]).squeeze(1), chunk.scores.dtype)
     # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
     as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
     dtype = torch.int16 if as_bits else low.dtype
@@ -154,10 +132,10 @@ def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
     """(B,) what a coarse score must exceed, from the k-th best of the lists so far and of this chunk."""
     coarse = (block_max if block_max.shape[0] >= thresholds.CHUNK_BLOCKS_PER_ITEM * top.k else chunk.scores).T
     coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
-    here = chunk.exact_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
-    kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1]
+    here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
+    kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1:]
     # An item of this chunk may itself be the k-th, so items with its score count.
-    return below(chunk.coarse_bound(kth), chunk.scores.dtype, strictly=True)
+    return below(chunk.lower_bound(kth).squeeze(1), chunk.scores.dtype, strictly=True)
 
 
 def below(bound: Tensor, dtype: torch.dtype, *, strictly: bool = False) -> Tensor:

@@ -84,9 +84,9 @@ class ScoredTargets:
             return tie_groups
         last = kth[rows].unsqueeze(1)
         seen = self.seen_ids[rows] if self.seen_ids is not None else None
-        ranks = catalogue_ranks(self.pairs.of_users(rows), last, torch.zeros_like(last, dtype=torch.int64), seen)
+        _, equal, _ = catalogue_ranks(self.pairs.of_users(rows), last, torch.zeros_like(last, dtype=torch.int64), seen)
         start, size = tie_groups.start, torch.zeros_like(tie_groups.size[:, :1])
-        size[rows] = ranks.equal
+        size[rows] = equal
         size = torch.where((start == start[:, -1:]) & crosses.unsqueeze(1), size, tie_groups.size)
         members = torch.where(self.scores[rows] == last, self.targets.values[rows], 0)
         return TieGroups(start, size, cutoff_tie_of(members, crosses, rows, start.shape[1], needs))
@@ -94,9 +94,9 @@ class ScoredTargets:
     def full_list(self) -> FullListStats:
         """The uncut lists, from the number of items above and beside each relevant one."""
         targets = self.targets
-        ranks = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, self.seen_ids)
+        above, equal, before = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, self.seen_ids)
         lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items)
         if self.seen_ids is not None:
             seen = listed_relevance(self.seen_ids, None).sorted_ids
             lengths -= (seen >= 0).sum(1) - ((seen[:, 1:] == seen[:, :-1]) & (seen[:, 1:] >= 0)).sum(1)
-        return targets.full_list(self.scores, ranks.above, ranks.equal, ranks.before, lengths)
+        return targets.full_list(self.scores, above, equal, before, lengths)
