@@ -100,8 +100,8 @@ class RunningTopK:
         scores = torch.cat([self.scores, new_scores], 1)
         ids = torch.cat([self.ids, table(users, place, ids, shape, -1)], 1)
         # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
-        order = torch.sort(scores, dim=1, descending=True, stable=True)
-        self.scores, self.ids = order.values[:, : self.k], ids.gather(1, order.indices[:, : self.k])
+        best = torch.sort(scores, dim=1, descending=True, stable=True)
+        self.scores, self.ids = best.values[:, : self.k], ids.gather(1, best.indices[:, : self.k])
 
 
 def _search(chunk: ScoreChunk, top: RunningTopK) -> int:

@@ -41,12 +41,11 @@ class FlatLists:
         new = torch.repeat_interleave(torch.arange(users.shape[0], device=users.device), counts)
         # The entries of a user stand together and end before `ends`.
         entries = (ends - counts.cumsum(0))[new] + torch.arange(new.shape[0], device=users.device)
-        old = self.relevant.pick(entries)
         return replace(
             self,
             lengths=self.lengths[users],
             n_relevant=counts,
-            relevant=RelevantItems(new, old.start, old.size, old.place, old.relevance),
+            relevant=replace(self.relevant.pick(entries), users=new),
             weights=self.weights[users] if self.weights is not None else None,
             best_tied=self.best_tied[users] if self.best_tied is not None else None,
         )
