@@ -11,7 +11,7 @@ from oracles.users import TIES
 from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
-from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
+from torch_recmetrics.core.catalogue.topk import catalogue_ranks
 
 CUTS = (1, 3, 10, None)
 KINDS = ("smooth", "whole numbers", "copies", "constant", "near ties", "half")

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
-from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
-from torch_recmetrics.core.catalogue.topk import topk_items
+from torch_recmetrics.core.catalogue.topk import catalogue_ranks, topk_items
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.layouts.scores import cutoff_tie_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats
