@@ -52,7 +52,7 @@ class FlatLists:
         """The lists of these users, numbered in this order."""
         counts = self.n_relevant[users]
         ends = self.n_relevant.cumsum(0)[users]
-        new = torch.repeat_interleave(torch.arange(users.shape[0], device=users.device), counts)
+        new = torch.repeat_interleave(counts)
         # The entries of a user stand together and end before `ends`.
         entries = (ends - counts.cumsum(0))[new] + torch.arange(new.shape[0], device=users.device)
         return replace(
@@ -115,12 +115,10 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
     ranks = sort_rows(rows, ordered=needs.ordered)
     codes = ranks.codes
     first, relevant = first_and_relevant(ranks, rows.relevance)
-    n_users = first.shape[0]
-    end = torch.cat([first[1:], first.new_full((1 if n_users else 0,), codes.shape[0])])
     hidden = ((codes[first] >> ranks.user_shift) << ranks.user_shift) + (ranks.hidden_place << ranks.score_shift)
     lengths = torch.searchsorted(codes, hidden) - first
-    n_relevant = torch.searchsorted(relevant, end) - torch.searchsorted(relevant, first)
-    users = torch.repeat_interleave(torch.arange(n_users, device=codes.device), n_relevant)
+    n_relevant = torch.searchsorted(relevant, torch.cat([first, first.new_full((1,), codes.shape[0])])).diff()
+    users = torch.repeat_interleave(n_relevant)
     start, size = tie_group_at(ranks, relevant)
     place = relevant - first[users] if ranks.order is not None else None
     return FlatLists(
