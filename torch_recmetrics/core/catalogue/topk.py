@@ -28,12 +28,7 @@ def topk_items(
 ) -> tuple[Tensor, Tensor]:
     """(B, k) float64 scores and (B, k) ids of the best items; places that cannot be filled are -inf and -1.
 
-    Args:
-        pairs: B users and N items.
-        k: places of each list.
-        seen_ids: (B, S) ids below N, or -1, anywhere and any number of times; they are never found.
-        chunk_size: items of one step; None for the fastest.
-        progress: called after each step with the number of pairs in it.
+    What was seen is never found. `progress` is called after each step with the number of pairs in it.
     """
     device, n_users = pairs.items.device, pairs.n_users
     scores = torch.full((n_users, k), float("-inf"), dtype=accumulator_dtype(device), device=device)
@@ -110,7 +105,7 @@ def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
     # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
     as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
     dtype = torch.int16 if as_bits else low.dtype
-    blocks = chunk.blocks.view(dtype)
+    blocks = chunk.scores.view(dtype).unflatten(0, (-1, thresholds.ITEM_BLOCK))  # type: ignore[no-untyped-call]
     block_max = blocks.amax(1)
     block, users = sparse_nonzero(block_max > low.view(dtype)) if chunk.first else (None, None)
     if block is None or users is None or users.shape[0] > 2 * top.scores.numel():
@@ -154,12 +149,11 @@ def catalogue_ranks(
 ) -> Tensor:
     """(3, B, R) int64: the items with a higher score than each target, those with its score, and of these lower ids.
 
+    What was seen does not count.
+
     Args:
-        pairs: B users and N items.
         target_scores: (B, R) exact scores; the counts of -inf mean nothing.
         ids: (B, R) the ids of the items that have them.
-        seen_ids: (B, S) ids below N that do not count, or -1, anywhere and any number of times.
-        chunk_size: items of one step; None for the fastest.
     """
     counts = torch.zeros((3, *target_scores.shape), dtype=torch.int64, device=target_scores.device)
     if target_scores.numel():

@@ -71,7 +71,7 @@ def rank_scores(
         best_tied=best_tied,
         full_list=full_list,
         ordered=needs.ordered or top.ordered,
-        retrieved=partial(_ideal_retrieved, scores, targets, depth),
+        retrieved=lambda: targets.ideal(depth, targets.scores(scores) > HIDDEN),
     )
 
 
@@ -121,12 +121,8 @@ def _rank_counted(
         tie_groups=tie_groups,
         full_list=full_list,
         ordered=False,
-        retrieved=partial(_ideal_retrieved, scores, targets, depth),
+        retrieved=lambda: targets.ideal(depth, targets.scores(scores) > HIDDEN),
     )
-
-
-def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Tensor:
-    return targets.ideal(depth, targets.scores(scores) > HIDDEN)
 
 
 def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor) -> Tensor:

@@ -54,12 +54,11 @@ class FullListStats(RelevantItems):
         if rule == "average" or not bool((self.size > 1).any()):
             return self
         best_first = rule == "optimistic"
-        order = torch.sort(self.relevance, stable=True, descending=best_first).indices
-        order = order[order_by(self.users[order], self.start[order])]
-        users, start, size = self.users[order], self.start[order], self.size[order]
-        block = run_starts(users, start)
-        place = place_in_run(block) if best_first else size - run_sizes(block) + place_in_run(block)
-        return replace(self, start=start + place, size=torch.ones_like(size), relevance=self.relevance[order])
+        items = self.pick(torch.sort(self.relevance, stable=True, descending=best_first).indices)
+        items = items.pick(order_by(items.users, items.start))
+        block = run_starts(items.users, items.start)
+        place = place_in_run(block) if best_first else items.size - run_sizes(block) + place_in_run(block)
+        return replace(self, start=items.start + place, size=torch.ones_like(place), relevance=items.relevance)
 
     @property
     def _n_users(self) -> int:
