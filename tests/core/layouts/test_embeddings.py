@@ -13,7 +13,7 @@ from oracles.users import TIES
 from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
-from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
+from torch_recmetrics.core.catalogue.topk import catalogue_ranks
 
 CUTS = (1, 3, 10, None)
 KINDS = ("smooth", "whole numbers", "copies", "constant", "near ties", "half")
@@ -186,13 +186,13 @@ def test_standing_is_a_count(kind: str) -> None:
     for chunk in (1, 33, 128, 4096):
         if chunk == 1 and kind != "copies":
             continue
-        found = catalogue_ranks(PairScores(users, items), wanted, ids, None, chunk)
+        above, same, before = catalogue_ranks(PairScores(users, items), wanted, ids, None, chunk)
         column = torch.arange(500)
         for t in range(4):
-            assert torch.equal(found.above[:, t], (preds > wanted[:, t : t + 1]).sum(1))
+            assert torch.equal(above[:, t], (preds > wanted[:, t : t + 1]).sum(1))
             equal = preds == wanted[:, t : t + 1]
-            assert torch.equal(found.equal[:, t], equal.sum(1))
-            assert torch.equal(found.before[:, t], (equal & (column < ids[:, t : t + 1])).sum(1))
+            assert torch.equal(same[:, t], equal.sum(1))
+            assert torch.equal(before[:, t], (equal & (column < ids[:, t : t + 1])).sum(1))
 
 
 def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

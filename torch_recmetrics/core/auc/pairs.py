@@ -60,10 +60,13 @@ class Packed(NamedTuple):
     first_group: int
     names: Tensor | None  # the ids of groups, where they were numbered anew
 
-    def group_ids(self, groups: Tensor) -> Tensor:
-        """The ids of groups as they stand in the codes."""
+    def by_index(self, groups: Tensor, *columns: Tensor) -> GroupPairs:
+        """The pairs of groups, as they stand in the codes, in ascending order of their ids."""
         groups = groups.to(torch.int64) + self.first_group
-        return groups if self.names is None else self.names[groups]
+        if self.names is None:
+            return GroupPairs(groups, *columns)
+        indexes, order = torch.sort(self.names[groups])
+        return GroupPairs(indexes, *(column[order] for column in columns))
 
 
 def empty_middle(keys: Tensor) -> int:
@@ -76,7 +79,7 @@ def empty_middle(keys: Tensor) -> int:
 
 
 def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
-    """The rows as integers that sort by group, score and label; at least one row; int32 where they fit.
+    """The rows as integers that sort by group, score and label; int32 where they fit.
 
     Args:
         keys: (n,) int32 or int64, see :func:`~torch_recmetrics.core.tensors.sort_keys.ordered_keys`.
@@ -115,8 +118,6 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
 
 def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
     """All pairs of a positive and a negative row, in exact integers; see :func:`pack` for the arguments."""
-    if not keys.shape[0]:
-        return Pairs(0, 0, 0)
     codes = sort_keys(pack(keys, labels).codes)
     # In float64 sums of integers are exact here, and faster; float32 would round them.
     number = torch.float64 if accumulator_dtype(codes.device) == torch.float64 else torch.int64
@@ -159,9 +160,6 @@ def run_lengths(codes: Tensor, places: Tensor, step: int) -> Tensor:
 
 def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPairs:
     """The pairs within each group that has a positive row, in exact integers; see :func:`pack` for the arguments."""
-    if not keys.shape[0]:
-        none = groups.new_zeros(0)
-        return GroupPairs(none, none, none, none)
     packed = pack(keys, labels, groups)
     codes, shift = sort_keys(packed.codes), packed.shift
     place = nonzero_positions(part & 1 for (part,) in slices(codes))
@@ -176,14 +174,7 @@ def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPair
     ends, tied_pairs = ties(codes)
     owner = torch.searchsorted(positive_groups, codes[ends] >> shift)
     tied = sum_by(owner, tied_pairs, positive_groups.shape[0])
-    pairs = GroupPairs(packed.group_ids(positive_groups), 2 * in_order - tied, positives, stops - starts - positives)
-    return by_index(pairs) if packed.names is not None else pairs
-
-
-def by_index(pairs: GroupPairs) -> GroupPairs:
-    """Groups in ascending order of their ids."""
-    indexes, order = torch.sort(pairs.indexes)
-    return GroupPairs(indexes, *(column[order] for column in pairs[1:]))
+    return packed.by_index(positive_groups, 2 * in_order - tied, positives, stops - starts - positives)
 
 
 def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Tensor) -> GroupPairs:
@@ -194,9 +185,6 @@ def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weigh
         weights: (n,) >= 0.
     """
     weights = exact(weights)
-    if not keys.shape[0]:
-        none = torch.zeros(0, dtype=torch.int64, device=keys.device)
-        return GroupPairs(none, *3 * (weights.new_zeros(0),))
     packed = pack(keys, labels, groups)
     codes, order = torch.sort(packed.codes)
     starts = run_starts(codes >> 1)
@@ -215,8 +203,7 @@ def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weigh
     positives, negatives = positives / units[0][group], negatives / units[1][group]
     below = sums_before(negatives, group_starts.nonzero().flatten()[group])
     twice_u = sum_by(group, positives * (2 * below + negatives), n_groups) * units[0] * units[1]
-    pairs = GroupPairs(packed.group_ids(group_codes), twice_u, *in_group)
-    return by_index(pairs) if packed.names is not None else pairs
+    return packed.by_index(group_codes, twice_u, *in_group)
 
 
 def weigh_pairs(keys: Tensor, labels: Tensor, weights: Tensor) -> Pairs:

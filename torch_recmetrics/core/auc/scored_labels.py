@@ -79,17 +79,6 @@ def add_counts(tables: Tables, dtype: torch.dtype, counts: Tensor) -> Tables:
     return {**tables, dtype: tables[dtype] + counts if dtype in tables else counts}
 
 
-def tables_of(parts: Sequence[Rows], num_bins: int | None, tables: Tables) -> Tables:
-    """The histograms, with those rows added that are counted in bins."""
-    for dtype in KEY_DTYPES:
-        n_bins = bins_of(dtype, num_bins)
-        counted = [part for part in parts if part.dtype == dtype]
-        if counted and n_bins:
-            rows = joined(counted, dtype, counted[0].keys.device)
-            tables = add_counts(tables, dtype, histogram(rows.keys, rows.labels, rows.weights, n_bins))
-    return tables
-
-
 @dataclass(frozen=True, eq=False)
 class ScoredLabels:
     """What an AUC and its curves are computed from."""
@@ -102,7 +91,12 @@ class ScoredLabels:
     def of(cls, parts: Sequence[Rows], num_bins: int | None, tables: Tables, device: torch.device) -> ScoredLabels:
         """Rows, those that are counted in bins added to the histograms."""
         kept = [part for part in parts if bins_of(part.dtype, num_bins) is None]
-        return cls(kept, tables_of(parts, num_bins, tables), device)
+        for dtype in dict.fromkeys(part.dtype for part in parts):
+            n_bins = bins_of(dtype, num_bins)
+            if n_bins is not None:
+                rows = joined([part for part in parts if part.dtype == dtype], dtype, device)
+                tables = add_counts(tables, dtype, histogram(rows.keys, rows.labels, rows.weights, n_bins))
+        return cls(kept, tables, device)
 
     @property
     def dtype(self) -> torch.dtype:

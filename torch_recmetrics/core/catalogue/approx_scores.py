@@ -35,20 +35,10 @@ class ScoreChunk:
     margin: Tensor  # (B,)
     rounding: float
 
-    @property
-    def blocks(self) -> Tensor:
-        """(blocks, ITEM_BLOCK, B) the scores."""
-        return self.scores.view(-1, thresholds.ITEM_BLOCK, self.scores.shape[1])
-
-    def coarse_bound(self, exact_scores: Tensor) -> Tensor:
-        """(B,) coarse scores below this have exact scores below those."""
-        low = exact_scores - self.margin + 0.0  # no zero with a sign
-        return low - self.rounding * low.abs() if self.rounding else low  # 0 * inf is no number
-
-    def exact_bound(self, coarse: Tensor) -> Tensor:
-        """(B, n) the exact scores are at least this."""
-        wide = exact(coarse)
-        return wide - self._error_of(wide)
+    def lower_bound(self, scores: Tensor) -> Tensor:
+        """(B, n) the exact scores of pairs with these coarse ones are at least this, and the other way round."""
+        wide = exact(scores)
+        return wide - self._error_of(wide) + 0.0  # no zero with a sign
 
     def coarse_range(self, exact_scores: Tensor) -> tuple[Tensor, Tensor]:
         """(B, R) the lowest and the highest coarse score of a pair with this exact score."""
@@ -60,17 +50,13 @@ class ScoreChunk:
     def _error_of(self, scores: Tensor) -> Tensor:
         """How far the other kind of score may be from these (B, n)."""
         margin = self.margin.unsqueeze(1)
-        return margin + self.rounding * scores.abs() if self.rounding else margin
+        return margin + self.rounding * scores.abs() if self.rounding else margin  # 0 * inf is no number
 
 
 class ApproxScores:
-    """The coarse scores of all pairs, by chunks of the items, in one buffer.
+    """The coarse scores of all pairs, of at least one user, by chunks of the items, in one buffer.
 
-    Args:
-        pairs: B users, at least one, and N items.
-        seen_ids: (B, S) ids of items that are hidden, below N, or -1, anywhere and any number of times; None for none.
-        dtype: of the coarse scores; chunks with very large numbers are in float64.
-        chunk_size: items of a chunk; None for the fastest.
+    They are of the given dtype; chunks with very large numbers are in float64.
     """
 
     def __init__(self, pairs: PairScores, seen_ids: Tensor | None, dtype: torch.dtype, chunk_size: int | None) -> None:
@@ -82,9 +68,7 @@ class ApproxScores:
         self.chunk_size = max(1, min(chunk_size, pairs.n_items))
         self._users = directions(pairs.users) if pairs.cosine else pairs.users
         self._lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
-        self._buffers: dict[torch.dtype, Tensor] = {}
-        self._factors: dict[torch.dtype, Tensor] = {}
-        self._errors: dict[torch.dtype, tuple[Tensor, Tensor, float, float]] = {}
+        self._of_dtype: dict[torch.dtype, tuple[Tensor, Tensor, Tensor, Tensor, float, float]] = {}
         self._seen: tuple[Tensor, Tensor] | None = None
         if seen_ids is not None and seen_ids.numel():
             ids, order = seen_ids.flatten().sort()
@@ -100,44 +84,36 @@ class ApproxScores:
             dtype = self.dtype
             if max(longest_item, bias, largest_user, longest_item * largest_user + bias) > LARGEST_IN_FLOAT32:
                 dtype = accumulator_dtype(pairs.items.device)
-            yield ScoreChunk(
-                first, part.stop - first, self._scores(part, dtype), *self._error(longest_item, bias, dtype)
-            )
+            if dtype not in self._of_dtype:
+                self._of_dtype[dtype] = self._prepared(dtype)
+            users, buffer, slope, least, of_bias, rounding = self._of_dtype[dtype]
+            margin = slope * (1.0 if pairs.cosine else longest_item) + (least + of_bias * bias)
+            yield ScoreChunk(first, part.stop - first, self._scores(part, users, buffer), margin, rounding)
 
-    def _scores(self, part: slice, dtype: torch.dtype) -> Tensor:
+    def _scores(self, part: slice, users: Tensor, buffer: Tensor) -> Tensor:
         pairs, n_items = self.pairs, part.stop - part.start
-        if dtype not in self._factors:
-            self._factors[dtype] = self._users.to(dtype)
-            size = _whole_blocks(self.chunk_size), pairs.n_users
-            self._buffers[dtype] = torch.empty(size, dtype=dtype, device=pairs.items.device)
-        scores = self._buffers[dtype][: _whole_blocks(n_items)]
+        scores = buffer[: _whole_blocks(n_items)]
         items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
-        torch.mm(items.to(dtype), self._factors[dtype].T, out=scores[:n_items])
+        torch.mm(items.to(users.dtype), users.T, out=scores[:n_items])
         if pairs.bias is not None:
-            scores[:n_items] += pairs.bias[part].to(dtype).unsqueeze(1)
+            scores[:n_items] += pairs.bias[part].to(users.dtype).unsqueeze(1)
         if self._seen is not None:
-            ids, users = self._seen
+            ids, rows = self._seen
             low, high = torch.searchsorted(ids, torch.tensor([part.start, part.stop], device=ids.device)).tolist()
-            scores[ids[low:high] - part.start, users[low:high]] = float("-inf")
+            scores[ids[low:high] - part.start, rows[low:high]] = float("-inf")
         scores[n_items:] = float("-inf")
         return scores
 
-    def _error(self, longest_item: float, bias: float, dtype: torch.dtype) -> tuple[Tensor, float]:
-        """The margin and the rounding of a :class:`ScoreChunk` whose longest vector and largest bias are these."""
-        if dtype not in self._errors:
-            self._errors[dtype] = self._error_parts(dtype)
-        slope, least, of_bias, rounding = self._errors[dtype]
-        return slope * (1.0 if self.pairs.cosine else longest_item) + (least + of_bias * bias), rounding
-
-    def _error_parts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, float, float]:
-        """What a margin is made of, for each unit of the items' length (B,), at the least (B,) and for each unit of the
-        bias; and the rounding.
+    def _prepared(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, float, float]:
+        """The users (B, d) and a buffer for the scores; what a margin is made of, for each unit of the items' length
+        (B,), at the least (B,) and for each unit of the bias; and the rounding.
 
         A sum of d products in any order, fused or not, of factors that were rounded to the dtype, is off by at most
         d + 2 times the unit roundoff, in lengths; the rest is for the bias, for the lengths themselves, for the exact
         scores and, three times over, for the directions of the cosine.
         """
-        pairs, user_lengths = self.pairs, self._lengths
+        pairs, users, user_lengths = self.pairs, self._users.to(dtype), self._lengths
+        buffer = torch.empty((_whole_blocks(self.chunk_size), pairs.n_users), dtype=dtype, device=users.device)
         narrow = dtype == torch.bfloat16
         info = torch.finfo(torch.float32 if narrow else dtype)
         error = (pairs.width + 8) * info.eps * (3 if pairs.cosine else 1)
@@ -145,7 +121,7 @@ class ApproxScores:
         if narrow:
             # What the users' vectors lose is known; the items' lose what a rounding may take.
             items = 0.0 if pairs.items.dtype == dtype and not pairs.cosine else BFLOAT16_ROUNDING
-            lost = torch.linalg.vector_norm(exact(self._users) - exact(self._factors[dtype]), dim=1)
+            lost = torch.linalg.vector_norm(exact(self._users) - exact(users), dim=1)
             slope = slope + 1.001 * (lost + items * (user_lengths + lost))
             rounding = BFLOAT16_ROUNDING
         elif dtype == torch.float32 and rounds_factors():
@@ -153,7 +129,7 @@ class ApproxScores:
             rounding = BFLOAT16_ROUNDING
         # Numbers below the smallest one may be taken for 0, be they factors or products; a zero vector has none.
         smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
-        return slope + smallest, smallest * (1 + user_lengths), error, rounding
+        return users, buffer, slope + smallest, smallest * (1 + user_lengths), error, rounding
 
 
 def _whole_blocks(n_items: int) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.sort_keys import slices
 
 # Two vectors of the largest length, and a bias of that size, give a finite score. The cosine takes shorter vectors than
 # the smallest for zero, so that the product of two lengths never underflows.
@@ -62,16 +63,16 @@ class PairScores:
         """(P,) float64 scores of pairs of a user and an item, by their rows."""
         dtype, device = accumulator_dtype(users.device), users.device
         scores = torch.empty(users.shape[0], dtype=dtype, device=device)
-        step = min(max(1, thresholds.PAIR_NUMBERS // max(1, self.width)), users.shape[0])
+        step = max(1, thresholds.PAIR_NUMBERS // max(1, self.width))
         # Fresh memory would cost more than the work in it, so all steps share buffers.
-        narrow_items = torch.empty((step, self.width), dtype=self.items.dtype, device=device)
-        user_rows, item_rows = (torch.empty((step, self.width), dtype=dtype, device=device) for _ in range(2))
-        for first in range(0, users.shape[0], max(1, step)):
-            part = slice(first, min(first + step, users.shape[0]))
-            n_pairs = part.stop - first
-            torch.index_select(self._exact_users, 0, users[part], out=user_rows[:n_pairs])
-            item_rows[:n_pairs] = torch.index_select(self.items, 0, items[part], out=narrow_items[:n_pairs])
-            scores[part] = self._row_scores(user_rows[:n_pairs], item_rows[:n_pairs])
+        shape = min(step, users.shape[0]), self.width
+        narrow_items = torch.empty(shape, dtype=self.items.dtype, device=device)
+        user_rows, item_rows = torch.empty((2, *shape), dtype=dtype, device=device)
+        for score, user, item in slices(scores, users, items, rows=step):
+            n_pairs = score.shape[0]
+            torch.index_select(self._exact_users, 0, user, out=user_rows[:n_pairs])
+            item_rows[:n_pairs] = torch.index_select(self.items, 0, item, out=narrow_items[:n_pairs])
+            score.copy_(self._row_scores(user_rows[:n_pairs], item_rows[:n_pairs]))
         return scores if self.bias is None else scores + exact(self.bias[items])
 
     def _row_scores(self, user_rows: Tensor, item_rows: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
-from torch_recmetrics.core.catalogue.topk import first_in_order
 from torch_recmetrics.core.distributed.collectives import check_ready, gather_counts
 from torch_recmetrics.core.tensors.devices import bits_float, float_bits
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
@@ -55,7 +54,9 @@ def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device,
     try:
         local = search()
         packed = torch.stack([local.ids, float_bits(local.scores)])
-        word = _word_of(local)
+        pairs, first, user_bits = local.pairs, local.first_item, int(fingerprint(local.pairs.users), 16) - (1 << 63)
+        sizes = pairs.n_users, pairs.width, local.ids.shape[1]
+        word = Word(1, *sizes, int(pairs.cosine), user_bits, first, first + pairs.n_items)
     except Exception as refused:
         error = refused
     words = gather_counts(torch.tensor(word, dtype=torch.int64, device=device), group).tolist()
@@ -63,14 +64,9 @@ def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device,
         raise error
     _refuse([Word(*numbers) for numbers in words])
     ids, bits = (torch.cat(list(part), 1) for part in gather_counts(packed, group).unbind(1))
-    return first_in_order(bits_float(bits), ids, word.top_k)
-
-
-def _word_of(local: LocalTopK) -> Word:
-    pairs, first = local.pairs, local.first_item
-    user_bits = int(fingerprint(pairs.users), 16) - (1 << 63)
-    sizes = pairs.n_users, pairs.width, local.ids.shape[1]
-    return Word(1, *sizes, int(pairs.cosine), user_bits, first, first + pairs.n_items)
+    by_id = torch.sort(ids, dim=1)
+    order = torch.sort(bits_float(bits).gather(1, by_id.indices), dim=1, descending=True, stable=True)
+    return order.values[:, : word.top_k], by_id.values.gather(1, order.indices[:, : word.top_k])
 
 
 def _refuse(words: list[Word]) -> None:

@@ -1,7 +1,7 @@
-"""The best items of every user from embeddings: exact, in chunks of the catalogue.
+"""The best items of every user from embeddings, and the ranks of given ones: exact, in chunks of the catalogue.
 
 The order is by the exact score of each pair, then by the lower id, so it is the same for every chunk size, every number
-of users in a call and every kernel.
+of users in a call and every kernel. Ranks are counted: coarse scores decide for all pairs but those within their error.
 """
 
 from __future__ import annotations
@@ -28,12 +28,7 @@ def topk_items(
 ) -> tuple[Tensor, Tensor]:
     """(B, k) float64 scores and (B, k) ids of the best items; places that cannot be filled are -inf and -1.
 
-    Args:
-        pairs: B users and N items.
-        k: places of each list.
-        seen_ids: (B, S) ids below N, or -1, anywhere and any number of times; they are never found.
-        chunk_size: items of one step; None for the fastest.
-        progress: called after each step with the number of pairs in it.
+    What was seen is never found. `progress` is called after each step with the number of pairs in it.
     """
     device, n_users = pairs.items.device, pairs.n_users
     scores = torch.full((n_users, k), float("-inf"), dtype=accumulator_dtype(device), device=device)
@@ -53,12 +48,13 @@ def topk_items(
                 approx.dtype = torch.float32  # scores so close together need a smaller error
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
-        scores[part, :depth], ids[part, :depth] = top.lists()
+        top.compare()
+        scores[part, :depth], ids[part, :depth] = top.scores, top.ids
     return scores, ids
 
 
 class RunningTopK:
-    """The best items of each user so far.
+    """The best items of each user so far, by falling score, equal scores by rising id.
 
     Candidates come by rising id. They wait until they are many, and are then scored and compared together.
     """
@@ -72,22 +68,12 @@ class RunningTopK:
         self._waiting: list[tuple[Tensor, Tensor]] = []
         self._n_waiting = 0
 
-    @property
-    def threshold(self) -> Tensor:
-        """(B,) what the exact score of a new item must exceed."""
-        return self.scores[:, -1]
-
     def add(self, users: Tensor, ids: Tensor) -> None:
         """(P,) candidates; for each user the ids are above all that came before."""
         self._waiting.append((users, ids))
         self._n_waiting += users.shape[0]
         if self._n_waiting >= max(self.scores.numel(), thresholds.WAITING_PAIRS):
             self.compare()
-
-    def lists(self) -> tuple[Tensor, Tensor]:
-        """(B, k) scores, descending, and ids; equal scores by rising id."""
-        self.compare()
-        return first_in_order(self.scores, self.ids, self.k)
 
     def compare(self) -> None:
         """Score the candidates that wait, and keep the best."""
@@ -96,7 +82,7 @@ class RunningTopK:
         users, ids = (torch.cat(columns) for columns in zip(*self._waiting, strict=True))
         self._waiting, self._n_waiting = [], 0
         scores = self.pairs.pair_scores(users, ids)
-        better = (scores > self.threshold[users]).nonzero().squeeze(1)
+        better = (scores > self.scores[users, -1]).nonzero().squeeze(1)
         if not better.shape[0]:
             return
         users, ids, scores = users[better], ids[better], scores[better]
@@ -105,34 +91,21 @@ class RunningTopK:
         users, ids, scores = users[order], ids[order], scores[order]
         place = place_in_run(run_starts(users))
         shape = self.scores.shape[0], min(int(place.max()) + 1, self.k)
-        self._keep(table(users, place, scores, shape, float("-inf")), table(users, place, ids, shape, -1))
-
-    def _keep(self, new_scores: Tensor, new_ids: Tensor) -> None:
-        """The k best of the old and the new ones; of equal ones those with the lower ids."""
-        scores, ids = torch.cat([self.scores, new_scores], 1), torch.cat([self.ids, new_ids], 1)
-        top = scores.topk(self.k, dim=1)
-        kth = top.values[:, -1:]
-        self.scores, self.ids = top.values, ids.gather(1, top.indices)
-        tied = ((scores >= kth).sum(1) > self.k) & (kth.squeeze(1) > float("-inf"))
-        rows = tied.nonzero().squeeze(1)
-        if rows.shape[0]:
-            self.scores[rows], self.ids[rows] = first_in_order(scores[rows], ids[rows], self.k)
-
-
-def first_in_order(scores: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The first k of each row by falling score, then by rising id."""
-    by_id = torch.sort(ids, dim=1)
-    order = torch.sort(scores.gather(1, by_id.indices), dim=1, descending=True, stable=True)
-    return order.values[:, :k], by_id.values.gather(1, order.indices[:, :k])
+        new_scores = table(users, place, scores, shape, float("-inf"))
+        scores = torch.cat([self.scores, new_scores], 1)
+        ids = torch.cat([self.ids, table(users, place, ids, shape, -1)], 1)
+        # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
+        best = torch.sort(scores, dim=1, descending=True, stable=True)
+        self.scores, self.ids = best.values[:, : self.k], ids.gather(1, best.indices[:, : self.k])
 
 
 def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
     """Give `top` the items of a chunk that may be better than what it has; how many pairs they are."""
-    low = below(chunk.coarse_bound(top.threshold), chunk.scores.dtype)
+    low = below(chunk.lower_bound(top.scores[:, -1:]).squeeze(1), chunk.scores.dtype)
     # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
     as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
     dtype = torch.int16 if as_bits else low.dtype
-    blocks = chunk.blocks.view(dtype)
+    blocks = chunk.scores.view(dtype).unflatten(0, (-1, thresholds.ITEM_BLOCK))  # type: ignore[no-untyped-call]
     block_max = blocks.amax(1)
     block, users = sparse_nonzero(block_max > low.view(dtype)) if chunk.first else (None, None)
     if block is None or users is None or users.shape[0] > 2 * top.scores.numel():
@@ -154,10 +127,10 @@ def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
     """(B,) what a coarse score must exceed, from the k-th best of the lists so far and of this chunk."""
     coarse = (block_max if block_max.shape[0] >= thresholds.CHUNK_BLOCKS_PER_ITEM * top.k else chunk.scores).T
     coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
-    here = chunk.exact_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
-    kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1]
+    here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
+    kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1:]
     # An item of this chunk may itself be the k-th, so items with its score count.
-    return below(chunk.coarse_bound(kth), chunk.scores.dtype, strictly=True)
+    return below(chunk.lower_bound(kth).squeeze(1), chunk.scores.dtype, strictly=True)
 
 
 def below(bound: Tensor, dtype: torch.dtype, *, strictly: bool = False) -> Tensor:
@@ -165,3 +138,53 @@ def below(bound: Tensor, dtype: torch.dtype, *, strictly: bool = False) -> Tenso
     rounded = bound.to(dtype)
     too_high = rounded >= bound if strictly else rounded > bound
     return torch.where(too_high, torch.nextafter(rounded, rounded.new_full((), float("-inf"))), rounded)
+
+
+def catalogue_ranks(
+    pairs: PairScores,
+    target_scores: Tensor,
+    ids: Tensor,
+    seen_ids: Tensor | None = None,
+    chunk_size: int | None = None,
+) -> Tensor:
+    """(3, B, R) int64: the items with a higher score than each target, those with its score, and of these lower ids.
+
+    What was seen does not count.
+
+    Args:
+        target_scores: (B, R) exact scores; the counts of -inf mean nothing.
+        ids: (B, R) the ids of the items that have them.
+    """
+    counts = torch.zeros((3, *target_scores.shape), dtype=torch.int64, device=target_scores.device)
+    if target_scores.numel():
+        # Nothing is above inf, so -inf costs nothing.
+        target_scores = torch.where(target_scores > float("-inf"), target_scores, float("inf"))
+        for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
+            batch = pairs.of_users(part)
+            seen = seen_ids[part] if seen_ids is not None else None
+            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS):
+                _count_ranks(chunk, batch, target_scores[part], ids[part], counts[:, part])
+    return counts
+
+
+def _count_ranks(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: Tensor, counts: Tensor) -> None:
+    """Add what one chunk has above, beside and before (B, R) scores to (3, B, R) counts."""
+    low, high = chunk.coarse_range(target_scores)
+    mask = torch.empty_like(chunk.scores, dtype=torch.float32)  # faster to write and to add up than bool
+    above, not_below = torch.empty((2, *target_scores.T.shape), dtype=torch.float32, device=ids.device)
+    ranges = zip(low.T.contiguous(), high.T.contiguous(), strict=True)  # comparing with strided numbers is slow
+    for column, (lowest, highest) in enumerate(ranges):
+        torch.sum(torch.gt(chunk.scores, highest, out=mask), 0, out=above[column])
+        torch.sum(torch.ge(chunk.scores, lowest, out=mask), 0, out=not_below[column])
+    counts[0] += above.T.to(torch.int64)
+    users, columns = (not_below > above).T.nonzero(as_tuple=True)
+    for part in steps(users.shape[0], chunk.scores.shape[0]):
+        user, column = users[part], columns[part]
+        scores = chunk.scores.T[user]
+        undecided = (scores >= low[user, column].unsqueeze(1)) & (scores <= high[user, column].unsqueeze(1))
+        which, item = undecided.nonzero(as_tuple=True)
+        user, column, item = user[which], column[which], item + chunk.first
+        score, against = pairs.pair_scores(user, item), target_scores[user, column]
+        equal = score == against
+        outcomes = torch.stack([score > against, equal, equal & (item < ids[user, column])]).to(torch.int64)
+        counts.view(3, -1).index_add_(1, user * target_scores.shape[1] + column, outcomes)

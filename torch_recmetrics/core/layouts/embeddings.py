@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
-from torch_recmetrics.core.catalogue.rank_counts import catalogue_ranks
-from torch_recmetrics.core.catalogue.topk import topk_items
+from torch_recmetrics.core.catalogue.topk import catalogue_ranks, topk_items
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
-from torch_recmetrics.core.layouts.scores import cutoff_tie_of
+from torch_recmetrics.core.layouts.scores import with_cutoff_tie
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
@@ -36,7 +35,7 @@ def rank_catalogue(
     if needs.rules - {"stable"} and bool(tied.any()):
         tie_groups = TieGroups(*tie_groups_of(tied, depth), None)
         if depth < n_items:
-            tie_groups = scored.with_cutoff_tie(tie_groups, tied[:, depth - 1], values[:, depth - 1], needs)
+            tie_groups = scored.with_all_tied(tie_groups, tied[:, depth - 1], values[:, depth - 1], needs)
     item_ids = ids[:, :depth]
     return Ranking(
         relevance=targets.lookup(item_ids),
@@ -75,28 +74,25 @@ class ScoredTargets:
         scores = self.pairs.pair_scores(users, ids.flatten().clamp(min=0)).view(ids.shape)
         return torch.where(shown, scores, HIDDEN)
 
-    def with_cutoff_tie(
+    def with_all_tied(
         self, tie_groups: TieGroups, crosses: Tensor, kth: Tensor, needs: RankingRequirements
     ) -> TieGroups:
-        """The same groups; of those that reach beyond the cutoff all members are counted."""
+        """See :func:`with_cutoff_tie`; `kth` (B,) is the score of each group at the cutoff."""
         rows = crosses.nonzero().squeeze(1)
         if not rows.shape[0]:
             return tie_groups
         last = kth[rows].unsqueeze(1)
         seen = self.seen_ids[rows] if self.seen_ids is not None else None
-        ranks = catalogue_ranks(self.pairs.of_users(rows), last, torch.zeros_like(last, dtype=torch.int64), seen)
-        start, size = tie_groups.start, torch.zeros_like(tie_groups.size[:, :1])
-        size[rows] = ranks.equal
-        size = torch.where((start == start[:, -1:]) & crosses.unsqueeze(1), size, tie_groups.size)
+        _, equal, _ = catalogue_ranks(self.pairs.of_users(rows), last, torch.zeros_like(last, dtype=torch.int64), seen)
         members = torch.where(self.scores[rows] == last, self.targets.values[rows], 0)
-        return TieGroups(start, size, cutoff_tie_of(members, crosses, rows, start.shape[1], needs))
+        return with_cutoff_tie(tie_groups, crosses, rows, equal.squeeze(1), members, needs)
 
     def full_list(self) -> FullListStats:
         """The uncut lists, from the number of items above and beside each relevant one."""
         targets = self.targets
-        ranks = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, self.seen_ids)
+        above, equal, before = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, self.seen_ids)
         lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items)
         if self.seen_ids is not None:
             seen = listed_relevance(self.seen_ids, None).sorted_ids
             lengths -= (seen >= 0).sum(1) - ((seen[:, 1:] == seen[:, :-1]) & (seen[:, 1:] >= 0)).sum(1)
-        return targets.full_list(self.scores, ranks.above, ranks.equal, ranks.before, lengths)
+        return targets.full_list(self.scores, above, equal, before, lengths)

@@ -1,26 +1,40 @@
-"""Flat rows -> Ranking: one row for each user and item, in any order."""
+"""Flat rows -> Ranking: one row for each user and item, in any order.
+
+One sort of integers puts them by user and score: the user in the high bits, the score below. After it only the rows of
+relevant items are read. Where relevance fits into the lowest bits as well, the sort need not return where a row came
+from.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.flat_rows import FlatRows, weight_of_each
-from torch_recmetrics.core.layouts.flat_sort import first_and_relevant, relevance_at, sort_rows, tie_group_at
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import RelevantItems, full_list_stats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.chunks import nonzero_positions
+from torch_recmetrics.core.tensors.compact_ids import small_numbers
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import largest_first
+from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, sort_keys, write_keys
 
 # The largest table of users by ranks. A larger one would be fresh memory each time, which costs more than arithmetic.
 TABLE_PLACES = 1 << 20
+MOST_BITS = 62  # one bit is the sign, one leaves room for a place beyond the last
+# Relevance is packed as a multiple of a unit: 1 for integers, 1/4 for the halves and quarters of star ratings.
+UNITS = (1.0, 0.25)
+RELEVANCE_BITS = 12
+HIGHEST = 0x7F800000  # the key of inf as float32
+STEP = 1 << 17  # rows of one step: it does many operations on each, which threads share with profit
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +52,14 @@ class FlatLists:
         """The lists of these users, numbered in this order."""
         counts = self.n_relevant[users]
         ends = self.n_relevant.cumsum(0)[users]
-        new = torch.repeat_interleave(torch.arange(users.shape[0], device=users.device), counts)
+        new = torch.repeat_interleave(counts)
         # The entries of a user stand together and end before `ends`.
         entries = (ends - counts.cumsum(0))[new] + torch.arange(new.shape[0], device=users.device)
-        old = self.relevant.pick(entries)
         return replace(
             self,
             lengths=self.lengths[users],
             n_relevant=counts,
-            relevant=RelevantItems(new, old.start, old.size, old.place, old.relevance),
+            relevant=replace(self.relevant.pick(entries), users=new),
             weights=self.weights[users] if self.weights is not None else None,
             best_tied=self.best_tied[users] if self.best_tied is not None else None,
         )
@@ -102,12 +115,10 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
     ranks = sort_rows(rows, ordered=needs.ordered)
     codes = ranks.codes
     first, relevant = first_and_relevant(ranks, rows.relevance)
-    n_users = first.shape[0]
-    end = torch.cat([first[1:], first.new_full((1 if n_users else 0,), codes.shape[0])])
     hidden = ((codes[first] >> ranks.user_shift) << ranks.user_shift) + (ranks.hidden_place << ranks.score_shift)
     lengths = torch.searchsorted(codes, hidden) - first
-    n_relevant = torch.searchsorted(relevant, end) - torch.searchsorted(relevant, first)
-    users = torch.repeat_interleave(torch.arange(n_users, device=codes.device), n_relevant)
+    n_relevant = torch.searchsorted(relevant, torch.cat([first, first.new_full((1,), codes.shape[0])])).diff()
+    users = torch.repeat_interleave(n_relevant)
     start, size = tie_group_at(ranks, relevant)
     place = relevant - first[users] if ranks.order is not None else None
     return FlatLists(
@@ -123,3 +134,109 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
 def rank_flat(rows: FlatRows, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
     """The ranking of flat rows, users ascending by index."""
     return read_lists(rows, needs, checks).ranking(needs)
+
+
+class SortedRows(NamedTuple):
+    """Rows by user, then by falling score: (user << user_shift) + (place of the score << score_shift) + relevance."""
+
+    codes: Tensor  # (M,) int64, ascending
+    user_shift: int
+    score_shift: int
+    max_relevance: float  # inf where it is not known
+    unit: float  # of the relevance in the lowest bits; 0 without any
+    order: Tensor | None  # (M,) where the rows came from; None where their relevance is in the codes
+    hidden_place: int  # that of the score -inf; all other scores are below
+
+    def user_score(self, at: Tensor) -> Tensor:
+        """User and score of the rows at these positions, as one number."""
+        return self.codes[at] >> self.score_shift
+
+
+def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
+    """The rows as sorted integers; `ordered` keeps equal scores in the order of the rows."""
+    numbers, lowest, n_users = small_numbers(rows.indexes)
+    scores, hidden_place = sortable_scores(rows.preds)
+    score_bits = hidden_place.bit_length()
+    bits = min(RELEVANCE_BITS, MOST_BITS - max(n_users - 1, 0).bit_length() - score_bits)
+    columns = numbers, scores, rows.relevance
+    for unit in () if ordered else UNITS:
+        codes, largest = packed(*columns, lowest, score_bits, unit, bits)
+        if largest < 1 << bits:
+            return SortedRows(sort_keys(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
+    codes, order = torch.sort(packed(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
+    return SortedRows(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
+
+
+def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
+    """Scores as the int32 bits of float32, or as int64 places where float32 rounds them; and the place of -inf."""
+    narrow = preds.to(torch.float32)
+    if preds.dtype != torch.float64 or torch.equal(narrow.to(torch.float64), preds):
+        return bits_of(narrow), 2 * HIGHEST
+    distinct, place = torch.unique(preds.neg(), return_inverse=True)
+    return place, distinct.shape[0] - int(distinct[-1] == float("inf"))
+
+
+def packed(
+    numbers: Tensor, scores: Tensor, relevance: Tensor, lowest: int, score_bits: int, unit: float, bits: int
+) -> tuple[Tensor, float]:
+    """(M,) codes of :class:`SortedRows`, and the largest multiple of the unit; inf where one is not whole or too large.
+
+    Args:
+        numbers: (M,) the users, counted from `lowest`.
+        scores: (M,) see :func:`sortable_scores`; they take `score_bits`.
+        relevance: (M,), in the lowest `bits` as multiples of the unit; left out for a unit of 0.
+    """
+    codes = torch.empty(numbers.shape, dtype=torch.int64, device=numbers.device)
+    keys = torch.empty(min(codes.shape[0], STEP), dtype=torch.int32, device=codes.device)
+    signs = torch.empty_like(keys)
+    largest = 0.0
+    for code, number, score, value in slices(codes, numbers, scores, relevance, rows=STEP):
+        if score.dtype == torch.int32:
+            key = keys[: score.shape[0]]
+            write_keys(score, key, signs[: score.shape[0]])
+            code.copy_(key).neg_().add_(HIGHEST)
+        else:
+            code.copy_(score)
+        if unit:
+            multiple = value if unit == 1.0 else value / unit
+            whole = multiple.to(torch.int64)
+            largest = max(largest, float(whole.max()) if whole.shape[0] else 0.0)
+            if largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
+                return codes, float("inf")
+            code.bitwise_left_shift_(bits).add_(whole)
+        code.add_((number - lowest).bitwise_left_shift_(score_bits + bits))
+    return codes, largest
+
+
+def first_and_relevant(ranks: SortedRows, relevance: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions in the sorted rows: (U,) where each user begins, and those of all relevant rows."""
+    codes = ranks.codes
+    if not codes.shape[0]:
+        return codes, codes
+    changes = ((after ^ before) >> ranks.user_shift for after, before in slices(codes[1:], codes[:-1], rows=STEP))
+    if ranks.order is None:
+        low_bits = (1 << ranks.score_shift) - 1
+        marks = (part & low_bits for (part,) in slices(codes, rows=STEP))
+    else:
+        marks = (relevance[part] > 0 for (part,) in slices(ranks.order, rows=STEP))
+    return torch.cat([codes.new_zeros(1), nonzero_positions(changes) + 1]), nonzero_positions(marks)
+
+
+def relevance_at(ranks: SortedRows, at: Tensor, relevance: Tensor) -> Tensor:
+    """The relevance of the rows at these positions of the sorted rows."""
+    if ranks.order is None:
+        return exact(ranks.codes[at] & ((1 << ranks.score_shift) - 1)) * ranks.unit
+    return exact(relevance[ranks.order[at]])
+
+
+def tie_group_at(ranks: SortedRows, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the group of equal scores around each position begins, and how many rows it has."""
+    codes, group = ranks.codes, ranks.user_score(at)
+    first, after = at.clone(), at + 1
+    # Few scores have an equal, and reading both neighbours is cheaper than a search.
+    like_before = (ranks.user_score((at - 1).clamp(min=0)) == group).logical_and_(at > 0).nonzero().flatten()
+    like_after = (ranks.user_score(after.clamp(max=codes.shape[0] - 1)) == group).logical_and_(after < codes.shape[0])
+    rows = like_after.nonzero().flatten()
+    first[like_before] = torch.searchsorted(codes, group[like_before] << ranks.score_shift)
+    after[rows] = torch.searchsorted(codes, (group[rows] + 1) << ranks.score_shift)
+    return first, after - first

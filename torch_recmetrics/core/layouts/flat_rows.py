@@ -61,17 +61,9 @@ def _packed_wide(rows: FlatRows) -> Tensor:
 
 def unpack(parts: Sequence[Tensor]) -> FlatRows:
     """Inverse of :func:`pack`, for the rows of several updates."""
-    rows = [_unpacked(part) for part in parts]
-    if len(rows) == 1:
-        return rows[0]
-    weighted = any(row.weights is not None for row in rows)
-    weights = [torch.ones_like(row.relevance) if row.weights is None else row.weights for row in rows]
-    return FlatRows(
-        torch.cat([row.indexes for row in rows]),
-        torch.cat([row.preds for row in rows]),
-        torch.cat([row.relevance for row in rows]),
-        torch.cat(weights) if weighted else None,
-    )
+    if len(parts) == 1:
+        return _unpacked(parts[0])
+    return _unpacked(joined_rows(parts, max(part.shape[1] for part in parts), parts[0].device))
 
 
 def _unpacked(packed: Tensor) -> FlatRows:
@@ -89,7 +81,8 @@ def joined_rows(parts: Sequence[Tensor], columns: int, device: torch.device) -> 
     """(M, columns) packed rows of several updates; for wide columns narrow rows are widened."""
     parts = [part.to(device) for part in parts]
     parts = [part if part.shape[1] == columns else _packed_wide(_unpacked(part)) for part in parts]
-    return torch.cat([torch.zeros((0, columns), dtype=torch.int64, device=device), *parts])
+    # Narrow rows lie column by column, and stay so.
+    return torch.cat([torch.zeros((columns, 0), dtype=torch.int64, device=device), *(part.T for part in parts)], 1).T
 
 
 def weight_of_each(rows: FlatRows, checks: check.ValueChecks) -> Tensor | None:

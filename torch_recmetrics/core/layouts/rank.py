@@ -45,7 +45,6 @@ def rank(
     >>> ranking.relevance
     tensor([[0., 1.]], dtype=torch.float64)
     """
-
     check.check_cutoff("top_k", top_k)
     refuse_unknown(layout)
     with torch.no_grad():

@@ -36,12 +36,21 @@ def rank_scores(
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
     full_list = _full_lists(scores, targets, checks) if needs.full_list else None
     blocks = BlockMax(scores, block_width(scores, n_items if needs.depth is None else needs.depth))
-    if scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists):
-        counted = _rank_counted(blocks, targets, full_list, needs.depth, needs, checks)
-        if counted is not None:
-            return counted
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
-    complete = depth == n_items
+    ranking_of = partial(
+        Ranking,
+        n_relevant=targets.n_relevant(),
+        max_relevant=targets.like.shape[1],
+        best=partial(targets.ideal, depth),
+        depth=None if depth == n_items else depth,
+        binary=targets.relevance is None,
+        full_list=full_list,
+        retrieved=lambda: targets.ideal(depth, targets.scores(scores) > HIDDEN),
+    )
+    if scores.is_sync_free and not (needs.ordered or needs.lists):
+        counted = _relevant_columns(blocks, targets, full_list, needs, checks)
+        if counted is not None:
+            return ranking_of(relevance=counted[0], lengths=None, tie_groups=counted[1], ordered=False)
     # One more than is kept, to see whether a tie crosses the cutoff.
     top = topk_scores(blocks, min(depth + 1, n_items))
     values = top.values
@@ -58,41 +67,33 @@ def rank_scores(
     tie_groups = None
     if any_tied and depth and needs.rules - {"stable"}:
         tie_groups = _tie_groups(scores, top, tied, depth, targets, needs)
-    return Ranking(
+    return ranking_of(
         relevance=targets.lookup(item_ids),
         lengths=listed.sum(1),
-        n_relevant=targets.n_relevant(),
-        max_relevant=targets.like.shape[1],
-        best=partial(targets.ideal, depth),
-        depth=None if complete else depth,
-        binary=targets.relevance is None,
         item_ids=item_ids,
         tie_groups=tie_groups,
         best_tied=best_tied,
-        full_list=full_list,
         ordered=needs.ordered or top.ordered,
-        retrieved=partial(_ideal_retrieved, scores, targets, depth),
     )
 
 
-def _rank_counted(
+def _relevant_columns(
     blocks: BlockMax,
     targets: Relevance,
     full_list: FullListStats | None,
-    depth: int,
     needs: RankingRequirements,
     checks: check.ValueChecks,
-) -> Ranking | None:
-    """The same without a top-k, from the ranks of the relevant items; None where they are not few.
+) -> tuple[Tensor, TieGroups | None] | None:
+    """Relevance by rank and tie groups without a top-k, from the ranks of the relevant items; None where not few.
 
     Who they are is known then, not what stands between them. A whole list needs the ranks of all of them, a cut list
     only of those that may be within.
     """
-    scores = blocks.scores
-    if not scores.n_items:
+    scores, depth = blocks.scores, needs.depth
+    if not scores.n_items or depth is None:
         return None
     if full_list is not None:
-        entries = RelevantItems(full_list.users, full_list.start, full_list.size, None, full_list.relevance)
+        entries: RelevantItems = full_list
     elif targets.ids is not None and scores.n_users and worth_counting(scores.n_items, targets.like.shape[1], depth):
         at_least = blocks.lower_bound(depth)
         check.defer_nan(checks, "preds", at_least.isnan())
@@ -108,25 +109,7 @@ def _rank_counted(
             entries = entries.pick(entries.relevance > 0)
     else:
         return None
-    depth = min(depth, scores.n_items)
-    relevance, tie_groups = columns_of(entries, (scores.n_users, depth), needs)
-    return Ranking(
-        relevance=relevance,
-        lengths=None,
-        n_relevant=targets.n_relevant(),
-        max_relevant=targets.like.shape[1],
-        best=partial(targets.ideal, depth),
-        depth=None if depth == scores.n_items else depth,
-        binary=targets.relevance is None,
-        tie_groups=tie_groups,
-        full_list=full_list,
-        ordered=False,
-        retrieved=partial(_ideal_retrieved, scores, targets, depth),
-    )
-
-
-def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Tensor:
-    return targets.ideal(depth, targets.scores(scores) > HIDDEN)
+    return columns_of(entries, (scores.n_users, min(depth, scores.n_items)), needs)
 
 
 def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor) -> Tensor:
@@ -140,53 +123,51 @@ def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor) -> 
 
 
 def _tie_groups(
-    scores: ScoreMatrix,
-    top: TopK,
-    tied: Tensor,
-    depth: int,
-    targets: Relevance,
-    needs: RankingRequirements,
+    scores: ScoreMatrix, top: TopK, tied: Tensor, depth: int, targets: Relevance, needs: RankingRequirements
 ) -> TieGroups:
-    start, size = tie_groups_of(tied, depth)
+    tie_groups = TieGroups(*tie_groups_of(tied, depth), None)
     if tied.shape[1] < depth:
-        return TieGroups(start, size, None)  # the list is complete
-    crosses, kth = tied[:, depth - 1], top.values[:, depth - 1]
-    rows = None
+        return tie_groups  # the list is complete
+    crosses, rows = tied[:, depth - 1], None
     if scores.is_sync_free:
         rows = crosses.nonzero().squeeze(1)
         if not rows.shape[0]:
-            return TieGroups(start, size, None)
+            return tie_groups
         if rows.shape[0] == scores.n_users:
             rows = None
-    kth = kth if rows is None else kth[rows]
+    which = slice(None) if rows is None else rows
+    kth = top.values[:, depth - 1][which]
     # The top-k shows only a part of the tie group at the cutoff: count its members, and find the relevant ones.
-    if top.n_kth is not None:
-        count = top.n_kth if rows is None else top.n_kth[rows]
-    else:
-        count = count_where(torch.eq, scores, kth, rows)
-    target_scores, relevance = targets.scores(scores), targets.values
-    if rows is not None:
-        target_scores, relevance = target_scores[rows], relevance[rows]
-    cutoff_tie = cutoff_tie_of(
-        torch.where(target_scores == kth.unsqueeze(1), relevance, 0), crosses, rows, depth, needs
-    )
-    if rows is not None:
-        count = torch.zeros_like(size[:, 0]).index_copy_(0, rows, count)
-    size = torch.where((start == start[:, -1:]) & crosses.unsqueeze(1), count.unsqueeze(1), size)
-    return TieGroups(start, size, cutoff_tie)
+    count = count_where(torch.eq, scores, kth, rows) if top.n_kth is None else top.n_kth[which]
+    members = torch.where(targets.scores(scores)[which] == kth.unsqueeze(1), targets.values[which], 0)
+    return with_cutoff_tie(tie_groups, crosses, rows, count, members, needs)
 
 
-def cutoff_tie_of(
-    members: Tensor, crosses: Tensor, rows: Tensor | None, depth: int, needs: RankingRequirements
-) -> CutoffTie:
-    """A :class:`CutoffTie` from the (rows, T) relevance of the members of the groups, 0 for others."""
+def with_cutoff_tie(
+    tie_groups: TieGroups,
+    crosses: Tensor,
+    rows: Tensor | None,
+    count: Tensor,
+    members: Tensor,
+    needs: RankingRequirements,
+) -> TieGroups:
+    """The same groups; of those that reach beyond the cutoff all members are counted.
+
+    Args:
+        tie_groups: as far as the list of each user shows them.
+        crosses: (B,) bool, True where the last group reaches beyond the cutoff.
+        rows: (R,) the users of the other arguments; None for all.
+        count: (R,) int64, the members of that group.
+        members: (R, T) their relevance, 0 for other items.
+    """
 
     def spread(values: Tensor, fill: float = 0.0) -> Tensor:
         if rows is None:
             return values
         return values.new_full((crosses.shape[0], *values.shape[1:]), fill).index_copy_(0, rows, values)
 
-    width = min(depth, members.shape[1])
+    start = tie_groups.start
+    width = min(start.shape[1], members.shape[1])
     wide = exact(members)
     best = worst = None
     if "optimistic" in needs.rules:
@@ -195,7 +176,9 @@ def cutoff_tie_of(
         relevant_only = torch.where(wide > 0, wide, float("inf"))
         worst = spread(relevant_only.topk(width, dim=1, largest=False).values, float("inf"))
     totals = GainTotal(wide, rows, crosses.shape[0])
-    return CutoffTie(crosses, spread((members > 0).sum(1)), totals, best, worst)
+    at_cutoff = (start == start[:, -1:]) & crosses.unsqueeze(1)
+    size = torch.where(at_cutoff, spread(count).unsqueeze(1), tie_groups.size)
+    return TieGroups(start, size, CutoffTie(crosses, spread((members > 0).sum(1)), totals, best, worst))
 
 
 def _full_lists(scores: ScoreMatrix, targets: Relevance, checks: check.ValueChecks) -> FullListStats:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ties import Discount, Gain, gain_of, mean_precision_in_block
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_first, run_sizes, run_starts, sum_by
 
 # Elements of a table over the members of tied blocks that are held at once.
@@ -28,7 +28,7 @@ class RelevantItems:
     users: Tensor  # (E,) int64: the row of the user
     start: Tensor  # (E,) int64: items with a higher score
     size: Tensor  # (E,) int64: items with the same score, itself included
-    place: Tensor | None  # (E,) int64: items before it in the order of the input; None where that is not known
+    place: Tensor | None  # (E,) int64: items ranked before it in the order of the input; None where that is not known
     relevance: Tensor  # (E,)
 
     def pick(self, which: Tensor) -> RelevantItems:
@@ -38,16 +38,11 @@ class RelevantItems:
 
 
 @dataclass(frozen=True, eq=False)
-class FullListStats:
+class FullListStats(RelevantItems):
     """The retrieved relevant items of every user, ordered by user and rank, and all their relevant items."""
 
     lengths: Tensor  # (B,) int64: items in the list
-    users: Tensor  # (E,) int64: the row of an entry
-    start: Tensor  # (E,) int64: items with a higher score
-    size: Tensor  # (E,) int64: items with the same score, itself included
-    place: Tensor | None  # (E,) int64: items ranked before it in the order of the input; None where that is not known
-    relevance: Tensor  # (E,)
-    all_users: Tensor  # (R,) int64: the same for all relevant items, retrieved or not ...
+    all_users: Tensor  # (R,) int64: the row of the user of all relevant items, retrieved or not ...
     all_relevance: Tensor  # (R,) ... by user, then by falling relevance
 
     def break_ties(self, rule: str) -> FullListStats:
@@ -59,12 +54,11 @@ class FullListStats:
         if rule == "average" or not bool((self.size > 1).any()):
             return self
         best_first = rule == "optimistic"
-        order = torch.sort(self.relevance, stable=True, descending=best_first).indices
-        order = order[order_by(self.users[order], self.start[order])]
-        users, start, size = self.users[order], self.start[order], self.size[order]
-        block = run_starts(users, start)
-        place = place_in_run(block) if best_first else size - run_sizes(block) + place_in_run(block)
-        return replace(self, start=start + place, size=torch.ones_like(size), relevance=self.relevance[order])
+        items = self.pick(torch.sort(self.relevance, stable=True, descending=best_first).indices)
+        items = items.pick(order_by(items.users, items.start))
+        block = run_starts(items.users, items.start)
+        place = place_in_run(block) if best_first else items.size - run_sizes(block) + place_in_run(block)
+        return replace(self, start=items.start + place, size=torch.ones_like(place), relevance=items.relevance)
 
     @property
     def _n_users(self) -> int:
@@ -86,10 +80,6 @@ class FullListStats:
         return (run_first(self._block) - run_first(run_starts(self.users))).to(self.relevance.dtype)
 
     @cached_property
-    def _alone(self) -> Tensor:
-        return self.size == 1
-
-    @cached_property
     def hits(self) -> Tensor:
         """(B,): retrieved relevant items."""
         return self.gain_sum("hit", None)
@@ -109,7 +99,7 @@ class FullListStats:
         """(B,): sum of the precisions at the relevant items."""
         rank = (self.start + 1).to(self.relevance.dtype)
         value = (self._earlier + 1) / rank
-        tied = ~self._alone
+        tied = self.size > 1
         if bool(tied.any()):
             c1 = self._mean_over_blocks(tied, lambda r, j: 1 / r)
             c2 = self._mean_over_blocks(tied, lambda r, j: j / r)
@@ -146,7 +136,7 @@ class FullListStats:
         gains = gain_of(self.relevance, gain)
         if discount is not None:
             weight = discount((self.start + 1).to(self.relevance.dtype))
-            tied = ~self._alone
+            tied = self.size > 1
             if bool(tied.any()):
                 weight[tied] = self._mean_over_blocks(tied, lambda rank, place: discount(rank))
             gains = gains * weight
@@ -191,39 +181,35 @@ def _over_blocks(keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], d
     """
     distinct, which = torch.unique(keys, dim=0, return_inverse=True)
     by_size = torch.sort(distinct[:, 1]).indices
-    distinct = distinct[by_size]
+    sizes = distinct[by_size, 1].tolist()
     values = torch.zeros(distinct.shape[0], dtype=dtype, device=keys.device)
-    sizes = distinct[:, 1].tolist()
     first = 0
     while first < len(sizes):
         last = first + 1
         while last < len(sizes) and (last + 1 - first) * sizes[last] <= TABLE_ELEMENTS:
             last += 1
-        columns = [column.unsqueeze(1) for column in distinct[first:last].to(dtype).unbind(1)]
+        blocks = by_size[first:last]
+        columns = distinct[blocks].to(dtype).unsqueeze(2).unbind(1)
         carry = torch.ones_like(columns[0])
         for place in range(0, sizes[last - 1], TABLE_ELEMENTS):
-            stop = min(place + TABLE_ELEMENTS, sizes[last - 1])
-            places = torch.arange(place, stop, dtype=dtype, device=keys.device).unsqueeze(0)
-            part, carry = function(*columns, places, carry)
-            values[first:last] += part
+            places = torch.arange(place, min(place + TABLE_ELEMENTS, sizes[last - 1]), dtype=dtype, device=keys.device)
+            part, carry = function(*columns, places.unsqueeze(0), carry)
+            values[blocks] += part
         first = last
-    out = torch.empty_like(values)
-    out[by_size] = values
-    return out[which]
+    return values[which]
 
 
 def full_list_stats(lengths: Tensor, entries: RelevantItems, all_users: Tensor, all_relevance: Tensor) -> FullListStats:
     """A :class:`FullListStats` from entries in any order."""
     entries = entries.pick(order_by(entries.users, entries.start if entries.place is None else entries.place))
     ideal_order = order_by(all_users, all_relevance, descending=True)
-    dtype = accumulator_dtype(lengths.device)
     return FullListStats(
-        lengths=lengths,
-        users=entries.users,
-        start=entries.start,
-        size=entries.size,
-        place=entries.place,
-        relevance=entries.relevance.to(dtype),
-        all_users=all_users[ideal_order],
-        all_relevance=all_relevance[ideal_order].to(dtype),
+        entries.users,
+        entries.start,
+        entries.size,
+        entries.place,
+        exact(entries.relevance),
+        lengths,
+        all_users[ideal_order],
+        exact(all_relevance[ideal_order]),
     )

@@ -11,8 +11,8 @@ class RankingRequirements:
 
     Args:
         depth: ranks to keep; None keeps all, in order.
-        whole: also work out the uncut lists, without sorting them where that can be had.
-        sort_whole: the uncut lists are read rank by rank, or in the order of the input, so they must be sorted.
+        full_list: also work out the uncut lists, without sorting them where that can be had.
+        sort_full_list: the uncut lists are read rank by rank, or in the order of the input, so they must be sorted.
         rules: the tie rules that will read it.
         ordered: put equal scores into the order of the input (``stable``, and whoever shows item ids).
         lists: the items between the relevant ones are looked at too.
@@ -34,14 +34,5 @@ class RankingRequirements:
     def __or__(self, other: RankingRequirements) -> RankingRequirements:
         """What two readers of one ranking need together; both must treat NaN alike."""
         both = self.depth is not None and other.depth is not None
-        return RankingRequirements(
-            depth=max(self.depth or 0, other.depth or 0) if both else None,
-            full_list=self.full_list or other.full_list,
-            sort_full_list=self.sort_full_list or other.sort_full_list,
-            rules=self.rules | other.rules,
-            ordered=self.ordered or other.ordered,
-            lists=self.lists or other.lists,
-            items=self.items or other.items,
-            needs_target=self.needs_target or other.needs_target,
-            nan_hidden=self.nan_hidden,
-        )
+        either = {name: value | getattr(other, name) for name, value in vars(self).items() if name != "depth"}
+        return RankingRequirements(max(self.depth or 0, other.depth or 0) if both else None, **either)

@@ -13,7 +13,9 @@ GOLDEN_MULTIPLIER = -7046029254386353131
 
 
 def span(column: Tensor) -> tuple[int, int]:
-    """Smallest and largest number. Python integers, so that their difference cannot overflow."""
+    """Smallest and largest number, or 0 and -1. Python integers, so that their difference cannot overflow."""
+    if not column.shape[0]:
+        return 0, -1
     low, high = column.aminmax()
     return int(low), int(high)
 
@@ -43,7 +45,7 @@ def small_numbers(indexes: Tensor) -> tuple[Tensor, int, int]:
 
     Indexes that lie close together stay as they are.
     """
-    low, high = span(indexes) if indexes.shape[0] else (0, -1)
+    low, high = span(indexes)
     if high - low < 4 * indexes.shape[0] + 1024:
         return indexes, low, high - low + 1
     numbers, ids = factorize(indexes)

@@ -36,8 +36,7 @@ def place_in_run(starts: Tensor) -> Tensor:
 def run_sizes(starts: Tensor) -> Tensor:
     """(M,) how many rows the run of each row has."""
     run = starts.cumsum(0) - 1
-    n_runs = int(run[-1]) + 1 if run.shape[0] else 0
-    return torch.bincount(run, minlength=n_runs)[run]
+    return torch.bincount(run)[run]
 
 
 def sum_by(group: Tensor, values: Tensor, n_groups: int) -> Tensor:

@@ -13,10 +13,8 @@ from __future__ import annotations
 # width of blocks.
 STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
-# Elements of a tile that is read many times.
-COMPARED_ELEMENTS = 1 << 18
-# Copy so few scores as a whole. The fresh memory of a larger copy can cost more than all the rest.
-COPIED_ELEMENTS = STEP_ELEMENTS
+COMPARED_ELEMENTS = 1 << 18  # of a tile that is read many times
+COPIED_ELEMENTS = STEP_ELEMENTS  # so few scores are copied whole; a larger copy's fresh memory costs more than the rest
 
 # --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks ranking --only 0` ---
 
@@ -30,30 +28,23 @@ SPARSE_SHARE = 1 / 8
 # workload 0 without the narrow ones, 41 against 36 in workload 3 without the wide ones). Widths that are no multiple of
 # 64 are several times slower.
 NARROW_BLOCK, WIDE_BLOCK = 64, 256
-# Use 256-wide blocks once a row has 16 of them per requested item; below that, rescanning candidates costs more than
-# the faster reduction saves.
+# Wide blocks from so many per requested item on; below, rescanning candidates costs more than the reduction saves.
 WIDE_BLOCKS_PER_ITEM = 16
 # Rescan the blocks of seen items where they can be at most this share of a row. Beyond it a copy that hides the
 # seen items is cheaper (workload 4: 58 ms with a rescan, 99 with a copy).
 RESCANNED_SHARE = 1 / 6
-# Fold the maxima of a row to no fewer than these, or four per requested item, before a top-k of them.
-FOLDED_BLOCKS = 128
+FOLDED_BLOCKS = 128  # maxima of a row, or four per requested item, before a top-k of them
 
 # --- Top-k of scores (core/scores/topk.py): `python -m benchmarks ranking --only 6 7` ---
 
-# Search by block maxima once a row has so many whole blocks per requested item; below that, torch.topk is faster.
-BLOCKS_PER_ITEM = 4
-# A row with more candidates than these, plus four per requested item, holds masses of equal scores: use torch.topk.
-EXTRA_CANDIDATES = 128
+BLOCKS_PER_ITEM = 4  # whole blocks of a row per requested item; with fewer torch.topk is faster
+EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds masses of equal scores: use torch.topk
 
 # --- Ranks of few relevant items (core/scores/rank_counts.py): `python -m benchmarks ranking --only 0 2 3 5` ---
 
-# With fewer columns per rank hardly any relevant item can be ruled out by the block maxima.
-COLUMNS_PER_RANK = 2 * NARROW_BLOCK
-# With more relevant items than these, nobody has few.
-FEW_TARGETS = 128
-# Use a top-k once more blocks per rank of a user would be scanned: it scans each of them once.
-BLOCKS_PER_RANK = 2
+COLUMNS_PER_RANK = 2 * NARROW_BLOCK  # with fewer the block maxima rule out hardly any relevant item
+FEW_TARGETS = 128  # relevant items of a user; with more, nobody has few
+BLOCKS_PER_RANK = 2  # blocks to scan per rank of a user; with more use a top-k, which scans each of them once
 # Sort the scores once a user has more relevant items; below that, counting the higher scores of each is cheaper.
 # Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; m = t.MRR();
 # x = torch.rand(256, 20000); i = x.topk(96).indices" "m.update(x, target_ids=i)"`.
@@ -61,24 +52,15 @@ COUNTED_TARGETS = 96
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
 
-# Items of a block whose maximum is taken.
-ITEM_BLOCK = 16
-# Numbers in the scores and vectors of a chunk of items: what is made of them stays in the cache.
-CHUNK_NUMBERS = 1 << 23
-# Numbers in the vectors of the pairs of one step: the step stays in the cache.
-PAIR_NUMBERS = 1 << 17
-# Numbers in the vectors whose lengths are taken in one step.
-NORM_NUMBERS = 1 << 22
-# Users of one search: with more, a matrix product is hardly faster.
-SEARCHED_USERS = 256
-# Numbers in the running top-k: with very long lists one search takes fewer users.
-LIST_NUMBERS = 1 << 20
-# Score candidates exactly once so many wait, or k per user if that is more.
-WAITING_PAIRS = 1 << 14
+ITEM_BLOCK = 16  # items of a block whose maximum is taken
+CHUNK_NUMBERS = 1 << 23  # in the scores and vectors of a chunk of items: what is made of them stays in the cache
+PAIR_NUMBERS = 1 << 17  # in the vectors of the pairs of one step: the step stays in the cache
+NORM_NUMBERS = 1 << 22  # in the vectors whose lengths are taken in one step
+SEARCHED_USERS = 256  # of one search: with more, a matrix product is hardly faster
+LIST_NUMBERS = 1 << 20  # in the running top-k: with very long lists one search takes fewer users
+WAITING_PAIRS = 1 << 14  # candidates, or k per user if that is more, that wait to be scored exactly
 # Bound the k-th best of a chunk by its block maxima once it has so many blocks per requested item. Where scores rise
 # with the id, the best items fill whole blocks, and one pair in so many must be scored exactly.
 CHUNK_BLOCKS_PER_ITEM = 16
-# Switch from bfloat16 products to float32 once a larger share of a chunk must be scored exactly.
-BFLOAT16_CANDIDATES = 1 / 32
-# Items of a chunk in which higher scores are counted: its scores of 256 users stay in the cache.
-COUNTED_ITEMS = 1 << 10
+BFLOAT16_CANDIDATES = 1 / 32  # of a chunk; if more must be scored exactly, float32 products replace those of bfloat16
+COUNTED_ITEMS = 1 << 10  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
