@@ -225,7 +225,7 @@ class BinaryAUC(RowMetric):
     def exchange(self, process_group: Any) -> None:
         has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
         local = functools.partial(self._scored_labels, process_group)
-        scored_labels, agreed = exchange(local, has_sample_ids, self.num_bins, process_group)
+        scored_labels, agreed = exchange(self.exchanged, local, has_sample_ids, self.num_bins, process_group)
         self._check_one_dtype(*agreed.dtypes)
         if self.asked == "verdict":
             self.set_state("verdict", [self._judged(count_everywhere(scored_labels, agreed, process_group))])

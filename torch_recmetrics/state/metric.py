@@ -16,6 +16,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
@@ -141,6 +142,11 @@ class RecMetric(Configured, Metric):
         """One line that says exactly what is computed."""
         options = ", ".join(f"{name}={value!r}" for name, value in self.config().items())
         return f"{type(self).__name__}({options})"
+
+    @property
+    def exchanged(self) -> str:
+        """What the ranks compare before they exchange states."""
+        return self.definition()
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Of the arguments of a collection's update, those that this metric takes."""
@@ -419,9 +425,16 @@ class RecMetric(Configured, Metric):
             check_ready(process_group)
             self.exchange(process_group)
             return
-        # Every rank hears of rows on any rank, so that none waits for one that has raised.
+        # Every rank hears of other metrics and of rows on any rank, so that none waits for one that has raised.
         has_rows = any(self.__dict__[name] for name, default in self._defaults.items() if isinstance(default, list))
-        if any(bool(flag) for flag in dist_sync_fn(torch.tensor([has_rows], device=self.device), group=process_group)):
+        word = torch.tensor([has_rows, *text_fingerprint(self.exchanged)], device=self.device)
+        words = dist_sync_fn(word, group=process_group)
+        if not all(torch.equal(other[1:], word[1:]) for other in words):
+            raise RuntimeError(
+                f"another rank does not compute {self.exchanged}: make the same metrics on every rank, and compute "
+                "them in the same order"
+            )
+        if any(bool(other[0]) for other in words):
             raise ValueError(
                 f"`dist_sync_fn` exchanges sums only, but {self.name} keeps rows on some rank: leave it out, and the "
                 "metric exchanges them by itself"

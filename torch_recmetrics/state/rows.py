@@ -31,6 +31,10 @@ class RowMetric(RecMetric):
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
+    @property
+    def exchanged(self) -> str:
+        return f"the {self.asked} of {super().exchanged}"
+
     def setup(self) -> None:
         for stem in self.stems:
             self.add(stem, [])
