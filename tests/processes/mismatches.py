@@ -22,7 +22,7 @@ def ndcg_and_mrr(m: Any, *, turn: bool) -> list[Any]:
     return members[::-1] if turn else members
 
 
-# What the first process computes in turn, from the names of the package, and each of those that follow; the last of them
+# What the first process computes in turn, from the names of the package, and each that follows; the last of them
 # stands for the rest.
 Made = Callable[[Any], list[Any]]
 SCENARIOS: dict[str, tuple[Made, ...]] = {

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout, ScoresLayout
+from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.ranking.ranking import Ranking, constants
@@ -107,13 +107,16 @@ class Evaluator:
         return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
     def _check_catalogue(self, layout: Layout) -> None:
-        """Refuse what shows by its shape that it has no items, or more than a member knows."""
+        """Refuse what shows by its shape that it has no items, or not those of the catalogue that a member knows."""
         for metric in self.with_items:
             if isinstance(layout, FlatLayout):
                 raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
-            known = metric.n_items
-            if known is not None and isinstance(layout, ScoresLayout) and layout.like.shape[1] > known:
-                raise ValueError(f"`preds` has scores of {layout.like.shape[1]} items, but {metric.name} knows {known}")
+            known, scored = metric.n_items, layout.n_items
+            if known is not None and scored is not None and known != scored:
+                raise ValueError(
+                    f"{metric.name} knows a catalogue of {known} items, but {scored} are scored, and would be taken for "
+                    "the first: give the scores of the whole catalogue, or the ids of the ranked items as `item_ids`"
+                )
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 2): the sums of this batch alone."""

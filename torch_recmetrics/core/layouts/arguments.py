@@ -64,6 +64,7 @@ class Layout(ABC):
 
     like: Tensor  # the argument that the others must match
     like_name: str
+    n_items: int | None  # items that are scored, by id; None where ids are given
 
     @abstractmethod
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
@@ -144,7 +145,6 @@ class Targets:
 class UserLayout(Layout):
     """A row for each user."""
 
-    n_items: int | None  # items that there are, where that is known
     targets: Targets | None  # None: nobody said what is relevant
     weights: Tensor | None  # (B,)
     sample_ids: Tensor | None  # (B,)
@@ -170,16 +170,20 @@ class UserLayout(Layout):
             if self.n_items is not None:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
-        has_target, weights, sample_ids = self.targets is not None, self.weights, self.sample_ids
-        if weights is None and sample_ids is None and has_target:
-            return ranking
         # Copies: both are kept, and the caller may fill their tensors anew.
+        weights, sample_ids = self.weights, self.sample_ids
         if weights is not None:
             check.defer_weights(checks, weights)
             weights = exact(weights.clone())
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
-        return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
+        return replace(
+            ranking,
+            weights=weights,
+            sample_ids=sample_ids,
+            has_target=self.targets is not None,
+            n_items=self.n_items,
+        )
 
     @abstractmethod
     def rank_users(
@@ -241,7 +245,7 @@ def ready_layout(given: Given) -> ReadyLayout:
     extra = [name for name in given if name != "preds"]
     if extra:
         raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
-    return ReadyLayout(ranking.relevance, "preds", ranking)
+    return ReadyLayout(ranking.relevance, "preds", ranking.n_items, ranking)
 
 
 def flat_layout(given: Given) -> FlatLayout:
@@ -266,7 +270,7 @@ def flat_layout(given: Given) -> FlatLayout:
     if "weights" in given:
         check.check_relevance("weights", given["weights"])
         weights = exact(given["weights"].detach())
-    return FlatLayout(preds, "preds", FlatRows(indexes.to(torch.int64), preds, target, weights))
+    return FlatLayout(preds, "preds", None, FlatRows(indexes.to(torch.int64), preds, target, weights))
 
 
 def scores_layout(given: Given) -> ScoresLayout:
