@@ -114,8 +114,8 @@ class Evaluator:
             known, scored = metric.n_items, layout.n_items
             if known is not None and scored is not None and known != scored:
                 raise ValueError(
-                    f"{metric.name} knows a catalogue of {known} items, but {scored} are scored, and would be taken for "
-                    "the first: give the scores of the whole catalogue, or the ids of the ranked items as `item_ids`"
+                    f"{metric.name} knows a catalogue of {known} items, but {scored} are scored, which would be taken "
+                    "for the first: give scores of the whole catalogue, or the ids of the ranked items as `item_ids`"
                 )
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
