@@ -60,6 +60,7 @@ class Evaluator:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
+        self._warns = self.validate_args  # once
         self.with_items = [metric for metric in self.members if metric.reads_items]
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
@@ -88,7 +89,7 @@ class Evaluator:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
         if layout.like.device != self.members[0].device:
             self.members[0].check_device(layout.like_name, layout.like)
-        checks = check.ValueChecks(self.validate_args)
+        checks = check.ValueChecks(self.validate_args, warns=self._warns)
         if self.with_items:
             self._check_catalogue(layout)
         if isinstance(layout, FlatLayout):
@@ -104,6 +105,7 @@ class Evaluator:
         for counter in self.list_counters:
             lists[counter.list_shape] = counter.lists_of(ranking.stats("stable"), ranking.weights)
         checks.raise_first()
+        self._warns = checks.warns
         return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
     def _check_catalogue(self, layout: Layout) -> None:

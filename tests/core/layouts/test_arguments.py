@@ -274,3 +274,69 @@ def test_checks_that_read_values_can_be_left_out() -> None:
             if not bad.of_values and bad.label not in ("length of flat weights",):
                 refused(metric.update, bad)
         assert torch.equal(metric.compute(), checked.compute())
+
+
+# Hidden items that cannot be meant -----------------------------------------------------------------------------------
+
+DENSE_SEEN = torch.tensor([[1, 0, 0, 1], [0, 0, 1, 0]])
+FOUR = {"preds": torch.tensor([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]]), "target_ids": torch.tensor([[1], [3]])}
+PRODUCTS = {"user_embeddings": torch.ones(2, 1), "item_embeddings": torch.ones(4, 1), "target_ids": FOUR["target_ids"]}
+
+
+@pytest.mark.parametrize("given", [FOUR, PRODUCTS], ids=["scores", "embeddings"])
+@pytest.mark.parametrize("make", [torch_recmetrics.NDCG, lambda k: torch_recmetrics.ranking_metrics("ndcg", top_k=k)])
+def test_point_13_a_dense_matrix_is_refused_as_seen_ids(make: Any, given: Any) -> None:
+    metric = make(2)
+    for seen in (DENSE_SEEN, torch.zeros_like(DENSE_SEEN), DENSE_SEEN.to(torch.uint8)):
+        with pytest.raises(ValueError, match=r"`seen_ids` must hold item ids, got a matrix of 0 and 1 .*`mask`"):
+            metric.update(**given, seen_ids=seen)
+    with pytest.raises(ValueError, match=r"`target_ids` must hold item ids, got a matrix of 0 and 1 .*`target`"):
+        metric.update(**{**given, "target_ids": DENSE_SEEN})
+
+
+def test_point_13_short_histories_are_no_matrix() -> None:
+    for seen in ([[0, 1], [1, 0]], [[0, 1, -1, -1], [1, -1, -1, -1]], [[0, 1, 2, 2], [0, 0, 0, 0]], [[0, 0, 1]] * 2):
+        torch_recmetrics.NDCG(2).update(**FOUR, seen_ids=torch.tensor(seen))
+    two = torch.tensor([[1.0, 2.0]])
+    torch_recmetrics.NDCG(2).update(two, target_ids=torch.tensor([[1]]), seen_ids=torch.tensor([[0, 0]]))
+    torch_recmetrics.NDCG(2).update(two[:0], target_ids=torch.zeros(0, 1).long(), seen_ids=torch.zeros(0, 2).long())
+
+
+WANTED = torch.tensor([[False, True, False, False], [False, False, False, True]])
+HIDING = {
+    "inverted mask": {**FOUR, "mask": ~WANTED},
+    "inverted mask beside a target": {"preds": FOUR["preds"], "target": WANTED, "mask": ~WANTED},
+    "targets among the seen": {**FOUR, "seen_ids": torch.tensor([[0, 1], [3, -1]])},
+    "of products": {**PRODUCTS, "seen_ids": torch.tensor([[0, 1], [3, -1]])},
+    "of lists": {
+        "item_ids": torch.tensor([[0, 1], [3, 2]]),
+        "target_ids": FOUR["target_ids"],
+        "seen_ids": torch.tensor([[1, 0], [3, 1]]),
+    },
+}
+
+
+@pytest.mark.parametrize("given", HIDING.values(), ids=HIDING)
+def test_point_13_hiding_every_target_warns_once(given: Any) -> None:
+    for make in (torch_recmetrics.NDCG, lambda k: torch_recmetrics.ranking_metrics(["ndcg", "mrr"], top_k=k)):
+        metric = make(2)
+        with pytest.warns(UserWarning, match="hide every relevant item") as told:
+            [metric.update(**given) for _ in range(2)]
+        assert len(told) == 1
+    with pytest.warns(UserWarning, match="hide every relevant item"):
+        torch_recmetrics.rank(**given, top_k=2)
+
+
+def test_point_13_what_may_be_meant_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+    seen = {
+        "one target is left": torch.tensor([[0, 1], [0, 1]]),
+        "no target is seen, and none is found": torch.tensor([[0, -1], [-1, 2]]),
+    }
+    for seen_ids in seen.values():
+        torch_recmetrics.NDCG(1).update(**FOUR, seen_ids=seen_ids)
+    lists = {"item_ids": torch.tensor([[0], [2]]), "target_ids": FOUR["target_ids"]}
+    torch_recmetrics.NDCG(1).update(**lists, seen_ids=torch.tensor([[0], [2]]))
+    torch_recmetrics.NDCG(1).update(FOUR["preds"], torch.zeros(2, 4), mask=~WANTED)
+    torch_recmetrics.NDCG(1, validate_args=False).update(**HIDING["inverted mask"])
+    torch_recmetrics.NDCG(2, validate_args=False).update(**FOUR, seen_ids=DENSE_SEEN)
+    assert not recwarn.list

@@ -37,7 +37,14 @@ TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
 ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS)
 
+HIDES_EVERY_TARGET = (
+    "`mask` or `seen_ids` hide every relevant item of all users of this update, so nothing that is recommended can be "
+    "relevant: is `mask` turned around (True = may be recommended), or do `seen_ids` hold the targets?"
+)
+
 Given = Mapping[str, Any]  # the arguments that are not None
+# Targets, weights, sample ids, seen ids and mask
+OfUsers = tuple["Targets | None", "Tensor | None", "Tensor | None", "Tensor | None", "Tensor | None"]
 
 
 def read_layout(**arguments: Any) -> Layout:
@@ -129,6 +136,7 @@ class Targets:
             return dense_relevance(self.dense, compact=is_sync_free(self.dense.device))
         if self.ids is None:
             raise ValueError(f"`target_ids` is missing: the layouts are {LAYOUTS}")
+        check.defer_no_ids(checks, "target_ids", self.ids, n_items, "it as `target`, or the ids padded with -1")
         check.defer_ids(checks, "target_ids", self.ids, below=n_items)
         graded = None
         if self.graded is not None:
@@ -149,6 +157,7 @@ class UserLayout(Layout):
     weights: Tensor | None  # (B,)
     sample_ids: Tensor | None  # (B,)
     seen_ids: Tensor | None  # (B, S) int64
+    mask: Tensor | None  # (B, N) bool, of scores
     target_name: ClassVar[str] = "target_ids"
 
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
@@ -166,10 +175,15 @@ class UserLayout(Layout):
             )
         seen_ids = self.seen_ids
         if seen_ids is not None:
+            instead = "the ids padded with -1, or beside scores `mask`, where True may be recommended"
+            check.defer_no_ids(checks, "seen_ids", seen_ids, self.n_items, instead)
             check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
+        hides = seen_ids is not None or self.mask is not None
+        if checks.warns and hides and self.targets is not None and self.like.shape[0]:
+            checks.defer_warning(self.hides_every_target(ranking, relevance, seen_ids), HIDES_EVERY_TARGET)
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights, sample_ids = self.weights, self.sample_ids
         if weights is not None:
@@ -185,6 +199,18 @@ class UserLayout(Layout):
             n_items=self.n_items,
         )
 
+    def hides_every_target(self, ranking: Ranking, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
+        """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
+        if is_sync_free(self.like.device) and bool(ranking.relevance.any()):
+            return torch.zeros((), dtype=torch.bool)
+        wanted, ids = relevance.values > 0, relevance.sorted_ids
+        shown = wanted
+        if seen_ids is not None:
+            shown = shown & (listed_relevance(seen_ids, None).lookup(ids) == 0)
+        if self.mask is not None:
+            shown = shown & self.mask.gather(1, ids.clamp(min=0))
+        return wanted.any() & ~shown.any()
+
     @abstractmethod
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
@@ -196,7 +222,6 @@ class UserLayout(Layout):
 class ScoresLayout(UserLayout):
     """(B, N) scores."""
 
-    mask: Tensor | None  # (B, N) bool
     target_name = "target"
 
     def rank_users(
@@ -278,11 +303,10 @@ def scores_layout(given: Given) -> ScoresLayout:
     preds = need(given, "preds", 2)
     check.check_float("preds", preds)
     users = users_of(given, preds, "preds")
-    mask = given.get("mask")
-    if mask is not None:
+    if "mask" in given:
         check.check_shape("mask", need(given, "mask", 2), tuple(preds.shape), "`preds`")
-        check.check_mask(mask)
-    return ScoresLayout(preds, "preds", preds.shape[1], *users, mask)
+        check.check_mask(given["mask"])
+    return ScoresLayout(preds, "preds", preds.shape[1], *users)
 
 
 def lists_layout(given: Given) -> ListsLayout:
@@ -305,10 +329,8 @@ def embeddings_layout(given: Given) -> EmbeddingsLayout:
     return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs)
 
 
-def users_of(
-    given: Given, like: Tensor, like_name: str
-) -> tuple[Targets | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Targets, weights, sample ids and seen ids: a row for each user, all on one device."""
+def users_of(given: Given, like: Tensor, like_name: str) -> OfUsers:
+    """Targets, weights, sample ids, seen ids and mask: a row for each user, all on one device."""
     check.check_device(like.device, given)
     rows: dict[str, Tensor | None] = dict.fromkeys(("weights", "sample_ids"))
     for name in rows:
@@ -321,7 +343,7 @@ def users_of(
         check.check_ids("sample_ids", given["sample_ids"])
     targets = None if TARGETS.isdisjoint(given) else targets_of(given, like, like_name)
     seen_ids = ids_of(given, "seen_ids", like, like_name) if "seen_ids" in given else None
-    return targets, rows["weights"], rows["sample_ids"], seen_ids
+    return targets, rows["weights"], rows["sample_ids"], seen_ids, given.get("mask")
 
 
 def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:

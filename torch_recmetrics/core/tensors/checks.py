@@ -6,6 +6,7 @@ costs one device synchronisation however many rules it has; which row broke the 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -152,29 +153,40 @@ class ValueChecks:
 
     Args:
         active: False leaves every optional rule out, so nothing is read from the device.
+        warns: whether what is allowed and looks like a mistake is looked for.
     """
 
-    def __init__(self, active: bool = True) -> None:
+    def __init__(self, active: bool = True, *, warns: bool = False) -> None:
         self.active = active
+        self.warns = warns and active
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
+        self._warnings: list[tuple[Tensor, str]] = []
 
     def defer(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
         """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them."""
         if (self.active or always) and broken.numel() and broken.device.type != "meta":
             self._rules.append((broken, message))
 
+    def defer_warning(self, holds: Tensor, text: str) -> None:
+        """Warn of it, where it holds and nothing is refused; then, or where it does not, it is not looked for again."""
+        self.warns = False
+        if holds.device.type != "meta":
+            self._warnings.append((holds, text))
+
     def raise_first(self) -> None:
         """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
-        rules, self._rules = self._rules, []
-        if not rules:
-            return
-        # One read for all the rules. On a CPU a read costs nothing, so there each is read when its turn comes.
-        if not is_sync_free(rules[0][0].device) and not bool(torch.stack([broken.any() for broken, _ in rules]).any()):
+        rules, warned, self._rules, self._warnings = self._rules, self._warnings, [], []
+        # One read for all of them. On a CPU a read costs nothing, so there each is read when its turn comes.
+        either = [flag for flag, _ in (*rules, *warned)]
+        if not either or not (is_sync_free(either[0].device) or bool(torch.stack([f.any() for f in either]).any())):
             return
         for broken, message in rules:
             if bool(broken.any()):
                 rows = broken if broken.ndim < 2 else broken.flatten(1).any(1)
                 raise ValueError(message(int(rows.reshape(-1).to(torch.uint8).argmax())))
+        for holds, text in warned:
+            if bool(holds):
+                warnings.warn(text, UserWarning, stacklevel=2)
 
 
 def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor]) -> Any:
@@ -258,6 +270,15 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
                 f"`{name}` must be below the number of items, {below}, "
                 f"got {first_value_with(ids, row, lambda v: v >= below)} in row {row}"
             ),
+        )
+
+
+def defer_no_ids(checks: ValueChecks, name: str, ids: Tensor, n_items: int | None, instead: str) -> None:
+    """A matrix of 0 and 1 with a column for each item; as ids, each row would repeat the first two."""
+    if checks.active and ids.shape[1] == n_items and ids.shape[1] > 2 and ids.numel():
+        checks.defer(
+            ((ids == 0) | (ids == 1)).all(),
+            lambda _: f"`{name}` must hold item ids, got a matrix of 0 and 1 of the {n_items} items: give {instead}",
         )
 
 
