@@ -62,6 +62,7 @@ class BinaryAUC(RowMetric):
     """
 
     stems = ("keys", "labels", "weights", "sample_ids")
+    parallel = (("counts", "count_keys"),)
 
     stem = "auc"
     best_value = 1.0
@@ -178,6 +179,13 @@ class BinaryAUC(RowMetric):
         if stem == "keys":
             return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
         return row.ndim == 1 if stem == "counts" else super().fits(stem, row, like)
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """A histogram has two numbers for each bin."""
+        if "counts" not in pieces:
+            return super().pieces_fit(pieces)
+        dtype = SCORE_DTYPES.get(pieces["count_keys"].dtype)
+        return dtype is not None and pieces["counts"].shape[0] == 2 * (bins_of(dtype, self.num_bins) or 0)
 
     @property
     def _fold_rows(self) -> int:

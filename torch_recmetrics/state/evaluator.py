@@ -108,6 +108,14 @@ class Evaluator:
         self._warns = checks.warns
         return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
+    def values_of_users(self, layout: Layout) -> Tensor:
+        """(B,) the values of a single metric, nan where there is none."""
+        self._check_catalogue(layout)
+        checks = check.ValueChecks(self.validate_args)
+        values = self.evaluate(layout.rank(self.needs, checks), checks).values()
+        checks.raise_first()
+        return values[0]
+
     def _check_catalogue(self, layout: Layout) -> None:
         """Refuse what shows by its shape that it has no items, or not those of the catalogue that a member knows."""
         for metric in self.with_items:
@@ -223,6 +231,11 @@ class WeightedValues:
             parts.append(weighed(values, weight, denominator).sum(1))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
+
+    def values(self) -> list[Tensor]:
+        """For each column (B,): the values, nan where there is none."""
+        columns = [column for values, _, _ in self._blocks for column in values.unbind(1)]
+        return [columns[int(place)] for place in self._back]
 
     def numerators(self) -> list[Tensor]:
         """For each column (B,): weight times value."""

@@ -35,6 +35,7 @@ class ItemCounts(ListCounter):
 
     needs_target = False
     reads_items = True
+    parallel = (("sample_ids", "named_lists"),)
 
     num_items: int = option(
         kw_only=False,

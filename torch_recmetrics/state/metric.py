@@ -77,6 +77,7 @@ class RecMetric(Configured, Metric):
     public: ClassVar[tuple[str, ...]] = ()  # what dir() lists beside what every metric has
     is_differentiable = False
     full_state_update = False
+    parallel: ClassVar[tuple[tuple[str, ...], ...]] = ()  # lists that hold the same rows, piece by piece
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
 
     validate_args: bool = option(
@@ -349,6 +350,14 @@ class RecMetric(Configured, Metric):
                 checked[name] = [self._checked_state(stem, *pair) for pair in zip(value, like, strict=True)]
             else:
                 checked[name] = self._checked_state(stem, value, default)
+        for stems in self.parallel:
+            lists = [checked.get(self.state_name(stem), self.state(stem)) for stem in stems]
+            of_each = [dict(zip(stems, pieces, strict=False)) for pieces in zip(*lists, strict=False)]
+            if len({len(one) for one in lists}) > 1 or not all(map(self.pieces_fit, of_each)):
+                got = ", ".join(
+                    f"{stem}: {[len(piece) for piece in one]}" for stem, one in zip(stems, lists, strict=True)
+                )
+                raise ValueError(f"the lists of {self.name} must be of the same rows, piece by piece, got {got}")
         return checked
 
     def _checked_state(self, stem: str, value: Any, like: Tensor) -> Tensor:
@@ -373,6 +382,10 @@ class RecMetric(Configured, Metric):
         if row.ndim != like.ndim or kind_of(row) != kind_of(like):
             return False
         return all(n in (0, given) for n, given in zip(like.shape, row.shape, strict=True))
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """Whether parallel pieces, by stem, can be of the same rows."""
+        return len({piece.shape[0] for piece in pieces.values()}) == 1
 
     def _load_from_state_dict(
         self,

@@ -340,3 +340,32 @@ def test_point_13_what_may_be_meant_does_not_warn(recwarn: pytest.WarningsRecord
     torch_recmetrics.NDCG(1, validate_args=False).update(**HIDING["inverted mask"])
     torch_recmetrics.NDCG(2, validate_args=False).update(**FOUR, seen_ids=DENSE_SEEN)
     assert not recwarn.list
+
+
+# Errors that name the next step --------------------------------------------------------------------------------------
+
+CUBE = torch.rand(2, 3, 4)
+STEPS: list[tuple[Any, str]] = [
+    (
+        {"preds": CUBE, "target": CUBE > 0.5},
+        r"\(2, 3, 4\): give each place of a sequence as a row, preds.flatten\(0, 1\)",
+    ),
+    ({"preds": CUBE[0], "target_ids": torch.ones(2, 3, 1).long()}, r"`target_ids` .* target_ids.flatten\(0, 1\)"),
+    ({"preds": CUBE[0], "target_ids": torch.tensor([1, 2, 3])}, r"\(3,\): one id .* target_ids.unsqueeze\(1\)"),
+    ({"preds": CUBE[0], "target": torch.tensor([1, 2, 3])}, r"`target` .* target_ids=target.unsqueeze\(1\)"),
+    ({"preds": CUBE[0, 0], "target": CUBE[0, 0] > 0.5}, r"need `indexes`, .* preds.unsqueeze\(0\)"),
+    ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "indexes": torch.ones(3, 4).long()}, r"is flat, .* preds.flatten\(\)"),
+    ({"item_ids": torch.tensor([1, 2]), "target_ids": torch.tensor([[1]])}, r"item_ids.unsqueeze\(0\)"),
+]
+
+
+@pytest.mark.parametrize(("given", "step"), STEPS, ids=[step[-20:] for _, step in STEPS])
+def test_point_19_the_next_step_of_another_number_of_dimensions(given: Any, step: str) -> None:
+    for update in (
+        torch_recmetrics.NDCG(2).update,
+        torch_recmetrics.ranking_metrics("ndcg").update,
+        torch_recmetrics.rank,
+        torch_recmetrics.functional.ndcg,
+    ):
+        with pytest.raises(ValueError, match=step):
+            update(**given)

@@ -37,6 +37,27 @@ TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
 ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS)
 
+# What to do with an argument of other dimensions, by their number.
+FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
+SEQUENCE = "give each place of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
+ONE_ID = "one id for each user is {0}.unsqueeze(1)"
+STEPS = {
+    name: {number: text.format(name) for number, text in steps.items()}
+    for name, steps in {
+        "preds": {
+            1: "rows of several users need `indexes`, the user of each row; scores of one user are {0}.unsqueeze(0)",
+            2: FLAT,
+            3: SEQUENCE,
+        },
+        "target": {1: "one relevant id for each user is target_ids={0}.unsqueeze(1)", 2: FLAT, 3: SEQUENCE},
+        "mask": {2: FLAT, 3: SEQUENCE},
+        "item_ids": {1: "the list of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
+        "target_ids": {1: ONE_ID, 3: SEQUENCE},
+        "target_relevance": {1: ONE_ID.replace("one id", "the relevance of one id"), 3: SEQUENCE},
+        "seen_ids": {1: ONE_ID, 3: SEQUENCE},
+        "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
+    }.items()
+}
 HIDES_EVERY_TARGET = (
     "`mask` or `seen_ids` hide every relevant item of all users of this update, so nothing that is recommended can be "
     "relevant: is `mask` turned around (True = may be recommended), or do `seen_ids` hold the targets?"
@@ -136,7 +157,6 @@ class Targets:
             return dense_relevance(self.dense, compact=is_sync_free(self.dense.device))
         if self.ids is None:
             raise ValueError(f"`target_ids` is missing: the layouts are {LAYOUTS}")
-        check.defer_no_ids(checks, "target_ids", self.ids, n_items, "it as `target`, or the ids padded with -1")
         check.defer_ids(checks, "target_ids", self.ids, below=n_items)
         graded = None
         if self.graded is not None:
@@ -175,8 +195,6 @@ class UserLayout(Layout):
             )
         seen_ids = self.seen_ids
         if seen_ids is not None:
-            instead = "the ids padded with -1, or beside scores `mask`, where True may be recommended"
-            check.defer_no_ids(checks, "seen_ids", seen_ids, self.n_items, instead)
             check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
@@ -378,7 +396,7 @@ def need(given: Given, name: str, ndim: int) -> Tensor:
     """A tensor that must be there, without its gradient."""
     if name not in given:
         raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
-    check.check_tensor(name, given[name], ndim=ndim)
+    check.check_tensor(name, given[name], ndim=ndim, steps=STEPS.get(name))
     tensor: Tensor = given[name].detach()
     return tensor
 

@@ -46,6 +46,7 @@ def rank(
     tensor([[0., 1.]], dtype=torch.float64)
     """
 
+    top_k = check.plain_number(top_k)
     check.check_cutoff("top_k", top_k)
     refuse_unknown(layout)
     with torch.no_grad():

@@ -28,7 +28,7 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 
 def plain_number(value: Any) -> Any:
     """A Python number for one of NumPy's and its like; anything else as it is."""
-    if isinstance(value, bool | int | float | str):
+    if type(value) in (bool, int, float, str):
         return value
     if isinstance(value, Integral):
         return int(value)
@@ -93,14 +93,18 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def check_tensor(name: str, value: Any, *, ndim: int | None = None) -> None:
-    """Refuse what is not a tensor of so many dimensions."""
+def check_tensor(name: str, value: Any, *, ndim: int | None = None, steps: Mapping[int, str] | None = None) -> None:
+    """Refuse what is not a tensor of so many dimensions; `steps` says what to do with another number of them."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}")
     if value.layout != torch.strided:
         raise TypeError(f"`{name}` must be a dense (strided) tensor, got layout {value.layout}")
     if ndim is not None and value.ndim != ndim:
-        raise ValueError(f"`{name}` must have {ndim} dimension{'s' * (ndim != 1)}, got shape {tuple(value.shape)}")
+        step = (steps or {}).get(value.ndim)
+        raise ValueError(
+            f"`{name}` must have {ndim} dimension{'s' * (ndim != 1)}, got shape {tuple(value.shape)}"
+            f"{': ' if step else ''}{step or ''}"
+        )
 
 
 def check_shape(name: str, value: Tensor, shape: tuple[int, ...], like: str) -> None:
@@ -177,8 +181,10 @@ class ValueChecks:
         """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
         rules, warned, self._rules, self._warnings = self._rules, self._warnings, [], []
         # One read for all of them. On a CPU a read costs nothing, so there each is read when its turn comes.
-        either = [flag for flag, _ in (*rules, *warned)]
-        if not either or not (is_sync_free(either[0].device) or bool(torch.stack([f.any() for f in either]).any())):
+        both = (*rules, *warned)
+        if not both:
+            return
+        if not is_sync_free(both[0][0].device) and not bool(torch.stack([holds.any() for holds, _ in both]).any()):
             return
         for broken, message in rules:
             if bool(broken.any()):
@@ -263,6 +269,14 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
         low < lowest,
         lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}",
     )
+    if below is not None and ids.ndim == 2 and ids.shape[1] == below > 2:
+        checks.defer(
+            (low >= 0).all() & (high <= 1).all(),  # each row would hold an id twice
+            lambda _: (
+                f"`{name}` must hold item ids, got a matrix of 0 and 1 with a column for each of the {below} items: "
+                "give ids padded with -1, or the matrix as `target`, or turned around as `mask` (True = may be shown)"
+            ),
+        )
     if below is not None:
         checks.defer(
             high >= below,
@@ -270,15 +284,6 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
                 f"`{name}` must be below the number of items, {below}, "
                 f"got {first_value_with(ids, row, lambda v: v >= below)} in row {row}"
             ),
-        )
-
-
-def defer_no_ids(checks: ValueChecks, name: str, ids: Tensor, n_items: int | None, instead: str) -> None:
-    """A matrix of 0 and 1 with a column for each item; as ids, each row would repeat the first two."""
-    if checks.active and ids.shape[1] == n_items and ids.shape[1] > 2 and ids.numel():
-        checks.defer(
-            ((ids == 0) | (ids == 1)).all(),
-            lambda _: f"`{name}` must hold item ids, got a matrix of 0 and 1 of the {n_items} items: give {instead}",
         )
 
 
