@@ -144,8 +144,15 @@ class BinaryAUC(RowMetric):
         """
         scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
         start = negatives.new_zeros(1)
+        self._say_what_is_missing(negatives, positives)
         fpr, tpr = (torch.cat([start, side.cumsum(0)]) / side.sum() for side in (negatives, positives))
         return fpr, tpr, torch.cat([scores.new_full((1,), float("inf")), scores])
+
+    def _say_what_is_missing(self, negatives: Tensor, positives: Tensor) -> None:
+        """A curve without a class is nan, which looks like a fault of the model."""
+        missing = [name for name, side in (("negatives", negatives), ("positives", positives)) if not bool(side.any())]
+        if missing:
+            self.warn_once(f"the curve has nan: no {' and no '.join(missing)} among the rows")
 
     def precision_recall(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(precision, recall, thresholds)`` with rising thresholds; precision and recall end in 1 and 0.
@@ -153,6 +160,7 @@ class BinaryAUC(RowMetric):
         The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All ranks must call it.
         """
         scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
+        self._say_what_is_missing(negatives, positives)
         hits = positives.cumsum(0)
         precision, recall = hits / (hits + negatives.cumsum(0)), hits / positives.sum()
         one, zero = hits.new_ones(1), hits.new_zeros(1)

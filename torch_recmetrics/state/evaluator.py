@@ -95,8 +95,8 @@ class Evaluator:
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
-            if self.gains:
-                check.defer_gains(checks, rows.relevance, exponential="exponential" in self.gains)
+            if "exponential" in self.gains:
+                check.defer_exponential_gains(checks, rows.relevance)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         ranking = layout.rank(self.needs, checks)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import check_ready
@@ -78,6 +79,7 @@ class RecMetric(Configured, Metric):
     is_differentiable = False
     full_state_update = False
     parallel: ClassVar[tuple[tuple[str, ...], ...]] = ()  # lists that hold the same rows, piece by piece
+    _warned = False
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
 
     validate_args: bool = option(
@@ -302,6 +304,12 @@ class RecMetric(Configured, Metric):
         states = {name: getattr(self, name) for name in self._defaults}
         return {name: list(value) if isinstance(value, list) else value for name, value in states.items()}
 
+    def warn_once(self, text: str) -> None:
+        """Warn on the first rank, once until :meth:`reset`."""
+        if not self._warned:
+            self._warned = True
+            rank_zero_warn(text, UserWarning)
+
     def reset(self) -> None:
         """Forget all updates."""
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
@@ -310,6 +318,7 @@ class RecMetric(Configured, Metric):
             name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
         }
         self.__dict__.update(start, _update_count=0, _computed=None, _forward_cache=None, _cache=None, _is_synced=False)
+        self._warned = False
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -369,3 +370,33 @@ def test_point_19_the_next_step_of_another_number_of_dimensions(given: Any, step
     ):
         with pytest.raises(ValueError, match=step):
             update(**given)
+
+
+# What the documentation says of the layouts --------------------------------------------------------------------------
+
+
+def test_point_27_what_is_accepted_and_what_flat_rows_must_hold() -> None:
+    """Empty updates; relevant items that were not retrieved, with a score of -inf; raw ids of 64 bits."""
+    metric = torch_recmetrics.Recall(2)
+    metric.update(torch.zeros(0, 3), torch.zeros(0, 3))
+    assert metric.compute().isnan() and metric.update_count == 1
+    large = 2**62
+    users, hidden = torch.tensor([large, large, 5]), float("-inf")
+    metric.update(torch.tensor([0.5, hidden, 0.1]), torch.tensor([1, 1, 1]), users)
+    assert float(metric.compute()) == 0.75
+    without = torch_recmetrics.Recall(2)
+    without.update(torch.tensor([0.5, 0.1]), torch.tensor([1, 1]), users[1:])
+    assert float(without.compute()) == 1
+    by_id = torch_recmetrics.Recall(2)
+    by_id.update(item_ids=torch.tensor([[large, 7]]), target_ids=torch.tensor([[large, large + 1]]))
+    assert float(by_id.compute()) == 0.5
+    said = " ".join(" ".join(file.read_text().split()) for file in Path(__file__).parents[3].glob("docs/*.md"))
+    for words in ("empty", "-inf", "64", "even_batches", "gather_for_metrics", "not recommended"):
+        assert words in said, words
+
+
+def test_point_18_the_documentation_says_that_a_metric_belongs_to_one_thread() -> None:
+    said = (Path(__file__).parents[3] / "docs" / "distributed.md").read_text()
+    assert "A metric belongs to one thread: two threads that update it at a time lose updates." in " ".join(
+        said.split()
+    )

@@ -229,8 +229,12 @@ def defer_gains(checks: ValueChecks, largest: Tensor, *, exponential: bool) -> N
                 f"got {largest[row].max().item():g} in row {row}"
             ),
         )
-    if not exponential:
-        return
+    if exponential:
+        defer_exponential_gains(checks, largest)
+
+
+def defer_exponential_gains(checks: ValueChecks, largest: Tensor) -> None:
+    """Relevance whose exponential gain is infinite."""
     if largest.element_size() == 1:
         largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
     checks.defer(
