@@ -122,14 +122,9 @@ class RecMetric(Configured, Metric):
         """Check options against each other, and declare the states; every option is an attribute."""
 
     def __repr__(self) -> str:
-        differs = {
-            name: getattr(self, name)
-            for name, declared in self.declared_options.items()
-            if declared.kept
-            and name not in TORCHMETRICS_OPTIONS
-            and (name == "top_k" or getattr(self, name) != declared.default)
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in differs.items())})"
+        kept = {n: d for n, d in self.declared_options.items() if d.kept and n not in TORCHMETRICS_OPTIONS}
+        differs = [name for name, d in kept.items() if name == "top_k" or getattr(self, name) != d.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in differs)})"
 
     def __dir__(self) -> list[str]:
         """What a user calls or reads; the rest of torch's modules is as reachable, and not listed."""
@@ -207,10 +202,8 @@ class RecMetric(Configured, Metric):
         self._device, self._dtype = probe.device, probe.dtype
 
         def move(tensor: Tensor) -> Tensor:
-            if tensor.is_floating_point():
-                tensor = tensor.to(
-                    accumulator_dtype(probe.device)
-                )  # narrowed before it reaches a device without float64
+            if tensor.is_floating_point():  # narrowed before it reaches a device without float64
+                tensor = tensor.to(accumulator_dtype(probe.device))
             moved = fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(probe.device)
 
@@ -245,8 +238,7 @@ class RecMetric(Configured, Metric):
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
-                if self.fused is not None:
-                    self.fused.invalidate(self)
+                self._invalidate()
             except BaseException as error:
                 self._update_count, self._computed = before
                 if isinstance(error, TypeError):  # an argument that there is not is told by the metric's own name
@@ -396,16 +388,8 @@ class RecMetric(Configured, Metric):
         """Whether parallel pieces, by stem, can be of the same rows."""
         return len({piece.shape[0] for piece in pieces.values()}) == 1
 
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        error_msgs: list[str] = others[-1]
         # Our states, told by the two underscores, that are not those of this metric.
         stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
         foreign = [key for key in state_dict if key.startswith(stems) and key[len(prefix) :] not in self._defaults]
@@ -424,9 +408,7 @@ class RecMetric(Configured, Metric):
             for name in found:
                 state_dict.pop(prefix + name)
             found = {}
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, *others)
         if found:
             self.note_update()
 
