@@ -6,9 +6,11 @@ costs one device synchronisation however many rules it has; which row broke the 
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
+from types import FrameType
 from typing import Any
 
 import torch
@@ -192,7 +194,16 @@ class ValueChecks:
                 raise ValueError(message(int(rows.reshape(-1).to(torch.uint8).argmax())))
         for holds, text in warned:
             if bool(holds):
-                warnings.warn(text, UserWarning, stacklevel=2)
+                warnings.warn(text, UserWarning, stacklevel=callers_level())
+
+
+def callers_level() -> int:
+    """How far up the stack the caller of the package is, whose line a warning should name; for the caller of this."""
+    level, package = 0, __name__.partition(".")[0]
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor]) -> Any:
