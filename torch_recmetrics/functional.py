@@ -20,7 +20,7 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics import diagnostics, probability, ranking
 from torch_recmetrics.metrics.auc import auc
-from torch_recmetrics.metrics.diversity import ILS, Similarity, similarity_source
+from torch_recmetrics.metrics.diversity import ILS, Similarity
 from torch_recmetrics.metrics.group_auc import group_auc
 from torch_recmetrics.state.evaluator import largest_relevance
 from torch_recmetrics.state.options import bind
@@ -102,12 +102,9 @@ def intra_list_similarity(
     tensor([1., 0., nan], dtype=torch.float64)
     """
     refuse_unknown(layout)
-    chosen = ILS.checked_options({"top_k": top_k, "validate_args": validate_args})
-    table, function = similarity_source(item_features, similarity)
-    source = {"table": table, "similarity": similarity, "function_of_pairs": function}
-    return values_per_user(
-        ILS, {"preds": preds, **layout}, {**chosen, **source, "ties": "stable", "nan_action": "error"}
-    )
+    metric = ILS(item_features, top_k, similarity=similarity, validate_args=validate_args)
+    with torch.no_grad():
+        return metric.evaluator.values_of_users(read_layout(preds=preds, **layout))
 
 
 for _metric in METRICS.values():

@@ -79,6 +79,8 @@ def topk_catalogue(
             [ 1, -1]])
     """
 
+    top_k, chunk_size, first_item = map(check.plain_number, (top_k, chunk_size, first_item))
+
     def search() -> LocalTopK:
         check.check_positive("top_k", top_k)
         if top_k > LARGEST_TOP_K:

@@ -169,3 +169,39 @@ def test_point_15_sums_keep_their_dtype(history: str, dtype: torch.dtype) -> Non
         states = [v for s in target.metric_state.values() for v in (s if isinstance(s, list) else [s])]
         assert all(v.dtype == torch.float64 for v in states if v.is_floating_point())
         assert float(target.compute()) == pytest.approx(float(source.compute()), abs=1e-2)
+
+
+def shorter(state: dict[str, Any], how: str) -> dict[str, Any] | None:
+    """The states of a metric, one list of which lacks a piece or a row; None where no list goes with another."""
+    lists = {name: value for name, value in state.items() if isinstance(value, list) and value and len(value[0])}
+    name, value = list(lists.items())[-1] if lists else ("", [])
+    if len(lists) < 2 and "counts" not in name:
+        return None
+    return {**state, name: value[1:] if how == "a piece" else [value[0][1:], *value[1:]]}
+
+
+@pytest.mark.parametrize("how", ["a piece", "a row"])
+@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+def test_point_15_lists_of_other_lengths_are_refused(variant: Variant, history: str, how: str) -> None:
+    updates = variant.history(history)
+    source, target = variant.fed(updates[:3]), variant.fed(updates[:1])
+    source.persistent(True)
+    before = float(target.compute())
+    wrong = shorter(dict(source.metric_state), how)
+    if wrong is None:
+        return
+    with pytest.raises(ValueError, match="must be of the same rows, piece by piece"):
+        target.merge_state(wrong)
+    with pytest.raises(RuntimeError, match="must be of the same rows, piece by piece"):
+        target.load_state_dict({**source.state_dict(), **wrong})
+    assert float(target.compute()) == pytest.approx(before, nan_ok=True, abs=0) and target.update_count == 1
+
+
+def test_point_15_a_histogram_of_other_bins_is_refused() -> None:
+    binned, keys = torch_recmetrics.BinaryAUC(64), torch.zeros(0, dtype=torch.int32)
+    state = {name.partition("__")[0]: name for name in binned.metric_state}
+    for bins in (32, 1 << 16):
+        wrong = {**binned.metric_state, state["counts"]: [torch.ones(2 * bins).long()], state["count_keys"]: [keys]}
+        with pytest.raises(ValueError, match=f"piece by piece, got counts: .{2 * bins}"):
+            binned.merge_state(wrong)
+    assert binned.compute().isnan()

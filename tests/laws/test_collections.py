@@ -10,7 +10,7 @@ import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
 from fixtures.histories import HISTORIES, OF_LISTS, fed, floats, updated
-from fixtures.items import ITEMS
+from fixtures.items import ITEMS, NUM_ITEMS
 from fixtures.variants import ACTIONS, CLICKED, LISTED, RANKED, VARIANTS, Variant, named
 from hypothesis import strategies as st
 from oracles.users import TIES
@@ -182,7 +182,7 @@ def test_a_drawn_mixture(collect: Any) -> None:
 def test_lists_beside_metrics_of_the_whole_list(variant: Variant, uncut: Any) -> None:
     def law(case: Case) -> None:
         metrics = RecMetricCollection({"list": variant.make(2), "uncut": uncut.clone(), "cut": NDCG(2)})
-        update = LAYOUTS["target_ids"](case)
+        update = LAYOUTS["target_ids"](case.in_catalogue(NUM_ITEMS))
         values = metrics(**update)
         assert float(values["list"]) == variant.expected([update], 2)
         assert float(values["uncut"]) == named(type(uncut).__name__).expected([update], None, uncut.ties)

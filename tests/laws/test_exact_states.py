@@ -9,7 +9,7 @@ import pytest
 import torch
 from fixtures.cases import LAYOUTS, NAMED
 from fixtures.histories import HISTORIES, fed, sums
-from fixtures.items import ITEMS
+from fixtures.items import ITEMS, NUM_ITEMS
 from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, VARIANTS, K, Variant, named, ways
 
 import torch_recmetrics
@@ -110,7 +110,7 @@ def test_states_hold_no_autograd_graph(variant: Variant, history: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["several blocks", "seen twice", "masked", "not retrieved", "weights", "graded"])
 def test_inputs_are_not_changed_in_place(layout: str, name: str) -> None:
-    update = LAYOUTS[layout](NAMED[name])
+    update = LAYOUTS[layout](NAMED[name].in_catalogue(NUM_ITEMS))
     copies = {name: value.clone() for name, value in update.items()}
     for variant in (v for v in VARIANTS if layout in v.layouts and not v.needs_samples):
         metric = variant.fed([update])
@@ -137,7 +137,7 @@ def test_inputs_are_neither_changed_nor_kept(history: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_inputs_may_be_views_that_are_not_contiguous(layout: str) -> None:
     for name in ("several users", "seen twice", "weights"):
-        update = LAYOUTS[layout](NAMED[name])
+        update = LAYOUTS[layout](NAMED[name].in_catalogue(NUM_ITEMS))
         strided = {}
         for given, value in update.items():
             wide = torch.stack([value, torch.zeros_like(value)], dim=-1)

@@ -7,21 +7,44 @@ import itertools
 import math
 import random
 import sys
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
+from oracles import clicks as clicks_oracle
+from oracles.clicks import Row
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from torch_recmetrics import DCG, F1, MAP, MRR, NDCG, HitRate, Popularity, Precision, Recall, rank
+from torch_recmetrics import (
+    DCG,
+    F1,
+    MAP,
+    MRR,
+    NDCG,
+    RBP,
+    BinaryAUC,
+    Calibration,
+    GroupAUC,
+    HitRate,
+    LogLoss,
+    NormalizedEntropy,
+    Popularity,
+    Precision,
+    Recall,
+    RPrecision,
+    rank,
+)
 from torch_recmetrics import functional as F
 from torch_recmetrics.core.ranking import ranking, ties
 
 LARGEST = Fraction(sys.float_info.max)
 LN_2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863326996418687")
-WORDS = {"average": None, "optimistic": True, "pessimistic": False}
+RULES = ("average", "optimistic", "pessimistic", "stable")
+PERSISTENCE = 0.8
 
 
 # The definitions, in fractions --------------------------------------------------------------------------------------
@@ -56,9 +79,9 @@ def dcg(ranked: list[Fraction], k: int) -> Fraction:
     return sum((g * discount(r) for r, g in enumerate(ranked[:k], start=1)), Fraction(0))
 
 
-def value_of(name: str, ranked: list[float], k: int, gain: str) -> Fraction:
+def value_of(name: str, ranked: list[float], top_k: int | None, gain: str) -> Fraction:
     """The value of one list that holds every item; it has a relevant item."""
-    hits = [g > 0 for g in ranked]
+    hits, k = [g > 0 for g in ranked], len(ranked) if top_k is None else top_k
     found, relevant = sum(hits[:k]), sum(hits)
     if name in ("dcg", "ndcg"):
         gains = gains_of(ranked, gain)
@@ -69,6 +92,11 @@ def value_of(name: str, ranked: list[float], k: int, gain: str) -> Fraction:
         return sum(at, Fraction(0)) / min(k, relevant)
     if name == "reciprocal_rank":
         return next((Fraction(1, r) for r, hit in enumerate(hits[:k], start=1) if hit), Fraction(0))
+    if name == "rbp":
+        p = Fraction(PERSISTENCE)
+        return (1 - p) * sum((p**r for r, hit in enumerate(hits[:k]) if hit), Fraction(0))
+    if name == "r_precision":
+        return Fraction(sum(hits[: min(k, relevant)]), min(k, relevant))
     return {
         "hit_rate": Fraction(found > 0),
         "precision": Fraction(found, k),
@@ -77,16 +105,18 @@ def value_of(name: str, ranked: list[float], k: int, gain: str) -> Fraction:
     }[name]
 
 
-def expected(name: str, scores: list[float], relevance: list[float], k: int, rule: str, gain: str) -> Fraction:
+def expected(name: str, scores: list[float], relevance: list[float], k: int | None, rule: str, gain: str) -> Fraction:
     """The mean over the orders of equal scores that the rule allows."""
     by_score: dict[float, list[float]] = {}
     for score, g in sorted(zip(scores, relevance, strict=True), key=lambda pair: -pair[0]):
         by_score.setdefault(score, []).append(g)
-    best_first = WORDS[rule]
-    choices = [
-        list(itertools.permutations(block)) if best_first is None else [tuple(sorted(block, reverse=best_first))]
-        for block in by_score.values()
-    ]
+    orders = {
+        "average": lambda block: list(itertools.permutations(block)),
+        "stable": lambda block: [tuple(block)],
+        "optimistic": lambda block: [tuple(sorted(block, reverse=True))],
+        "pessimistic": lambda block: [tuple(sorted(block))],
+    }
+    choices = [orders[rule](block) for block in by_score.values()]
     values = [
         value_of(name, list(itertools.chain.from_iterable(order)), k, gain) for order in itertools.product(*choices)
     ]
@@ -126,6 +156,8 @@ METRICS: dict[str, Any] = {
     "ndcg": NDCG,
     "average_precision": MAP,
     "reciprocal_rank": MRR,
+    "r_precision": RPrecision,
+    "rbp": RBP,
 }
 
 
@@ -137,29 +169,53 @@ def close(value: float, exact: Fraction) -> bool:
     return abs(Fraction(value) - exact) <= Fraction(1, 10**12) * abs(exact) + Fraction(1, 10**290)
 
 
+def in_layout(layout: str, scores: Tensor, relevance: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """The same users in another layout."""
+    ids = torch.arange(scores.shape[1]).flip(0).expand(scores.shape)
+    users = torch.arange(scores.shape[0]) * 2**40
+    dense = {"preds": scores, "target": relevance, "weights": weights}
+    by_id = {"target_ids": ids, "target_relevance": relevance.flip(1)}
+    flat = {name: value.flatten() for name, value in dense.items() if value.ndim == 2}
+    of_rows = {name: one.repeat_interleave(scores.shape[1]) for name, one in (("weights", weights), ("indexes", users))}
+    return {
+        "dense": dense,
+        "ids": {"preds": scores, **by_id, "weights": weights},
+        "sample ids": {**dense, "sample_ids": users},
+        "flat": {**flat, **of_rows},
+    }[layout]
+
+
+@pytest.mark.parametrize("layout", ["dense", "ids", "sample ids", "flat"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("seed", range(2))
-def test_values_are_right_over_the_whole_range_of_every_dtype(dtype: str, seed: int) -> None:
-    draw = random.Random(f"{dtype} {seed}")
+def test_values_are_right_over_the_whole_range_of_every_dtype(dtype: str, layout: str) -> None:
+    draw = random.Random(f"{dtype} {layout}")
     kind = DTYPES[dtype]
     for _ in range(5):
         gain = draw.choice(["linear", "exponential"])
-        n_users, n_items, k = 3, draw.randint(1, 4), draw.randint(1, 5)
-        pool = [draw.choice([-1, 1]) * magnitude(draw, kind) for _ in range(2)] + [0.0]
+        n_users, n_items, k = 3, draw.randint(1, 4), draw.choice([1, 2, 3, 4, 5, None])
+        pool = [draw.choice([-1, 1]) * magnitude(draw, kind) for _ in range(2)] + [0.0, math.inf]
         scores = [[draw.choice(pool) for _ in range(n_items)] for _ in range(n_users)]
         top = 1023 if gain == "exponential" else None
         relevance = [[draw.choice([0.0, magnitude(draw, kind, top)]) for _ in range(n_items)] for _ in range(n_users)]
         weights = [draw.choice([0.0, magnitude(draw, kind)]) for _ in range(n_users)]
         weights = [w if w == 0 else min(max(w, 1e-100), 1e100) for w in weights]
-        rule = draw.choice(list(WORDS))
-        tensors = torch.tensor(scores, dtype=kind), torch.tensor(relevance, dtype=kind)
+        rule, of_relevance = draw.choice(RULES), draw.choice([kind, kind, torch.int64, torch.uint8, torch.bool])
+        if not of_relevance.is_floating_point:
+            largest = {torch.bool: 1, torch.uint8: 255}.get(of_relevance, 1023 if gain == "exponential" else 2**62)
+            relevance = [[float(draw.choice([0, 1, draw.randint(1, largest), largest])) for _ in r] for r in relevance]
+        graded = torch.tensor(relevance, dtype=torch.float64).to(of_relevance)
+        relevance = graded.double().tolist()
+        tensors = torch.tensor(scores, dtype=kind), graded
         tiny = any(0 < max(row) < 1e-290 for row in relevance)
         for name, metric_class in METRICS.items():
             options: dict[str, Any] = {"gain": gain} if name in ("dcg", "ndcg") else {}
             metric = metric_class(k, ties=rule, **options)
             if options and tiny:
+                update = in_layout(layout, *tensors, torch.ones(n_users))
+                if layout == "flat":  # rows of the users may be still to come
+                    metric.update(**update)
                 with pytest.raises(ValueError, match="relevance must be 0 or at least 1e-290"):
-                    metric.update(*tensors)
+                    metric.compute() if layout == "flat" else metric.update(**update)
                 continue
             exact = [
                 expected(name, s, g, k, rule, gain) if any(g) else None for s, g in zip(scores, relevance, strict=True)
@@ -169,7 +225,7 @@ def test_values_are_right_over_the_whole_range_of_every_dtype(dtype: str, seed: 
                 assert math.isnan(value) if truth is None else close(value, truth), (name, value, truth)
                 assert not value < 0 and (name == "dcg" or not value > 1)
             counted = [(Fraction(w), v) for w, v in zip(weights, exact, strict=True) if w and v is not None]
-            metric.update(*tensors, weights=torch.tensor(weights, dtype=kind))
+            metric.update(**in_layout(layout, *tensors, torch.tensor(weights, dtype=kind)))
             value = metric.compute().item()
             if not counted:
                 assert math.isnan(value)
@@ -206,6 +262,70 @@ def test_group_auc_is_right_over_the_whole_range_of_weights(dtype: str) -> None:
             truth = auc_of(*(list(column) for column in zip(*of, strict=True)))  # type: ignore[arg-type]
             assert 0 <= value <= 1
             assert abs(Fraction(value) - truth) < Fraction(1, 10**12), (rows, group, value, float(truth))
+
+
+# Losses to 60 digits and more, also of the share of a class that has all but 1e-200 of the weight.
+PRECISE = Context(prec=280, Emin=-(10**6), Emax=10**6)
+
+
+def decimal(value: Fraction) -> Decimal:
+    return PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def log(value: Fraction) -> Fraction:
+    return Fraction(PRECISE.ln(decimal(value)))
+
+
+def mean(pairs: list[tuple[Fraction, Fraction]]) -> Fraction:
+    """Of values with their weights."""
+    return sum((v * w for v, w in pairs), Fraction(0)) / sum(w for _, w in pairs)
+
+
+def of_clicks(name: str, rows: list[Row], eps: float) -> Fraction:
+    """The value of rows of both classes."""
+    weights = [Fraction(row.weight) for row in rows]
+    clicks = sum(w for w, row in zip(weights, rows, strict=True) if row.label)
+    if name == "calibration":
+        return sum(Fraction(row.score) * w for w, row in zip(weights, rows, strict=True)) / clicks
+    nearest = [min(max(Fraction(row.score), Fraction(eps)), 1 - Fraction(eps)) for row in rows]
+    losses = [-log(p if row.label else 1 - p) for p, row in zip(nearest, rows, strict=True)]
+    loss, rate = mean(list(zip(losses, weights, strict=True))), clicks / sum(weights)
+    return loss if name == "log_loss" else loss / -(rate * log(rate) + (1 - rate) * log(1 - rate))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_click_metrics_are_right_over_the_whole_range_of_every_dtype(dtype: str) -> None:
+    """Single steps of up to 60 decades between the weights of rows, predictions next to 0 and 1."""
+    draw, kind = random.Random(f"clicks {dtype}"), DTYPES[dtype]
+    low, high = max(torch.finfo(kind).tiny, 1e-100), min(torch.finfo(kind).max, 1e100)
+    eps = torch.finfo(torch.promote_types(kind, torch.float32)).eps
+    for _ in range(25):
+        n_rows = draw.randint(4, 9)
+        near = [0.0, 1.0, magnitude(draw, kind, 0.5), 1 - 2 * torch.finfo(kind).eps, draw.random()]
+        preds = torch.tensor([draw.choice(near) for _ in range(n_rows)], dtype=torch.float64).to(kind).clamp(0, 1)
+        weights = torch.tensor([min(max(magnitude(draw, kind), low), high) for _ in range(n_rows)], dtype=kind)
+        labels = [0, 1, 0, 1, *(draw.randint(0, 1) for _ in range(n_rows - 4))]
+        groups = [0, 0, 1, 1, *(draw.randint(0, 1) for _ in range(n_rows - 4))]
+        columns = zip(preds.tolist(), labels, weights.double().tolist(), groups, strict=True)
+        rows = [Row(*values) for values in columns]
+        given = {"preds": preds, "target": torch.tensor(labels), "weights": weights}
+        twice_u, positives, negatives = clicks_oracle.pairs(rows)
+        truths = {BinaryAUC(): twice_u / (2 * positives * negatives)}
+        truths |= {
+            GroupAUC(weighting): mean([(value, w) for _, value, w in clicks_oracle.group_table(rows, weighting)])
+            for weighting in ("impressions", "positives", "uniform")
+        }
+        truths |= {m: of_clicks(m.name, rows, eps) for m in (LogLoss(), NormalizedEntropy(), Calibration())}
+        for metric, truth in truths.items():
+            some = {**given, "indexes": torch.tensor(groups)} if isinstance(metric, GroupAUC) else given
+            metric.update(**some)
+            value = metric.compute().item()
+            assert close(value, truth), (metric, value, float(truth), rows)
+            assert value >= 0 and (value <= 1 or not isinstance(metric, BinaryAUC | GroupAUC))
+        binned = BinaryAUC(4)
+        binned.update(**given)
+        bound = Fraction(binned.error_bound().item()) + Fraction(1, 10**12)
+        assert abs(Fraction(binned.compute().item()) - twice_u / (2 * positives * negatives)) <= bound
 
 
 # Single points of issue 12 -------------------------------------------------------------------------------------------

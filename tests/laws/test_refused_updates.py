@@ -58,13 +58,15 @@ def test_items_and_rows_that_nothing_is_known_of(variant: Variant) -> None:
     beyond = [[0, 3], [NUM_ITEMS, 4]]
     if variant.metric.__name__ != "UserCoverage":
         knows = rf"{metric.name} knows {NUM_ITEMS} items, so ids must be below {NUM_ITEMS}, got {NUM_ITEMS} in row 1"
-        bad += [
-            ({**named, "item_ids": torch.tensor(beyond)}, knows),
-            (
-                {"preds": torch.zeros(2, NUM_ITEMS + 1), "target_ids": good["target_ids"]},
-                rf"`preds` .*knows {NUM_ITEMS}",
-            ),
-        ]
+        columns = {"target_ids": good["target_ids"], "sample_ids": named["sample_ids"]}
+        bad.append(({**named, "item_ids": torch.tensor(beyond)}, knows))
+        for n in (NUM_ITEMS + 1, NUM_ITEMS - 1):  # point 12: a column is taken for an id
+            of_others = rf"{metric.name} knows a catalogue of {NUM_ITEMS} items, but {n} are scored, .*`item_ids`"
+            products = {"user_embeddings": torch.ones(2, 1), "item_embeddings": torch.ones(n, 1)}
+            bad += [({"preds": torch.zeros(2, n), **columns}, of_others), ({**products, **columns}, of_others)]
+            if not variant.needs_samples:
+                with pytest.raises(ValueError, match=of_others):
+                    metric.update(rank(torch.zeros(2, n), target_ids=good["target_ids"], top_k=1))
         if not variant.needs_samples:
             with pytest.raises(ValueError, match=knows):
                 metric.update(rank(item_ids=torch.tensor(beyond), target_ids=good["target_ids"], top_k=1))

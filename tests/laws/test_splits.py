@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case, Update, drawn, holds, rows
+from fixtures.items import NUM_ITEMS
 from fixtures.variants import DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, Variant, named, ways
 from hypothesis import strategies as st
 from oracles.users import TIES
@@ -91,7 +92,7 @@ def test_layouts_may_follow_each_other(variant: Variant) -> None:
     """Users of several updates count alike, whichever layout brought them."""
 
     def law(several: list[Case], ties: str) -> None:
-        updates = [LAYOUTS[layout](case) for case, layout in zip(several, ROW_LAYOUTS)]
+        updates = [variant.update(case, layout) for case, layout in zip(several, ROW_LAYOUTS)]
         rule = ties if variant.reads == "ranking" else None
         assert float(variant.fed(updates, ties=rule).compute()) == variant.expected(updates, ties=rule)
 
@@ -100,11 +101,12 @@ def test_layouts_may_follow_each_other(variant: Variant) -> None:
 
 
 def test_batches_of_several_shapes_and_dtypes() -> None:
-    updates = [
-        {"preds": torch.randn(n_users, n_items).to(dtype), "target": torch.randint(0, 3, (n_users, n_items))}
-        for n_users, n_items, dtype in ((2, 5, torch.float32), (1, 1, torch.float64), (3, 9, torch.bfloat16))
-    ]
     for variant in (*RANKED, *(v for v in LISTED if not v.needs_samples)):
+        shapes = [(2, 5), (1, 1), (3, 9)] if variant.reads == "ranking" else [(2, NUM_ITEMS), (1, NUM_ITEMS)]
+        updates = [
+            {"preds": torch.randn(shape).to(dtype), "target": torch.randint(0, 3, shape)}
+            for shape, dtype in zip(shapes, (torch.float32, torch.float64, torch.bfloat16))
+        ]
         assert float(variant.fed(updates).compute()) == variant.expected(updates), str(variant)
 
 
@@ -115,7 +117,7 @@ def test_a_row_with_a_known_sample_id_counts_once(variant: Variant, layout: str)
     def law(case: Case, top_k: Any, data: st.DataObject) -> None:
         n = len(case.scores)
         arrivals = data.draw(st.lists(st.integers(0, max(n - 1, 0)), max_size=9)) if n else []
-        update = LAYOUTS[layout](case.part(arrivals))
+        update = variant.update(case.part(arrivals), layout)
         update["sample_ids"] = torch.tensor([10 * a + 7 for a in arrivals], dtype=torch.int64)
         middle = data.draw(st.floats(0, 1))
         metric = variant.fed(parts(update, [middle]), top_k)

@@ -401,3 +401,14 @@ def test_plots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_definition_says() -> None:
     assert BinaryAUC(64).definition() == "BinaryAUC(num_bins=64)"
+
+
+def test_point_25_a_curve_of_one_class_says_so_once() -> None:
+    metric = BinaryAUC()
+    metric.update(torch.rand(3), torch.ones(3))
+    with pytest.warns(UserWarning, match="the curve has nan: no negatives among the rows") as told:
+        [metric.roc(), metric.precision_recall(), metric.roc()]
+    assert len(told) == 1
+    metric.reset()
+    with pytest.warns(UserWarning, match="no negatives and no positives"):
+        metric.roc()

@@ -39,6 +39,8 @@ def test_collapse_is_counted_and_warned_of_once():
     lists.update(item_ids=torch.tensor([[1, 2, 3], [1, 2, -1]]), target_ids=torch.tensor([[1], [1]]))
     assert float(lists.compute()) == 0.5
     assert float(CollapseRate(2, warn_above=None)(rank(preds, target, top_k=3))) == 0.5
+    with pytest.raises(TypeError, match="`warn_above` must be a number or None, got str"):  # point 20
+        CollapseRate(warn_above="a")
     for bad in ({"top_k": None}, {"warn_above": 1.5}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             CollapseRate(**bad)

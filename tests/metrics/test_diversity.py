@@ -179,3 +179,11 @@ def test_no_items_at_all_are_refused(arguments) -> None:
     for metric in (ILS, IntraListDiversity):
         with pytest.raises(ValueError, match="must have at least one"):
             metric(**arguments)
+
+
+def test_point_12_the_function_refuses_items_that_it_knows_nothing_of() -> None:
+    features = torch.rand(3, 2)
+    with pytest.raises(ValueError, match=r"knows 3 items, .* got 7 in row 0"):
+        intra_list_similarity(item_ids=torch.tensor([[0, 7]]), item_features=features)
+    with pytest.raises(ValueError, match="knows a catalogue of 3 items, but 2 are scored"):
+        intra_list_similarity(torch.rand(1, 2), item_features=features)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from fixtures.histories import of_lists, updated
+from fixtures.histories import of_lists
 
 from torch_recmetrics import Novelty, Popularity, TailShare
 
@@ -53,7 +53,3 @@ def test_a_share_that_floats_miss_by_a_rounding_is_the_number_that_it_stands_for
     counts = torch.arange(1, 101)
     assert 100 * 0.55 > 55
     assert of_lists(TailShare(counts, 100, tail=0.55), [list(range(100))]) == 55 / 100
-
-
-def test_rows_of_a_smaller_matrix_are_fine() -> None:
-    assert float(updated(Popularity(COUNTS, 1), torch.tensor([[1.0, 2.0]])).compute()) == 4

@@ -1,4 +1,4 @@
-"""The documentation's table of other libraries, computed on both sides.
+"""The documentation's table of other libraries, computed on both sides (point 28 of issue 12).
 
 Libraries that are not installed are skipped, and so counted; `make bench` installs those that `make test` does without.
 """

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
 from torch_recmetrics.state.ranking_metric import UserMeasure
-from torch_recmetrics.state.sync import APART, synced_totals
+from torch_recmetrics.state.sync import synced_totals
 
 
 class MemberAgreement:
@@ -57,14 +57,14 @@ class MemberAgreement:
                 self._synced.clear()
             elif not known:
                 raise RuntimeError(
-                    f"{metric.name} was already computed on another rank, before the updates of this one: {APART}"
+                    f"{metric.name} was already computed on another rank, before the updates of this one: members were "
+                    "computed one by one, and in between only some ranks had an update. Compute the whole collection"
                 )
         if id(metric) not in self._synced:
             members = [m for m in self.metrics if m.process_group is metric.process_group and m.dist_sync_fn is None]
             if not any(member is metric for member in members):
                 members = [metric]
-            asked = next(place for place, member in enumerate(members) if member is metric)
-            totals = exchange(members, process_group, asked)
+            totals = exchange(members, process_group, metric)
             self._synced = {id(member): total for member, total in zip(members, totals, strict=True)}
             self._stale.clear()
             self._round = next_round(process_group)

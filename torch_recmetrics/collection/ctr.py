@@ -161,7 +161,8 @@ def ctr_metrics(
 def _multiclass(
     num_classes: Any, beta: float, f_beta: str, prefix: str | None, postfix: str | None, validate_args: bool
 ) -> RecMetricCollection:
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 3:
+    num_classes = check.plain_number(num_classes)
+    if not check.is_count(num_classes) or num_classes < 3:
         raise ValueError(f"`num_classes` must be an integer > 2, or None for click probabilities, got {num_classes!r}")
     members: dict[str, Metric] = {}
     for average in ("macro", "micro", "weighted"):

@@ -62,6 +62,7 @@ class BinaryAUC(RowMetric):
     """
 
     stems = ("keys", "labels", "weights", "sample_ids")
+    parallel = (("counts", "count_keys"),)
 
     stem = "auc"
     best_value = 1.0
@@ -143,8 +144,15 @@ class BinaryAUC(RowMetric):
         """
         scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
         start = negatives.new_zeros(1)
+        self._say_what_is_missing(negatives, positives)
         fpr, tpr = (torch.cat([start, side.cumsum(0)]) / side.sum() for side in (negatives, positives))
         return fpr, tpr, torch.cat([scores.new_full((1,), float("inf")), scores])
+
+    def _say_what_is_missing(self, negatives: Tensor, positives: Tensor) -> None:
+        """A curve without a class is nan, which looks like a fault of the model."""
+        missing = [name for name, side in (("negatives", negatives), ("positives", positives)) if not bool(side.any())]
+        if missing:
+            self.warn_once(f"the curve has nan: no {' and no '.join(missing)} among the rows")
 
     def precision_recall(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(precision, recall, thresholds)`` with rising thresholds; precision and recall end in 1 and 0.
@@ -152,6 +160,7 @@ class BinaryAUC(RowMetric):
         The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All ranks must call it.
         """
         scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
+        self._say_what_is_missing(negatives, positives)
         hits = positives.cumsum(0)
         precision, recall = hits / (hits + negatives.cumsum(0)), hits / positives.sum()
         one, zero = hits.new_ones(1), hits.new_zeros(1)
@@ -178,6 +187,13 @@ class BinaryAUC(RowMetric):
         if stem == "keys":
             return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
         return row.ndim == 1 if stem == "counts" else super().fits(stem, row, like)
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """A histogram has two numbers for each bin."""
+        if "counts" not in pieces:
+            return super().pieces_fit(pieces)
+        dtype = SCORE_DTYPES.get(pieces["count_keys"].dtype)
+        return dtype is not None and pieces["counts"].shape[0] == 2 * (bins_of(dtype, self.num_bins) or 0)
 
     @property
     def _fold_rows(self) -> int:
@@ -225,7 +241,7 @@ class BinaryAUC(RowMetric):
     def exchange(self, process_group: Any) -> None:
         has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
         local = functools.partial(self._scored_labels, process_group)
-        scored_labels, agreed = exchange(local, has_sample_ids, self.num_bins, process_group)
+        scored_labels, agreed = exchange(self.exchanged, local, has_sample_ids, self.num_bins, process_group)
         self._check_one_dtype(*agreed.dtypes)
         if self.asked == "verdict":
             self.set_state("verdict", [self._judged(count_everywhere(scored_labels, agreed, process_group))])

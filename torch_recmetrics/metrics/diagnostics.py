@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
@@ -45,7 +44,9 @@ class TieRate(RelevanceMeans):
 
 def check_warn_above(name: str, value: Any) -> None:
     """Refuse what is no share."""
-    if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
+    if value is not None and not isinstance(value, int | float):
+        raise TypeError(f"`{name}` must be a number or None, got {type(value).__name__}")
+    if value is not None and not 0 <= value <= 1:
         raise ValueError(f"`{name}` must be between 0 and 1, or None, got {value!r}")
 
 
@@ -84,8 +85,6 @@ class CollapseRate(RelevanceMeans):
         doc="``compute`` warns, once until ``reset``, where the value is above this share; None never warns.",
     )
 
-    _warned = False
-
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         return stats.collapsed(cutoffs)
@@ -94,15 +93,8 @@ class CollapseRate(RelevanceMeans):
         """The weighted share of collapsed users, 0-dim float64; nan where there is nothing to count."""
         value = super().compute()
         if self.warn_above is not None and not self._warned and bool(value > self.warn_above):
-            self._warned = True
-            rank_zero_warn(
+            self.warn_once(
                 f"{float(value):.1%} of the users have {self.top_k} equal best scores or fewer than {self.top_k} "
-                "candidates: the model may have collapsed, or too much is masked",
-                UserWarning,
+                "candidates: the model may have collapsed, or too much is masked"
             )
         return value
-
-    def reset(self) -> None:
-        """Forget all updates, and that there was a warning."""
-        super().reset()
-        self._warned = False

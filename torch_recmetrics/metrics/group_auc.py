@@ -11,7 +11,13 @@ from torch import Tensor
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_of
-from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import (
+    gather_rows,
+    owner_of,
+    send_rows,
+    sum_alike,
+    sum_over_processes,
+)
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.options import option
@@ -126,7 +132,8 @@ class GroupAUC(RowMetric):
     def exchange(self, process_group: Any) -> None:
         has = [any(part.shape[0] for part in self.state(stem)) for stem in ("sample_ids", "weights")]
         has.append(any(keys.dtype == torch.int64 for keys in self.state("keys")))
-        n_ranks_with = sum_over_processes(torch.tensor(has, device=self.device).to(torch.int64), process_group)
+        has_here = torch.tensor(has, dtype=accumulator_dtype(self.device), device=self.device)
+        n_ranks_with = sum_alike([self.exchanged], has_here, process_group)
         has_sample_ids, weighted, wide = map(bool, n_ranks_with.tolist())
         pieces = list(self.counted(process_group, everywhere=has_sample_ids))
         groups, rows = self._joined(pieces, weighted=weighted, wide=wide)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout, ScoresLayout
+from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.ranking.ranking import Ranking, constants
@@ -60,6 +60,7 @@ class Evaluator:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
+        self._warns = self.validate_args  # once
         self.with_items = [metric for metric in self.members if metric.reads_items]
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
@@ -88,14 +89,14 @@ class Evaluator:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
         if layout.like.device != self.members[0].device:
             self.members[0].check_device(layout.like_name, layout.like)
-        checks = check.ValueChecks(self.validate_args)
+        checks = check.ValueChecks(self.validate_args, warns=self._warns)
         if self.with_items:
             self._check_catalogue(layout)
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
-            if self.gains:
-                check.defer_gains(checks, rows.relevance, exponential="exponential" in self.gains)
+            if "exponential" in self.gains:
+                check.defer_exponential_gains(checks, rows.relevance)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         ranking = layout.rank(self.needs, checks)
@@ -104,16 +105,28 @@ class Evaluator:
         for counter in self.list_counters:
             lists[counter.list_shape] = counter.lists_of(ranking.stats("stable"), ranking.weights)
         checks.raise_first()
+        self._warns = checks.warns
         return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
 
+    def values_of_users(self, layout: Layout) -> Tensor:
+        """(B,) the values of a single metric, nan where there is none."""
+        self._check_catalogue(layout)
+        checks = check.ValueChecks(self.validate_args)
+        values = self.evaluate(layout.rank(self.needs, checks), checks).values()
+        checks.raise_first()
+        return values[0]
+
     def _check_catalogue(self, layout: Layout) -> None:
-        """Refuse what shows by its shape that it has no items, or more than a member knows."""
+        """Refuse what shows by its shape that it has no items, or not those of the catalogue that a member knows."""
         for metric in self.with_items:
             if isinstance(layout, FlatLayout):
                 raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
-            known = metric.n_items
-            if known is not None and isinstance(layout, ScoresLayout) and layout.like.shape[1] > known:
-                raise ValueError(f"`preds` has scores of {layout.like.shape[1]} items, but {metric.name} knows {known}")
+            known, scored = metric.n_items, layout.n_items
+            if known is not None and scored is not None and known != scored:
+                raise ValueError(
+                    f"{metric.name} knows a catalogue of {known} items, but {scored} are scored, which would be taken "
+                    "for the first: give scores of the whole catalogue, or the ids of the ranked items as `item_ids`"
+                )
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 2): the sums of this batch alone."""
@@ -218,6 +231,11 @@ class WeightedValues:
             parts.append(weighed(values, weight, denominator).sum(1))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
+
+    def values(self) -> list[Tensor]:
+        """For each column (B,): the values, nan where there is none."""
+        columns = [column for values, _, _ in self._blocks for column in values.unbind(1)]
+        return [columns[int(place)] for place in self._back]
 
     def numerators(self) -> list[Tensor]:
         """For each column (B,): weight times value."""

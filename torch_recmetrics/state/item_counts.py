@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_alike, sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.options import option
@@ -34,6 +35,7 @@ class ItemCounts(ListCounter):
 
     needs_target = False
     reads_items = True
+    parallel = (("sample_ids", "named_lists"),)
 
     num_items: int = option(
         kw_only=False,
@@ -137,7 +139,10 @@ class ItemCounts(ListCounter):
         super()._sync_dist(*args, **kwargs)
 
     def exchange(self, process_group: Any) -> None:
-        is_first = first_everywhere(self.joined("sample_ids"), process_group)
+        ids = self.joined("sample_ids")
+        n_named = torch.tensor([float(ids.shape[0])], dtype=accumulator_dtype(self.device), device=self.device)
+        has_named = bool(sum_alike([self.exchanged], n_named, process_group))
+        is_first = first_everywhere(ids, process_group) if has_named else first_of_each(ids)
         self.set_state("counts", sum_over_processes(self._total(is_first), process_group))
         for stem in ("sample_ids", "named_lists"):
             self.set_state(stem, [])

@@ -12,10 +12,12 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
@@ -76,6 +78,8 @@ class RecMetric(Configured, Metric):
     public: ClassVar[tuple[str, ...]] = ()  # what dir() lists beside what every metric has
     is_differentiable = False
     full_state_update = False
+    parallel: ClassVar[tuple[tuple[str, ...], ...]] = ()  # lists that hold the same rows, piece by piece
+    _warned = False
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
 
     validate_args: bool = option(
@@ -118,14 +122,9 @@ class RecMetric(Configured, Metric):
         """Check options against each other, and declare the states; every option is an attribute."""
 
     def __repr__(self) -> str:
-        differs = {
-            name: getattr(self, name)
-            for name, declared in self.declared_options.items()
-            if declared.kept
-            and name not in TORCHMETRICS_OPTIONS
-            and (name == "top_k" or getattr(self, name) != declared.default)
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in differs.items())})"
+        kept = {n: d for n, d in self.declared_options.items() if d.kept and n not in TORCHMETRICS_OPTIONS}
+        differs = [name for name, d in kept.items() if name == "top_k" or getattr(self, name) != d.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in differs)})"
 
     def __dir__(self) -> list[str]:
         """What a user calls or reads; the rest of torch's modules is as reachable, and not listed."""
@@ -141,6 +140,11 @@ class RecMetric(Configured, Metric):
         """One line that says exactly what is computed."""
         options = ", ".join(f"{name}={value!r}" for name, value in self.config().items())
         return f"{type(self).__name__}({options})"
+
+    @property
+    def exchanged(self) -> str:
+        """What the ranks compare before they exchange states."""
+        return self.definition()
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Of the arguments of a collection's update, those that this metric takes."""
@@ -198,10 +202,8 @@ class RecMetric(Configured, Metric):
         self._device, self._dtype = probe.device, probe.dtype
 
         def move(tensor: Tensor) -> Tensor:
-            if tensor.is_floating_point():
-                tensor = tensor.to(
-                    accumulator_dtype(probe.device)
-                )  # narrowed before it reaches a device without float64
+            if tensor.is_floating_point():  # narrowed before it reaches a device without float64
+                tensor = tensor.to(accumulator_dtype(probe.device))
             moved = fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(probe.device)
 
@@ -295,6 +297,12 @@ class RecMetric(Configured, Metric):
         states = {name: getattr(self, name) for name in self._defaults}
         return {name: list(value) if isinstance(value, list) else value for name, value in states.items()}
 
+    def warn_once(self, text: str) -> None:
+        """Warn on the first rank, once until :meth:`reset`."""
+        if not self._warned:
+            self._warned = True
+            rank_zero_warn(text, UserWarning)
+
     def reset(self) -> None:
         """Forget all updates."""
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
@@ -303,6 +311,7 @@ class RecMetric(Configured, Metric):
             name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
         }
         self.__dict__.update(start, _update_count=0, _computed=None, _forward_cache=None, _cache=None, _is_synced=False)
+        self._warned = False
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
@@ -343,6 +352,14 @@ class RecMetric(Configured, Metric):
                 checked[name] = [self._checked_state(stem, *pair) for pair in zip(value, like, strict=True)]
             else:
                 checked[name] = self._checked_state(stem, value, default)
+        for stems in self.parallel:
+            lists = [checked.get(self.state_name(stem), self.state(stem)) for stem in stems]
+            of_each = [dict(zip(stems, pieces, strict=False)) for pieces in zip(*lists, strict=False)]
+            if len({len(one) for one in lists}) > 1 or not all(map(self.pieces_fit, of_each)):
+                got = ", ".join(
+                    f"{stem}: {[len(piece) for piece in one]}" for stem, one in zip(stems, lists, strict=True)
+                )
+                raise ValueError(f"the lists of {self.name} must be of the same rows, piece by piece, got {got}")
         return checked
 
     def _checked_state(self, stem: str, value: Any, like: Tensor) -> Tensor:
@@ -368,16 +385,12 @@ class RecMetric(Configured, Metric):
             return False
         return all(n in (0, given) for n, given in zip(like.shape, row.shape, strict=True))
 
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """Whether parallel pieces, by stem, can be of the same rows."""
+        return len({piece.shape[0] for piece in pieces.values()}) == 1
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        error_msgs: list[str] = others[-1]
         # Our states, told by the two underscores, that are not those of this metric.
         stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
         foreign = [key for key in state_dict if key.startswith(stems) and key[len(prefix) :] not in self._defaults]
@@ -396,9 +409,7 @@ class RecMetric(Configured, Metric):
             for name in found:
                 state_dict.pop(prefix + name)
             found = {}
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, *others)
         if found:
             self.note_update()
 
@@ -419,9 +430,16 @@ class RecMetric(Configured, Metric):
             check_ready(process_group)
             self.exchange(process_group)
             return
-        # Every rank hears of rows on any rank, so that none waits for one that has raised.
+        # Every rank hears of other metrics and of rows on any rank, so that none waits for one that has raised.
         has_rows = any(self.__dict__[name] for name, default in self._defaults.items() if isinstance(default, list))
-        if any(bool(flag) for flag in dist_sync_fn(torch.tensor([has_rows], device=self.device), group=process_group)):
+        word = torch.tensor([has_rows, *text_fingerprint(self.exchanged)], device=self.device)
+        words = dist_sync_fn(word, group=process_group)
+        if not all(torch.equal(other[1:], word[1:]) for other in words):
+            raise RuntimeError(
+                f"another rank does not compute {self.exchanged}: make the same metrics on every rank, and compute "
+                "them in the same order"
+            )
+        if any(bool(other[0]) for other in words):
             raise ValueError(
                 f"`dist_sync_fn` exchanges sums only, but {self.name} keeps rows on some rank: leave it out, and the "
                 "metric exchanges them by itself"

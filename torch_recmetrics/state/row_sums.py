@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
-from torch_recmetrics.core.distributed.collectives import sum_over_processes
+from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.state.options import option
@@ -64,7 +64,7 @@ class ClickSums(RowMetric):
     def exchange(self, process_group: Any) -> None:
         sums = self.state("sums")
         n_pieces = sums.new_tensor([float(len(self.state("sample_ids")))])
-        n_pieces, sums = torch.split(sum_over_processes(torch.cat([n_pieces, sums]), process_group), [1, 4])
+        n_pieces, sums = torch.split(sum_alike([self.exchanged], torch.cat([n_pieces, sums]), process_group), [1, 4])
         if bool(n_pieces):
             sums = sums + sum_over_processes(self._sums_of_samples(process_group, everywhere=True), process_group)
         self.set_state("sums", sums)

@@ -31,6 +31,21 @@ class RowMetric(RecMetric):
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
+    @property
+    def exchanged(self) -> str:
+        return f"the {self.asked} of {super().exchanged}"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "stems" in vars(cls):
+            cls.parallel = (cls.stems, *cls.parallel)
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """A column may be missing; a sample id may stand for several rows."""
+        sizes = {stem: piece.shape[0] for stem, piece in pieces.items()}
+        n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids", 0)
+        return sizes.pop("weights", 0) in (0, n_rows) and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
+
     def setup(self) -> None:
         for stem in self.stems:
             self.add(stem, [])

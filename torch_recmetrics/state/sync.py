@@ -13,14 +13,18 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import first_everywhere, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import (
+    first_everywhere,
+    owner_of,
+    send_rows,
+    sum_alike,
+    sum_over_processes,
+)
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import flat_sums
 from torch_recmetrics.state.ranking_metric import UserMeasure
-
-APART = "members were computed one by one, and in between only some ranks had an update. Compute the whole collection"
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
@@ -82,26 +86,24 @@ def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
         totals[position] = totals[position] + part
 
 
-def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: int = 0) -> list[Tensor]:
-    """For each metric (columns, 2): everything that it holds in all processes; `asked` is the one that asks.
+def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure | None = None) -> list[Tensor]:
+    """For each metric (columns, 2): everything that it holds in all processes; `asked` is the member that asks.
 
     One all_reduce; where rows wait, a few more. Which of them take place is read from the sum of the headers, so it is
     the same on every process, also on one that has no rows at all.
     """
     sums = torch.cat([metric.state("sums") for metric in metrics])
-    # Whether all ask for the same member: the mean of the squares is the square of the mean for no other numbers.
-    header = [1.0, float(asked), float(asked) ** 2]
+    things = [metric.exchanged for metric in metrics]
+    if asked is not None:
+        things.append(f"{asked.name} first of its collection")
+    header = []
     for stem in ("sample_ids", "rows"):
         groups = stores(metrics, stem)
         header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
     header.append(float(any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))))
-    summed = sum_over_processes(torch.cat([sums.new_tensor(header), sums.flatten()]), group)
-    n_processes, place, square, n_sampled, split_samples, n_flat, split_flat, n_wide = summed[:8].tolist()
-    if place != n_processes * asked or square != n_processes * asked**2:
-        raise RuntimeError(
-            f"{metrics[asked].name} is computed here, but another metric of the collection on another rank: {APART}"
-        )
-    totals = list(torch.split(summed[8:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
+    summed = sum_alike(things, torch.cat([sums.new_tensor(header), sums.flatten()]), group)
+    n_sampled, split_samples, n_flat, split_flat, n_wide = summed[:5].tolist()
+    totals = list(torch.split(summed[5:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
     for stem, n_parts, split in (("sample_ids", n_sampled, split_samples), ("rows", n_flat, split_flat)):
         # One exchange for all where all share their rows on every process, else one for each.
         groups = [[p] for p in range(len(metrics))] if split else [list(range(len(metrics)))]

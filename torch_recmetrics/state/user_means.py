@@ -31,6 +31,8 @@ class UserMeans(UserMeasure):
 
     higher_is_better: bool | None = True
 
+    parallel = (LISTS[1:],)
+
     def setup(self) -> None:
         self.add("sums", torch.zeros((len(self.columns), 2), dtype=accumulator_dtype(self.device), device=self.device))
         for stem in LISTS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from fixtures.devices import Each
@@ -339,3 +340,13 @@ def test_scores_beyond_float32_stand_beside_their_ids() -> None:
 def test_a_progress_that_cannot_be_called_is_refused() -> None:
     with pytest.raises(TypeError, match="`progress` must be a function or None, got int"):
         topk_catalogue(torch.rand(1, 2), torch.rand(3, 2), 1, progress=3)
+
+
+def test_point_21_integers_of_numpy_are_integers() -> None:
+    users, items = torch.rand(2, 3), torch.rand(9, 3)
+    expected = topk_catalogue(users, items, 4, chunk_size=3, first_item=2)
+    got = topk_catalogue(users, items, np.int64(4), chunk_size=np.int32(3), first_item=np.int64(2))  # type: ignore[arg-type]
+    assert all(map(torch.equal, got, expected))
+    topk_catalogue(users, items, 4, first_item=np.int64(0))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"`top_k` must be an integer >= 1, got 2\.0"):
+        topk_catalogue(users, items, np.float64(2))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -237,3 +238,128 @@ def test_checks_that_read_values_can_be_left_out() -> None:
                     metric.update(**bad.update)
                 assert_says(caught, bad)
         assert torch.equal(metric.compute(), checked.compute())
+
+
+# Hidden items that cannot be meant -----------------------------------------------------------------------------------
+
+DENSE_SEEN = torch.tensor([[1, 0, 0, 1], [0, 0, 1, 0]])
+FOUR = {"preds": torch.tensor([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]]), "target_ids": torch.tensor([[1], [3]])}
+PRODUCTS = {"user_embeddings": torch.ones(2, 1), "item_embeddings": torch.ones(4, 1), "target_ids": FOUR["target_ids"]}
+
+
+@pytest.mark.parametrize("given", [FOUR, PRODUCTS], ids=["scores", "embeddings"])
+@pytest.mark.parametrize("make", [torch_recmetrics.NDCG, lambda k: torch_recmetrics.ranking_metrics("ndcg", top_k=k)])
+def test_point_13_a_dense_matrix_is_refused_as_seen_ids(make: Any, given: Any) -> None:
+    metric = make(2)
+    for seen in (DENSE_SEEN, torch.zeros_like(DENSE_SEEN), DENSE_SEEN.to(torch.uint8)):
+        with pytest.raises(ValueError, match=r"`seen_ids` must hold item ids, got a matrix of 0 and 1 .*`mask`"):
+            metric.update(**given, seen_ids=seen)
+    with pytest.raises(ValueError, match=r"`target_ids` must hold item ids, got a matrix of 0 and 1 .*`target`"):
+        metric.update(**{**given, "target_ids": DENSE_SEEN})
+
+
+def test_point_13_short_histories_are_no_matrix() -> None:
+    for seen in ([[0, 1], [1, 0]], [[0, 1, -1, -1], [1, -1, -1, -1]], [[0, 1, 2, 2], [0, 0, 0, 0]], [[0, 0, 1]] * 2):
+        torch_recmetrics.NDCG(2).update(**FOUR, seen_ids=torch.tensor(seen))
+    two = torch.tensor([[1.0, 2.0]])
+    torch_recmetrics.NDCG(2).update(two, target_ids=torch.tensor([[1]]), seen_ids=torch.tensor([[0, 0]]))
+    torch_recmetrics.NDCG(2).update(two[:0], target_ids=torch.zeros(0, 1).long(), seen_ids=torch.zeros(0, 2).long())
+
+
+WANTED = torch.tensor([[False, True, False, False], [False, False, False, True]])
+HIDING = {
+    "inverted mask": {**FOUR, "mask": ~WANTED},
+    "inverted mask beside a target": {"preds": FOUR["preds"], "target": WANTED, "mask": ~WANTED},
+    "targets among the seen": {**FOUR, "seen_ids": torch.tensor([[0, 1], [3, -1]])},
+    "of products": {**PRODUCTS, "seen_ids": torch.tensor([[0, 1], [3, -1]])},
+    "of lists": {
+        "item_ids": torch.tensor([[0, 1], [3, 2]]),
+        "target_ids": FOUR["target_ids"],
+        "seen_ids": torch.tensor([[1, 0], [3, 1]]),
+    },
+}
+
+
+@pytest.mark.parametrize("given", HIDING.values(), ids=HIDING)
+def test_point_13_hiding_every_target_warns_once(given: Any) -> None:
+    for make in (torch_recmetrics.NDCG, lambda k: torch_recmetrics.ranking_metrics(["ndcg", "mrr"], top_k=k)):
+        metric = make(2)
+        with pytest.warns(UserWarning, match="hide every relevant item") as told:
+            [metric.update(**given) for _ in range(2)]
+        assert len(told) == 1
+    with pytest.warns(UserWarning, match="hide every relevant item"):
+        torch_recmetrics.rank(**given, top_k=2)
+
+
+def test_point_13_what_may_be_meant_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+    seen = {
+        "one target is left": torch.tensor([[0, 1], [0, 1]]),
+        "no target is seen, and none is found": torch.tensor([[0, -1], [-1, 2]]),
+    }
+    for seen_ids in seen.values():
+        torch_recmetrics.NDCG(1).update(**FOUR, seen_ids=seen_ids)
+    lists = {"item_ids": torch.tensor([[0], [2]]), "target_ids": FOUR["target_ids"]}
+    torch_recmetrics.NDCG(1).update(**lists, seen_ids=torch.tensor([[0], [2]]))
+    torch_recmetrics.NDCG(1).update(FOUR["preds"], torch.zeros(2, 4), mask=~WANTED)
+    torch_recmetrics.NDCG(1, validate_args=False).update(**HIDING["inverted mask"])
+    torch_recmetrics.NDCG(2, validate_args=False).update(**FOUR, seen_ids=DENSE_SEEN)
+    assert not recwarn.list
+
+
+# Errors that name the next step --------------------------------------------------------------------------------------
+
+CUBE = torch.rand(2, 3, 4)
+STEPS: list[tuple[Any, str]] = [
+    (
+        {"preds": CUBE, "target": CUBE > 0.5},
+        r"\(2, 3, 4\): give each place of a sequence as a row, preds.flatten\(0, 1\)",
+    ),
+    ({"preds": CUBE[0], "target_ids": torch.ones(2, 3, 1).long()}, r"`target_ids` .* target_ids.flatten\(0, 1\)"),
+    ({"preds": CUBE[0], "target_ids": torch.tensor([1, 2, 3])}, r"\(3,\): one id .* target_ids.unsqueeze\(1\)"),
+    ({"preds": CUBE[0], "target": torch.tensor([1, 2, 3])}, r"`target` .* target_ids=target.unsqueeze\(1\)"),
+    ({"preds": CUBE[0, 0], "target": CUBE[0, 0] > 0.5}, r"need `indexes`, .* preds.unsqueeze\(0\)"),
+    ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "indexes": torch.ones(3, 4).long()}, r"is flat, .* preds.flatten\(\)"),
+    ({"item_ids": torch.tensor([1, 2]), "target_ids": torch.tensor([[1]])}, r"item_ids.unsqueeze\(0\)"),
+]
+
+
+@pytest.mark.parametrize(("given", "step"), STEPS, ids=[step[-20:] for _, step in STEPS])
+def test_point_19_the_next_step_of_another_number_of_dimensions(given: Any, step: str) -> None:
+    for update in (
+        torch_recmetrics.NDCG(2).update,
+        torch_recmetrics.ranking_metrics("ndcg").update,
+        torch_recmetrics.rank,
+        torch_recmetrics.functional.ndcg,
+    ):
+        with pytest.raises(ValueError, match=step):
+            update(**given)
+
+
+# What the documentation says of the layouts --------------------------------------------------------------------------
+
+
+def test_point_27_what_is_accepted_and_what_flat_rows_must_hold() -> None:
+    """Empty updates; relevant items that were not retrieved, with a score of -inf; raw ids of 64 bits."""
+    metric = torch_recmetrics.Recall(2)
+    metric.update(torch.zeros(0, 3), torch.zeros(0, 3))
+    assert metric.compute().isnan() and metric.update_count == 1
+    large = 2**62
+    users, hidden = torch.tensor([large, large, 5]), float("-inf")
+    metric.update(torch.tensor([0.5, hidden, 0.1]), torch.tensor([1, 1, 1]), users)
+    assert float(metric.compute()) == 0.75
+    without = torch_recmetrics.Recall(2)
+    without.update(torch.tensor([0.5, 0.1]), torch.tensor([1, 1]), users[1:])
+    assert float(without.compute()) == 1
+    by_id = torch_recmetrics.Recall(2)
+    by_id.update(item_ids=torch.tensor([[large, 7]]), target_ids=torch.tensor([[large, large + 1]]))
+    assert float(by_id.compute()) == 0.5
+    said = " ".join(" ".join(file.read_text().split()) for file in Path(__file__).parents[3].glob("docs/*.md"))
+    for words in ("empty", "-inf", "64", "even_batches", "gather_for_metrics", "not recommended"):
+        assert words in said, words
+
+
+def test_point_18_the_documentation_says_that_a_metric_belongs_to_one_thread() -> None:
+    said = (Path(__file__).parents[3] / "docs" / "distributed.md").read_text()
+    assert "A metric belongs to one thread: two threads that update it at a time lose updates." in " ".join(
+        said.split()
+    )

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels, bins_of, distinct_rows, joined
-from torch_recmetrics.core.distributed.collectives import gather_rows, sum_over_processes
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.distributed.collectives import gather_rows, sum_alike, sum_over_processes
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES
 
 LIMB = 40  # bits of a large integer that one int64 carries: sums over ranks do not overflow
@@ -40,8 +40,8 @@ class Agreed(NamedTuple):
         return torch.float64 if torch.float64 in self.dtypes else torch.float32
 
 
-def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group: Any) -> Agreed:
-    """One sum over the ranks."""
+def agree(what: str, local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group: Any) -> Agreed:
+    """One sum over the ranks. Numbers of rows are exact in float64."""
     positives = sum(int(part.labels.sum()) for part in local.rows)
     n_rows = sum(part.labels.shape[0] for part in local.rows)
     dtypes = {part.dtype for part in local.rows} | set(local.tables)
@@ -49,12 +49,13 @@ def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group
     weighted_tables = any(counts.is_floating_point() for counts in local.tables.values())
     header = [has_sample_ids, weighted_rows, weighted_tables, positives, n_rows - positives]
     header += [dtype in dtypes for dtype in KEY_DTYPES]
-    vector = torch.zeros(len(header) + 2 * (num_bins or 0), dtype=torch.int64, device=local.device)
+    size, dtype = len(header) + 2 * (num_bins or 0), accumulator_dtype(local.device)
+    vector = torch.zeros(size, dtype=dtype, device=local.device)
     vector[: len(header)] = torch.tensor(header, device=local.device)
     for dtype, counts in local.tables.items():
         if dtype not in HALF_DTYPES and not weighted_tables:
             vector[len(header) :] += counts
-    total = sum_over_processes(vector, group)
+    total = sum_alike([what], vector, group).to(torch.int64)
     numbers = total[: len(header)].tolist()
     seen = [dtype for dtype, number in zip(KEY_DTYPES, numbers[5:], strict=True) if number]
     has_ids, rows_weighted, tables_weighted = map(bool, numbers[:3])
@@ -62,20 +63,21 @@ def agree(local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group
 
 
 def exchange(
-    local: Callable[..., ScoredLabels], has_sample_ids: bool, num_bins: int | None, group: Any
+    what: str, local: Callable[..., ScoredLabels], has_sample_ids: bool, num_bins: int | None, group: Any
 ) -> tuple[ScoredLabels, Agreed]:
     """The histograms of all ranks beside the rows of this one.
 
     Args:
+        what: the metric whose rows they are, the same on all ranks.
         local: what this rank holds. With ``everywhere=True`` it counts a sample id once over all ranks: the first row.
         has_sample_ids: whether rows have sample ids here.
         num_bins: the bins of float32 and float64 scores; None: they are kept.
     """
     scored_labels = local()
-    agreed = agree(scored_labels, has_sample_ids, num_bins, group)
+    agreed = agree(what, scored_labels, has_sample_ids, num_bins, group)
     if agreed.has_sample_ids:
         scored_labels = local(everywhere=True)
-        agreed = agree(scored_labels, has_sample_ids, num_bins, group)
+        agreed = agree(what, scored_labels, has_sample_ids, num_bins, group)
     device, tables = scored_labels.device, {}
     for dtype in agreed.dtypes:
         n_bins = bins_of(dtype, num_bins)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +12,12 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.stragglers import name_missing_ranks
 from torch_recmetrics.core.tensors.compact_ids import GOLDEN_MULTIPLIER
+from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.core.tensors.segments import first_of_each
+
+# Numbers that every exchange of a metric begins with, whatever it exchanges: a back end ends the process, hangs or
+# mixes where the lengths differ. The sums of a large collection fit in.
+FIRST = 192
 
 
 def check_ready(group: Any) -> None:
@@ -25,6 +32,38 @@ def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
     with name_missing_ranks(group):
         dist.all_reduce(total, group=group)
     return total
+
+
+def sum_alike(things: Sequence[str], vector: Tensor, group: Any) -> Tensor:
+    """The sum of a floating-point vector over the ranks, as the first step of an exchange of the same things.
+
+    A fingerprint of the things travels in front of the vector, in the same collective.
+
+    Raises:
+        RuntimeError: the same on every rank, where one exchanges other things, or in another order.
+    """
+    mark = vector.new_tensor([1.0, *text_fingerprint("\n".join(things))])
+    mine = torch.cat([mark, vector])
+    padding = max(0, FIRST - mine.shape[0])
+    first = sum_over_processes(torch.nn.functional.pad(mine, (0, padding))[:FIRST], group)
+    if not torch.equal(first[: mark.shape[0]], mark * first[0]):
+        raise RuntimeError(_difference(things, vector.device, group))
+    total = first[mark.shape[0] : mine.shape[0]]
+    rest = mine[FIRST:]
+    return torch.cat([total, sum_over_processes(rest, group)]) if rest.shape[0] else total
+
+
+def _difference(things: Sequence[str], device: torch.device, group: Any) -> str:
+    """What the ranks exchange in place of the same things."""
+    letters = torch.tensor(list("\n".join(things).encode()), dtype=torch.uint8, device=device)
+    of_ranks = [bytes(part.tolist()).decode().split("\n") for part in gather_rows(letters, group)]
+    rank = next(rank for rank, others in enumerate(of_ranks) if others != of_ranks[0])
+    pairs = itertools.zip_longest(of_ranks[0], of_ranks[rank], fillvalue="nothing more")
+    here, there = next(pair for pair in pairs if pair[0] != pair[1])
+    return (
+        f"rank 0 computes {here}, while rank {rank} computes {there}: make the same metrics on every rank, and compute "
+        "them in the same order, those of a collection together by its `compute`"
+    )
 
 
 def gather_counts(counts: Tensor, group: Any) -> Tensor:

@@ -37,7 +37,35 @@ TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
 ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS)
 
+# What to do with an argument of other dimensions, by their number.
+FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
+SEQUENCE = "give each place of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
+ONE_ID = "one id for each user is {0}.unsqueeze(1)"
+STEPS = {
+    name: {number: text.format(name) for number, text in steps.items()}
+    for name, steps in {
+        "preds": {
+            1: "rows of several users need `indexes`, the user of each row; scores of one user are {0}.unsqueeze(0)",
+            2: FLAT,
+            3: SEQUENCE,
+        },
+        "target": {1: "one relevant id for each user is target_ids={0}.unsqueeze(1)", 2: FLAT, 3: SEQUENCE},
+        "mask": {2: FLAT, 3: SEQUENCE},
+        "item_ids": {1: "the list of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
+        "target_ids": {1: ONE_ID, 3: SEQUENCE},
+        "target_relevance": {1: ONE_ID.replace("one id", "the relevance of one id"), 3: SEQUENCE},
+        "seen_ids": {1: ONE_ID, 3: SEQUENCE},
+        "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
+    }.items()
+}
+HIDES_EVERY_TARGET = (
+    "`mask` or `seen_ids` hide every relevant item of all users of this update, so nothing that is recommended can be "
+    "relevant: is `mask` turned around (True = may be recommended), or do `seen_ids` hold the targets?"
+)
+
 Given = Mapping[str, Any]  # the arguments that are not None
+# Targets, weights, sample ids, seen ids and mask
+OfUsers = tuple["Targets | None", "Tensor | None", "Tensor | None", "Tensor | None", "Tensor | None"]
 
 
 def read_layout(**arguments: Any) -> Layout:
@@ -64,6 +92,7 @@ class Layout(ABC):
 
     like: Tensor  # the argument that the others must match
     like_name: str
+    n_items: int | None  # items that are scored, by id; None where ids are given
 
     @abstractmethod
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
@@ -144,11 +173,11 @@ class Targets:
 class UserLayout(Layout):
     """A row for each user."""
 
-    n_items: int | None  # items that there are, where that is known
     targets: Targets | None  # None: nobody said what is relevant
     weights: Tensor | None  # (B,)
     sample_ids: Tensor | None  # (B,)
     seen_ids: Tensor | None  # (B, S) int64
+    mask: Tensor | None  # (B, N) bool, of scores
     target_name: ClassVar[str] = "target_ids"
 
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
@@ -170,16 +199,35 @@ class UserLayout(Layout):
             if self.n_items is not None:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
-        has_target, weights, sample_ids = self.targets is not None, self.weights, self.sample_ids
-        if weights is None and sample_ids is None and has_target:
-            return ranking
+        hides = seen_ids is not None or self.mask is not None
+        if checks.warns and hides and self.targets is not None and self.like.shape[0]:
+            checks.defer_warning(self.hides_every_target(ranking, relevance, seen_ids), HIDES_EVERY_TARGET)
         # Copies: both are kept, and the caller may fill their tensors anew.
+        weights, sample_ids = self.weights, self.sample_ids
         if weights is not None:
             check.defer_weights(checks, weights)
             weights = exact(weights.clone())
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
-        return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
+        return replace(
+            ranking,
+            weights=weights,
+            sample_ids=sample_ids,
+            has_target=self.targets is not None,
+            n_items=self.n_items,
+        )
+
+    def hides_every_target(self, ranking: Ranking, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
+        """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
+        if is_sync_free(self.like.device) and bool(ranking.relevance.any()):
+            return torch.zeros((), dtype=torch.bool)
+        wanted, ids = relevance.values > 0, relevance.sorted_ids
+        shown = wanted
+        if seen_ids is not None:
+            shown = shown & (listed_relevance(seen_ids, None).lookup(ids) == 0)
+        if self.mask is not None:
+            shown = shown & self.mask.gather(1, ids.clamp(min=0))
+        return wanted.any() & ~shown.any()
 
     @abstractmethod
     def rank_users(
@@ -192,7 +240,6 @@ class UserLayout(Layout):
 class ScoresLayout(UserLayout):
     """(B, N) scores."""
 
-    mask: Tensor | None  # (B, N) bool
     target_name = "target"
 
     def rank_users(
@@ -241,7 +288,7 @@ def ready_layout(given: Given) -> ReadyLayout:
     extra = [name for name in given if name != "preds"]
     if extra:
         raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
-    return ReadyLayout(ranking.relevance, "preds", ranking)
+    return ReadyLayout(ranking.relevance, "preds", ranking.n_items, ranking)
 
 
 def flat_layout(given: Given) -> FlatLayout:
@@ -266,7 +313,7 @@ def flat_layout(given: Given) -> FlatLayout:
     if "weights" in given:
         check.check_relevance("weights", given["weights"])
         weights = exact(given["weights"].detach())
-    return FlatLayout(preds, "preds", FlatRows(indexes.to(torch.int64), preds, target, weights))
+    return FlatLayout(preds, "preds", None, FlatRows(indexes.to(torch.int64), preds, target, weights))
 
 
 def scores_layout(given: Given) -> ScoresLayout:
@@ -274,11 +321,10 @@ def scores_layout(given: Given) -> ScoresLayout:
     preds = need(given, "preds", 2)
     check.check_float("preds", preds)
     users = users_of(given, preds, "preds")
-    mask = given.get("mask")
-    if mask is not None:
+    if "mask" in given:
         check.check_shape("mask", need(given, "mask", 2), tuple(preds.shape), "`preds`")
-        check.check_mask(mask)
-    return ScoresLayout(preds, "preds", preds.shape[1], *users, mask)
+        check.check_mask(given["mask"])
+    return ScoresLayout(preds, "preds", preds.shape[1], *users)
 
 
 def lists_layout(given: Given) -> ListsLayout:
@@ -301,10 +347,8 @@ def embeddings_layout(given: Given) -> EmbeddingsLayout:
     return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs)
 
 
-def users_of(
-    given: Given, like: Tensor, like_name: str
-) -> tuple[Targets | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Targets, weights, sample ids and seen ids: a row for each user, all on one device."""
+def users_of(given: Given, like: Tensor, like_name: str) -> OfUsers:
+    """Targets, weights, sample ids, seen ids and mask: a row for each user, all on one device."""
     check.check_device(like.device, given)
     rows: dict[str, Tensor | None] = dict.fromkeys(("weights", "sample_ids"))
     for name in rows:
@@ -317,7 +361,7 @@ def users_of(
         check.check_ids("sample_ids", given["sample_ids"])
     targets = None if TARGETS.isdisjoint(given) else targets_of(given, like, like_name)
     seen_ids = ids_of(given, "seen_ids", like, like_name) if "seen_ids" in given else None
-    return targets, rows["weights"], rows["sample_ids"], seen_ids
+    return targets, rows["weights"], rows["sample_ids"], seen_ids, given.get("mask")
 
 
 def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
@@ -352,7 +396,7 @@ def need(given: Given, name: str, ndim: int) -> Tensor:
     """A tensor that must be there, without its gradient."""
     if name not in given:
         raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
-    check.check_tensor(name, given[name], ndim=ndim)
+    check.check_tensor(name, given[name], ndim=ndim, steps=STEPS.get(name))
     tensor: Tensor = given[name].detach()
     return tensor
 

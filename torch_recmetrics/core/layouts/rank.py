@@ -45,10 +45,11 @@ def rank(
     >>> ranking.relevance
     tensor([[0., 1.]], dtype=torch.float64)
     """
+    top_k = check.plain_number(top_k)
     check.check_cutoff("top_k", top_k)
     refuse_unknown(layout)
     with torch.no_grad():
-        checks = check.ValueChecks(validate_args)
+        checks = check.ValueChecks(validate_args, warns=True)
         needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
         ranking = read_layout(preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
         checks.raise_first()

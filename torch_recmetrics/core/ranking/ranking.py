@@ -65,6 +65,7 @@ class Ranking:
     ordered: bool = True  # equal scores stand in the order of the input
     retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
     has_target: bool = True  # False: nobody said what is relevant
+    n_items: int | None = None  # items that were scored; None for lists of ids and flat rows
     _stats: dict[str, RankingStats] = field(default_factory=dict, repr=False)
 
     def kept(self) -> Ranking:

@@ -6,8 +6,11 @@ costs one device synchronisation however many rules it has; which row broke the 
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
+from types import FrameType
 from typing import Any
 
 import torch
@@ -27,7 +30,7 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 
 def plain_number(value: Any) -> Any:
     """A Python number for one of NumPy's and its like; anything else as it is."""
-    if isinstance(value, bool | int | float | str):
+    if type(value) in (bool, int, float, str):
         return value
     if isinstance(value, Integral):
         return int(value)
@@ -92,14 +95,18 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def check_tensor(name: str, value: Any, *, ndim: int | None = None) -> None:
-    """Refuse what is not a tensor of so many dimensions."""
+def check_tensor(name: str, value: Any, *, ndim: int | None = None, steps: Mapping[int, str] | None = None) -> None:
+    """Refuse what is not a tensor of so many dimensions; `steps` says what to do with another number of them."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}")
     if value.layout != torch.strided:
         raise TypeError(f"`{name}` must be a dense (strided) tensor, got layout {value.layout}")
     if ndim is not None and value.ndim != ndim:
-        raise ValueError(f"`{name}` must have {ndim} dimension{'s' * (ndim != 1)}, got shape {tuple(value.shape)}")
+        step = (steps or {}).get(value.ndim)
+        raise ValueError(
+            f"`{name}` must have {ndim} dimension{'s' * (ndim != 1)}, got shape {tuple(value.shape)}"
+            f"{': ' if step else ''}{step or ''}"
+        )
 
 
 def check_shape(name: str, value: Tensor, shape: tuple[int, ...], like: str) -> None:
@@ -152,29 +159,51 @@ class ValueChecks:
 
     Args:
         active: False leaves every optional rule out, so nothing is read from the device.
+        warns: whether what is allowed and looks like a mistake is looked for.
     """
 
-    def __init__(self, active: bool = True) -> None:
+    def __init__(self, active: bool = True, *, warns: bool = False) -> None:
         self.active = active
+        self.warns = warns and active
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
+        self._warnings: list[tuple[Tensor, str]] = []
 
     def defer(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
         """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them."""
         if (self.active or always) and broken.numel() and broken.device.type != "meta":
             self._rules.append((broken, message))
 
+    def defer_warning(self, holds: Tensor, text: str) -> None:
+        """Warn of it, where it holds and nothing is refused; then, or where it does not, it is not looked for again."""
+        self.warns = False
+        if holds.device.type != "meta":
+            self._warnings.append((holds, text))
+
     def raise_first(self) -> None:
         """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
-        rules, self._rules = self._rules, []
-        if not rules:
+        rules, warned, self._rules, self._warnings = self._rules, self._warnings, [], []
+        # One read for all of them. On a CPU a read costs nothing, so there each is read when its turn comes.
+        both = (*rules, *warned)
+        if not both:
             return
-        # One read for all the rules. On a CPU a read costs nothing, so there each is read when its turn comes.
-        if not is_sync_free(rules[0][0].device) and not bool(torch.stack([broken.any() for broken, _ in rules]).any()):
+        if not is_sync_free(both[0][0].device) and not bool(torch.stack([holds.any() for holds, _ in both]).any()):
             return
         for broken, message in rules:
             if bool(broken.any()):
                 rows = broken if broken.ndim < 2 else broken.flatten(1).any(1)
                 raise ValueError(message(int(rows.reshape(-1).to(torch.uint8).argmax())))
+        for holds, text in warned:
+            if bool(holds):
+                warnings.warn(text, UserWarning, stacklevel=callers_level())
+
+
+def callers_level() -> int:
+    """How far up the stack the caller of the package is, whose line a warning should name; for the caller of this."""
+    level, package = 0, __name__.partition(".")[0]
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor]) -> Any:
@@ -211,8 +240,12 @@ def defer_gains(checks: ValueChecks, largest: Tensor, *, exponential: bool) -> N
                 f"got {largest[row].max().item():g} in row {row}"
             ),
         )
-    if not exponential:
-        return
+    if exponential:
+        defer_exponential_gains(checks, largest)
+
+
+def defer_exponential_gains(checks: ValueChecks, largest: Tensor) -> None:
+    """Relevance whose exponential gain is infinite."""
     if largest.element_size() == 1:
         largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
     checks.defer(
@@ -251,6 +284,14 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
         low < lowest,
         lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}",
     )
+    if below is not None and ids.ndim == 2 and ids.shape[1] == below > 2:
+        checks.defer(
+            (low >= 0).all() & (high <= 1).all(),  # each row would hold an id twice
+            lambda _: (
+                f"`{name}` must hold item ids, got a matrix of 0 and 1 with a column for each of the {below} items: "
+                "give ids padded with -1, or the matrix as `target`, or turned around as `mask` (True = may be shown)"
+            ),
+        )
     if below is not None:
         checks.defer(
             high >= below,

@@ -1,4 +1,4 @@
-"""A short word that stands for the contents of a tensor."""
+"""A short word that stands for the contents of a tensor or of a text."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ def fingerprint(tensor: Tensor) -> str:
     header = torch.tensor([n_bytes, *tensor.shape, *str(tensor.dtype).encode()], dtype=torch.int64)
     total += _hash(header, -header.shape[0])
     return f"{total % (1 << 64):016x}"
+
+
+def text_fingerprint(text: str) -> bytes:
+    """8 bytes: the fingerprint of the letters of a text that is not empty."""
+    return bytes.fromhex(fingerprint(torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)))
 
 
 def _hash(words: Tensor, offset: int) -> int:
