@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,10 +18,12 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout, ScoresLayout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
+from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.waiting import WaitingUsers
 
 
 class Family(NamedTuple):
@@ -61,6 +63,9 @@ class Evaluator:
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
         self.with_items = [metric for metric in self.members if metric.reads_items]
+        # The best list of what was retrieved is read from the scores, which cannot wait.
+        self.can_wait = bool(self.metrics) and not any(vars(m).get("ideal") == "retrieved" for m in self.metrics)
+        self.waiting = WaitingUsers(self.metrics, lambda users: self.add(self._sums_of(users)))
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
         """Group the columns, and remember where each of them comes to stand."""
@@ -98,7 +103,12 @@ class Evaluator:
                 check.defer_gains(checks, rows.relevance, exponential="exponential" in self.gains)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
-        ranking = layout.rank(self.needs, checks)
+        users = layout.ranked(self.needs, checks)
+        if self.can_wait and not self.with_items and isinstance(users, ListedUsers) and users.join_key is not None:
+            self._defer_rules(checks, users.targets.largest, users.targets.n_relevant, users.weights)
+            checks.raise_first()
+            return PendingUpdate(users=users)
+        ranking = users.ranking()
         values = self.evaluate(ranking, checks)
         lists = {}
         for counter in self.list_counters:
@@ -117,6 +127,8 @@ class Evaluator:
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 2): the sums of this batch alone."""
+        if prepared.users is not None:
+            return self._sums_of(prepared.users)
         if prepared.values is None:
             return flat_sums(self.metrics, [prepared.packed])
         if prepared.sample_ids is None:
@@ -130,8 +142,10 @@ class Evaluator:
         """Add what was prepared to what the members hold; this cannot be refused. `sums`: its :meth:`totals`."""
         if not self.metrics:
             pass
+        elif prepared.users is not None and sums is None:
+            self.waiting.append(prepared.users)
         elif prepared.is_sums:
-            self.add(prepared.values.sums() if sums is None else sums)
+            self.add(self.totals(prepared) if sums is None else sums)
         elif prepared.sample_ids is None:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
@@ -145,6 +159,10 @@ class Evaluator:
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", metric.state("sums") + part)
 
+    def _sums_of(self, users: RankedUsers) -> Tensor:
+        """(columns, 2): the sums of users whose values were checked."""
+        return self.evaluate(users.ranking(), check.ValueChecks(False)).sums()
+
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
         numerators, denominators, first = values.numerators(), values.denominators(), 0
@@ -155,10 +173,34 @@ class Evaluator:
             metric.set_state("denominators", [*metric.state("denominators"), denominators[first]])
             first += size
 
+    def _defer_rules(
+        self,
+        checks: check.ValueChecks,
+        largest: Callable[[], Tensor] | None,
+        n_relevant: Callable[[], Tensor],
+        weights: Tensor | None,
+    ) -> None:
+        """What the metrics ask of the relevance of users; `largest` is None where it is 0 or 1."""
+        if self.gains and largest is not None:
+            check.defer_gains(checks, largest(), exponential="exponential" in self.gains)
+        if self.needs_filled:
+            empty = n_relevant() == 0
+            checks.defer(
+                empty if weights is None else empty & (weights > 0),
+                lambda row: (
+                    f'every user must have a relevant item with empty_target_action="error", row {row} has none'
+                ),
+                always=True,
+            )
+
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
-        if self.gains and not ranking.binary:
-            check.defer_gains(checks, largest_relevance(ranking), exponential="exponential" in self.gains)
+        self._defer_rules(
+            checks,
+            None if ranking.binary else lambda: largest_relevance(ranking),
+            lambda: ranking.n_relevant,
+            ranking.weights,
+        )
         for metric in self.with_items:
             if metric.n_items is not None and ranking.item_ids is not None:
                 defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
@@ -166,14 +208,6 @@ class Evaluator:
         weights, empty = ranking.weights, ranking.n_relevant == 0
         if weights is None:
             weights = torch.ones_like(empty, dtype=ranking.relevance.dtype)
-        if self.needs_filled:
-            checks.defer(
-                empty & (weights > 0),
-                lambda row: (
-                    f'every user must have a relevant item with empty_target_action="error", row {row} has none'
-                ),
-                always=True,
-            )
         filled = weights * ~empty
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
         for families, skips_empty, pooled, partial in self.weightings:
@@ -189,7 +223,9 @@ class Evaluator:
 
 
 class PendingUpdate(NamedTuple):
-    """An update that was checked but not yet counted: evaluated users, or flat rows that wait."""
+    """An update that was checked but not yet counted: ranked users, evaluated users, or flat rows that wait."""
+
+    users: Any = None  # ListedUsers; None where there are values or rows
 
     values: Any = None  # WeightedValues; None for flat rows, which have none before all of them are known
     sample_ids: Tensor | None = None
@@ -199,7 +235,7 @@ class PendingUpdate(NamedTuple):
     @property
     def is_sums(self) -> bool:
         """Whether only sums are remembered of it."""
-        return self.values is not None and self.sample_ids is None
+        return self.users is not None or (self.values is not None and self.sample_ids is None)
 
 
 class WeightedValues:

@@ -19,6 +19,7 @@ from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.lists import rank_lists
+from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
@@ -66,8 +67,12 @@ class Layout(ABC):
     like_name: str
 
     @abstractmethod
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+        """These users with their lists; call ``checks.raise_first()`` before they are believed."""
+
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        """The ranking of these users; call ``checks.raise_first()`` before it is believed."""
+        """Their ranking."""
+        return self.ranked(needs, checks).ranking()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +81,7 @@ class ReadyLayout(Layout):
 
     ranking: Ranking
 
-    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:  # noqa: ARG002
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:  # noqa: ARG002
         ranking = self.ranking
         if needs.items and (ranking.item_ids is None or not ranking.ordered):
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
@@ -88,7 +93,9 @@ class ReadyLayout(Layout):
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={needs.depth} is needed")
         if needs.full_list and ranking.full_list is None and ranking.depth is not None:
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
-        return ranking
+        return ReadyUsers(
+            ranking, weights=ranking.weights, sample_ids=ranking.sample_ids, has_target=ranking.has_target
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +104,11 @@ class FlatLayout(Layout):
 
     rows: FlatRows
 
-    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        return rank_flat(self.checked_rows(needs, checks), needs, checks)
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+        ranking = rank_flat(self.checked_rows(needs, checks), needs, checks)
+        return ReadyUsers(
+            ranking, weights=ranking.weights, sample_ids=ranking.sample_ids, has_target=ranking.has_target
+        )
 
     def checked_rows(self, needs: RankingRequirements, checks: ValueChecks) -> FlatRows:
         """The rows, with the rules about their values."""
@@ -151,7 +161,7 @@ class UserLayout(Layout):
     seen_ids: Tensor | None  # (B, S) int64
     target_name: ClassVar[str] = "target_ids"
 
-    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
         if self.targets is not None:
             relevance = self.targets.relevance(checks, self.n_items)
         elif not needs.needs_target:
@@ -169,23 +179,23 @@ class UserLayout(Layout):
             check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
-        ranking = self.rank_users(relevance, seen_ids, needs, checks)
+        users = self.rank_users(relevance, seen_ids, needs, checks)
         has_target, weights, sample_ids = self.targets is not None, self.weights, self.sample_ids
         if weights is None and sample_ids is None and has_target:
-            return ranking
+            return users
         # Copies: both are kept, and the caller may fill their tensors anew.
         if weights is not None:
             check.defer_weights(checks, weights)
             weights = exact(weights.clone())
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
-        return replace(ranking, weights=weights, sample_ids=sample_ids, has_target=has_target)
+        return replace(users, weights=weights, sample_ids=sample_ids, has_target=has_target)
 
     @abstractmethod
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> Ranking:
-        """The ranking without weights and sample ids."""
+    ) -> RankedUsers:
+        """The users without weights and sample ids."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +207,7 @@ class ScoresLayout(UserLayout):
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> Ranking:
+    ) -> RankedUsers:
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance, needs, checks)
 
@@ -208,7 +218,7 @@ class ListsLayout(UserLayout):
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> Ranking:
+    ) -> RankedUsers:
         item_ids = self.like
         check.defer_ids(checks, "item_ids", item_ids, below=None)
         if checks.active:
@@ -228,7 +238,7 @@ class EmbeddingsLayout(UserLayout):
         seen_ids: Tensor | None,
         needs: RankingRequirements,
         checks: ValueChecks,  # noqa: ARG002
-    ) -> Ranking:
+    ) -> RankedUsers:
         return rank_catalogue(self.pairs, relevance, seen_ids, needs)
 
 

@@ -12,65 +12,60 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.layouts.ranked import CutoffMembers, ListedUsers, RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import CutoffTie, GainTotal, TieGroups, tie_groups_of
 from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
+from torch_recmetrics.core.scores.packed_sort import can_sort_packed
 from torch_recmetrics.core.scores.rank_counts import full_ranks
 from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 
 def rank_scores(
     scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks
-) -> Ranking:
+) -> RankedUsers:
     """Scores against what is relevant."""
     n_items = scores.n_items
     if needs.full_list and (not scores.is_sync_free or needs.sort_full_list):
         needs = replace(needs, depth=None, full_list=False)
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
     full_list = _full_lists(scores, targets, checks) if needs.full_list else None
-    blocks = BlockMax(scores, block_width(scores, n_items if needs.depth is None else needs.depth))
-    if scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists):
-        counted = _rank_counted(blocks, targets, full_list, needs.depth, needs, checks)
-        if counted is not None:
-            return counted
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
-    complete = depth == n_items
-    # One more than is kept, to see whether a tie crosses the cutoff.
-    top = topk_scores(blocks, min(depth + 1, n_items))
+    k = min(depth + 1, n_items)  # one more than is kept, to see whether a tie crosses the cutoff
+    blocks = BlockMax(scores, block_width(scores, depth))
+    countable = scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists)
+    if countable and (full_list is not None or not can_sort_packed(scores, k)):
+        counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
+        if counted is not None:
+            return ReadyUsers(counted)
+    top = topk_scores(blocks, k)
     values = top.values
     if n_items:
         check.defer_nan(checks, "preds", values[:, 0].isnan())
-    tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
-    best_tied = tied.cumprod(1).sum(1) + 1 if needs.lists else None
-    any_tied = bool(tied.any()) if scores.is_sync_free else True
-    values, ids = values[:, :depth], top.ids[:, :depth]
-    if any_tied and needs.ordered and depth and not top.ordered:
-        ids = _ordered(scores, values, ids, tied)
     listed = values > HIDDEN
-    item_ids = torch.where(listed, ids, -1)
-    tie_groups = None
-    if any_tied and depth and needs.rules - {"stable"}:
-        tie_groups = _tie_groups(scores, top, tied, depth, targets, needs)
-    return Ranking(
-        relevance=targets.lookup(item_ids),
-        lengths=listed.sum(1),
-        n_relevant=targets.n_relevant(),
-        max_relevant=targets.like.shape[1],
-        best=partial(targets.ideal, depth),
-        depth=None if complete else depth,
-        binary=targets.relevance is None,
-        item_ids=item_ids,
-        tie_groups=tie_groups,
-        best_tied=best_tied,
-        full_list=full_list,
+    tied = (values[:, 1:] == values[:, :-1]) & listed[:, 1:]
+    any_tied = bool(tied.any()) if scores.is_sync_free else True
+    ids = top.ids[:, :depth]
+    if any_tied and needs.ordered and depth and not top.ordered:
+        ids = _ordered(scores, values[:, :depth], ids, tied)
+    members = None
+    if any_tied and 0 < depth < n_items and needs.rules - {"stable"}:
+        members = _cutoff_members(scores, top, tied, depth, targets)
+    return ListedUsers(
+        item_ids=torch.where(listed[:, :depth], ids, -1),
+        targets=targets,
+        needs=needs,
+        complete=depth == n_items,
+        tied=tied if any_tied else None,
+        cutoff_members=members,
         ordered=needs.ordered or top.ordered,
+        full_list=full_list,
         retrieved=partial(_ideal_retrieved, scores, targets, depth),
     )
 
@@ -108,7 +103,6 @@ def _rank_counted(
             entries = entries.pick(entries.relevance > 0)
     else:
         return None
-    depth = min(depth, scores.n_items)
     relevance, tie_groups = columns_of(entries, (scores.n_users, depth), needs)
     return Ranking(
         relevance=relevance,
@@ -139,27 +133,19 @@ def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor) -> 
     return ids
 
 
-def _tie_groups(
-    scores: ScoreMatrix,
-    top: TopK,
-    tied: Tensor,
-    depth: int,
-    targets: Relevance,
-    needs: RankingRequirements,
-) -> TieGroups:
-    start, size = tie_groups_of(tied, depth)
-    if tied.shape[1] < depth:
-        return TieGroups(start, size, None)  # the list is complete
+def _cutoff_members(
+    scores: ScoreMatrix, top: TopK, tied: Tensor, depth: int, targets: Relevance
+) -> CutoffMembers | None:
+    """The members of the tie groups at the cutoff: the top-k shows only a part of them."""
     crosses, kth = tied[:, depth - 1], top.values[:, depth - 1]
     rows = None
     if scores.is_sync_free:
         rows = crosses.nonzero().squeeze(1)
         if not rows.shape[0]:
-            return TieGroups(start, size, None)
+            return None
         if rows.shape[0] == scores.n_users:
             rows = None
     kth = kth if rows is None else kth[rows]
-    # The top-k shows only a part of the tie group at the cutoff: count its members, and find the relevant ones.
     if top.n_kth is not None:
         count = top.n_kth if rows is None else top.n_kth[rows]
     else:
@@ -167,35 +153,7 @@ def _tie_groups(
     target_scores, relevance = targets.scores(scores), targets.values
     if rows is not None:
         target_scores, relevance = target_scores[rows], relevance[rows]
-    cutoff_tie = cutoff_tie_of(
-        torch.where(target_scores == kth.unsqueeze(1), relevance, 0), crosses, rows, depth, needs
-    )
-    if rows is not None:
-        count = torch.zeros_like(size[:, 0]).index_copy_(0, rows, count)
-    size = torch.where((start == start[:, -1:]) & crosses.unsqueeze(1), count.unsqueeze(1), size)
-    return TieGroups(start, size, cutoff_tie)
-
-
-def cutoff_tie_of(
-    members: Tensor, crosses: Tensor, rows: Tensor | None, depth: int, needs: RankingRequirements
-) -> CutoffTie:
-    """A :class:`CutoffTie` from the (rows, T) relevance of the members of the groups, 0 for others."""
-
-    def spread(values: Tensor, fill: float = 0.0) -> Tensor:
-        if rows is None:
-            return values
-        return values.new_full((crosses.shape[0], *values.shape[1:]), fill).index_copy_(0, rows, values)
-
-    width = min(depth, members.shape[1])
-    wide = exact(members)
-    best = worst = None
-    if "optimistic" in needs.rules:
-        best = spread(wide.topk(width, dim=1).values)
-    if "pessimistic" in needs.rules:
-        relevant_only = torch.where(wide > 0, wide, float("inf"))
-        worst = spread(relevant_only.topk(width, dim=1, largest=False).values, float("inf"))
-    totals = GainTotal(wide, rows, crosses.shape[0])
-    return CutoffTie(crosses, spread((members > 0).sum(1)), totals, best, worst)
+    return CutoffMembers(rows, count, torch.where(target_scores == kth.unsqueeze(1), relevance, 0))
 
 
 def _full_lists(scores: ScoreMatrix, targets: Relevance, checks: check.ValueChecks) -> FullListStats:
