@@ -56,7 +56,10 @@ class FusedState:
         batch = evaluator.totals(prepared) if self.metrics and with_values else None
         evaluator.count(prepared, batch)
         for member in self.members:
-            member.note_update()
+            member.__dict__["_update_count"] += 1
+            member.__dict__["_computed"] = None
+        self.agreement.invalidate_all()
+        self._local = [], {}
         if not with_values:
             return {}
         values = {}

@@ -219,7 +219,7 @@ class Evaluator:
             weight = filled if skips_empty else weights
             denominator = weights * ranking.n_relevant if pooled else weight
             blocks.append((values, weight, defined(values, weight) if partial else denominator))
-        return WeightedValues(blocks, self._back)
+        return WeightedValues(blocks, self._back, counted=ranking.weights is None)
 
 
 class PendingUpdate(NamedTuple):
@@ -241,17 +241,21 @@ class PendingUpdate(NamedTuple):
 class WeightedValues:
     """Values of many metrics for many users, not yet weighed."""
 
-    def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...]) -> None:
+    def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...], *, counted: bool) -> None:
         # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
         # may be undefined, which nan says.
         self._blocks = blocks
         self._back = back  # the place of each column
+        self._counted = counted  # every weight is 1, or 0 beside values of 0
 
     def sums(self) -> Tensor:
         """(columns, 2): the sum of weight times value, and of the weights."""
         parts = []
         for values, weight, denominator in self._blocks:
-            parts.append(weighed(values, weight, denominator).sum(1))
+            if self._counted and denominator.ndim == 1:  # whole numbers, so no mean of shares is rounded above 1
+                parts.append(torch.stack([values.sum(0), denominator.sum().expand(values.shape[1])]))
+            else:
+                parts.append(weighed(values, weight, denominator).sum(1))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 

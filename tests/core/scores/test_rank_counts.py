@@ -51,6 +51,7 @@ def test_counting_equals_top_k(kind, rule, monkeypatch):
         return found
 
     monkeypatch.setattr(layouts, "topk_ranks", watched)
+    monkeypatch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 0)
     for n_items in (128, 191, 192, 400, 1000):
         preds = scores(kind, 12, n_items, g)
         ids = torch.stack([torch.randperm(n_items, generator=g)[:6] for _ in range(12)])

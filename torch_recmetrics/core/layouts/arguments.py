@@ -138,16 +138,18 @@ class Targets:
             return dense_relevance(self.dense, compact=is_sync_free(self.dense.device))
         if self.ids is None:
             raise ValueError(f"`target_ids` is missing: the layouts are {LAYOUTS}")
-        check.defer_ids(checks, "target_ids", self.ids, below=n_items)
         graded = None
         if self.graded is not None:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
+        relevance = listed_relevance(self.ids, graded)
+        in_range = check.defer_sorted_ids(checks, "target_ids", relevance.sorted_ids, below=n_items)
+        check.defer_repeats(checks, "target_ids", relevance.sorted_ids)
+        if n_items is None or in_range:
+            return relevance
         # An id that is out of range is reported when the checks raise, and must not reach an index before.
-        ids = self.ids if n_items is None else self.ids.clamp(max=n_items - 1)
-        relevance = listed_relevance(ids, graded)
-        check.defer_repeats(checks, "target_ids", relevance.like)
-        return relevance
+        ids = relevance.sorted_ids.clamp(max=n_items - 1)
+        return Relevance(ids, relevance.relevance, ids)
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ def rank_scores(
     if countable and (full_list is not None or not can_sort_packed(scores, k)):
         counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
         if counted is not None:
-            return ReadyUsers(counted)
+            return ReadyUsers.of(counted)
     top = topk_scores(blocks, k)
     values = top.values
     if n_items:

@@ -15,8 +15,6 @@ STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
 # Elements of a tile that is read many times.
 COMPARED_ELEMENTS = 1 << 18
-# Copy so few scores as a whole. The fresh memory of a larger copy can cost more than all the rest.
-COPIED_ELEMENTS = STEP_ELEMENTS
 
 # --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks ranking --only 0` ---
 
