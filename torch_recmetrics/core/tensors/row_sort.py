@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import sort_keys
+from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
 @functools.cache
@@ -21,7 +22,7 @@ def _has_numpy() -> bool:
 
 def sorts_with_numpy(device: torch.device) -> bool:
     """Whether rows on this device are sorted by numpy."""
-    return sort_keys.SORT_WITH_NUMPY and device.type == "cpu" and _has_numpy()
+    return sort_keys.SORT_WITH_NUMPY and is_sync_free(device) and _has_numpy()
 
 
 def sort_rows_(rows: Tensor) -> Tensor:
