@@ -1,8 +1,8 @@
 """Everyday validation: batches of 64 to 512 users, one after the other, then the values of all.
 
-The numbers are those of `benchmarks.ranking`, eight metrics at 5, 10 and 20; the others give fewer. A run is an epoch of
-so many batches that users who wait are evaluated, told as time per batch. The others begin with `torch.topk` and hide
-seen items in a copy of the scores that is theirs to overwrite.
+The numbers are those of `benchmarks.ranking`, eight metrics at 5, 10 and 20; the others give fewer. A run is an epoch
+of 4,096 users, told as time per batch, so that users who wait are evaluated within it. The others begin with
+`torch.topk` and hide seen items in a copy of the scores that is theirs to overwrite.
 """
 
 from __future__ import annotations

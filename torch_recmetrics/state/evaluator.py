@@ -18,7 +18,7 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout, ScoresLayout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
-from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers
+from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
@@ -104,10 +104,10 @@ class Evaluator:
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         users = layout.ranked(self.needs, checks)
-        if self.can_wait and not self.with_items and isinstance(users, ListedUsers) and users.join_key is not None:
-            self._defer_rules(checks, users.targets.largest, users.targets.n_relevant, users.weights)
+        if self.can_wait and not self.with_items and isinstance(users, JoinableUsers) and users.join_key is not None:
+            self._defer_rules(checks, users.largest, users.n_relevant, users.weights)
             checks.raise_first()
-            return PendingUpdate(users=users)
+            return PendingUpdate(users=users.kept())
         ranking = users.ranking()
         values = self.evaluate(ranking, checks)
         lists = {}
@@ -176,13 +176,14 @@ class Evaluator:
     def _defer_rules(
         self,
         checks: check.ValueChecks,
-        largest: Callable[[], Tensor] | None,
+        largest: Callable[[], Tensor | None],
         n_relevant: Callable[[], Tensor],
         weights: Tensor | None,
     ) -> None:
-        """What the metrics ask of the relevance of users; `largest` is None where it is 0 or 1."""
-        if self.gains and largest is not None:
-            check.defer_gains(checks, largest(), exponential="exponential" in self.gains)
+        """What the metrics ask of the relevance of users; `largest` gives None where it is 0 or 1."""
+        of_each = largest() if self.gains else None
+        if of_each is not None:
+            check.defer_gains(checks, of_each, exponential="exponential" in self.gains)
         if self.needs_filled:
             empty = n_relevant() == 0
             checks.defer(
@@ -197,7 +198,7 @@ class Evaluator:
         """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
         self._defer_rules(
             checks,
-            None if ranking.binary else lambda: largest_relevance(ranking),
+            lambda: None if ranking.binary else largest_relevance(ranking),
             lambda: ranking.n_relevant,
             ranking.weights,
         )
@@ -225,7 +226,7 @@ class Evaluator:
 class PendingUpdate(NamedTuple):
     """An update that was checked but not yet counted: ranked users, evaluated users, or flat rows that wait."""
 
-    users: Any = None  # ListedUsers; None where there are values or rows
+    users: Any = None  # JoinableUsers; None where there are values or rows
 
     values: Any = None  # WeightedValues; None for flat rows, which have none before all of them are known
     sample_ids: Tensor | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers, join_users
+from torch_recmetrics.core.layouts.ranked import JoinableUsers
 from torch_recmetrics.core.tensors import thresholds
 
 if TYPE_CHECKING:
@@ -24,32 +24,32 @@ class WaitingUsers:
         evaluate: adds users to the sums of the metrics.
     """
 
-    def __init__(self, metrics: Sequence[RecMetric], evaluate: Callable[[RankedUsers], None]) -> None:
+    def __init__(self, metrics: Sequence[RecMetric], evaluate: Callable[[JoinableUsers], None]) -> None:
         self._metrics = metrics
         self._evaluate = evaluate
-        self._parts: list[ListedUsers] = []
-        self._n_users = self._width = 0
+        self.parts: list[JoinableUsers] = []
+        self.n_users = self.width = 0
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self.parts)
 
-    def append(self, users: ListedUsers) -> None:
+    def append(self, users: JoinableUsers) -> None:
         """Let users wait; bounded memory: so many of them are evaluated."""
-        if self._parts and self._parts[0].join_key != users.join_key:
+        if self.parts and self.parts[0].join_key != users.join_key:
             self.evaluate()
-        if not self._parts:
+        if not self.parts:
             for metric in self._metrics:
                 metric.put_away(self)
-        self._parts.append(users)
-        self._n_users += users.item_ids.shape[0]
-        self._width = max(self._width, users.targets.width)
-        if self._n_users >= thresholds.WAITING_USERS or self._n_users * self._width >= thresholds.WAITING_TARGETS:
+        self.parts.append(users)
+        self.n_users += users.n_users
+        self.width = max(self.width, users.width)
+        if self.n_users >= thresholds.WAITING_USERS or self.n_users * self.width >= thresholds.WAITING_TARGETS:
             self.evaluate()
 
     def evaluate(self) -> None:
         """Nobody waits any more."""
-        if self._parts:
-            users, self._parts, self._n_users, self._width = join_users(self._parts), [], 0, 0
+        if self.parts:
+            parts, self.parts, self.n_users, self.width = self.parts, [], 0, 0
             for metric in self._metrics:
                 metric.bring_back()
-            self._evaluate(users)
+            self._evaluate(parts[0].joined(parts) if len(parts) > 1 else parts[0])

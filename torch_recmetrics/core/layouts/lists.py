@@ -27,7 +27,7 @@ def rank_lists(
     width = ids.shape[1]
     depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)
     return ListedUsers(
-        item_ids=ids[:, :depth],
+        item_ids=ids[:, :depth].clone(),
         targets=targets,
         needs=needs,
         complete=depth == width,

@@ -10,17 +10,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.full_lists import FullListStats
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, GainTotal, TieGroups, tie_groups_of
 from torch_recmetrics.core.tensors.devices import exact
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,36 @@ class RankedUsers(ABC):
     def join_key(self) -> Any:
         """What users of several updates must share to be joined; None where they cannot be."""
         return None
+
+
+class JoinableUsers(RankedUsers):
+    """Users who can wait for those of other updates."""
+
+    @property
+    @abstractmethod
+    def n_users(self) -> int:
+        """B."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The numbers that are kept of what is relevant to one user."""
+
+    @abstractmethod
+    def n_relevant(self) -> Tensor:
+        """(B,) int64: how many relevant items each user has."""
+
+    @abstractmethod
+    def largest(self) -> Tensor | None:
+        """(B,) the largest relevance of each user; None where it is 0 or 1."""
+
+    @abstractmethod
+    def kept(self) -> Self:
+        """The same for those who do not ask what was retrieved: nothing of the caller is kept alive."""
+
+    @abstractmethod
+    def joined(self, parts: Sequence[Self]) -> Self:
+        """The users of several updates, of one :attr:`join_key`; these are the first of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +103,77 @@ class CutoffMembers:
 
 
 @dataclass(frozen=True, eq=False)
-class ListedUsers(RankedUsers):
+class CountedUsers(JoinableUsers):
+    """Users whose relevant items among the first D were counted, none of them with an equal score beside it."""
+
+    relevance: Tensor  # (B, D) by rank
+    relevant: Tensor  # (B,) int64: how many relevant items there are
+    ideal: Tensor | None  # (B, <= D) relevance of all relevant items, descending; None where it is 1
+    max_relevant: int
+    complete: bool  # nothing was cut
+    retrieved: Callable[[], Tensor] | None = None
+
+    def ranking(self) -> Ranking:
+        depth = self.relevance.shape[1]
+        all_ones = partial(ones, self.relevant, min(depth, self.max_relevant))
+        return Ranking(
+            relevance=self.relevance,
+            lengths=None,
+            n_relevant=self.relevant,
+            max_relevant=self.max_relevant,
+            best=all_ones if self.ideal is None else Given(self.ideal),
+            depth=None if self.complete else depth,
+            binary=self.ideal is None,
+            weights=self.weights,
+            sample_ids=self.sample_ids,
+            ordered=False,
+            retrieved=self.retrieved,
+            has_target=self.has_target,
+        )
+
+    @property
+    def join_key(self) -> Any:
+        if self.sample_ids is not None:
+            return None
+        graded, shape = self.ideal is not None, self.relevance.shape[1]
+        return type(self), self.relevance.device, graded, self.weights is None, shape, self.complete, self.has_target
+
+    @property
+    def n_users(self) -> int:
+        return self.relevance.shape[0]
+
+    @property
+    def width(self) -> int:
+        return 0 if self.ideal is None else self.ideal.shape[1]
+
+    def n_relevant(self) -> Tensor:
+        return self.relevant
+
+    def largest(self) -> Tensor | None:
+        return None if self.ideal is None else largest_of(self.ideal)
+
+    def kept(self) -> CountedUsers:
+        return replace(self, retrieved=None)
+
+    def joined(self, parts: Sequence[CountedUsers]) -> CountedUsers:
+        ideal = None
+        if self.ideal is not None:
+            width = max(part.width for part in parts)
+            ideal = torch.cat(
+                [padded(part.ideal, width, 0, in_front=False) for part in parts if part.ideal is not None]
+            )
+        return replace(
+            self,
+            relevance=torch.cat([part.relevance for part in parts]),
+            relevant=torch.cat([part.relevant for part in parts]),
+            ideal=ideal,
+            max_relevant=max(part.max_relevant for part in parts),
+            weights=joined_weights(parts),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ListedUsers(JoinableUsers):
     """Users whose first D items are known."""
 
     item_ids: Tensor  # (B, D) int64 by rank, -1 beyond the end of the list
@@ -124,41 +227,49 @@ class ListedUsers(RankedUsers):
 
     @property
     def join_key(self) -> Any:
-        """Ids as targets join; a dense target holds a number for each item."""
         targets = self.targets
         if targets.ids is None or self.full_list is not None or self.sample_ids is not None:
-            return None
+            return None  # a dense target holds a number for each item
         graded = None if targets.relevance is None else targets.relevance.dtype
         layout = self.item_ids.shape[1], self.complete, self.ordered, self.ideal_depth, self.has_target
         return type(self), self.item_ids.device, graded, self.weights is None, *layout
 
+    @property
+    def n_users(self) -> int:
+        return self.item_ids.shape[0]
 
-def join_users(parts: Sequence[ListedUsers]) -> ListedUsers:
-    """The users of several updates, of one :attr:`~RankedUsers.join_key`."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    width = max(part.targets.width for part in parts)
-    ids = torch.cat([in_front(part.targets.sorted_ids, width, -1) for part in parts])
-    relevance = None
-    if first.targets.relevance is not None:
-        relevance = torch.cat([in_front(part.targets.values, width, 0) for part in parts])
-    tied = members = weights = None
-    if any(part.tied is not None for part in parts):
-        columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
-        tied = torch.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
-    if any(part.cutoff_members is not None for part in parts):
-        members = join_members(parts, width)
-    if first.weights is not None:
-        weights = torch.cat([part.weights for part in parts])  # type: ignore[misc]
-    return replace(
-        first,
-        item_ids=torch.cat([part.item_ids for part in parts]),
-        targets=Relevance(ids, relevance, ids),
-        tied=tied,
-        cutoff_members=members,
-        weights=weights,
-    )
+    @property
+    def width(self) -> int:
+        return self.targets.width
+
+    def n_relevant(self) -> Tensor:
+        return self.targets.n_relevant()
+
+    def largest(self) -> Tensor | None:
+        return None if self.targets.relevance is None else largest_of(self.targets.values)
+
+    def kept(self) -> ListedUsers:
+        return replace(self, retrieved=None)
+
+    def joined(self, parts: Sequence[ListedUsers]) -> ListedUsers:
+        width = max(part.targets.width for part in parts)
+        ids = torch.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
+        relevance = tied = members = None
+        if self.targets.relevance is not None:
+            relevance = torch.cat([padded(part.targets.values, width, 0) for part in parts])
+        if any(part.tied is not None for part in parts):
+            columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
+            tied = torch.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
+        if any(part.cutoff_members is not None for part in parts):
+            members = join_members(parts, width)
+        return replace(
+            self,
+            item_ids=torch.cat([part.item_ids for part in parts]),
+            targets=Relevance(ids, relevance, ids),
+            tied=tied,
+            cutoff_members=members,
+            weights=joined_weights(parts),
+        )
 
 
 def join_members(parts: Sequence[ListedUsers], width: int) -> CutoffMembers:
@@ -173,14 +284,30 @@ def join_members(parts: Sequence[ListedUsers], width: int) -> CutoffMembers:
         offset += n_users
     every = len(found) == len(parts) and all(members.rows is None for members in found)
     count = torch.cat([members.count for members in found])
-    relevance = torch.cat([in_front(members.relevance, width, 0) for members in found])
+    relevance = torch.cat([padded(members.relevance, width, 0) for members in found])
     return CutoffMembers(None if every else torch.cat(rows), count, relevance)
 
 
-def in_front(rows: Tensor, width: int, value: float) -> Tensor:
-    """(B, width): rows with padding in front."""
+def joined_weights(parts: Sequence[RankedUsers]) -> Tensor | None:
+    """The weights of all, or of none."""
+    weights = [part.weights for part in parts if part.weights is not None]
+    return torch.cat(weights) if weights else None
+
+
+def padded(rows: Tensor, width: int, value: float, *, in_front: bool = True) -> Tensor:
+    """(B, width): rows with padding in front, or behind."""
     missing = width - rows.shape[1]
-    return torch.nn.functional.pad(rows, (missing, 0), value=value) if missing else rows
+    return torch.nn.functional.pad(rows, (missing, 0) if in_front else (0, missing), value=value) if missing else rows
+
+
+def largest_of(relevance: Tensor) -> Tensor:
+    """(B,) the largest of each row, 0 of an empty one."""
+    return relevance.amax(1) if relevance.shape[1] else relevance.sum(1)
+
+
+def ones(counts: Tensor, width: int) -> Tensor:
+    """(B, width) so many ones in each row, in the dtype of sums."""
+    return exact((torch.arange(width, device=counts.device) < counts.unsqueeze(1)).to(torch.uint8))
 
 
 def untied(part: ListedUsers, columns: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -58,13 +57,6 @@ class Relevance:
     def values(self) -> Tensor:
         """(B, T) relevance, 0 for padding."""
         return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
-
-    @property
-    def largest(self) -> Callable[[], Tensor] | None:
-        """What works out (B,) the largest relevance of each user; None where it is 0 or 1."""
-        if self.relevance is None:
-            return None
-        return lambda: self.values.amax(1) if self.width else self.values.sum(1)
 
     def lookup(self, item_ids: Tensor) -> Tensor:
         """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""

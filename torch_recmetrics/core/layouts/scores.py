@@ -12,11 +12,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.ranked import CutoffMembers, ListedUsers, RankedUsers, ReadyUsers
+from torch_recmetrics.core.layouts.ranked import CountedUsers, CutoffMembers, ListedUsers, RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems
-from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
@@ -43,7 +42,7 @@ def rank_scores(
     if countable and (full_list is not None or not can_sort_packed(scores, k)):
         counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
         if counted is not None:
-            return ReadyUsers.of(counted)
+            return counted
     top = topk_scores(blocks, k)
     values = top.values
     if n_items:
@@ -77,7 +76,7 @@ def _rank_counted(
     depth: int,
     needs: RankingRequirements,
     checks: check.ValueChecks,
-) -> Ranking | None:
+) -> RankedUsers | None:
     """The same without a top-k, from the ranks of the relevant items; None where they are not few.
 
     Who they are is known then, not what stands between them. A whole list needs the ranks of all of them, a cut list
@@ -104,19 +103,17 @@ def _rank_counted(
     else:
         return None
     relevance, tie_groups = columns_of(entries, (scores.n_users, depth), needs)
-    return Ranking(
+    counted = CountedUsers(
         relevance=relevance,
-        lengths=None,
-        n_relevant=targets.n_relevant(),
-        max_relevant=targets.like.shape[1],
-        best=partial(targets.ideal, depth),
-        depth=None if depth == scores.n_items else depth,
-        binary=targets.relevance is None,
-        tie_groups=tie_groups,
-        full_list=full_list,
-        ordered=False,
+        relevant=targets.n_relevant(),
+        ideal=None if targets.relevance is None else targets.ideal(depth),
+        max_relevant=targets.width,
+        complete=depth == scores.n_items,
         retrieved=partial(_ideal_retrieved, scores, targets, depth),
     )
+    if full_list is None and tie_groups is None:
+        return counted
+    return ReadyUsers.of(replace(counted.ranking(), tie_groups=tie_groups, full_list=full_list))
 
 
 def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Tensor:
