@@ -33,6 +33,11 @@ class MemberAgreement:
         if self._synced.pop(id(metric), None) is not None:
             self._stale.add(id(metric))
 
+    def invalidate_all(self) -> None:
+        """All members have changed."""
+        self._stale.update(self._synced)
+        self._synced.clear()
+
     @contextmanager
     def together(self) -> Generator[None, None, None]:
         """All members are asked, and nothing happens in between."""

@@ -50,9 +50,11 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    __jit_ignored_attributes__ = ("_fused",)
+    __jit_ignored_attributes__ = ("_fused", "_fused_from", "_others")
     __jit_unused_properties__ = ["metric_state", "compute_groups"]  # noqa: RUF012 (as in torchmetrics)
     _fused: FusedState | None = None
+    _fused_from: tuple[Any, ...] = ()  # the members that it was made for
+    _others: Sequence[Metric] = ()  # those of them that read no ranking
 
     def __init__(
         self,
@@ -137,13 +139,12 @@ class RecMetricCollection(MetricCollection):
 
     def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
-        metrics, list_counters = _split(self._modules.values())
-        if self._fused is None or [id(m) for m in self._fused.members] != [id(m) for m in (*metrics, *list_counters)]:
-            self._fused = FusedState(metrics, list_counters)
+        members = tuple(self._modules.values())
+        if self._fused is None or members != self._fused_from:  # modules are equal to themselves alone
+            self._fused = FusedState(*_split(members))
+            self._others = [member for member in members if not isinstance(member, RankingMetric)]
+            self._fused_from = members
         return self._fused
-
-    def _others(self) -> list[Metric]:
-        return [member for member in self._modules.values() if not isinstance(member, RankingMetric)]
 
     def argument_names(self) -> tuple[str, ...] | None:
         """The arguments that an update takes; None where a member takes any."""
@@ -177,7 +178,8 @@ class RecMetricCollection(MetricCollection):
         return {self._set_name(name): value for name, value in self._advance(arguments, "forward").items()}
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
-        fused, others = self._fused_state(), self._others()
+        fused = self._fused_state()
+        others = self._others
         for metric in fused.members:
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
@@ -230,7 +232,8 @@ class RecMetricCollection(MetricCollection):
         return super().plot(val, ax, together)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_fused"}
+        made_anew = ("_fused", "_fused_from", "_others")
+        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]

@@ -53,10 +53,13 @@ class FusedState:
     def count(self, prepared: PendingUpdate, *, with_values: bool) -> dict[int, Tensor]:
         """Count what was prepared; the values of this batch by the id of the metric, where they are asked for."""
         evaluator = self._evaluator
-        batch = evaluator.totals(prepared) if self.metrics and (with_values or prepared.is_sums) else None
+        batch = evaluator.totals(prepared) if self.metrics and with_values else None
         evaluator.count(prepared, batch)
         for member in self.members:
-            member.note_update()
+            member.__dict__["_update_count"] += 1
+            member.__dict__["_computed"] = None
+        self.agreement.invalidate_all()
+        self._local = [], {}
         if not with_values:
             return {}
         values = {}
@@ -115,6 +118,7 @@ class FusedEvaluator(Evaluator):
         self._names = [metric.state_name("sums") for metric in self.metrics]
 
     def add(self, sums: Tensor) -> None:
+        self.waiting.evaluate()
         held = zip(self.metrics, self._names, self._views, strict=False)
         if self._sums is None or not all(metric.__dict__[name] is view for metric, name, view in held):
             self._sums = torch.cat([metric.state("sums") for metric in self.metrics])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,10 +18,12 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
+from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.waiting import WaitingUsers
 
 
 class Family(NamedTuple):
@@ -62,6 +64,9 @@ class Evaluator:
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
         self._warns = self.validate_args  # once
         self.with_items = [metric for metric in self.members if metric.reads_items]
+        # The best list of what was retrieved is read from the scores, which cannot wait.
+        self.can_wait = bool(self.metrics) and not any(vars(m).get("ideal") == "retrieved" for m in self.metrics)
+        self.waiting = WaitingUsers(self.metrics, lambda users: self.add(self._sums_of(users)))
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
         """Group the columns, and remember where each of them comes to stand."""
@@ -99,7 +104,13 @@ class Evaluator:
                 check.defer_exponential_gains(checks, rows.relevance)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
-        ranking = layout.rank(self.needs, checks)
+        users = layout.ranked(self.needs, checks)
+        if self.can_wait and not self.with_items and isinstance(users, JoinableUsers) and users.join_key is not None:
+            self._defer_rules(checks, users.largest, users.n_relevant, users.weights)
+            checks.raise_first()
+            self._warns = checks.warns
+            return PendingUpdate(users=users.kept())
+        ranking = users.ranking()
         values = self.evaluate(ranking, checks)
         lists = {}
         for counter in self.list_counters:
@@ -130,6 +141,8 @@ class Evaluator:
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 2): the sums of this batch alone."""
+        if prepared.users is not None:
+            return self._sums_of(prepared.users)
         if prepared.values is None:
             return flat_sums(self.metrics, [prepared.packed])
         if prepared.sample_ids is None:
@@ -143,8 +156,10 @@ class Evaluator:
         """Add what was prepared to what the members hold; this cannot be refused. `sums`: its :meth:`totals`."""
         if not self.metrics:
             pass
+        elif prepared.users is not None and sums is None:
+            self.waiting.append(prepared.users)
         elif prepared.is_sums:
-            self.add(prepared.values.sums() if sums is None else sums)
+            self.add(self.totals(prepared) if sums is None else sums)
         elif prepared.sample_ids is None:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
@@ -158,6 +173,10 @@ class Evaluator:
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", metric.state("sums") + part)
 
+    def _sums_of(self, users: RankedUsers) -> Tensor:
+        """(columns, 2): the sums of users whose values were checked."""
+        return self.evaluate(users.ranking(), check.ValueChecks(False)).sums()
+
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
         numerators, denominators, first = values.numerators(), values.denominators(), 0
@@ -168,10 +187,35 @@ class Evaluator:
             metric.set_state("denominators", [*metric.state("denominators"), denominators[first]])
             first += size
 
+    def _defer_rules(
+        self,
+        checks: check.ValueChecks,
+        largest: Callable[[], Tensor | None],
+        n_relevant: Callable[[], Tensor],
+        weights: Tensor | None,
+    ) -> None:
+        """What the metrics ask of the relevance of users; `largest` gives None where it is 0 or 1."""
+        of_each = largest() if self.gains else None
+        if of_each is not None:
+            check.defer_gains(checks, of_each, exponential="exponential" in self.gains)
+        if self.needs_filled:
+            empty = n_relevant() == 0
+            checks.defer(
+                empty if weights is None else empty & (weights > 0),
+                lambda row: (
+                    f'every user must have a relevant item with empty_target_action="error", row {row} has none'
+                ),
+                always=True,
+            )
+
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
-        if self.gains and not ranking.binary:
-            check.defer_gains(checks, largest_relevance(ranking), exponential="exponential" in self.gains)
+        self._defer_rules(
+            checks,
+            lambda: None if ranking.binary else largest_relevance(ranking),
+            lambda: ranking.n_relevant,
+            ranking.weights,
+        )
         for metric in self.with_items:
             if metric.n_items is not None and ranking.item_ids is not None:
                 defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
@@ -179,14 +223,6 @@ class Evaluator:
         weights, empty = ranking.weights, ranking.n_relevant == 0
         if weights is None:
             weights = torch.ones_like(empty, dtype=ranking.relevance.dtype)
-        if self.needs_filled:
-            checks.defer(
-                empty & (weights > 0),
-                lambda row: (
-                    f'every user must have a relevant item with empty_target_action="error", row {row} has none'
-                ),
-                always=True,
-            )
         filled = weights * ~empty
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
         for families, skips_empty, pooled, partial in self.weightings:
@@ -198,11 +234,13 @@ class Evaluator:
             weight = filled if skips_empty else weights
             denominator = weights * ranking.n_relevant if pooled else weight
             blocks.append((values, weight, defined(values, weight) if partial else denominator))
-        return WeightedValues(blocks, self._back)
+        return WeightedValues(blocks, self._back, counted=ranking.weights is None)
 
 
 class PendingUpdate(NamedTuple):
-    """An update that was checked but not yet counted: evaluated users, or flat rows that wait."""
+    """An update that was checked but not yet counted: ranked users, evaluated users, or flat rows that wait."""
+
+    users: Any = None  # JoinableUsers; None where there are values or rows
 
     values: Any = None  # WeightedValues; None for flat rows, which have none before all of them are known
     sample_ids: Tensor | None = None
@@ -212,23 +250,27 @@ class PendingUpdate(NamedTuple):
     @property
     def is_sums(self) -> bool:
         """Whether only sums are remembered of it."""
-        return self.values is not None and self.sample_ids is None
+        return self.users is not None or (self.values is not None and self.sample_ids is None)
 
 
 class WeightedValues:
     """Values of many metrics for many users, not yet weighed."""
 
-    def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...]) -> None:
+    def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...], *, counted: bool) -> None:
         # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
         # may be undefined, which nan says.
         self._blocks = blocks
         self._back = back  # the place of each column
+        self._counted = counted  # every weight is 1, or 0 beside values of 0
 
     def sums(self) -> Tensor:
         """(columns, 2): the sum of weight times value, and of the weights."""
         parts = []
         for values, weight, denominator in self._blocks:
-            parts.append(weighed(values, weight, denominator).sum(1))
+            if self._counted and denominator.ndim == 1:  # whole numbers, so no mean of shares is rounded above 1
+                parts.append(torch.stack([values.sum(0), denominator.sum().expand(values.shape[1])]))
+            else:
+                parts.append(weighed(values, weight, denominator).sum(1))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 

@@ -80,6 +80,7 @@ class RecMetric(Configured, Metric):
     full_state_update = False
     parallel: ClassVar[tuple[tuple[str, ...], ...]] = ()  # lists that hold the same rows, piece by piece
     _warned = False
+    _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
 
     validate_args: bool = option(
@@ -178,7 +179,30 @@ class RecMetric(Configured, Metric):
 
     def state(self, stem: str) -> Any:
         """The present value of a state."""
-        return self.__dict__[self._state_names[stem]]
+        return getattr(self, self._state_names[stem])
+
+    def put_away(self, waiting: Any) -> None:
+        """Hide the sums while users wait in a ``WaitingUsers``; those of another one are evaluated first."""
+        if self._waiting is not None:
+            self._waiting.evaluate()
+        name = self._state_names["sums"]
+        self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name)})
+
+    def bring_back(self) -> None:
+        """The sums are there again."""
+        self.__dict__.update(self.__dict__.pop("_put_away"), _waiting=None)
+
+    def evaluate_waiting(self) -> None:
+        """Count the users that wait."""
+        if self._waiting is not None:
+            self._waiting.evaluate()
+
+    def __getattr__(self, name: str) -> Any:
+        put_away = self.__dict__.get("_put_away")
+        if put_away is not None and name in put_away:
+            self.evaluate_waiting()
+            return self.__dict__[name]
+        return super().__getattr__(name)
 
     def set_state(self, stem: str, value: Tensor | list[Tensor]) -> None:
         """Replace a state; not by way of Module's own setter, which looks for parameters and modules first."""
@@ -305,6 +329,7 @@ class RecMetric(Configured, Metric):
 
     def reset(self) -> None:
         """Forget all updates."""
+        self.evaluate_waiting()  # other metrics may wait for the same users
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
         # a list that a copy of the state may hold is not emptied.
         start: dict[str, Any] = {
@@ -390,6 +415,7 @@ class RecMetric(Configured, Metric):
         return len({piece.shape[0] for piece in pieces.values()}) == 1
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        self.evaluate_waiting()
         error_msgs: list[str] = others[-1]
         # Our states, told by the two underscores, that are not those of this metric.
         stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
@@ -415,6 +441,7 @@ class RecMetric(Configured, Metric):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy stands alone: it leaves the collection, and its memory of an exchange, behind."""
+        self.evaluate_waiting()
         return {
             name: value
             for name, value in super().__getstate__().items()

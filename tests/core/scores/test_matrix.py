@@ -61,9 +61,14 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
     expected = plainly(**arguments)
     read = ScoreMatrix(**arguments)
     k = min(k, read.n_items)
-    for allowed in (True, False):
+    for way in ("packed", "packed in groups", "blocks", "torch"):
         with pytest.MonkeyPatch.context() as patch:
-            if not allowed:
+            if way == "packed in groups":
+                size = max(1, read.n_items // k)
+                patch.setattr(thresholds, "PACKED_LEVELS", ((float("inf"), (min(3, size), max(1, size // 6))),))
+            elif not way.startswith("packed"):
+                patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 0)
+            if way == "torch":
                 patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
             top = topk_scores(BlockMax(read, width), k)
         ids = top.ids if top.ordered else in_input_order(read, top.values, top.ids, None)
@@ -136,7 +141,7 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
         )
         with pytest.MonkeyPatch.context() as patch:
             if simple:
-                patch.setattr(thresholds, "COPIED_ELEMENTS", 1 << 30)
+                patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 0)
                 patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
                 patch.setattr(layouts, "worth_counting", lambda *sizes: False)
                 patch.setattr(thresholds, "COUNTED_TARGETS", 0)

@@ -19,6 +19,7 @@ from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.lists import rank_lists
+from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
@@ -95,8 +96,12 @@ class Layout(ABC):
     n_items: int | None  # items that are scored, by id; None where ids are given
 
     @abstractmethod
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+        """These users with their lists; call ``checks.raise_first()`` before they are believed."""
+
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        """The ranking of these users; call ``checks.raise_first()`` before it is believed."""
+        """Their ranking."""
+        return self.ranked(needs, checks).ranking()
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +110,7 @@ class ReadyLayout(Layout):
 
     ranking: Ranking
 
-    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:  # noqa: ARG002
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:  # noqa: ARG002
         ranking = self.ranking
         if needs.items and (ranking.item_ids is None or not ranking.ordered):
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
@@ -117,7 +122,9 @@ class ReadyLayout(Layout):
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={needs.depth} is needed")
         if needs.full_list and ranking.full_list is None and ranking.depth is not None:
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
-        return ranking
+        return ReadyUsers(
+            ranking, weights=ranking.weights, sample_ids=ranking.sample_ids, has_target=ranking.has_target
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +133,11 @@ class FlatLayout(Layout):
 
     rows: FlatRows
 
-    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        return rank_flat(self.checked_rows(needs, checks), needs, checks)
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+        ranking = rank_flat(self.checked_rows(needs, checks), needs, checks)
+        return ReadyUsers(
+            ranking, weights=ranking.weights, sample_ids=ranking.sample_ids, has_target=ranking.has_target
+        )
 
     def checked_rows(self, needs: RankingRequirements, checks: ValueChecks) -> FlatRows:
         """The rows, with the rules about their values."""
@@ -157,16 +167,18 @@ class Targets:
             return dense_relevance(self.dense, compact=is_sync_free(self.dense.device))
         if self.ids is None:
             raise ValueError(f"`target_ids` is missing: the layouts are {LAYOUTS}")
-        check.defer_ids(checks, "target_ids", self.ids, below=n_items)
         graded = None
         if self.graded is not None:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
+        relevance = listed_relevance(self.ids, graded)
+        in_range = check.defer_sorted_ids(checks, "target_ids", relevance.sorted_ids, below=n_items)
+        check.defer_repeats(checks, "target_ids", relevance.sorted_ids)
+        if n_items is None or in_range:
+            return relevance
         # An id that is out of range is reported when the checks raise, and must not reach an index before.
-        ids = self.ids if n_items is None else self.ids.clamp(max=n_items - 1)
-        relevance = listed_relevance(ids, graded)
-        check.defer_repeats(checks, "target_ids", relevance.like)
-        return relevance
+        ids = relevance.sorted_ids.clamp(max=n_items - 1)
+        return Relevance(ids, relevance.relevance, ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +192,7 @@ class UserLayout(Layout):
     mask: Tensor | None  # (B, N) bool, of scores
     target_name: ClassVar[str] = "target_ids"
 
-    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
         if self.targets is not None:
             relevance = self.targets.relevance(checks, self.n_items)
         elif not needs.needs_target:
@@ -198,10 +210,10 @@ class UserLayout(Layout):
             check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
-        ranking = self.rank_users(relevance, seen_ids, needs, checks)
+        users = self.rank_users(relevance, seen_ids, needs, checks)
         hides = seen_ids is not None or self.mask is not None
         if checks.warns and hides and self.targets is not None and self.like.shape[0]:
-            checks.defer_warning(self.hides_every_target(ranking, relevance, seen_ids), HIDES_EVERY_TARGET)
+            checks.defer_warning(self.hides_every_target(relevance, seen_ids), HIDES_EVERY_TARGET)
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights, sample_ids = self.weights, self.sample_ids
         if weights is not None:
@@ -210,17 +222,15 @@ class UserLayout(Layout):
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
         return replace(
-            ranking,
+            users,
             weights=weights,
             sample_ids=sample_ids,
             has_target=self.targets is not None,
             n_items=self.n_items,
         )
 
-    def hides_every_target(self, ranking: Ranking, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
+    def hides_every_target(self, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
         """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
-        if is_sync_free(self.like.device) and bool(ranking.relevance.any()):
-            return torch.zeros((), dtype=torch.bool)
         wanted, ids = relevance.values > 0, relevance.sorted_ids
         shown = wanted
         if seen_ids is not None:
@@ -232,8 +242,8 @@ class UserLayout(Layout):
     @abstractmethod
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> Ranking:
-        """The ranking without weights and sample ids."""
+    ) -> RankedUsers:
+        """The users without weights and sample ids."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +254,7 @@ class ScoresLayout(UserLayout):
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> Ranking:
+    ) -> RankedUsers:
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance, needs, checks)
 
@@ -255,7 +265,7 @@ class ListsLayout(UserLayout):
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> Ranking:
+    ) -> RankedUsers:
         item_ids = self.like
         check.defer_ids(checks, "item_ids", item_ids, below=None)
         if checks.active:
@@ -275,7 +285,7 @@ class EmbeddingsLayout(UserLayout):
         seen_ids: Tensor | None,
         needs: RankingRequirements,
         checks: ValueChecks,  # noqa: ARG002
-    ) -> Ranking:
+    ) -> RankedUsers:
         return rank_catalogue(self.pairs, relevance, seen_ids, needs)
 
 

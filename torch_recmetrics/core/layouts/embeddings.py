@@ -10,8 +10,8 @@ from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.topk import catalogue_ranks, topk_items
+from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers, with_cutoff_tie
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
-from torch_recmetrics.core.layouts.scores import with_cutoff_tie
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
@@ -22,7 +22,7 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 def rank_catalogue(
     pairs: PairScores, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
-) -> Ranking:
+) -> RankedUsers:
     """Every item of the catalogue against what is relevant, by the exact score of each pair; (B, S) seen ids or -1."""
     n_items = pairs.n_items
     counted = needs.full_list and not (needs.sort_full_list and (needs.items or needs.lists))
@@ -37,7 +37,7 @@ def rank_catalogue(
         if depth < n_items:
             tie_groups = scored.with_all_tied(tie_groups, tied[:, depth - 1], values[:, depth - 1], needs)
     item_ids = ids[:, :depth]
-    return Ranking(
+    ranking = Ranking(
         relevance=targets.lookup(item_ids),
         lengths=(item_ids >= 0).sum(1),
         n_relevant=targets.n_relevant(),
@@ -51,6 +51,7 @@ def rank_catalogue(
         full_list=scored.full_list() if counted else None,
         retrieved=lambda: targets.ideal(depth, scored.scores > HIDDEN),
     )
+    return ReadyUsers(ranking)
 
 
 @dataclass(frozen=True, eq=False)

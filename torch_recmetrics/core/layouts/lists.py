@@ -1,20 +1,18 @@
-"""Recommended ids -> Ranking."""
+"""Recommended ids -> ranked users."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
-from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 
 
 def rank_lists(
     item_ids: Tensor, targets: Relevance, needs: RankingRequirements, seen_ids: Tensor | None, *, may_look: bool
-) -> Ranking:
+) -> RankedUsers:
     """(B, L) recommended ids, best first, padded with -1; what was seen is dropped and the rest moves up.
 
     Where values may be looked at, lists without gaps are left as they are.
@@ -28,18 +26,12 @@ def rank_lists(
         ids = ids.gather(1, order)
     width = ids.shape[1]
     depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)
-    kept = ids[:, :depth]
-    relevance = targets.lookup(ids)
-    return Ranking(
-        relevance=relevance[:, :depth],
-        lengths=(kept >= 0).sum(1),
-        n_relevant=targets.n_relevant(),
-        max_relevant=targets.like.shape[1],
+    return ListedUsers(
+        item_ids=ids[:, :depth].clone(),
+        targets=targets,
+        needs=needs,
+        complete=depth == width,
         # An uncut list is not all there is to recommend: the ideal list may be longer than the one that came.
-        best=partial(targets.ideal, targets.width if depth == width else depth),
-        depth=None if depth == width else depth,
-        binary=targets.relevance is None,
-        item_ids=kept,
-        best_tied=torch.ones_like(ids[:, :1]).sum(1),  # ranked ids are not tied
-        retrieved=lambda: relevance.sort(dim=1, descending=True).values[:, :depth],
+        ideal_depth=targets.width if depth == width else depth,
+        retrieved=lambda: targets.lookup(ids).sort(dim=1, descending=True).values[:, :depth],
     )

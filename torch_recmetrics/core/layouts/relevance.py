@@ -11,6 +11,7 @@ from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItem
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_rows, sorts_with_numpy
 from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
 
 
@@ -65,11 +66,25 @@ class Relevance:
         if self.ids is None:
             relevance = exact(self.values.gather(1, item_ids.clamp(min=0)))
             return torch.where(item_ids >= 0, relevance, 0)
+        if sorts_with_numpy(self.device):
+            found = find_in_rows(self.ids, item_ids)
+            if found is not None:
+                return self._at_ranks(*found, item_ids.shape)
         at = torch.searchsorted(self.ids, item_ids.contiguous()).clamp(max=self.ids.shape[1] - 1)
         same = (self.ids.gather(1, at) == item_ids) & (item_ids >= 0)
         if self.relevance is None:
             return same.to(dtype)
         return torch.where(same, exact(self.relevance.gather(1, at)), 0)
+
+    def _at_ranks(self, users: Tensor, ranks: Tensor, ids: Tensor, shape: torch.Size) -> Tensor:
+        """A table that holds the relevance of these (E,) relevant items of users at their ranks."""
+        table = torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)
+        if self.relevance is None:
+            table[users, ranks] = 1.0
+        else:
+            place = (self.sorted_ids[users] < ids.unsqueeze(1)).sum(1)
+            table[users, ranks] = exact(self.relevance[users, place])
+        return table
 
     def scores(self, scores: ScoreMatrix) -> Tensor:
         """(B, T): the score of each item; -inf for padding."""
@@ -141,9 +156,11 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
 
 def listed_relevance(target_ids: Tensor, target_relevance: Tensor | None) -> Relevance:
     """The truth of (B, T) item ids in any order, padded with -1 anywhere."""
-    ids, order = torch.sort(target_ids.to(torch.int64).contiguous(), dim=1)
+    target_ids = target_ids.to(torch.int64)
     if target_relevance is None:
+        ids = sorted_rows(target_ids)
         return Relevance(ids, None, ids)
+    ids, order = torch.sort(target_ids.contiguous(), dim=1)
     relevance = target_relevance.gather(1, order)
     if relevance.dtype == torch.bool:
         relevance = relevance.to(torch.uint8)

@@ -7,7 +7,9 @@ its buffer is used again.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from typing import NamedTuple
@@ -20,6 +22,16 @@ from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 HIDDEN = float("-inf")
+
+
+class _Kept(threading.local):
+    """Buffers that no tile is using, by dtype and device, of each thread."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+
+
+_kept = _Kept()
 
 
 class Tile(NamedTuple):
@@ -50,7 +62,7 @@ class ScoreMatrix:
             # Column by column in memory. One copy is faster than any read: tiles and windows of single elements took
             # two to four times as long as copy and reads together.
             scores = scores.contiguous()
-        if not self.is_sync_free or scores.numel() <= thresholds.COPIED_ELEMENTS:
+        if not self.is_sync_free:
             # Off the CPU no later shape may depend on values, so everything is hidden now.
             scores, seen_ids, mask, nan_hidden = _hide(scores, seen_ids, mask, nan_hidden), None, None, False
         self._scores = scores
@@ -77,18 +89,16 @@ class ScoreMatrix:
         n_rows = self.n_users if rows is None else rows.shape[0]
         elements = step_elements(compared=compared, on_cpu=self.is_sync_free)
         width = max(1, min(self.n_items, max(width, elements)))
-        buffer = None
-        for part in steps(n_rows, self.n_items, elements):
-            for first in range(0, self.n_items, width):
-                columns = slice(first, min(first + width, self.n_items))
-                if not self.copied:
-                    values = self._scores[part, columns] if rows is None else self._scores[rows[part], columns]
-                else:
-                    if buffer is None:  # its last column takes the writes of ids outside the tile
-                        shape = (part.stop - part.start, width + 1)
-                        buffer = torch.empty(shape, dtype=self.dtype, device=self.device)
-                    values = self._fill(buffer, part if rows is None else rows[part], columns)
-                yield Tile(part, first, values)
+        with scratch(self.dtype, self.device) as buffer:
+            for part in steps(n_rows, self.n_items, elements):
+                for first in range(0, self.n_items, width):
+                    columns = slice(first, min(first + width, self.n_items))
+                    if self.copied:
+                        buffer.resize_(part.stop - part.start, width + 1)
+                        values = self._fill(buffer, part if rows is None else rows[part], columns)
+                    else:
+                        values = self._scores[part, columns] if rows is None else self._scores[rows[part], columns]
+                    yield Tile(part, first, values)
 
     def once(self) -> Iterable[Tile]:
         """All scores for callers that need no buffer: in tiles where they are copied, else in one piece.
@@ -171,7 +181,7 @@ class ScoreMatrix:
         values = self._scores[rows, columns]
         n_rows, width = values.shape
         buffer = buffer[:n_rows]
-        tile = buffer[:, :width]
+        tile = buffer[:, :width]  # the last column takes the writes of ids outside the tile
         if self._mask is not None and values.dtype == self.dtype:
             # Half the time of a copy that is filled afterwards.
             hidden = torch.full((), HIDDEN, dtype=self.dtype, device=self.device)
@@ -184,9 +194,30 @@ class ScoreMatrix:
             tile.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
         if self.seen_width:
             seen = self._seen[rows]
-            inside = (seen >= columns.start) & (seen < columns.stop)
-            buffer.scatter_(1, torch.where(inside, seen - columns.start, width), HIDDEN)
+            if columns.stop - columns.start == self.n_items:
+                place = torch.where(seen < 0, width, seen)
+            else:
+                inside = (seen >= columns.start) & (seen < columns.stop)
+                place = torch.where(inside, seen - columns.start, width)
+            buffer.scatter_(1, place, HIDDEN)
         return tile
+
+
+@contextmanager
+def scratch(dtype: torch.dtype, device: torch.device) -> Iterator[Tensor]:
+    """An empty tensor to be resized; on a CPU each thread keeps its memory, as long as it is no larger than a tile.
+
+    Fresh memory costs more than what is done with it.
+    """
+    kept = _kept.buffers.pop((dtype, device), None)  # whoever asks meanwhile gets another one
+    if kept is None:
+        with torch.inference_mode(False):  # so that it can be written to in any mode
+            kept = torch.empty(0, dtype=dtype, device=device)
+    try:
+        yield kept
+    finally:
+        if device.type == "cpu" and kept.untyped_storage().nbytes() <= 8 * thresholds.STEP_ELEMENTS:
+            _kept.buffers[dtype, device] = kept
 
 
 def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:

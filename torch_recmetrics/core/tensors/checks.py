@@ -302,6 +302,18 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
         )
 
 
+def defer_sorted_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
+    """The same for ids that ascend along each row; whether they are known to be in range."""
+    if not checks.active or ids.numel() == 0:
+        return ids.numel() == 0
+    if is_sync_free(ids.device):
+        low, high = ids[:, 0].amin(), ids[:, -1].amax()
+        if int(low) >= -1 and (below is None or int(high) < below):
+            return True
+    defer_ids(checks, name, ids, below=below)
+    return False
+
+
 def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
     """An id twice in one row of ids that are sorted along the row; -1 may repeat."""
     if checks.active and ordered_ids.shape[1] > 1:

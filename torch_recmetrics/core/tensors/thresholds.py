@@ -14,7 +14,6 @@ from __future__ import annotations
 STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
 COMPARED_ELEMENTS = 1 << 18  # of a tile that is read many times
-COPIED_ELEMENTS = STEP_ELEMENTS  # so few scores are copied whole; a larger copy's fresh memory costs more than the rest
 
 # --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks ranking --only 0` ---
 
@@ -39,6 +38,27 @@ FOLDED_BLOCKS = 128  # maxima of a row, or four per requested item, before a top
 
 BLOCKS_PER_ITEM = 4  # whole blocks of a row per requested item; with fewer torch.topk is faster
 EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds masses of equal scores: use torch.topk
+
+# --- Top-k of short rows by numpy's sort (core/scores/packed_sort.py): `python -m benchmarks batches` ---
+
+# Beyond so many columns per requested item, maxima of blocks are faster.
+PACKED_COLUMNS_PER_ITEM = 800
+# With fewer columns per requested item than the first number, take maxima over groups of so many columns, level by
+# level, before anything is sorted; the last line serves all longer rows.
+PACKED_LEVELS: tuple[tuple[float, tuple[int, ...]], ...] = (
+    (4, ()),
+    (60, (4,)),
+    (120, (8,)),
+    (400, (16,)),
+    (float("inf"), (16, 4)),
+)
+
+# --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
+
+# Evaluate once so many users wait, or so many target ids with their padding: 328 bytes a user with 20 of them and a
+# list of 20.
+WAITING_USERS = 1 << 12
+WAITING_TARGETS = 1 << 19
 
 # --- Ranks of few relevant items (core/scores/rank_counts.py): `python -m benchmarks ranking --only 0 2 3 5` ---
 

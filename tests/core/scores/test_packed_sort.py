@@ -1,0 +1,73 @@
+"""The top of short rows by numpy's sort of packed numbers: what a packed number could get wrong."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torch_recmetrics import NDCG, functional
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.scores.packed_sort import can_sort_packed, packed_topk
+from torch_recmetrics.core.tensors import sort_keys, thresholds
+
+INF, TINY, HUGE = float("inf"), 1e-45, torch.finfo(torch.float32).max
+LEVELS = [(), (4,), (7,), (16,), (4, 3), (16, 4)]
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("n_items", [400, 401, 1013])
+@pytest.mark.parametrize("seen", [0, 5, 390])
+def test_it_is_the_top_of_a_sort(levels, n_items, seen, monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_LEVELS", ((INF, levels),))
+    g = torch.Generator().manual_seed(n_items)
+    preds = torch.stack([torch.randperm(n_items, generator=g) for _ in range(9)]) - n_items // 2
+    preds = preds * torch.tensor([TINY, 1e-30, 1e-3, 1.0, 1e30, 1.0, 1.0, 1.0, 1.0]).unsqueeze(1)
+    preds[5, ::3] = -INF
+    preds[6, 3:] = -INF
+    preds[7, 5] = preds[8, 6] = -HUGE
+    seen_ids = torch.randint(n_items, (9, seen), generator=g) if seen else None
+    scores = ScoreMatrix(preds, seen_ids)
+    values, ids = packed_topk(scores, 6)
+    expected = scores.dense().sort(dim=1, descending=True, stable=True)
+    assert torch.equal(values, expected.values[:, :6])
+    listed = values > -INF
+    assert torch.equal(ids[listed], expected.indices[:, :6][listed])
+
+
+@pytest.mark.parametrize("value", [INF, float("nan")])
+@pytest.mark.parametrize("column", [0, 17, 399, 400])
+def test_what_cannot_be_packed_is_left_to_others(value, column):
+    preds = torch.randn(3, 401)
+    preds[1, column] = value
+    assert packed_topk(ScoreMatrix(preds), 5) is None
+
+
+def test_infinite_scores_are_ordinary_ones():
+    preds = torch.randn(2, 401)
+    preds[0, 7] = INF
+    assert functional.hit_rate(preds, target_ids=torch.tensor([[7], [-1]]), top_k=1)[0] == 1
+    preds[1, 3] = float("nan")
+    with pytest.raises(ValueError, match="NaN in row 1"):
+        NDCG(5).update(preds, target_ids=torch.tensor([[7], [3]]))
+
+
+def test_both_zeros_are_one_score():
+    preds = torch.full((1, 400), -1.0)
+    preds[0, 30], preds[0, 20], preds[0, 10] = 0.0, -0.0, 0.0
+    values = {
+        rule: functional.hit_rate(preds, target_ids=torch.tensor([[20]]), top_k=2, ties=rule).item()
+        for rule in ("average", "optimistic", "pessimistic", "stable")
+    }
+    assert values == {"average": pytest.approx(2 / 3), "optimistic": 1, "pessimistic": 0, "stable": 1}
+
+
+def test_only_what_fits_is_packed(monkeypatch):
+    scores = torch.randn(2, 400)
+    assert can_sort_packed(ScoreMatrix(scores), 5)
+    assert can_sort_packed(ScoreMatrix(scores.bfloat16()), 5)
+    assert not can_sort_packed(ScoreMatrix(scores.double()), 5)  # no free bits
+    assert not can_sort_packed(ScoreMatrix(scores.to("meta")), 5)
+    assert not can_sort_packed(ScoreMatrix(scores), 400)
+    assert not can_sort_packed(ScoreMatrix(scores[:0]), 5)
+    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", False)
+    assert not can_sort_packed(ScoreMatrix(scores), 5)

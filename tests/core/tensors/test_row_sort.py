@@ -1,0 +1,34 @@
+"""Which ids of a row are among others, by one sort."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_rows
+
+
+def found(ids, wanted):
+    result = find_in_rows(torch.tensor(ids), torch.tensor(wanted))
+    return None if result is None else sorted(zip(*(column.tolist() for column in result)))
+
+
+def test_it_finds_what_stands_in_both():
+    assert found([[-1, 3, 9], [-1, -1, 4]], [[9, 2, -1, 3], [3, 4, 9, -1]]) == [(0, 0, 9), (0, 3, 3), (1, 1, 4)]
+    assert found([[1]], [[2]]) == []
+    assert found([[]], [[2]]) == []
+
+
+def test_an_id_may_be_there_twice_but_not_be_wanted_twice():
+    assert found([[3, 3, 5, 5]], [[5, 4, 3]]) == [(0, 0, 5), (0, 2, 3)]
+    assert found([[3]], [[5, 5]]) is None
+
+
+def test_an_id_that_is_too_large_to_carry_a_column_is_left_to_others():
+    assert found([[2**58]], [[2**58]]) == [(0, 0, 2**58)]
+    assert found([[2**62]], [[2**62]]) is None
+
+
+def test_rows_are_sorted_in_a_copy():
+    rows = torch.tensor([[3, 1, 2], [9, 8, 7]])
+    assert sorted_rows(rows).tolist() == [[1, 2, 3], [7, 8, 9]]
+    assert rows.tolist() == [[3, 1, 2], [9, 8, 7]]

@@ -1,0 +1,256 @@
+"""Users wait to be evaluated; no read of a metric may overlook them, and no way to one may count them twice."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from torch_recmetrics import MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
+from torch_recmetrics.core.layouts.ranked import ListedUsers
+from torch_recmetrics.core.tensors import thresholds
+
+N_ITEMS = 60
+
+
+def batch(seed: int, users: int = 5, **more: Any) -> dict[str, Any]:
+    g = torch.Generator().manual_seed(seed)
+    preds = torch.randn(users, N_ITEMS, generator=g)
+    return {"preds": preds, "target_ids": preds.argsort(1)[:, : 1 + seed % 4] + 0, **more}
+
+
+def at_once(update: dict[str, Any]) -> torch.Tensor:
+    """The same metric with no user waiting."""
+    metric = NDCG(5)
+    metric.update(**update)
+    return metric.compute()
+
+
+def mean_of(*seeds: int) -> torch.Tensor:
+    return torch.stack([at_once(batch(seed)) for seed in seeds]).mean()
+
+
+def two() -> RecMetricCollection:
+    return RecMetricCollection([NDCG(5), MAP(5)])
+
+
+def load_own_state(metric: NDCG) -> None:
+    metric.persistent(True)
+    metric.load_state_dict(metric.state_dict())
+
+
+def merge_with_one(metric: NDCG) -> None:
+    other = NDCG(5)
+    other.update(**batch(0))
+    other.merge_state(metric)
+    metric.reset()
+    metric.merge_state(other)
+
+
+READS: dict[str, Callable[[NDCG], Any]] = {
+    "compute": lambda m: m.compute(),
+    "metric_state": lambda m: m.metric_state,
+    "state_dict": lambda m: (m.persistent(True), m.state_dict()),
+    "load_state_dict": load_own_state,
+    "a move": lambda m: m.to("cpu"),
+    "a cast": lambda m: m.double(),
+    "an attribute": lambda m: getattr(m, m.state_name("sums")),
+    "clone": lambda m: m.clone(),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda m: pickle.loads(pickle.dumps(m)),
+    "save": lambda m: torch.save(m, io.BytesIO()),
+    "sync": lambda m: (m.sync(distributed_available=lambda: False), None),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_read_sees_who_waits_and_changes_nothing(read: str) -> None:
+    metric = NDCG(5)
+    metric.update(**batch(1))
+    metric.update(**batch(2))
+    assert metric.state_name("sums") not in vars(metric)  # they do wait
+    READS[read](metric)
+    metric.update(**batch(3))
+    torch.testing.assert_close(metric.compute(), mean_of(1, 2, 3), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("copied", ["clone", "deepcopy", "pickle"])
+def test_a_copy_counts_who_waited(copied: str) -> None:
+    metric = NDCG(5)
+    metric.update(**batch(1))
+    twin = READS[copied](metric)
+    twin.update(**batch(2))
+    torch.testing.assert_close(metric.compute(), mean_of(1), rtol=0, atol=0)
+    torch.testing.assert_close(twin.compute(), mean_of(1, 2), rtol=0, atol=1e-14)
+
+
+def test_merging_counts_who_waits_on_both_sides() -> None:
+    metric = NDCG(5)
+    metric.update(**batch(1))
+    merge_with_one(metric)
+    torch.testing.assert_close(metric.compute(), mean_of(0, 1), rtol=0, atol=1e-14)
+
+
+def test_a_member_that_is_updated_alone() -> None:
+    metrics = two()
+    metrics.update(**batch(1))
+    metrics["ndcg@5"].update(**batch(2))
+    metrics.update(**batch(3))
+    torch.testing.assert_close(metrics["ndcg@5"].compute(), mean_of(1, 2, 3), rtol=0, atol=1e-14)
+    lone = MAP(5)
+    lone.update(**batch(1))
+    lone.update(**batch(3))
+    torch.testing.assert_close(metrics["map@5"].compute(), lone.compute(), rtol=0, atol=1e-14)
+
+
+def test_a_member_that_is_reset_while_the_others_wait() -> None:
+    metrics = two()
+    metrics.update(**batch(1))
+    metrics["map@5"].reset()
+    metrics.update(**batch(2))
+    torch.testing.assert_close(metrics["ndcg@5"].compute(), mean_of(1, 2), rtol=0, atol=1e-14)
+    lone = MAP(5)
+    lone.update(**batch(2))
+    assert metrics["map@5"].compute() == lone.compute()
+
+
+def test_a_metric_that_joins_a_collection() -> None:
+    metric = NDCG(5)
+    metric.update(**batch(1))
+    metrics = RecMetricCollection([metric, MAP(5)])
+    metrics.update(**batch(2))
+    metrics.add_metrics([Recall(5)])
+    metrics.update(**batch(3))
+    torch.testing.assert_close(metric.compute(), mean_of(1, 2, 3), rtol=0, atol=1e-14)
+    lone = Recall(5)
+    lone.update(**batch(3))
+    assert metrics["recall@5"].compute() == lone.compute()
+
+
+def test_forward_gives_the_batch_and_counts_it_once() -> None:
+    for metric in (NDCG(5), two()):
+        metric.update(**batch(1))
+        given = metric(**batch(2))
+        given = given["ndcg@5"] if isinstance(given, dict) else given
+        torch.testing.assert_close(given, mean_of(2), rtol=0, atol=1e-14)
+        metric.update(**batch(3))
+        value = metric.compute()
+        value = value["ndcg@5"] if isinstance(value, dict) else value
+        torch.testing.assert_close(value, mean_of(1, 2, 3), rtol=0, atol=1e-14)
+
+
+def test_a_refused_update_lets_the_others_wait() -> None:
+    metric = NDCG(5)
+    metric.update(**batch(1))
+    with pytest.raises(ValueError, match="twice"):
+        metric.update(torch.randn(1, N_ITEMS), target_ids=torch.tensor([[3, 3]]))
+    with pytest.raises(ValueError, match="1023"):
+        metric.update(
+            torch.randn(1, N_ITEMS), target_ids=torch.tensor([[3]]), target_relevance=torch.tensor([[2000.0]])
+        )
+    torch.testing.assert_close(metric.compute(), mean_of(1), rtol=0, atol=0)
+
+
+def test_an_empty_user_is_refused_by_its_own_update() -> None:
+    metric = NDCG(5, empty_target_action="error")
+    with pytest.raises(ValueError, match="row 1 has none"):
+        metric.update(torch.randn(2, N_ITEMS), target_ids=torch.tensor([[3], [-1]]))
+
+
+@pytest.mark.parametrize("change", ["width", "graded", "weights", "items", "target", "layout", "sample ids", "flat"])
+def test_updates_of_different_kinds(change: str) -> None:
+    """What cannot be joined is evaluated in between."""
+    g = torch.Generator().manual_seed(5)
+    preds, ids = torch.randn(4, N_ITEMS, generator=g), torch.tensor([[1, 2], [3, -1], [-1, -1], [7, 8]])
+    dense = torch.zeros(4, N_ITEMS).scatter_(1, ids.clamp(min=0), (ids >= 0).float())
+    other: dict[str, Any] = {
+        "width": {"preds": preds, "target_ids": torch.arange(40).view(4, 10)},
+        "graded": {"preds": preds, "target_ids": ids, "target_relevance": torch.full((4, 2), 2.0)},
+        "weights": {"preds": preds, "target_ids": ids, "weights": torch.tensor([1.0, 2.0, 3.0, 0.0])},
+        "items": {"preds": preds[:, :4], "target_ids": torch.tensor([[1], [2], [0], [3]])},
+        "target": {"preds": preds, "target": dense},
+        "layout": {"item_ids": preds.topk(9, dim=1).indices, "target_ids": ids},
+        "sample ids": {"preds": preds, "target_ids": ids, "sample_ids": torch.arange(4)},
+        "flat": {
+            "preds": preds.flatten(),
+            "target": dense.flatten(),
+            "indexes": torch.arange(4).repeat_interleave(N_ITEMS),
+        },
+    }[change]
+    first = {"preds": preds, "target_ids": ids}
+    sums = torch.zeros(2, dtype=torch.float64)
+    for update in (first, other, first):
+        metric = HitRate(5)
+        metric.update(**update)
+        if "sample_ids" in update or "indexes" in update:
+            sums += metric._total()[0]
+        else:
+            sums += metric.state("sums")[0]
+    metric = HitRate(5)
+    for update in (first, other, first):
+        metric.update(**update)
+    torch.testing.assert_close(metric.compute(), sums[0] / sums[1], rtol=0, atol=1e-14)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "WAITING_USERS", 12)
+    metric = NDCG(5)
+    for seed in range(7):
+        metric.update(**batch(seed))
+        assert metric.evaluator.waiting.n_users < 12
+    torch.testing.assert_close(metric.compute(), mean_of(*range(7)), rtol=0, atol=1e-14)
+    monkeypatch.setattr(thresholds, "WAITING_TARGETS", 100)
+    metric.update(torch.randn(3, N_ITEMS), target_ids=torch.arange(3 * 40).view(3, 40) % N_ITEMS)
+    assert metric.evaluator.waiting.n_users == 0
+
+
+def test_what_waits_keeps_nothing_of_the_caller() -> None:
+    """Neither its memory nor its later changes."""
+    ids, targets = torch.tensor([[3, 1, 2]] * 4), torch.tensor([[2]] * 4)
+    weights = torch.ones(4, dtype=torch.float64)
+    for update in (
+        {"item_ids": ids, "target_ids": targets},
+        {"preds": torch.randn(4, 1000), "target_ids": targets},
+        {"preds": torch.randn(4, 1000), "target_ids": targets, "weights": weights},
+        {"preds": torch.randn(4, 9000), "target_ids": targets, "weights": weights},
+    ):
+        metric = NDCG(2)
+        metric.update(**update)
+        (users,) = metric.evaluator.waiting.parts
+        assert users.retrieved is None
+        held = [value for value in vars(users).values() if isinstance(value, torch.Tensor)]
+        if isinstance(users, ListedUsers):
+            held.append(users.targets.sorted_ids)
+        theirs = {tensor.untyped_storage().data_ptr() for tensor in update.values()}
+        assert not theirs & {tensor.untyped_storage().data_ptr() for tensor in held}
+        assert sum(tensor.untyped_storage().nbytes() for tensor in held) <= 4 * 328
+
+
+def test_counters_and_means_in_one_collection() -> None:
+    metrics = RecMetricCollection([NDCG(5), Coverage(N_ITEMS, 5)])
+    for seed in (1, 2):
+        metrics.update(**batch(seed))
+    torch.testing.assert_close(metrics.compute()["ndcg@5"], mean_of(1, 2), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])
+def test_ties_are_those_of_updates_evaluated_apart(rule: str) -> None:
+    """Tie groups at the cutoff of some users of some updates."""
+    g = torch.Generator().manual_seed(2)
+    together, apart = (ranking_metrics(("ndcg", "map", "recall"), (2, 5), ties=rule) for _ in range(2))
+    for spread in (1000, 3, 1000, 2, 1):
+        update = {
+            "preds": torch.randint(spread, (6, 40), generator=g).float(),
+            "target_ids": torch.rand(6, 40, generator=g).topk(1 + spread % 4).indices,
+            "target_relevance": torch.randint(4, (6, 1 + spread % 4), generator=g),
+        }
+        together.update(**update)
+        apart.update(**update)
+        apart.compute()
+    for name, value in apart.compute().items():
+        torch.testing.assert_close(together.compute()[name], value, rtol=0, atol=1e-14)

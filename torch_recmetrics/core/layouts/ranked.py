@@ -1,0 +1,359 @@
+"""What is kept of the users of an update until they are evaluated, many updates at a time.
+
+An update ranks and checks. What the metrics then read of a user is small: the items of the list, where scores were
+equal, and what is relevant. So it is kept, and :meth:`RankedUsers.ranking` is made for the users of many updates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.ranking.full_lists import FullListStats
+from torch_recmetrics.core.ranking.ranking import Given, Ranking
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ties import CutoffTie, GainTotal, TieGroups, tie_groups_of
+from torch_recmetrics.core.tensors.devices import exact
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, eq=False)
+class RankedUsers(ABC):
+    """B users whose lists are ranked."""
+
+    weights: Tensor | None = field(default=None, kw_only=True)  # (B,)
+    sample_ids: Tensor | None = field(default=None, kw_only=True)  # (B,) int64
+    has_target: bool = field(default=True, kw_only=True)  # False: nobody said what is relevant
+    n_items: int | None = field(default=None, kw_only=True)  # items that were scored, by id
+
+    @abstractmethod
+    def ranking(self) -> Ranking:
+        """The ranking of these users."""
+
+    @property
+    def join_key(self) -> Any:
+        """What users of several updates must share to be joined; None where they cannot be."""
+        return None
+
+
+class JoinableUsers(RankedUsers):
+    """Users who can wait for those of other updates."""
+
+    @property
+    @abstractmethod
+    def n_users(self) -> int:
+        """B."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The numbers that are kept of what is relevant to one user."""
+
+    @abstractmethod
+    def n_relevant(self) -> Tensor:
+        """(B,) int64: how many relevant items each user has."""
+
+    @abstractmethod
+    def largest(self) -> Tensor | None:
+        """(B,) the largest relevance of each user; None where it is 0 or 1."""
+
+    @abstractmethod
+    def kept(self) -> Self:
+        """The same for those who do not ask what was retrieved: nothing of the caller is kept alive."""
+
+    @abstractmethod
+    def joined(self, parts: Sequence[Self]) -> Self:
+        """The users of several updates, of one :attr:`join_key`; these are the first of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyUsers(RankedUsers):
+    """A ranking that is made already."""
+
+    ready: Ranking
+
+    @classmethod
+    def of(cls, ranking: Ranking) -> ReadyUsers:
+        """The users of a ranking that says their weights and ids."""
+        own = ranking
+        return cls(own, weights=own.weights, sample_ids=own.sample_ids, has_target=own.has_target, n_items=own.n_items)
+
+    def ranking(self) -> Ranking:
+        own = self.ready
+        same = self.weights is own.weights and self.sample_ids is own.sample_ids and self.n_items == own.n_items
+        if same and self.has_target == own.has_target:
+            return own
+        return replace(
+            own,
+            weights=self.weights,
+            sample_ids=self.sample_ids,
+            has_target=self.has_target,
+            n_items=self.n_items,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CutoffMembers:
+    """The tie groups that reach beyond the cutoff: one of each of these users."""
+
+    rows: Tensor | None  # (R,) int64: the users; None for all, those without such a tie included
+    count: Tensor  # (R,) int64: members
+    relevance: Tensor  # (R, T) relevance of the members, 0 for other relevant items
+
+
+@dataclass(frozen=True, eq=False)
+class CountedUsers(JoinableUsers):
+    """Users whose relevant items among the first D were counted, none of them with an equal score beside it."""
+
+    relevance: Tensor  # (B, D) by rank
+    relevant: Tensor  # (B,) int64: how many relevant items there are
+    ideal: Tensor | None  # (B, <= D) relevance of all relevant items, descending; None where it is 1
+    max_relevant: int
+    complete: bool  # nothing was cut
+    retrieved: Callable[[], Tensor] | None = None
+
+    def ranking(self) -> Ranking:
+        depth = self.relevance.shape[1]
+        all_ones = partial(ones, self.relevant, min(depth, self.max_relevant))
+        return Ranking(
+            relevance=self.relevance,
+            lengths=None,
+            n_relevant=self.relevant,
+            max_relevant=self.max_relevant,
+            best=all_ones if self.ideal is None else Given(self.ideal),
+            depth=None if self.complete else depth,
+            binary=self.ideal is None,
+            weights=self.weights,
+            sample_ids=self.sample_ids,
+            ordered=False,
+            retrieved=self.retrieved,
+            has_target=self.has_target,
+            n_items=self.n_items,
+        )
+
+    @property
+    def join_key(self) -> Any:
+        if self.sample_ids is not None:
+            return None
+        graded, shape = self.ideal is not None, self.relevance.shape[1]
+        return type(self), self.relevance.device, graded, self.weights is None, shape, self.complete, self.has_target
+
+    @property
+    def n_users(self) -> int:
+        return self.relevance.shape[0]
+
+    @property
+    def width(self) -> int:
+        return 0 if self.ideal is None else self.ideal.shape[1]
+
+    def n_relevant(self) -> Tensor:
+        return self.relevant
+
+    def largest(self) -> Tensor | None:
+        return None if self.ideal is None else largest_of(self.ideal)
+
+    def kept(self) -> CountedUsers:
+        return replace(self, retrieved=None)
+
+    def joined(self, parts: Sequence[CountedUsers]) -> CountedUsers:
+        ideal = None
+        if self.ideal is not None:
+            width = max(part.width for part in parts)
+            ideal = torch.cat(
+                [padded(part.ideal, width, 0, in_front=False) for part in parts if part.ideal is not None]
+            )
+        return replace(
+            self,
+            relevance=torch.cat([part.relevance for part in parts]),
+            relevant=torch.cat([part.relevant for part in parts]),
+            ideal=ideal,
+            max_relevant=max(part.max_relevant for part in parts),
+            weights=joined_weights(parts),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ListedUsers(JoinableUsers):
+    """Users whose first D items are known."""
+
+    item_ids: Tensor  # (B, D) int64 by rank, -1 beyond the end of the list
+    targets: Relevance
+    needs: RankingRequirements  # of those that will read it
+    complete: bool  # nothing was cut
+    tied: Tensor | None = None  # (B, >= D - 1) bool: rank r + 2 has the score of rank r + 1; None where none has
+    cutoff_members: CutoffMembers | None = None
+    ordered: bool = True  # equal scores stand in the order of the input
+    ideal_depth: int | None = None  # ranks of the best list; None for D
+    full_list: FullListStats | None = None
+    retrieved: Callable[[], Tensor] | None = None
+
+    def ranking(self) -> Ranking:
+        ids, targets = self.item_ids, self.targets
+        depth = ids.shape[1]
+        tie_groups = best_tied = None
+        if self.tied is not None and depth and self.needs.rules - {"stable"}:
+            tie_groups = self._tie_groups(self.tied)
+        if self.needs.lists:
+            best_tied = torch.ones_like(ids[:, :1]).sum(1) if self.tied is None else self.tied.cumprod(1).sum(1) + 1
+        return Ranking(
+            relevance=targets.lookup(ids),
+            lengths=(ids >= 0).sum(1),
+            n_relevant=targets.n_relevant(),
+            max_relevant=targets.width,
+            best=partial(targets.ideal, depth if self.ideal_depth is None else self.ideal_depth),
+            depth=None if self.complete else depth,
+            binary=targets.relevance is None,
+            item_ids=ids,
+            weights=self.weights,
+            sample_ids=self.sample_ids,
+            tie_groups=tie_groups,
+            best_tied=best_tied,
+            full_list=self.full_list,
+            ordered=self.ordered,
+            retrieved=self.retrieved,
+            has_target=self.has_target,
+        )
+
+    def _tie_groups(self, tied: Tensor) -> TieGroups:
+        depth, members = self.item_ids.shape[1], self.cutoff_members
+        tie_groups = TieGroups(*tie_groups_of(tied, depth), None)
+        if members is None:
+            return tie_groups
+        crosses = tied[:, depth - 1]
+        return with_cutoff_tie(tie_groups, crosses, members.rows, members.count, members.relevance, self.needs)
+
+    @property
+    def join_key(self) -> Any:
+        targets = self.targets
+        if targets.ids is None or self.full_list is not None or self.sample_ids is not None:
+            return None  # a dense target holds a number for each item
+        graded = None if targets.relevance is None else targets.relevance.dtype
+        layout = self.item_ids.shape[1], self.complete, self.ordered, self.ideal_depth, self.has_target
+        return type(self), self.item_ids.device, graded, self.weights is None, *layout
+
+    @property
+    def n_users(self) -> int:
+        return self.item_ids.shape[0]
+
+    @property
+    def width(self) -> int:
+        return self.targets.width
+
+    def n_relevant(self) -> Tensor:
+        return self.targets.n_relevant()
+
+    def largest(self) -> Tensor | None:
+        return None if self.targets.relevance is None else largest_of(self.targets.values)
+
+    def kept(self) -> ListedUsers:
+        return replace(self, retrieved=None)
+
+    def joined(self, parts: Sequence[ListedUsers]) -> ListedUsers:
+        width = max(part.targets.width for part in parts)
+        ids = torch.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
+        relevance = tied = members = None
+        if self.targets.relevance is not None:
+            relevance = torch.cat([padded(part.targets.values, width, 0) for part in parts])
+        if any(part.tied is not None for part in parts):
+            columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
+            tied = torch.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
+        if any(part.cutoff_members is not None for part in parts):
+            members = join_members(parts, width)
+        return replace(
+            self,
+            item_ids=torch.cat([part.item_ids for part in parts]),
+            targets=Relevance(ids, relevance, ids),
+            tied=tied,
+            cutoff_members=members,
+            weights=joined_weights(parts),
+        )
+
+
+def join_members(parts: Sequence[ListedUsers], width: int) -> CutoffMembers:
+    """The tie groups at the cutoff of several updates."""
+    rows, found, offset = [], [], 0
+    for part in parts:
+        n_users, members = part.item_ids.shape[0], part.cutoff_members
+        if members is not None:
+            own = torch.arange(n_users, device=members.count.device) if members.rows is None else members.rows
+            rows.append(own + offset)
+            found.append(members)
+        offset += n_users
+    every = len(found) == len(parts) and all(members.rows is None for members in found)
+    count = torch.cat([members.count for members in found])
+    relevance = torch.cat([padded(members.relevance, width, 0) for members in found])
+    return CutoffMembers(None if every else torch.cat(rows), count, relevance)
+
+
+def joined_weights(parts: Sequence[RankedUsers]) -> Tensor | None:
+    """The weights of all, or of none."""
+    weights = [part.weights for part in parts if part.weights is not None]
+    return torch.cat(weights) if weights else None
+
+
+def padded(rows: Tensor, width: int, value: float, *, in_front: bool = True) -> Tensor:
+    """(B, width): rows with padding in front, or behind."""
+    missing = width - rows.shape[1]
+    return torch.nn.functional.pad(rows, (missing, 0) if in_front else (0, missing), value=value) if missing else rows
+
+
+def largest_of(relevance: Tensor) -> Tensor:
+    """(B,) the largest of each row, 0 of an empty one."""
+    return relevance.amax(1) if relevance.shape[1] else relevance.sum(1)
+
+
+def ones(counts: Tensor, width: int) -> Tensor:
+    """(B, width) so many ones in each row, in the dtype of sums."""
+    return exact((torch.arange(width, device=counts.device) < counts.unsqueeze(1)).to(torch.uint8))
+
+
+def untied(part: ListedUsers, columns: int) -> Tensor:
+    """(B, columns) bool: no two scores are equal."""
+    return torch.zeros((part.item_ids.shape[0], columns), dtype=torch.bool, device=part.item_ids.device)
+
+
+def with_cutoff_tie(
+    tie_groups: TieGroups,
+    crosses: Tensor,
+    rows: Tensor | None,
+    count: Tensor,
+    members: Tensor,
+    needs: RankingRequirements,
+) -> TieGroups:
+    """The same groups; of those that reach beyond the cutoff all members are counted.
+
+    Args:
+        tie_groups: as far as the list of each user shows them.
+        crosses: (B,) bool, True where the last group reaches beyond the cutoff.
+        rows: (R,) the users of the other arguments; None for all.
+        count: (R,) int64, the members of that group.
+        members: (R, T) their relevance, 0 for other items.
+    """
+
+    def spread(values: Tensor, fill: float = 0.0) -> Tensor:
+        if rows is None:
+            return values
+        return values.new_full((crosses.shape[0], *values.shape[1:]), fill).index_copy_(0, rows, values)
+
+    start = tie_groups.start
+    width = min(start.shape[1], members.shape[1])
+    wide = exact(members)
+    best = worst = None
+    if "optimistic" in needs.rules:
+        best = spread(wide.topk(width, dim=1).values)
+    if "pessimistic" in needs.rules:
+        relevant_only = torch.where(wide > 0, wide, float("inf"))
+        worst = spread(relevant_only.topk(width, dim=1, largest=False).values, float("inf"))
+    totals = GainTotal(wide, rows, crosses.shape[0])
+    at_cutoff = (start == start[:, -1:]) & crosses.unsqueeze(1)
+    size = torch.where(at_cutoff, spread(count).unsqueeze(1), tie_groups.size)
+    return TieGroups(start, size, CutoffTie(crosses, spread((members > 0).sum(1)), totals, best, worst))

@@ -1,0 +1,108 @@
+"""The k largest scores of short rows by a vectorised sort of numbers that carry their column.
+
+A float32 leaves 29 of the 52 mantissa bits of a float64 at 0, so score and column fit into one number, and one sort
+without indices gives both. numpy sorts float64 with vector instructions, several times faster than torch.topk selects.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.row_sort import sort_rows_, sorts_with_numpy
+
+# Columns fit into the free bits, and one more keeps the sum of two of them free.
+MOST_COLUMNS = 1 << 28
+# Beyond every float32, and without low mantissa bits: stands for an infinity, which with a column in it would be NaN.
+BEYOND_FLOAT32 = 2.0**1000
+
+
+def can_sort_packed(scores: ScoreMatrix, k: int) -> bool:
+    """Whether :func:`packed_topk` is the fastest way to the k largest scores of each row."""
+    return (
+        sorts_with_numpy(scores.device)
+        and scores.dtype == torch.float32
+        and k < scores.n_items <= thresholds.PACKED_COLUMNS_PER_ITEM * k
+        and scores.n_items <= MOST_COLUMNS
+        and k > 0 < scores.n_users
+    )
+
+
+def packed_topk(scores: ScoreMatrix, k: int) -> tuple[Tensor, Tensor] | None:
+    """(B, k) the largest scores of each row, descending, and (B, k) their columns; equal scores in any order.
+
+    Beside a score of -inf the column is any number. None where a score is NaN or inf, which no packed number can hold.
+    """
+    levels = group_levels(scores.n_items, k)
+    parts = []
+    for tile in scores.tiles(width=scores.n_items):
+        keys = _best_keys(tile.values, k, levels)
+        if keys is None:
+            return None
+        parts.append(keys)
+    keys = torch.cat(parts) if len(parts) > 1 else parts[0]
+    mask = column_mask(scores.n_items)
+    bits = keys.view(torch.int64)
+    return (bits & ~mask).view(torch.float64).neg_().to(scores.dtype), bits & mask
+
+
+def _best_keys(values: Tensor, k: int, levels: tuple[int, ...]) -> Tensor | None:
+    """(rows, k) the keys of the k largest values of each row; `levels` are the columns of a group at each level.
+
+    The k largest lie in the k groups with the largest maxima. An equal score outside of them is as large as the k-th.
+    """
+    n_rows, n_columns = values.shape
+    if not levels:
+        columns = column_range(n_columns)
+        if not bool(values.amax() < float("inf")):  # a NaN shows in the maximum
+            return None
+    else:
+        size = levels[0]
+        n_groups = n_columns // size
+        # Group g holds the columns g, g + n_groups, ...: maxima of whole rows of numbers are the fastest.
+        grouped = values[:, : n_groups * size].unflatten(1, (size, n_groups))  # type: ignore[no-untyped-call]
+        group_keys = _best_keys(grouped.amax(1), k, levels[1:])
+        if group_keys is None or not bool(values[:, n_groups * size :].sum() < float("inf")):
+            return None
+        groups = group_keys.view(torch.int64) & column_mask(n_groups)
+        columns = torch.empty((n_rows, k * size + n_columns - n_groups * size), dtype=torch.int64)
+        torch.add(
+            groups.unsqueeze(1),
+            member_offsets(size, n_groups),
+            out=columns[:, : k * size].unflatten(1, (size, k)),  # type: ignore[no-untyped-call]
+        )
+        columns[:, k * size :] = column_range(n_columns)[n_groups * size :]
+        values = values.gather(1, columns)
+    keys = values.to(torch.float64).neg_()
+    keys.clamp_(max=BEYOND_FLOAT32)
+    keys.view(torch.int64).bitwise_or_(columns)
+    return sort_rows_(keys)[:, :k].contiguous()
+
+
+def group_levels(n_columns: int, k: int) -> tuple[int, ...]:
+    """Columns of a group at each level of maxima, the outermost first."""
+    for columns_per_item, levels in thresholds.PACKED_LEVELS:
+        if n_columns < columns_per_item * k:
+            return levels
+    return thresholds.PACKED_LEVELS[-1][1]
+
+
+def column_mask(n_columns: int) -> int:
+    """The bits that hold a column."""
+    return (1 << (n_columns - 1).bit_length()) - 1
+
+
+@functools.lru_cache(maxsize=64)
+def column_range(n_columns: int) -> Tensor:
+    """(n,) 0, 1, ..., made once."""
+    return torch.arange(n_columns)
+
+
+@functools.lru_cache(maxsize=64)
+def member_offsets(size: int, n_groups: int) -> Tensor:
+    """(size, 1) the columns of group 0."""
+    return torch.arange(size).unsqueeze(1) * n_groups
