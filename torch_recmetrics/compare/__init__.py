@@ -1,0 +1,9 @@
+"""Evidence: the values of users, paired tests of two runs, the decision to go live, and checks of the harness.
+
+Nothing is resampled but users. Standard tests come from SciPy and statsmodels, files from pyarrow, each imported where
+it is needed. U users, B draws, V vectors of the users that are resampled together.
+"""
+
+from torch_recmetrics.compare.user_values import UserValues
+
+__all__ = ["UserValues"]
