@@ -4,6 +4,26 @@ Nothing is resampled but users. Standard tests come from SciPy and statsmodels, 
 it is needed. U users, B draws, V vectors of the users that are resampled together.
 """
 
+from torch_recmetrics.compare.statistics import (
+    bootstrap_test,
+    chi_square,
+    corrected,
+    mcnemar,
+    randomization_test,
+    t_test,
+    users_needed,
+    wilcoxon_test,
+)
 from torch_recmetrics.compare.user_values import UserValues
 
-__all__ = ["UserValues"]
+__all__ = [
+    "UserValues",
+    "bootstrap_test",
+    "chi_square",
+    "corrected",
+    "mcnemar",
+    "randomization_test",
+    "t_test",
+    "users_needed",
+    "wilcoxon_test",
+]
