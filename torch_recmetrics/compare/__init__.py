@@ -4,6 +4,7 @@ Nothing is resampled but users. Standard tests come from SciPy and statsmodels, 
 it is needed. U users, B draws, V vectors of the users that are resampled together.
 """
 
+from torch_recmetrics.compare.comparison import Comparison, ComparisonRow, compare
 from torch_recmetrics.compare.statistics import (
     bootstrap_test,
     chi_square,
@@ -17,9 +18,12 @@ from torch_recmetrics.compare.statistics import (
 from torch_recmetrics.compare.user_values import UserValues
 
 __all__ = [
+    "Comparison",
+    "ComparisonRow",
     "UserValues",
     "bootstrap_test",
     "chi_square",
+    "compare",
     "corrected",
     "mcnemar",
     "randomization_test",
