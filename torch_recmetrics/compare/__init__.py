@@ -5,6 +5,7 @@ it is needed. U users, B draws, V vectors of the users that are resampled togeth
 """
 
 from torch_recmetrics.compare.comparison import Comparison, ComparisonRow, compare
+from torch_recmetrics.compare.gate import Gate, RuleVerdict, Verdict
 from torch_recmetrics.compare.statistics import (
     bootstrap_test,
     chi_square,
@@ -20,7 +21,10 @@ from torch_recmetrics.compare.user_values import UserValues
 __all__ = [
     "Comparison",
     "ComparisonRow",
+    "Gate",
+    "RuleVerdict",
     "UserValues",
+    "Verdict",
     "bootstrap_test",
     "chi_square",
     "compare",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.metadata
 import json
 import math
@@ -23,13 +24,17 @@ FORMAT_VERSION = 1
 ID, WEIGHT = "sample_id", "weight"
 
 
+@functools.cache  # the lookup reads files
+def own_version() -> str:
+    try:
+        return importlib.metadata.version("torch-recmetrics")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def current_versions() -> dict[str, str]:
     """What a run is made with."""
-    try:
-        own = importlib.metadata.version("torch-recmetrics")
-    except importlib.metadata.PackageNotFoundError:
-        own = "unknown"
-    return {"torch_recmetrics": own, "torch": str(torch.__version__), "python": platform.python_version()}
+    return {"torch_recmetrics": own_version(), "torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def vector(name: str, value: Any, length: int | None) -> Tensor:
