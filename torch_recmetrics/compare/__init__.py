@@ -6,6 +6,7 @@ it is needed. U users, B draws, V vectors of the users that are resampled togeth
 
 from torch_recmetrics.compare.comparison import Comparison, ComparisonRow, compare
 from torch_recmetrics.compare.gate import Gate, RuleVerdict, Verdict
+from torch_recmetrics.compare.preflight import Check, Preflight, preflight
 from torch_recmetrics.compare.statistics import (
     bootstrap_test,
     chi_square,
@@ -19,9 +20,11 @@ from torch_recmetrics.compare.statistics import (
 from torch_recmetrics.compare.user_values import UserValues
 
 __all__ = [
+    "Check",
     "Comparison",
     "ComparisonRow",
     "Gate",
+    "Preflight",
     "RuleVerdict",
     "UserValues",
     "Verdict",
@@ -30,6 +33,7 @@ __all__ = [
     "compare",
     "corrected",
     "mcnemar",
+    "preflight",
     "randomization_test",
     "t_test",
     "users_needed",

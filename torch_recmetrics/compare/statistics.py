@@ -36,6 +36,7 @@ NO_SPREAD = 1e-12
 # Of the ends of an interval, in standard errors; 10,000 draws leave an uncertainty a hundred times that.
 PRECISION = 1e-4
 POWER = 0.8
+OWN_STREAM = 0x5EED
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,11 @@ def t_test(values: Any, baseline: Any, weights: Any = None, *, level: float = 0.
 # -- randomisation ----------------------------------------------------------------------------------------------------
 
 
+def bits(seed: int) -> np.random.PCG64:
+    """A stream that is not that of ``default_rng(seed)``, by which a user may have drawn the very data."""
+    return np.random.PCG64(np.random.SeedSequence([seed, OWN_STREAM]))
+
+
 def flip_sums(columns: Sequence[Complex], num_draws: int, seed: int) -> list[Complex]:
     """For each column (n,) its sum under `num_draws` random choices of the users' signs, the same for all columns.
 
@@ -218,7 +224,7 @@ def flip_sums(columns: Sequence[Complex], num_draws: int, seed: int) -> list[Com
     look-up in place of eight products. Columns are complex, since a look-up of two numbers costs little more than one
     of one. Memory does not grow with n, but for the columns themselves.
     """
-    generator = np.random.PCG64(seed)
+    generator = bits(seed)
     sums = [np.zeros(num_draws, np.complex128) for _ in columns]
     looked_up = np.empty(num_draws, np.complex128)
     words = -(-num_draws // 8)
@@ -405,7 +411,7 @@ def bootstrap_test(
 
 def bootstrap_statistics(pairs: Differences, num_draws: int, seed: int) -> Array:
     """(num_draws,) the statistic of each draw of n users."""
-    generator = np.random.Generator(np.random.PCG64(seed))
+    generator = np.random.Generator(bits(seed))
     n, d = pairs.n, pairs.values
     w = np.ones(n) if pairs.weights is None else pairs.weights
     # about the mean of all, so that squares keep their digits
@@ -430,6 +436,11 @@ def check_draws(level: float, num_draws: int, seed: int) -> None:
     """Refuse what is no level, no number of draws or no seed."""
     check.check_share("level", level)
     check.check_positive("num_draws", num_draws)
+    check_seed(seed)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what is no seed."""
     given: Any = seed
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise ValueError(f"`seed` must be an integer >= 0, got {seed!r}")
