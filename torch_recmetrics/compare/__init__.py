@@ -8,6 +8,9 @@ from torch_recmetrics.compare.comparison import Comparison, ComparisonRow, compa
 from torch_recmetrics.compare.gate import Gate, RuleVerdict, Verdict
 from torch_recmetrics.compare.preflight import Check, Preflight, preflight
 from torch_recmetrics.compare.statistics import (
+    ChiSquare,
+    McNemar,
+    PairedResult,
     bootstrap_test,
     chi_square,
     corrected,
@@ -21,9 +24,12 @@ from torch_recmetrics.compare.user_values import UserValues
 
 __all__ = [
     "Check",
+    "ChiSquare",
     "Comparison",
     "ComparisonRow",
     "Gate",
+    "McNemar",
+    "PairedResult",
     "Preflight",
     "RuleVerdict",
     "UserValues",
