@@ -126,10 +126,9 @@ def test_holm_bounds_any_false_finding_and_bh_their_share() -> None:
     assert np.mean(uncorrected) > 0.15
 
 
-def test_plain_signs_would_do_harm_where_weights_follow_the_spread() -> None:
-    """Users of large weight and spread whose mean differs from that of the others: only the weighted mean is 0.
-
-    Then differences are not symmetric about 0, and what keeps the test right is that each draw is studentised.
+def test_weights_that_go_with_the_spread() -> None:
+    """Users of large weight have a larger spread and another mean: no difference is symmetric about 0, and only their
+    weighted mean is 0. That each draw is studentised keeps the level.
     """
     rng = np.random.default_rng(5)
     refused = []

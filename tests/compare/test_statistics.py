@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -50,6 +51,20 @@ def test_randomization_is_the_share_of_all_signs(n: int, weighted: bool, kind: s
     expected = 1.0 if not d.any() else paired.randomization_p(d.tolist(), w.tolist())
     found = randomization_test(d, np.zeros(n), w, num_draws=draws).p
     assert found == pytest.approx(expected, abs=5 * math.sqrt(expected * (1 - expected) / draws) + 2 / draws)
+
+
+def test_randomization_is_studentised() -> None:
+    """With weights that differ much, the order of the draws is that of t, not that of the mean."""
+    seen = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        d, w = rng.normal(0.5, 1, 8), rng.exponential(size=8) ** 2 + 0.02
+        expected = paired.randomization_p(d.tolist(), w.tolist())
+        signs = 2 * (np.arange(256)[:, None] >> np.arange(8) & 1) - 1
+        plain = np.mean(np.abs(signs @ (w * d)) >= abs((w * d).sum()) * (1 - 1e-9))
+        seen += abs(plain - expected) > 0.02
+        assert randomization_test(d, np.zeros(8), w, num_draws=20_000).p == pytest.approx(expected, abs=0.018)
+    assert seen >= 3
 
 
 def test_flip_sums_take_every_sign() -> None:
@@ -163,6 +178,20 @@ def test_users_without_value_or_weight_do_not_count() -> None:
 def test_tensors_of_any_dtype_are_taken() -> None:
     hits, others = torch.tensor([True, True, False, True]), torch.tensor([0, 1, 0, 0])
     assert t_test(hits, others).difference == 0.5
+
+
+@pytest.mark.parametrize(("test", "n", "draws"), [(randomization_test, 200_000, 1000), (bootstrap_test, 50_000, 100)])
+def test_memory_does_not_grow_with_users_times_draws(test: type, n: int, draws: int) -> None:
+    """All signs together are 200 MB as bools, 25 MB as bits; all users drawn 40 MB."""
+    a, b, w = drawn(n)
+    peaks = []
+    for number in (draws, 2 * draws):
+        tracemalloc.start()
+        test(a, b, w, num_draws=number)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0]
+    assert peaks[0] < 100 * n + 2**26
 
 
 # -- other libraries --------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ Complex = npt.NDArray[np.complex128]
 USERS_PER_TABLE = 8  # one random byte holds the signs of so many users
 TABLES_PER_BLOCK = 64
 LARGEST_BLOCK = 2**22  # signs in bytes, or users drawn, at a time
-SIGNS = 2.0 * (np.arange(256) >> np.arange(USERS_PER_TABLE)[:, None] & 1) - 1 + 0j  # (8, 256)
 # Two statistics that are equal but for rounding are a tie, and ties count.
 TIE = 1e-9
 # Differences that agree to six digits have no spread: what is left of their squares is rounding.
@@ -240,9 +239,16 @@ def flip_sums(columns: Sequence[Complex], num_draws: int, seed: int) -> list[Com
 
 
 def sign_tables(users: Complex) -> Complex:
-    """(n / 8, 256) the sums of eight users under each choice of their signs."""
-    whole = np.pad(users, (0, -len(users) % USERS_PER_TABLE))
-    return whole.reshape(-1, USERS_PER_TABLE) @ SIGNS
+    """(n / 8, 256) the sums of eight users under each choice of their signs; bit k of the place is the sign of user k.
+
+    Built by additions alone: products as small as these wait for the threads of BLAS longer than they take.
+    """
+    eights = np.pad(users, (0, -len(users) % USERS_PER_TABLE)).reshape(-1, USERS_PER_TABLE)
+    tables = np.zeros((len(eights), 1), np.complex128)
+    for user in range(USERS_PER_TABLE):
+        own = eights[:, user, None]
+        tables = np.concatenate([tables - own, tables + own], axis=1)
+    return tables
 
 
 def complex_column(real: Array, imaginary: Array) -> Complex:
