@@ -1,4 +1,4 @@
-"""The benchmark runs and checks its values, at a size that takes no time."""
+"""Benchmarks run and check their values, at a size that takes no time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import auc
+from benchmarks import auc, compare
 
 
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,3 +21,16 @@ def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 def test_a_wrong_value_stops_it() -> None:
     with pytest.raises(SystemExit, match=r"theirs gives 0.5.*, expected 0.6.*: nothing was timed"):
         auc.check("theirs", 0.5, 0.6, 1e-12)
+
+
+def test_the_randomisation_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["compare", "--users", "5000", "--draws", "500", "--rounds", "1"])
+    compare.main()
+    printed = capsys.readouterr().out
+    for part in ("5,000 users x 500 draws", "randomization_test, weights", "integers(0, 2), bool", "peak memory"):
+        assert part in printed
+
+
+def test_a_wrong_p_stops_it() -> None:
+    with pytest.raises(SystemExit, match=r"gives p = 0.5000, the normal distribution 0.0455: nothing was timed"):
+        compare.check(0.5, 2.0)

@@ -1,0 +1,342 @@
+"""The table of systems beside a baseline: rows, refusals, and what it looks like."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from torch_recmetrics.compare import UserValues, compare, corrected, mcnemar, randomization_test, users_needed
+
+mpl.use("Agg")
+NAN = float("nan")
+N = 60
+
+
+def runs(n: int = N, weights: bool = False, **options: Any) -> dict[str, UserValues]:
+    """A baseline, one that is better, one that is alike; two metrics."""
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0, 0.6, n)
+    scores = {"base": base, "good": base + rng.uniform(-0.1, 0.3, n), "same": base + rng.uniform(-0.2, 0.2, n)}
+    w = rng.uniform(0.5, 2, n) if weights else None
+    return {
+        name: UserValues(
+            torch.arange(n) * 3,
+            {"ndcg@10": value, "hit_rate@10": (value > 0.3).astype(float)},
+            definitions={"ndcg@10": "NDCG(top_k=10)", "hit_rate@10": "HitRate(top_k=10)"},
+            weights=w,
+            candidates="full",
+            **options,
+        )
+        for name, value in scores.items()
+    }
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_rows_are_the_tests_of_the_pairs(weights: bool) -> None:
+    systems = runs(weights=weights)
+    table = compare(systems, "base", num_draws=999, seed=5, level=0.9)
+    assert [(row.system, row.metric) for row in table.rows] == [
+        ("good", "ndcg@10"),
+        ("good", "hit_rate@10"),
+        ("same", "ndcg@10"),
+        ("same", "hit_rate@10"),
+    ]
+    for row in table:
+        ours, base = systems[row.system][row.metric], systems["base"][row.metric]
+        result = randomization_test(ours, base, systems["base"].weights, num_draws=999, seed=5, level=0.9)
+        assert (row.difference, row.low, row.high, row.p) == (result.difference, result.low, result.high, result.p)
+        assert row.value == pytest.approx(systems[row.system].mean(row.metric))
+        assert row.baseline_value == pytest.approx(systems["base"].mean(row.metric))
+        assert row.value - row.baseline_value == pytest.approx(row.difference)
+        assert row.effect == result.effect and row.users_needed == users_needed(result.effect, 0.9)
+        assert (row.wins, row.ties, row.losses) == ((ours > base).sum(), (ours == base).sum(), (ours < base).sum())
+        assert row.n == N and row.paired and row.undefined == 0
+    assert [row.p_corrected for row in table] == corrected([row.p for row in table], "holm")
+
+
+def test_what_it_finds() -> None:
+    table = compare(runs(), baseline="base", metrics="ndcg@10")
+    good, same = table.rows
+    assert good.p_corrected < 0.001 and good.low > 0
+    assert same.p > 0.05 and same.low < 0 < same.high
+    assert table.row("good", "ndcg@10") is good
+    with pytest.raises(KeyError, match="no row of 'good' and 'mrr'"):
+        table.row("good", "mrr")
+
+
+def test_each_test_is_that_of_its_library() -> None:
+    systems = runs()
+    one, base = systems["good"]["ndcg@10"].numpy(), systems["base"]["ndcg@10"].numpy()
+    p = {test: compare(systems, "base", "ndcg@10", test).rows[0].p for test in ("t", "wilcoxon", "bootstrap")}
+    assert p["t"] == pytest.approx(stats.ttest_rel(one, base).pvalue)
+    assert p["wilcoxon"] == pytest.approx(stats.wilcoxon(one, base).pvalue)
+    assert p["bootstrap"] == pytest.approx(2 / 10_001)
+    hits = compare(systems, "base", "hit_rate@10", "mcnemar").rows[0]
+    assert hits.p == mcnemar(systems["good"]["hit_rate@10"], systems["base"]["hit_rate@10"]).p
+    assert hits.low < hits.difference < hits.high
+
+
+def test_corrections_are_of_the_whole_table() -> None:
+    p = [row.p for row in compare(runs(), "base", correction=None)]
+    for method in ("holm", "bh"):
+        table = compare(runs(), "base", correction=method)  # type: ignore[arg-type]
+        assert [row.p_corrected for row in table] == corrected(p, method)  # type: ignore[arg-type]
+
+
+def test_the_order_of_users_and_rows_of_a_table_change_nothing() -> None:
+    systems = runs()
+    order = torch.randperm(N)
+    shuffled = {
+        name: UserValues(
+            run.sample_ids[order],
+            {metric: run[metric][order] for metric in run},
+            definitions=run.definitions,
+            candidates="full",
+        )
+        for name, run in systems.items()
+    }
+    assert compare(shuffled, "base").rows == compare(systems, "base").rows
+    alone = compare({"same": systems["same"], "base": systems["base"]}, "base", "ndcg@10", correction=None).rows[0]
+    assert alone == compare(systems, "base", correction=None).row("same", "ndcg@10")
+
+
+def test_files_are_read(tmp_path: Path) -> None:
+    systems = runs()
+    for name, run in systems.items():
+        run.save(tmp_path / name)
+    paths = {name: tmp_path / name for name in systems}
+    assert compare(paths, "base").rows == compare(systems, "base").rows
+
+
+# -- users ------------------------------------------------------------------------------------------------------------
+
+
+def test_other_users_are_refused_or_left_out() -> None:
+    systems = runs()
+    base = systems["base"]
+    systems["base"] = UserValues(
+        base.sample_ids[2:] + 0, {m: base[m][2:] for m in base}, definitions=base.definitions, candidates="full"
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"2 users of good are not in base \(ids 0, 3\); 2 users of same .*on_missing='intersect' to keep the 58",
+    ):
+        compare(systems, "base")
+    table = compare(systems, "base", on_missing="intersect")
+    assert {row.n for row in table} == {58}
+    assert "58 users are in all systems; left out: 2 of good, 2 of same" in str(table)
+
+
+def test_two_users_in_common_are_needed() -> None:
+    one = UserValues([1, 2, 3], {"a": [0.1, 0.2, 0.3]})
+    other = UserValues([3, 4], {"a": [0.1, 0.2]})
+    with pytest.raises(ValueError, match="must have two users or more in common, got 1"):
+        compare({"one": one, "other": other}, "one", on_missing="intersect")
+    with pytest.raises(ValueError, match="must have two users or more in common, got 0"):
+        compare({"one": UserValues([], {"a": []}), "other": UserValues([], {"a": []})}, "one")
+
+
+def test_undefined_values_are_counted() -> None:
+    one = UserValues([1, 2, 3, 4], {"a": [0.1, NAN, 0.3, NAN]})
+    other = UserValues([1, 2, 3, 4], {"a": [0.2, 0.9, 0.1, NAN]})
+    table = compare({"one": one, "other": other}, "one")
+    (row,) = table.rows
+    assert (row.n, row.undefined, row.wins, row.losses) == (2, 1, 1, 1)
+    assert (row.value, row.baseline_value) == pytest.approx((0.15, 0.2))
+    assert "other, a: 1 users have a value in one of the two only" in str(table)
+    empty = UserValues([1, 2, 3, 4], {"a": [NAN] * 4})
+    with pytest.raises(
+        ValueError, match="a must have a value for two users or more in both one and the baseline, got 0"
+    ):
+        compare({"one": one, "none": empty}, "none")
+
+
+def test_two_weights_of_a_user_are_refused() -> None:
+    systems = runs()
+    weighted = runs(weights=True)
+    with pytest.raises(ValueError, match=r"must give a user one weight: user 0 has 1\.0 in base and"):
+        compare({"base": systems["base"], "good": weighted["good"]}, "base")
+    ones = UserValues(
+        systems["good"].sample_ids,
+        {m: systems["good"][m] for m in systems["good"]},
+        weights=torch.ones(N),
+        definitions=systems["good"].definitions,
+        candidates="full",
+    )
+    assert compare({"base": systems["base"], "good": ones}, "base", test="wilcoxon").rows[0].n == N
+    for test in ("wilcoxon", "mcnemar"):
+        with pytest.raises(ValueError, match="knows no weights of users: take 'randomization' for hit_rate@10"):
+            compare(weighted, "base", "hit_rate@10", test)  # type: ignore[arg-type]
+
+
+# -- what was measured ------------------------------------------------------------------------------------------------
+
+
+def one_metric(name: str = "ndcg@10", definition: str = "NDCG(top_k=10)", **options: Any) -> UserValues:
+    return UserValues([1, 2, 3], {name: [0.1, 0.5, 0.3]}, definitions={name: definition}, **options)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            one_metric(definition="NDCG(top_k=10, gain='linear')"),
+            r"ndcg@10 is NDCG\(top_k=10\) in a and .*'linear'\) in b",
+        ),
+        (one_metric(candidates="sampled(100)"), r"candidates are None in a and 'sampled\(100\)' in b"),
+        (
+            one_metric("ndcg@5"),
+            "the same metrics and cutoffs: a has no ndcg@5; b has no ndcg@10; they have none in common",
+        ),
+    ],
+)
+def test_other_measurements_are_refused(other: UserValues, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare({"a": one_metric(), "b": other}, "a")
+
+
+def test_sampled_and_full_are_not_mixed() -> None:
+    with pytest.raises(ValueError, match=r"candidates are 'full' in a and 'sampled\(100\)' in b"):
+        compare({"a": one_metric(candidates="full"), "b": one_metric(candidates="sampled(100)")}, "a")
+
+
+def test_metrics_that_are_not_asked_for_may_differ() -> None:
+    values = {"a": [0.1, 0.2, 0.3], "b": [0.3, 0.2, 0.1]}
+    one = UserValues([1, 2, 3], values, definitions={"b": "B(1)"})
+    other = UserValues([1, 2, 3], values, definitions={"b": "B(2)"})
+    assert len(compare({"one": one, "other": other}, "one", ("a",)).rows) == 1
+    with pytest.raises(ValueError, match="b is B"):
+        compare({"one": one, "other": other}, "one")
+    with pytest.raises(
+        ValueError, match=r"`metrics` must be in all systems: other has no c; one has no c|one has no c"
+    ):
+        compare({"one": one, "other": other}, "one", ["c"])
+    with pytest.raises(ValueError, match="`metrics` must name one metric or more"):
+        compare({"one": one, "other": other}, "one", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"baseline": "popular"}, ValueError, "`baseline` must be one of the systems, base, good, same, got 'popular'"),
+        ({"test": "anova"}, ValueError, "`test` must be one of 'randomization', 't'"),
+        ({"correction": "bonferroni"}, ValueError, "`correction` must be one of 'holm', 'bh', None"),
+        ({"on_missing": "drop"}, ValueError, "`on_missing` must be one of 'error', 'intersect'"),
+        ({"level": 95}, ValueError, "`level` must be a float between 0 and 1"),
+        ({"num_draws": 0}, ValueError, "`num_draws` must be an integer >= 1"),
+        ({"seed": -1}, ValueError, "`seed` must be an integer >= 0"),
+        ({"test": "mcnemar"}, ValueError, "ndcg@10: `values` must be 0 or 1"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        compare(**{"systems": runs(), "baseline": "base", **arguments})
+
+
+@pytest.mark.parametrize("systems", [{}, {"base": one_metric()}, [one_metric(), one_metric()]])
+def test_two_systems_are_needed(systems: Any) -> None:
+    with pytest.raises(ValueError, match="`systems` must be a dict of two systems or more"):
+        compare(systems, "base")
+
+
+@pytest.mark.parametrize("run", [3, {}, {"ndcg@10": 0.3}, {"ndcg@10": (0.3, -1)}, {1: (0.3, 0.1)}])
+def test_what_is_no_run_is_refused(run: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"`systems\['b'\]"):
+        compare({"a": one_metric(), "b": run}, "a")
+
+
+# -- past runs --------------------------------------------------------------------------------------------------------
+
+
+def test_logged_means_are_compared_unpaired() -> None:
+    table = compare({"old": {"ndcg@10": (0.30, 0.003)}, "new": {"ndcg@10": (0.31, 0.004)}}, "old")
+    (row,) = table.rows
+    assert not row.paired and row.n is None and row.wins is None and row.users_needed is None
+    assert row.difference == pytest.approx(0.01)
+    assert row.p == pytest.approx(2 * stats.norm.sf(0.01 / 0.005))
+    assert (row.low, row.high) == pytest.approx((0.01 - 1.959964 * 0.005, 0.01 + 1.959964 * 0.005))
+    assert "unpaired" in str(table).splitlines()[1]
+    assert "definitions, candidates and users of old, new are not known" in str(table)
+
+
+def test_values_of_users_beside_a_logged_mean() -> None:
+    systems: dict[str, Any] = {"old": {"ndcg@10": (0.3, 0.003)}, "new": runs()["good"], "newer": runs()["same"]}
+    table = compare(systems, "old", "ndcg@10")
+    new = runs()["good"]["ndcg@10"].numpy()
+    assert table.rows[0].value == pytest.approx(new.mean())
+    error = math.hypot(new.std(ddof=1) / math.sqrt(N), 0.003)
+    assert table.rows[0].p == pytest.approx(2 * stats.norm.sf(abs(new.mean() - 0.3) / error))
+    assert not table.rows[1].paired
+
+
+def test_summaries_are_compared_unpaired_beside_paired_rows() -> None:
+    systems = dict(zip("ab", runs(summaries={"coverage@10": (0.5, 0.01)}).values()))
+    table = compare(systems, "a")
+    assert [row.paired for row in table] == [True, True, False]
+    assert table.row("b", "coverage@10").p == 1.0
+
+
+# -- how it looks -----------------------------------------------------------------------------------------------------
+
+
+def test_as_text() -> None:
+    lines = str(compare(runs(), "base", test="t", level=0.9)).splitlines()
+    assert lines[0].split("  ")[0] == "system"
+    for word in ("90 % interval", "p (holm)", "d_z", "wins / ties / losses", "users for 80% power"):
+        assert word in lines[0]
+    assert len(lines) == 6
+    assert lines[1].startswith("good    ndcg@10")
+    assert lines[-1] == "test: t; Holm correction over 4 rows"
+    assert "p (" not in str(compare(runs(), "base", test="t", correction=None))
+    assert "randomization, 10,000 draws, seed 0" in str(compare(runs(), "base"))
+
+
+def test_as_markdown() -> None:
+    systems = {name.replace("good", "go|od"): run for name, run in runs().items()}
+    lines = compare(systems, "base", test="t").to_markdown().splitlines()
+    assert lines[1].count("|") == lines[0].count("|") == lines[4].count("|") == 13
+    assert lines[2].startswith("| go\\|od | ndcg@10 |")
+
+
+def test_as_latex() -> None:
+    text = compare(runs(), "base", test="t").to_latex()
+    assert r"hit\_rate@10" in text and r"95 \% interval" in text
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(body) == 5 and {line.count(" & ") for line in body} == {11}
+    assert text.count("{") == text.count("}")
+
+
+def test_as_csv(tmp_path: Path) -> None:
+    table = compare(runs(summaries={"gini@10": (0.5, 0.01)}), "base", test="t")
+    text = table.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8") == text
+    read = list(csv.DictReader(io.StringIO(text)))
+    assert [float(line["p"]) for line in read] == [row.p for row in table]
+    assert read[2]["n"] == "" and read[2]["paired"] == "False"
+    with pytest.raises(FileNotFoundError, match="in a folder that exists"):
+        table.to_csv(tmp_path / "none" / "table.csv")
+
+
+def test_as_a_forest_plot() -> None:
+    import matplotlib.pyplot as plt
+
+    table = compare(runs(), "base", test="t")
+    figure, axes = table.plot()
+    assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["good, ndcg@10", "good, hit_rate@10"]
+    figure.canvas.draw()
+    _, own = plt.subplots()
+    assert table.plot(own)[1] is own
+    infinite = compare(runs(n=3), "base", "ndcg@10")  # three users refuse nothing
+    assert math.isinf(infinite.rows[0].low)
+    assert "[-inf, inf]" in str(infinite)
+    infinite.plot()[0].canvas.draw()
+    plt.close("all")

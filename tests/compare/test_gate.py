@@ -1,0 +1,342 @@
+"""The gate: rules, their joint level by simulation, the record."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from torch_recmetrics.compare import Gate, UserValues, t_test
+from torch_recmetrics.compare.gate import holm_tails, paired_contrast
+
+NAN = float("nan")
+
+
+def run(values: dict[str, Any], **options: Any) -> UserValues:
+    return UserValues(np.arange(len(next(iter(values.values())))), values, **options)
+
+
+def pair(n: int, gain: float = 0.0, seed: int = 2, metric: str = "ndcg@10") -> tuple[UserValues, UserValues]:
+    """A candidate whose mean is (1 + gain) times that of the incumbent, 0.4 in truth."""
+    rng = np.random.default_rng(seed)
+    incumbent = rng.beta(2, 3, n)
+    candidate = (1 + gain) * 0.4 + 0.7 * (incumbent - 0.4) + rng.normal(0, 0.15, n)
+    return run({metric: candidate}), run({metric: incumbent})
+
+
+# -- one rule ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("gain", "outcome"), [(0.2, "promoted"), (-0.2, "rejected"), (0.001, "undecided")])
+def test_better(gain: float, outcome: str) -> None:
+    verdict = Gate(better=("ndcg@10",)).decide(*pair(400, gain))
+    assert verdict.outcome == outcome
+    (rule,) = verdict.rules
+    assert rule.outcome == {"promoted": "held", "rejected": "failed", "undecided": "undecided"}[outcome]
+    assert rule.low < rule.relative_difference < rule.high
+
+
+@pytest.mark.parametrize(("gain", "outcome"), [(0.0, "promoted"), (-0.2, "rejected"), (-0.05, "undecided")])
+def test_not_worse(gain: float, outcome: str) -> None:
+    verdict = Gate(not_worse={"ndcg@10": 0.05}).decide(*pair(2000, gain))
+    assert verdict.outcome == outcome
+
+
+def test_one_rule_is_the_interval_of_the_paired_difference() -> None:
+    """Above 0 exactly where the interval of the difference is, and of its length where the incumbent hardly varies."""
+    for seed in range(30):
+        candidate, incumbent = pair(50, 0.05, seed)
+        rule = Gate(better="ndcg@10", level=0.9).decide(candidate, incumbent).rules[0]
+        result = t_test(candidate["ndcg@10"], incumbent["ndcg@10"], level=0.9)
+        assert (rule.outcome == "held") == (result.low > 0) == (rule.low > 0)
+        assert (rule.outcome == "failed") == (result.high < 0) == (rule.high < 0)
+        assert 2 * min(rule.p_held, rule.p_failed) == pytest.approx(result.p)
+    noise = np.random.default_rng(0).normal(0, 0.1, 50)
+    rule = Gate(better="a").decide(run({"a": 0.5 + noise}), run({"a": np.full(50, 0.5)})).rules[0]
+    result = t_test(0.5 + noise, np.full(50, 0.5))
+    assert (rule.low, rule.high) == pytest.approx((result.low / 0.5, result.high / 0.5))
+
+
+def test_the_relative_interval_is_fiellers() -> None:
+    """Each end is the relative difference at which the t test of candidate - (1 + r) incumbent is just refused."""
+    candidate, incumbent = pair(40, 0.1)
+    c, b = candidate["ndcg@10"].numpy(), incumbent["ndcg@10"].numpy()
+    rule = Gate(not_worse={"ndcg@10": 0.02}, level=0.9).decide(candidate, incumbent).rules[0]
+    for end, side in ((rule.low, "greater"), (rule.high, "less")):
+        assert stats.ttest_1samp(c - (1 + end) * b, 0, alternative=side).pvalue == pytest.approx(0.05, rel=1e-6)
+    assert rule.p_held == pytest.approx(stats.ttest_1samp(c - 0.98 * b, 0, alternative="greater").pvalue)
+    assert rule.p_held + rule.p_failed == pytest.approx(1)
+
+
+def test_weights() -> None:
+    """A user of weight 0 does not count; equal weights are none."""
+    candidate, incumbent = pair(60, 0.1)
+    c, b = candidate["ndcg@10"].numpy(), incumbent["ndcg@10"].numpy()
+    w = np.full(60, 0.3)
+    plain = paired_contrast("a", c, b, None, 1.0)
+    for name, value in vars(paired_contrast("a", c, b, w, 1.0)).items():
+        assert value == pytest.approx(getattr(plain, name))
+    w[:10] = 0
+    for name, value in vars(paired_contrast("a", c, b, w, 1.0)).items():
+        assert value == pytest.approx(getattr(paired_contrast("a", c[10:], b[10:], None, 1.0), name))
+    w = np.random.default_rng(1).uniform(0.2, 2, 60)
+    own = paired_contrast("a", c, b, w, 1.0)
+    for relative in (-0.1, 0.0, 0.3):  # the statistic is that of the t test, with weights too
+        result = t_test(c - (1 + relative) * b, np.zeros(60), w)
+        assert own.statistic(relative) == pytest.approx(result.difference / result.standard_error)
+
+
+def test_lower_is_better() -> None:
+    up, down = pair(400, 0.2)
+    gate = Gate(better="ndcg@10", lower_is_better="ndcg@10")
+    assert gate.decide(up, down).outcome == "rejected"
+    assert gate.decide(down, up).outcome == "promoted"
+    assert gate.decide(down, up).rules[0].relative_difference > 0
+
+
+def test_negative_values_lose_as_positive_ones_do() -> None:
+    up, down = pair(400, 0.2)
+    minus = [run({"a": -users["ndcg@10"]}) for users in (up, down)]
+    rule = Gate(not_worse={"a": 0.1}, lower_is_better="a").decide(*minus).rules[0]
+    other = Gate(not_worse={"ndcg@10": 0.1}).decide(up, down).rules[0]
+    assert (rule.relative_difference, rule.low, rule.high) == pytest.approx(
+        (other.relative_difference, other.low, other.high)
+    )
+
+
+def test_nothing_to_see() -> None:
+    users = run({"a": [0.1, 0.5, 0.9, 0.4, 0.5]})
+    rule = Gate(better="a").decide(users, users).rules[0]
+    assert rule.outcome == "undecided" and rule.users_needed == math.inf
+    assert "no number of users would decide it" in str(rule)
+    assert Gate(not_worse={"a": 0.5}).decide(users, users).outcome == "promoted"
+    zeros = run({"a": [0.0] * 5})
+    rule = Gate(not_worse={"a": 0.5}).decide(zeros, zeros).rules[0]
+    assert rule.outcome == "undecided" and math.isnan(rule.relative_difference)
+    assert "0.0000 -> 0.0000, - [-inf %, inf %]" in str(rule)
+    assert Gate(better="a").decide(run({"a": [0.1, 0.2, 0.3, 0.1, 0.2]}), zeros).outcome == "promoted"
+
+
+def test_a_loss_of_exactly_the_margin_is_undecided() -> None:
+    values = np.random.default_rng(0).uniform(0.1, 1, 50)
+    rule = Gate(not_worse={"a": 0.1}).decide(run({"a": 0.9 * values}), run({"a": values})).rules[0]
+    assert rule.outcome == "undecided"
+
+
+def test_the_users_that_would_decide() -> None:
+    """As many users of the kind that was seen decide in about 80 % of the draws."""
+    candidate, incumbent = pair(300, 0.02, seed=3)
+    rule = Gate(better="ndcg@10").decide(candidate, incumbent).rules[0]
+    assert rule.outcome == "undecided" and rule.users_needed is not None and 300 < rule.users_needed < 20_000
+    c, b = candidate["ndcg@10"].numpy(), incumbent["ndcg@10"].numpy()
+    rng = np.random.default_rng(0)
+    decided = []
+    for _ in range(300):
+        users = rng.integers(0, 300, int(rule.users_needed))
+        decided.append(Gate(better="a").decide(run({"a": c[users]}), run({"a": b[users]})).outcome != "undecided")
+    assert np.mean(decided) == pytest.approx(0.8, abs=0.07)
+
+
+# -- several rules ----------------------------------------------------------------------------------------------------
+
+
+def test_one_failed_rule_rejects_and_all_must_hold() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0, 1, 300)
+    incumbent = run(dict.fromkeys("abc", base))
+    noise = rng.normal(0, 0.05, 300)
+    candidate = run({"a": base + 0.1 + noise, "b": base - 0.1 + noise, "c": base + noise / 10})
+    assert Gate("a").decide(candidate, incumbent).outcome == "promoted"
+    assert Gate("a", {"c": 0.05}).decide(candidate, incumbent).outcome == "promoted"
+    assert Gate(("a", "c")).decide(candidate, incumbent).outcome == "undecided"
+    verdict = Gate(("a", "c"), {"b": 0.05}).decide(candidate, incumbent)
+    assert verdict.outcome == "rejected"
+    assert [rule.outcome for rule in verdict.rules] == ["held", "undecided", "failed"]
+
+
+def test_holm_tails() -> None:
+    assert holm_tails([0.01, 0.5, 0.001], 0.025) == pytest.approx([0.0125, 0.025, 0.025 / 3])
+    assert holm_tails([0.02, 0.5, 0.02], 0.03) == pytest.approx([0.01, 0.01, 0.01])
+    assert holm_tails([0.012, 0.004], 0.02) == pytest.approx([0.02, 0.01])
+    assert holm_tails([0.5], 0.025) == [0.025]
+
+
+def decisions(gate: Gate, n: int, gains: dict[str, float], number: int, seed: int) -> list[str]:
+    """Outcomes for candidates whose true relative gains are given; the metrics of a user go together."""
+    rng = np.random.default_rng(seed)
+    outcomes = []
+    for _ in range(number):
+        incumbent = rng.beta(2, 3, n)
+        shared = rng.normal(0, 0.1, n)
+        candidate = {
+            name: (1 + gain) * 0.4 + 0.7 * (incumbent - 0.4) + shared + rng.normal(0, 0.1, n)
+            for name, gain in gains.items()
+        }
+        outcomes.append(gate.decide(run(candidate), run(dict.fromkeys(gains, incumbent))).outcome)
+    return outcomes
+
+
+@pytest.mark.parametrize("n", [30, 400])
+@pytest.mark.parametrize(
+    ("better", "not_worse"), [("a", {}), (("a", "b", "c"), {}), ("a", {"b": 0.02, "c": 0.05}), ((), {"a": 0.0})]
+)
+def test_an_equal_candidate_is_rejected_in_at_most_half_of_what_the_level_leaves(
+    n: int, better: Any, not_worse: dict[str, float]
+) -> None:
+    gate = Gate(better, not_worse, level=0.9)
+    names = dict.fromkeys([*gate.better, *not_worse], 0.0)
+    rejected = np.mean([o == "rejected" for o in decisions(gate, n, names, 500, seed=n)])
+    assert rejected <= 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / 500)
+    if len(names) == 1:
+        assert rejected >= 0.05 - 2.5 * math.sqrt(0.05 * 0.95 / 500)
+
+
+def test_one_that_loses_twice_the_margin_is_rejected() -> None:
+    """The contrast has the loss of one margin: a spread of 0.19 needs (1.96 + 1.64)^2 0.19^2 / 0.02^2 = 1,170 users."""
+    gate = Gate(not_worse={"a": 0.05})
+    outcomes = decisions(gate, 1300, {"a": -0.10}, 200, seed=1)
+    assert np.mean([outcome == "rejected" for outcome in outcomes]) >= 0.95
+    both = Gate(better="b", not_worse={"a": 0.05})
+    outcomes = decisions(both, 1600, {"a": -0.10, "b": 0.1}, 200, seed=2)
+    assert np.mean([outcome == "rejected" for outcome in outcomes]) >= 0.95
+
+
+def test_a_candidate_at_the_margin_is_seldom_promoted() -> None:
+    outcomes = decisions(Gate(not_worse={"a": 0.05}, level=0.9), 100, {"a": -0.05}, 600, seed=4)
+    promoted = np.mean([outcome == "promoted" for outcome in outcomes])
+    assert abs(promoted - 0.05) <= 2.5 * math.sqrt(0.05 * 0.95 / 600)
+
+
+def test_a_better_candidate_is_promoted() -> None:
+    outcomes = decisions(Gate("a", {"b": 0.05}), 1500, {"a": 0.08, "b": 0.0}, 100, seed=5)
+    assert np.mean([outcome == "promoted" for outcome in outcomes]) >= 0.9
+
+
+# -- metrics without values of users ----------------------------------------------------------------------------------
+
+
+def test_coverage_is_compared_from_summaries() -> None:
+    candidate, incumbent = pair(400, 0.2)
+    gate = Gate("ndcg@10", {"coverage@10": 0.05})
+    with pytest.raises(
+        ValueError, match=r"`candidate` has no 'coverage@10'.*summaries=\{'coverage@10': \(value, stand"
+    ):
+        gate.decide(candidate, incumbent)
+
+    def with_coverage(users: UserValues, value: float) -> UserValues:
+        return run({"ndcg@10": users["ndcg@10"]}, summaries={"coverage@10": (value, 0.003)})
+
+    verdict = gate.decide(with_coverage(candidate, 0.50), with_coverage(incumbent, 0.50))
+    assert verdict.outcome == "promoted"
+    rule = verdict.rules[1]
+    t = (0.50 - 0.95 * 0.50) / math.hypot(0.003, 0.95 * 0.003)
+    assert rule.p_held == pytest.approx(stats.norm.sf(t))
+    assert not rule.paired and "unpaired" in str(rule)
+    assert gate.decide(with_coverage(candidate, 0.40), with_coverage(incumbent, 0.50)).outcome == "rejected"
+    undecided = gate.decide(with_coverage(candidate, 0.48), with_coverage(incumbent, 0.50)).rules[1]
+    assert undecided.outcome == "undecided" and undecided.users_needed > 400
+
+
+def test_logged_means() -> None:
+    verdict = Gate("a").decide({"a": (0.5, 0.01)}, {"a": (0.4, 0.01)})
+    assert verdict.outcome == "promoted"
+    assert verdict.rules[0].n is None
+    undecided = Gate("a").decide({"a": (0.41, 0.01)}, {"a": (0.4, 0.01)})
+    assert undecided.rules[0].users_needed is None
+    assert "more users would decide it (unpaired)" in str(undecided)
+    assert json.loads(undecided.to_json())["users"] is None
+
+
+# -- records and refusals ---------------------------------------------------------------------------------------------
+
+
+def test_one_line_a_rule() -> None:
+    candidate, incumbent = pair(400, 0.01)
+    lines = str(Gate("ndcg@10").decide(candidate, incumbent)).splitlines()
+    assert lines[0] == "undecided"
+    assert len(lines) == 2
+    for part in ("ndcg@10: 0.", " -> 0.", " % [", "better: undecided; about ", " users would decide it (400 users)"):
+        assert part in lines[1]
+    line = str(Gate(not_worse={"ndcg@10": 0.125}).decide(candidate, incumbent)).splitlines()[1]
+    assert "not worse by 12.5 %: held" in line
+
+
+def test_the_record(tmp_path: Path) -> None:
+    candidate, incumbent = pair(400, 0.01)
+    verdict = Gate("ndcg@10", level=0.9).decide(candidate, incumbent)
+    text = verdict.to_json(tmp_path / "verdict.json")
+    assert (tmp_path / "verdict.json").read_text(encoding="utf-8") == text
+    record = json.loads(text)
+    assert (record["outcome"], record["level"], record["format_version"]) == ("undecided", 0.9, 1)
+    assert record["definitions"] == {"ndcg@10": "ndcg@10"}
+    assert record["users"]["number"] == 400 and len(record["users"]["sha256"]) == 64
+    assert set(record["versions"]) == {"gate", "candidate", "incumbent"}
+    assert record["rules"][0]["low"] == verdict.rules[0].low
+    zeros = run({"a": [0.0, 0.0]})
+    assert json.loads(Gate("a").decide(zeros, zeros).to_json())["rules"][0]["low"] is None
+    with pytest.raises(FileNotFoundError, match="in a folder that exists"):
+        verdict.to_json(tmp_path / "none" / "verdict.json")
+
+
+def test_files_and_other_users(tmp_path: Path) -> None:
+    candidate, incumbent = pair(400, 0.2)
+    candidate.save(tmp_path / "c.parquet")
+    incumbent.save(tmp_path / "i.parquet")
+    assert Gate("ndcg@10").decide(tmp_path / "c.parquet", str(tmp_path / "i.parquet")).outcome == "promoted"
+    fewer = UserValues(candidate.sample_ids[:300], {"ndcg@10": candidate["ndcg@10"][:300]})
+    with pytest.raises(ValueError, match=r"100 users of incumbent are not in candidate \(ids 300, "):
+        Gate("ndcg@10").decide(fewer, incumbent)
+    verdict = Gate("ndcg@10").decide(fewer, incumbent, on_missing="intersect")
+    assert verdict.rules[0].n == 300
+    assert json.loads(verdict.to_json())["users"]["left_out"] == {"candidate": 0, "incumbent": 100}
+
+
+def test_other_measurements_are_refused() -> None:
+    one, other = run({"a": [0.1, 0.2]}, candidates="full"), run({"a": [0.1, 0.2]}, candidates="sampled(100)")
+    with pytest.raises(ValueError, match="candidates are 'full' in candidate and 'sampled"):
+        Gate("a").decide(one, other)
+    one, other = run({"a": [0.1, 0.2]}, definitions={"a": "A(1)"}), run({"a": [0.1, 0.2]}, definitions={"a": "A(2)"})
+    with pytest.raises(ValueError, match=r"a is A\(1\) in candidate and A\(2\) in incumbent"):
+        Gate("a").decide(one, other)
+
+
+def test_undefined_values() -> None:
+    one, other = run({"a": [0.1, NAN, 0.3, 0.2]}), run({"a": [0.1, 0.2, NAN, 0.1]})
+    rule = Gate("a").decide(one, other).rules[0]
+    assert (rule.n, rule.undefined) == (2, 2)
+    assert "2 users, 2 more have one of the two values only" in str(rule)
+    with pytest.raises(ValueError, match="two users or more in both runs, got 1"):
+        Gate("a").decide(run({"a": [0.1, NAN]}), run({"a": [0.1, 0.2]}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, ValueError, "a gate without a rule decides nothing"),
+        ({"better": ("a", "a")}, ValueError, "must name a metric once, got 'a' twice"),
+        ({"better": "a", "not_worse": {"a": 0.1}}, ValueError, "must name a metric once"),
+        ({"not_worse": {"a": 2}}, ValueError, r"`not_worse\['a'\]` must be a relative loss, 0 <= margin < 1"),
+        ({"not_worse": {"a": -0.02}}, ValueError, "must be a relative loss"),
+        ({"not_worse": {"a": NAN}}, ValueError, "must be a relative loss"),
+        ({"not_worse": ["a"]}, TypeError, "`not_worse` must be a dict"),
+        ({"better": "a", "level": 95}, ValueError, "`level` must be a float between 0 and 1"),
+        ({"better": "a", "lower_is_better": "b"}, ValueError, "must name metrics that have a rule, got 'b'"),
+    ],
+)
+def test_bad_rules_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Gate(**arguments)
+
+
+def test_what_is_no_run_is_refused() -> None:
+    with pytest.raises(TypeError, match="`candidate` must be UserValues"):
+        Gate("a").decide(3, run({"a": [0.1, 0.2]}))
+
+
+def test_repr() -> None:
+    assert repr(Gate("a", {"b": 0.1})) == "Gate(better=('a',), not_worse={'b': 0.1}, level=0.95)"

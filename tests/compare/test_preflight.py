@@ -1,0 +1,200 @@
+"""Checks of a harness: they pass for one that measures, and each fails for the fault that it is there for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_recmetrics import functional
+from torch_recmetrics.compare import Preflight, preflight
+from torch_recmetrics.compare.preflight import FUNCTIONS, chance_value, popular_lists, random_lists
+
+ITEMS, USERS = 200, 400
+
+
+def problem() -> dict[str, Tensor]:
+    """Users who like items near their own; some have no truth. A model that knows where they are, but not well."""
+    generator = torch.Generator().manual_seed(0)
+    center = torch.randint(ITEMS, (USERS, 1), generator=generator)
+    near = (center + torch.rand(USERS, 40, generator=generator).argsort(1)) % ITEMS  # 40 different items
+    truth, train = near[:, :5].clone(), near[:, 5:15]
+    truth[torch.rand(USERS, 5, generator=generator) < 0.3] = -1
+    truth[:3] = -1
+    lists = torch.cat([near[:, 3:5], near[:, 15:30]], 1)
+    return {"recommendations": lists, "truth": truth, "train": train}
+
+
+def harness(lists: Tensor, truth: Tensor) -> Mapping[str, Any]:
+    return {
+        f"{name}@10": functional_value.nanmean()
+        for name, function in FUNCTIONS.items()
+        for functional_value in [getattr(functional, function)(item_ids=lists, target_ids=truth, top_k=10)]
+    }
+
+
+def failed(report: Preflight) -> set[str]:
+    return {one.name for one in report.checks if one.passed is False}
+
+
+def test_a_harness_that_measures_passes() -> None:
+    report = preflight(**problem(), metrics=tuple(FUNCTIONS), num_items=ITEMS, candidates=torch.arange(ITEMS))
+    assert report.passed, str(report)
+    assert len(report.checks) == 4 * len(FUNCTIONS) + 2
+    assert {one.passed for one in report.checks if one.name != "most popular"} == {True}
+    assert str(report).splitlines()[0] == f"0 of {len(report.checks)} checks failed"
+    own = preflight(
+        **problem(), metrics=tuple(FUNCTIONS), num_items=ITEMS, candidates=torch.arange(ITEMS), evaluate=harness
+    )
+    assert own.passed
+    assert [one.value for one in own.checks] == pytest.approx([one.value for one in report.checks])
+
+
+def test_what_is_not_given_is_not_checked() -> None:
+    data = problem()
+    report = preflight(data["recommendations"], data["truth"])
+    assert report.passed
+    assert [one.name for one in report.checks if one.passed is None] == ["most popular", "training data", "candidates"]
+    assert "give `train`" in str(report)
+    with pytest.raises(KeyError, match="no check"):
+        report["luck", ""]
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_harness_that_leaves_out_relevant_items_that_were_not_found() -> None:
+    """Recall by the hits themselves: always 1 where there is one."""
+
+    def wrong(lists: Tensor, truth: Tensor) -> dict[str, float]:
+        return {"recall@10": float(functional.hit_rate(item_ids=lists, target_ids=truth, top_k=10).nanmean())}
+
+    report = preflight(**problem(), metrics="recall", num_items=ITEMS, evaluate=wrong)
+    assert "random lists" in failed(report)
+
+
+def test_a_harness_that_counts_from_the_second_item() -> None:
+    def wrong(lists: Tensor, truth: Tensor) -> Mapping[str, Any]:
+        return harness(torch.cat([lists[:, 1:], torch.full_like(lists[:, :1], -1)], 1), truth)
+
+    assert "truth" in failed(preflight(**problem(), num_items=ITEMS, evaluate=wrong))
+
+
+def test_users_and_truth_that_do_not_belong_together() -> None:
+    data = problem()
+    data["recommendations"] = data["recommendations"].roll(7, 0)
+    report = preflight(**data, num_items=ITEMS)
+    assert failed(report) == {"shuffled truth"}
+    assert "do not belong together" in str(report)
+
+
+def test_the_same_list_for_all_users() -> None:
+    data = problem()
+    data["recommendations"] = torch.arange(10).expand(USERS, -1)
+    assert failed(preflight(**data, num_items=ITEMS)) == {"shuffled truth"}
+
+
+def test_truth_in_the_training_data() -> None:
+    data = problem()
+    data["train"] = data["train"].clone()
+    data["train"][5, 0] = data["truth"][5].max()
+    report = preflight(**data, num_items=ITEMS)
+    assert failed(report) == {"training data"}
+    assert report["training data", ""].value == 1
+
+
+def test_candidates_that_lack_the_truth() -> None:
+    data = problem()
+    data["truth"] = torch.stack([torch.arange(USERS) % 100, 100 + torch.arange(USERS) % 100], 1)
+    report = preflight(**data, num_items=ITEMS, candidates=torch.arange(100), top_k=10)
+    assert "candidates" in failed(report)
+    assert report["candidates", ""].value == 0.5
+    assert "50.0 % of the relevant items: recall@10 is at most 0.5000 (1.0000 with all items)" in str(report)
+    own = torch.cat([data["truth"], torch.full((USERS, 1), -1)], 1)
+    assert preflight(**data, num_items=ITEMS, candidates=own)["candidates", ""].passed
+
+
+# -- the lists --------------------------------------------------------------------------------------------------------
+
+
+def test_chance_is_hypergeometric() -> None:
+    """10 of 50 items: recall and precision in the mean, the hit rate from the chance of none."""
+    n_relevant = torch.tensor([0, 1, 3, 3])
+    for name, expected in (
+        ("recall", 10 / 50),
+        ("precision", (1 + 3 + 3) / 3 / 50),
+        ("hit_rate", 1 - (math.comb(49, 10) / math.comb(50, 10) + 2 * math.comb(47, 10) / math.comb(50, 10)) / 3),
+    ):
+        assert chance_value(name, n_relevant, 50, 10) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("width", "n_items"), [(2, 5), (4, 5), (5, 5), (1, 1)])
+def test_every_list_is_as_likely(width: int, n_items: int) -> None:
+    number = 6000
+    lists = random_lists(number, width, n_items, torch.Generator().manual_seed(1))
+    assert int(lists.min()) >= 0 and int(lists.max()) < n_items
+    _, counts = lists.unique(dim=0, return_counts=True)
+    kinds = math.perm(n_items, width)
+    assert len(counts) == kinds
+    if kinds > 1:
+        from torch_recmetrics.compare import chi_square
+
+        assert chi_square(counts).p > 0.001
+
+
+def test_popular_items_without_what_a_user_had() -> None:
+    counts = torch.tensor([5, 9, 1, 9, 7])
+    train = torch.tensor([[1, 4], [-1, -1], [0, 3]])
+    assert popular_lists(counts, train, 3, 3).tolist() == [[3, 0, 2], [1, 3, 4], [1, 4, 2]]
+    assert popular_lists(counts, None, 2, 2).tolist() == [[1, 3], [1, 3]]
+    everything = torch.arange(5).unsqueeze(0)
+    assert popular_lists(counts, everything, 1, 2).tolist() == [[-1, -1]]
+
+
+def test_most_popular_is_shown() -> None:
+    data = problem()
+    report = preflight(**data, num_items=ITEMS, metrics="recall")
+    one = report["most popular", "recall@10"]
+    assert one.passed is None and 0 < one.value < one.expected
+    counts = torch.bincount(data["train"].flatten(), minlength=ITEMS)
+    given = preflight(**data, item_counts=counts, metrics="recall")
+    assert given["most popular", "recall@10"] == one
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"truth": torch.rand(USERS, 2)}, TypeError, "`truth` must be integer item ids"),
+        ({"truth": torch.arange(USERS)}, ValueError, r"`truth` must have shape \(U, n\)"),
+        ({"truth": torch.full((USERS, 2), -1)}, ValueError, "`truth` must have two users or more"),
+        ({"truth": torch.full((USERS, 2), -2)}, ValueError, "`truth` must hold ids >= 0"),
+        (
+            {"truth": torch.full((USERS, 2), 3)},
+            ValueError,
+            "`truth` must not hold an id twice in one row, got 3 twice in row 0",
+        ),
+        ({"recommendations": "abc"}, TypeError, "`recommendations` must be a tensor"),
+        ({"recommendations": torch.arange(10).unsqueeze(0)}, ValueError, "`recommendations` must have a row for each"),
+        ({"num_items": 50}, ValueError, "must hold ids below `num_items`, 50, got 1"),
+        ({"metrics": ("recall", "auc")}, ValueError, "`metrics` must be one of 'hit_rate', 'precision'"),
+        ({"top_k": 0}, ValueError, "`top_k` must be an integer >= 1"),
+        ({"candidates": torch.zeros(3, 2, dtype=torch.int64)}, ValueError, "`candidates` must"),
+        ({"item_counts": torch.ones(3), "num_items": 200}, ValueError, "one entry for each of the 200 items, got 3"),
+        ({"item_counts": [-1.0]}, ValueError, "`item_counts` must have shape"),
+        (
+            {"evaluate": lambda lists, truth: {}},
+            ValueError,
+            "`evaluate` must return recall@10, ndcg@10, got no recall@10",
+        ),
+    ],
+)
+def test_bad_input_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        preflight(**{**problem(), **change})

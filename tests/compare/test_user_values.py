@@ -1,0 +1,246 @@
+"""Values of users: order, refusals, and the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from torch_recmetrics.compare import UserValues, user_values
+
+NAN = float("nan")
+
+
+def example() -> UserValues:
+    return UserValues(
+        torch.tensor([9, 2, 5]),
+        {"ndcg@10": torch.tensor([0.5, NAN, 0.1]), "hit_rate@10": torch.tensor([True, False, True])},
+        definitions={"ndcg@10": "NDCG(top_k=10)"},
+        weights=[1.0, 2.0, 0.0],
+        candidates="sampled(100)",
+        summaries={"coverage@10": (0.25, 0.01)},
+    )
+
+
+def assert_same(one: UserValues, other: UserValues) -> None:
+    assert torch.equal(one.sample_ids, other.sample_ids)
+    assert list(one) == list(other)
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, equal_nan=True)
+    if one.weights is None:
+        assert other.weights is None
+    else:
+        assert torch.equal(one.weights, other.weights)
+    for name in ("definitions", "candidates", "versions", "summaries"):
+        assert getattr(one, name) == getattr(other, name)
+
+
+def test_users_are_in_ascending_order() -> None:
+    users = example()
+    assert users.sample_ids.tolist() == [2, 5, 9]
+    assert users.sample_ids.dtype == torch.int64
+    assert users["hit_rate@10"].tolist() == [0.0, 1.0, 1.0]
+    assert users["ndcg@10"].dtype == torch.float64
+    assert users["ndcg@10"].isnan().tolist() == [True, False, False]
+    assert users.weights is not None and users.weights.tolist() == [2.0, 0.0, 1.0]
+
+
+def test_it_is_a_mapping_of_names() -> None:
+    users = example()
+    assert list(users) == list(users.keys()) == ["ndcg@10", "hit_rate@10"]
+    assert "ndcg@10" in users and "mrr" not in users
+    assert len(users) == 3
+    assert users.definitions == {"ndcg@10": "NDCG(top_k=10)", "hit_rate@10": "hit_rate@10"}
+    assert repr(users) == "UserValues(3 users, ndcg@10, hit_rate@10, weights, candidates='sampled(100)')"
+    with pytest.raises(KeyError, match="did you mean 'ndcg@10'"):
+        users["ndgc@10"]
+
+
+def test_the_mean_is_weighted_over_defined_values() -> None:
+    assert example().mean("ndcg@10") == pytest.approx(0.5)
+    assert example().mean("hit_rate@10") == pytest.approx(1 / 3)
+
+
+def test_a_user_twice_with_the_same_values_counts_once() -> None:
+    users = UserValues([4, 1, 4], {"a": [0.5, NAN, 0.5]})
+    assert users.sample_ids.tolist() == [1, 4]
+    assert users["a"][1] == 0.5
+    twice_undefined = UserValues([4, 4], {"a": [NAN, NAN]})
+    assert len(twice_undefined) == 1
+
+
+def test_what_is_given_is_not_shared() -> None:
+    ids, values = torch.tensor([1, 2]), torch.tensor([0.0, 1.0], dtype=torch.float64)
+    users = UserValues(ids, {"a": values})
+    ids += 1
+    values += 1
+    assert users.sample_ids.tolist() == [1, 2]
+    assert users["a"].tolist() == [0.0, 1.0]
+
+
+def test_no_users_at_all() -> None:
+    users = UserValues([], {"a": []})
+    assert len(users) == 0
+    assert np.isnan(users.mean("a"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([1, 1], {"a": [0.5, 0.6]}), ValueError, "user 1 twice, with a 0.5 and 0.6"),
+        (([1, 1], {"a": [0.5, NAN]}), ValueError, "user 1 twice"),
+        (([1, 2], {"a": [0.5]}), ValueError, r"`values\['a'\]` must have one entry for each of the 2"),
+        (([1.0, 2.0], {"a": [0.5, 1.0]}), TypeError, "`sample_ids` must be integers, got torch.float64"),
+        (([True, False], {"a": [0.5, 1.0]}), TypeError, "`sample_ids` must be integers, got torch.bool"),
+        (([[1, 2]], {"a": [0.5, 1.0]}), ValueError, r"`sample_ids` must have shape \(U,\)"),
+        (([1, 2], {"a": [[0.5, 1.0]]}), ValueError, "must have shape"),
+        (([1, 2], {"a": torch.tensor([1j, 2j])}), TypeError, "must be real numbers"),
+        (([1, 2], {"a": [0.5, float("inf")]}), ValueError, "finite or nan, got inf for user 2"),
+        (([1, 2], {"a": "text"}), TypeError, "must be a tensor"),
+        (([1, 2], {3: [0.5, 0.5]}), TypeError, "`values` must be a dict"),
+        (([1, 2], [0.5, 0.5]), TypeError, "`values` must be a dict"),
+        (([1, 2], {"weight": [0.5, 0.5]}), ValueError, "must not have the name 'weight'"),
+    ],
+)
+def test_bad_input_is_refused(arguments: tuple[object, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        UserValues(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"weights": [1.0, -1.0]}, ValueError, "`weights` must be finite and >= 0, got -1.0 for user 2"),
+        ({"weights": [1.0, NAN]}, ValueError, "`weights` must be finite"),
+        ({"weights": [1.0]}, ValueError, "one entry for each"),
+        ({"definitions": {"b": "B()"}}, ValueError, "`definitions` has 'b'"),
+        ({"definitions": {"a": 3}}, TypeError, "`definitions` must be a dict"),
+        ({"candidates": 100}, TypeError, "`candidates` must be a word"),
+        ({"summaries": {"a": (0.5, 0.1)}}, ValueError, "`summaries` has 'a'"),
+        ({"summaries": {"b": 0.5}}, TypeError, "a value and its standard error"),
+        ({"summaries": {"b": (0.5, -0.1)}}, ValueError, "standard error >= 0"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        UserValues([1, 2], {"a": [0.5, 1.0]}, **options)  # type: ignore[arg-type]
+
+
+def test_two_weights_of_one_user_are_refused() -> None:
+    with pytest.raises(ValueError, match="user 1 twice, with weight"):
+        UserValues([1, 1], {"a": [0.5, 0.5]}, weights=[1.0, 2.0])
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "users.parquet"
+    example().save(path)
+    assert_same(UserValues.load(path), example())
+    plain = UserValues([-(2**62), 3], {"a": [0.1, 0.2]})
+    plain.save(str(path))  # in the place of the first
+    assert_same(UserValues.load(str(path)), plain)
+    assert [file.name for file in tmp_path.iterdir()] == ["users.parquet"]
+
+
+def test_any_reader_of_parquet_understands_the_file(tmp_path: Path) -> None:
+    example().save(tmp_path / "users.parquet")
+    table = pq.read_table(tmp_path / "users.parquet")
+    assert table.column_names == ["sample_id", "weight", "ndcg@10", "hit_rate@10"]
+    assert table["sample_id"].to_pylist() == [2, 5, 9]
+
+
+def test_a_frame() -> None:
+    frame = example().to_frame()
+    assert frame.index.tolist() == [2, 5, 9]
+    assert list(frame.columns) == ["ndcg@10", "hit_rate@10", "weight"]
+    assert frame.loc[9, "ndcg@10"] == 0.5
+
+
+def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "users.parquet"
+    example().save(path)
+    before = path.read_bytes()
+
+    def half(table: object, draft: Path, **_: object) -> None:
+        draft.write_bytes(b"PAR1")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(pq, "write_table", half)
+    with pytest.raises(OSError, match="no space left"):
+        example().save(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["users.parquet"]
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="in a folder that exists"):
+        example().save(tmp_path / "none" / "users.parquet")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        UserValues.load(tmp_path / "none.parquet")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        UserValues.load(tmp_path)
+
+
+def test_every_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "users.parquet"
+    UserValues(list(range(1000)), {"a": torch.rand(1000)}).save(path)
+    whole = path.read_bytes()
+    for length in (0, 1, 4, 100, len(whole) // 2, len(whole) - 8, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="is no Parquet file, or not a whole one"):
+            UserValues.load(path)
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "users.parquet"
+    UserValues(list(range(1000)), {"a": torch.rand(1000)}).save(path)
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    path.write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"damaged|Parquet"):
+        UserValues.load(path)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.parquet"
+    path.write_text("user,item\n1,2\n")
+    with pytest.raises(ValueError, match="is no Parquet file"):
+        UserValues.load(path)
+    pq.write_table(pa.table({"sample_id": [1], "a": [0.5]}), path)
+    with pytest.raises(ValueError, match=r"not one that UserValues\.save wrote"):
+        UserValues.load(path)
+
+
+def about(**changes: object) -> dict[bytes, bytes]:
+    known = {"format_version": 1, "definitions": {}, "candidates": None, "versions": {}, "summaries": {}}
+    return {user_values.FORMAT: json.dumps({**known, **changes}).encode()}
+
+
+@pytest.mark.parametrize(
+    ("columns", "metadata", "message"),
+    [
+        (
+            {"sample_id": [1]},
+            about(format_version=2),
+            "newer torch-recmetrics .format 2, this one reads up to 1.: upgr",
+        ),
+        ({"sample_id": [1]}, about(format_version="x"), "metadata that UserValues.save did not write"),
+        ({"sample_id": [1]}, {user_values.FORMAT: b"{"}, "metadata that UserValues.save did not write"),
+        ({"sample_id": [1]}, {user_values.FORMAT: b'{"format_version": 1}'}, "definitions is missing"),
+        ({"a": [0.5]}, about(), "has no column 'sample_id'"),
+        ({"sample_id": [1.5]}, about(), "column 'sample_id' must be int64"),
+        ({"sample_id": [1], "a": ["x"]}, about(), "column 'a' must be double"),
+        ({"sample_id": [1, 1], "a": [0.5, 0.6]}, about(), "user 1 twice"),
+    ],
+)
+def test_files_that_save_does_not_write(
+    tmp_path: Path, columns: dict[str, list[object]], metadata: dict[bytes, bytes], message: str
+) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+    with pytest.raises(ValueError, match=message):
+        UserValues.load(path)

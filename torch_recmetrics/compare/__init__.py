@@ -1,0 +1,47 @@
+"""Evidence: the values of users, paired tests of two runs, the decision to go live, and checks of the harness.
+
+Nothing is resampled but users. Standard tests come from SciPy and statsmodels, files from pyarrow, each imported where
+it is needed. U users, B draws, V vectors of the users that are resampled together.
+"""
+
+from torch_recmetrics.compare.comparison import Comparison, ComparisonRow, compare
+from torch_recmetrics.compare.gate import Gate, RuleVerdict, Verdict
+from torch_recmetrics.compare.preflight import Check, Preflight, preflight
+from torch_recmetrics.compare.statistics import (
+    ChiSquare,
+    McNemar,
+    PairedResult,
+    bootstrap_test,
+    chi_square,
+    corrected,
+    mcnemar,
+    randomization_test,
+    t_test,
+    users_needed,
+    wilcoxon_test,
+)
+from torch_recmetrics.compare.user_values import UserValues
+
+__all__ = [
+    "Check",
+    "ChiSquare",
+    "Comparison",
+    "ComparisonRow",
+    "Gate",
+    "McNemar",
+    "PairedResult",
+    "Preflight",
+    "RuleVerdict",
+    "UserValues",
+    "Verdict",
+    "bootstrap_test",
+    "chi_square",
+    "compare",
+    "corrected",
+    "mcnemar",
+    "preflight",
+    "randomization_test",
+    "t_test",
+    "users_needed",
+    "wilcoxon_test",
+]

@@ -1,0 +1,435 @@
+"""Systems compared with a baseline on the same users: differences, intervals, tests, as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+
+from torch_recmetrics.compare.extras import needed, write_text
+from torch_recmetrics.compare.pairing import (
+    CommonUsers,
+    OnMissing,
+    Run,
+    common_users,
+    names_of,
+    number_text,
+    read_run,
+    refuse_other_definitions,
+    summary_of,
+)
+from torch_recmetrics.compare.statistics import (
+    POWER,
+    Array,
+    PairedResult,
+    bootstrap_test,
+    check_draws,
+    corrected,
+    mcnemar,
+    randomization_test,
+    standardized,
+    t_test,
+    users_needed,
+    wilcoxon_test,
+)
+from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.core.tensors import checks as check
+
+TestName = Literal["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"]
+TESTS = ("randomization", "t", "wilcoxon", "bootstrap", "mcnemar")
+CORRECTIONS = ("holm", "bh", None)
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One system beside the baseline, in one metric.
+
+    Attributes:
+        system, metric: their names.
+        value, baseline_value: the means over the users who count in both.
+        difference, low, high: value - baseline_value and its interval at the table's level, not corrected.
+        p, p_corrected: of both sides; corrected for all rows of the table.
+        effect: d_z, the difference in standard deviations of the users' differences; nan where unpaired.
+        n: users with a weight above 0 and a value in both; None where unpaired, as the next four are.
+        wins, ties, losses: how many of them have more, as much or less than with the baseline.
+        users_needed: for finding a difference as large in 80 % of such comparisons, at the level of the table.
+        paired: False where only logged means were there.
+        undefined: users who have a value in one of the two systems only, and so do not count.
+    """
+
+    system: str
+    metric: str
+    value: float
+    baseline_value: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_corrected: float
+    effect: float
+    n: int | None
+    wins: int | None
+    ties: int | None
+    losses: int | None
+    users_needed: float | None
+    paired: bool
+    undefined: int
+
+
+class Comparison:
+    """What :func:`compare` returns: rows, and ways to show them.
+
+    Attributes:
+        rows: a :class:`ComparisonRow` for each system but the baseline, and each metric.
+        baseline, test, correction, level, num_draws, seed: as they were given.
+        notes: sentences about what the rows leave out.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[ComparisonRow],
+        *,
+        baseline: str,
+        test: str,
+        correction: str | None,
+        level: float,
+        num_draws: int,
+        seed: int,
+        notes: Sequence[str],
+    ) -> None:
+        self.rows = list(rows)
+        self.baseline, self.test, self.correction, self.level = baseline, test, correction, level
+        self.num_draws, self.seed, self.notes = num_draws, seed, list(notes)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[ComparisonRow]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self)} rows, baseline={self.baseline!r}, test={self.test!r})"
+
+    def row(self, system: str, metric: str) -> ComparisonRow:
+        """The row of a system and a metric; KeyError where there is none."""
+        for row in self.rows:
+            if (row.system, row.metric) == (system, metric):
+                return row
+        raise KeyError(f"no row of {system!r} and {metric!r}")
+
+    def _cells(self) -> list[list[str]]:
+        """The table as text, its head first."""
+        head = ["system", "metric", "value", self.baseline, "difference", f"{100 * self.level:g} % interval", "p"]
+        head += [f"p ({self.correction})"] if self.correction else []
+        head += ["d_z", "wins / ties / losses", "users", f"users for {POWER:.0%} power"]
+        lines = [head]
+        for row in self.rows:
+            cells = [row.system, row.metric, number_text(row.value, ".4f"), number_text(row.baseline_value, ".4f")]
+            interval = f"[{number_text(row.low, '+.4f')}, {number_text(row.high, '+.4f')}]"
+            cells += [number_text(row.difference, "+.4f"), interval, p_text(row.p)]
+            cells += [p_text(row.p_corrected)] if self.correction else []
+            cells += [number_text(row.effect, "+.3f")]
+            cells += [f"{row.wins:,} / {row.ties:,} / {row.losses:,}" if row.paired else "-"]
+            cells += [f"{row.n:,}" if row.n is not None else "unpaired", number_text(row.users_needed, ",.0f")]
+            lines.append(cells)
+        return lines
+
+    def _about(self) -> str:
+        draws = f", {self.num_draws:,} draws, seed {self.seed}" if self.test in ("randomization", "bootstrap") else ""
+        correction = {"holm": "Holm", "bh": "Benjamini-Hochberg", None: "no"}[self.correction]
+        return f"test: {self.test}{draws}; {correction} correction over {len(self)} rows"
+
+    def __str__(self) -> str:
+        lines = self._cells()
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        table = [
+            "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()
+            for line in lines
+        ]
+        return "\n".join([*table, self._about(), *self.notes])
+
+    def to_markdown(self) -> str:
+        """A Markdown table, and what to know about it."""
+        head, *lines = [[cell.replace("|", "\\|") for cell in line] for line in self._cells()]
+        rule = ["---" if place < 2 else "---:" for place in range(len(head))]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
+        return "\n\n".join([table, *(f"{line}." for line in (self._about(), *self.notes))]) + "\n"
+
+    def to_latex(self) -> str:
+        """A LaTeX ``tabular`` that needs no package."""
+        head, *lines = [[latex(cell) for cell in line] for line in self._cells()]
+        body = "\n".join(" & ".join(line) + r" \\" for line in lines)
+        columns = "ll" + "r" * (len(head) - 2)
+        return (
+            f"% {self._about()}\n\\begin{{tabular}}{{{columns}}}\n\\hline\n{' & '.join(head)} \\\\\n\\hline\n"
+            f"{body}\n\\hline\n\\end{{tabular}}\n"
+        )
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All attributes of the rows, in full precision; written to `path`, whole or not at all, and returned."""
+        names = [field.name for field in fields(ComparisonRow)]
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        for row in self.rows:
+            values = [getattr(row, name) for name in names]
+            writer.writerow(["" if value is None else value for value in values])
+        if path is not None:
+            write_text(path, text.getvalue())
+        return text.getvalue()
+
+    def plot(self, ax: Any = None) -> tuple[Any, Any]:
+        """A forest plot: the difference of each row with its interval, and a line at 0; needs matplotlib.
+
+        Args:
+            ax: the axes to draw on; by default those of a new figure.
+
+        Returns:
+            The figure and the axes.
+        """
+        if ax is None:
+            pyplot = needed("matplotlib.pyplot", "Comparison.plot")
+            _, ax = pyplot.subplots(figsize=(6.4, 1.2 + 0.35 * len(self)), layout="constrained")
+        places = range(len(self), 0, -1)
+        for place, row in zip(places, self.rows):
+            beyond_chance = row.p_corrected <= 1 - self.level
+            style = {"color": "C0" if beyond_chance else "0.55", "linestyle": "-" if row.paired else ":"}
+            ends = (row.low, row.high)
+            if all(map(math.isfinite, ends)):
+                ax.plot(ends, (place, place), linewidth=2, solid_capstyle="butt", **style)
+            ax.plot([row.difference], [place], marker="o" if row.paired else "s", color=style["color"])
+        ax.axvline(0, color="0.3", linewidth=0.8)
+        several = len({row.system for row in self.rows}) > 1
+        labels = [f"{row.system}, {row.metric}" if several else row.metric for row in self.rows]
+        ax.set_yticks(list(places), labels)
+        ax.set_ylim(0.4, len(self) + 0.6)
+        who = "systems" if several else self.rows[0].system
+        ax.set_xlabel(f"{who} - {self.baseline}, {100 * self.level:g} % interval")
+        return ax.figure, ax
+
+
+def p_text(p: float) -> str:
+    """A p-value with four places, or its power of ten where these are zeros."""
+    return "-" if math.isnan(p) else f"{p:.4f}" if p >= 0.00005 else f"{p:.0e}"
+
+
+SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def latex(text: str) -> str:
+    """A text with its special characters escaped."""
+    return "".join(SPECIAL.get(character, character) for character in text)
+
+
+def compare(
+    systems: Mapping[str, Any],
+    baseline: str,
+    metrics: str | Sequence[str] | None = None,
+    test: TestName = "randomization",
+    correction: Literal["holm", "bh"] | None = "holm",
+    level: float = 0.95,
+    num_draws: int = 10_000,
+    seed: int = 0,
+    on_missing: OnMissing = "error",
+) -> Comparison:
+    """Compare systems with a baseline, user by user.
+
+    Args:
+        systems: name -> :class:`UserValues`, the path of a file of them, or, where no values of users were kept, a dict
+            of logged means with their standard errors, ``{"ndcg@10": (0.31, 0.004)}``. Those, and the ``summaries`` of
+            UserValues, are compared as of unrelated users by the normal distribution: the row says "unpaired".
+        baseline: the name of the system that the others are compared with.
+        metrics: their names; by default all, which then must be the same in all systems.
+        test: ``"randomization"`` (see :func:`randomization_test`), ``"t"``, ``"wilcoxon"``, ``"bootstrap"``, or
+            ``"mcnemar"`` for values that are 0 or 1.
+        correction: of the p-values over all rows: ``"holm"``, ``"bh"`` (Benjamini and Hochberg) or None.
+        level: of the intervals.
+        num_draws, seed: of the randomisation test and the bootstrap.
+        on_missing: ``"intersect"`` keeps the users that all systems have, and says how many it left out.
+
+    Raises:
+        ValueError: for systems of other users, definitions, cutoffs, candidates or weights (the message says which
+            differ); for fewer than two users in common; for an unknown test or correction.
+
+    >>> popular = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7]})
+    >>> factors = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8]})
+    >>> table = compare({"popular": popular, "factors": factors}, baseline="popular")
+    >>> (row,) = table.rows
+    >>> round(row.difference, 4), round(row.p, 2), row.wins, row.users_needed
+    (0.2429, 0.02, 7, 6)
+    """
+    check.check_choice("test", test, TESTS)
+    check.check_choice("correction", correction, CORRECTIONS)
+    check.check_choice("on_missing", on_missing, ("error", "intersect"))
+    check_draws(level, num_draws, seed)
+    given: Any = systems
+    if not isinstance(given, Mapping) or len(given) < 2 or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"`systems` must be a dict of two systems or more by name, got {type(given).__name__}")
+    if baseline not in systems:
+        raise ValueError(f"`baseline` must be one of the systems, {', '.join(systems)}, got {baseline!r}")
+    runs = {name: read_run(f"systems[{name!r}]", systems[name]) for name in (baseline, *systems)}  # the baseline first
+    names = chosen_metrics(runs, metrics)
+    kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
+    users = None
+    if len(kept) > 1:
+        refuse_other_definitions("`systems`", kept, names)
+        if any(metric in run for run in kept.values() for metric in names):
+            users = common_users("`systems`", kept, on_missing)
+    options: dict[str, Any] = {"level": level}
+    options |= {"num_draws": num_draws, "seed": seed} if test in ("randomization", "bootstrap") else {}
+    rows = []
+    for name in systems:
+        for metric in names if name != baseline else ():
+            one, other = runs[name], runs[baseline]
+            both = isinstance(one, UserValues) and isinstance(other, UserValues)
+            if both and metric in one and metric in other and users is not None:
+                columns = (users.values(name, kept[name], metric), users.values(baseline, kept[baseline], metric))
+                rows.append(paired_row(name, metric, *columns, users.weighting(), test, options))
+            else:
+                rows.append(unpaired_row(name, metric, summary_of(one, metric), summary_of(other, metric), level))
+    p = corrected([row.p for row in rows], correction)
+    rows = [ComparisonRow(**{**vars(row), "p_corrected": p_row}) for row, p_row in zip(rows, p)]
+    return Comparison(
+        rows,
+        baseline=baseline,
+        test=test,
+        correction=correction,
+        level=level,
+        num_draws=num_draws,
+        seed=seed,
+        notes=notes_of(rows, users, runs),
+    )
+
+
+def chosen_metrics(runs: Mapping[str, Run], metrics: str | Sequence[str] | None) -> list[str]:
+    """The names that are compared; ValueError where a run lacks one."""
+    held = {name: names_of(run) for name, run in runs.items()}
+    every = list(dict.fromkeys(metric for names in held.values() for metric in names))
+    wanted = every if metrics is None else [metrics] if isinstance(metrics, str) else list(dict.fromkeys(metrics))
+    if not wanted:
+        raise ValueError("`metrics` must name one metric or more, got none")
+    lacking = [
+        f"{name} has no {', '.join(missing)}"
+        for name, names in held.items()
+        if (missing := [metric for metric in wanted if metric not in names])
+    ]
+    if lacking and metrics is None:
+        shared = [metric for metric in every if all(metric in names for names in held.values())]
+        hint = f"give metrics={tuple(shared)} to compare what all have" if shared else "they have none in common"
+        raise ValueError(f"`systems` must have the same metrics and cutoffs: {'; '.join(lacking)}; {hint}")
+    if lacking:
+        raise ValueError(f"`metrics` must be in all systems: {'; '.join(lacking)} (there are {', '.join(every)})")
+    return wanted
+
+
+def paired_row(
+    system: str, metric: str, values: Array, baseline: Array, weights: Array | None, test: str, options: dict[str, Any]
+) -> ComparisonRow:
+    """A row from the values of the same users."""
+    counted = np.ones(len(values), bool) if weights is None else weights > 0
+    known, baseline_known = ~np.isnan(values), ~np.isnan(baseline)
+    undefined = int((counted & (known != baseline_known)).sum())
+    counted &= known & baseline_known
+    values, baseline, weights = values[counted], baseline[counted], None if weights is None else weights[counted]
+    if len(values) < 2:
+        raise ValueError(
+            f"{metric} must have a value for two users or more in both {system} and the baseline, got {len(values)}"
+        )
+    result = tested(metric, values, baseline, weights, test, options)
+    return ComparisonRow(
+        system=system,
+        metric=metric,
+        value=float(np.average(values, weights=weights)),
+        baseline_value=float(np.average(baseline, weights=weights)),
+        difference=result.difference,
+        low=result.low,
+        high=result.high,
+        p=result.p,
+        p_corrected=result.p,
+        effect=result.effect,
+        n=result.n,
+        wins=int((values > baseline).sum()),
+        ties=int((values == baseline).sum()),
+        losses=int((values < baseline).sum()),
+        users_needed=users_needed(result.effect, options["level"]),
+        paired=True,
+        undefined=undefined,
+    )
+
+
+def tested(
+    metric: str, values: Array, baseline: Array, weights: Array | None, test: str, options: dict[str, Any]
+) -> PairedResult:
+    """The test of one row."""
+    if test in ("wilcoxon", "mcnemar") and weights is not None:
+        if (weights != weights[0]).any():
+            raise ValueError(f"`test` {test!r} knows no weights of users: take 'randomization' for {metric}")
+        weights = None
+    if test == "wilcoxon":
+        return wilcoxon_test(values, baseline, **options)
+    if test == "mcnemar":
+        try:
+            p = mcnemar(values, baseline).p
+        except ValueError as error:
+            raise ValueError(f"{metric}: {error}") from None
+        result = t_test(values, baseline, **options)
+        return PairedResult(result.difference, result.standard_error, result.low, result.high, p, result.n)
+    function = {"randomization": randomization_test, "bootstrap": bootstrap_test, "t": t_test}[test]
+    return function(values, baseline, weights, **options)
+
+
+def unpaired_row(
+    system: str, metric: str, own: tuple[float, float], other: tuple[float, float], level: float
+) -> ComparisonRow:
+    """A row from two means and their standard errors, as if of unrelated users."""
+    difference, error = own[0] - other[0], math.hypot(own[1], other[1])
+    reach = NormalDist().inv_cdf((1 + level) / 2) * error
+    p = 2 * NormalDist().cdf(-abs(standardized(difference, error)))
+    return ComparisonRow(
+        system=system,
+        metric=metric,
+        value=own[0],
+        baseline_value=other[0],
+        difference=difference,
+        low=difference - reach,
+        high=difference + reach,
+        p=p,
+        p_corrected=p,
+        effect=math.nan,
+        n=None,
+        wins=None,
+        ties=None,
+        losses=None,
+        users_needed=None,
+        paired=False,
+        undefined=0,
+    )
+
+
+def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Mapping[str, Run]) -> list[str]:
+    """What a reader of the table must know beside it."""
+    notes = []
+    if users is not None and any(users.left_out.values()):
+        left_out = ", ".join(f"{count:,} of {name}" for name, count in users.left_out.items() if count)
+        notes.append(f"{len(users.sample_ids):,} users are in all systems; left out: {left_out}")
+    notes += [
+        f"{row.system}, {row.metric}: {row.undefined:,} users have a value in one of the two only and do not count"
+        for row in rows
+        if row.undefined
+    ]
+    if not all(row.paired for row in rows):
+        notes.append("unpaired: from means and standard errors, as of unrelated users, by the normal distribution")
+    if logged := [name for name, run in runs.items() if not isinstance(run, UserValues)]:
+        notes.append(f"definitions, candidates and users of {', '.join(logged)} are not known")
+    return notes

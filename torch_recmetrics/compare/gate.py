@@ -1,0 +1,438 @@
+"""The decision whether a candidate goes live: rules about relative differences, and a record of what was decided."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+
+from torch_recmetrics.compare.extras import write_text
+from torch_recmetrics.compare.pairing import (
+    CommonUsers,
+    OnMissing,
+    Run,
+    common_users,
+    names_of,
+    number_text,
+    read_run,
+    refuse_other_definitions,
+    summary_of,
+)
+from torch_recmetrics.compare.statistics import (
+    NO_SPREAD,
+    POWER,
+    Array,
+    about_the_mean,
+    standardized,
+    t_probability,
+    t_quantile,
+    users_needed,
+)
+from torch_recmetrics.compare.user_values import UserValues, current_versions
+from torch_recmetrics.core.tensors import checks as check
+
+RECORD_VERSION = 1
+Outcome = Literal["promoted", "rejected", "undecided"]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two means and the squared standard errors that decide every relative difference of theirs.
+
+    The gain is candidate - incumbent, its sign such that more is better; `size` is that of the incumbent's mean.
+    """
+
+    candidate: float
+    incumbent: float
+    gain: float
+    size: float
+    gain_variance: float
+    covariance: float  # of the gain and the size
+    size_variance: float
+    n: int | None  # users; None where only summaries are known
+    undefined: int
+    paired: bool
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        return self.n - 1 if self.paired and self.n is not None else math.inf
+
+    def statistic(self, relative: float) -> float:
+        """How far the gain is beyond `relative` times the size, in standard errors."""
+        terms = (self.gain_variance, -2 * relative * self.covariance, relative**2 * self.size_variance)
+        mean, variance = self.gain - relative * self.size, sum(terms)
+        # What is left of terms that cancel is rounding: a candidate that has 0.9 of each value loses 10 % exactly.
+        if variance <= NO_SPREAD * sum(map(abs, terms)):
+            variance = 0.0
+        if abs(mean) <= NO_SPREAD * (abs(self.gain) + abs(relative) * self.size):
+            mean = 0.0
+        return standardized(mean, math.sqrt(variance))
+
+    def bounds(self, tail: float) -> tuple[float, float]:
+        """The relative differences that are not refused at `tail` on either side (Fieller's interval)."""
+        if self.size == 0:
+            return -math.inf, math.inf
+        q = self.quantile(1 - tail)
+        a = self.size**2 - q**2 * self.size_variance
+        if a <= 0:  # the incumbent's mean may be 0: any relative difference is possible
+            return -math.inf, math.inf
+        half = self.gain * self.size - q**2 * self.covariance
+        rest = self.gain**2 - q**2 * self.gain_variance
+        root = math.sqrt(max(half**2 - a * rest, 0.0))
+        return (half - root) / a, (half + root) / a
+
+    def below(self, statistic: float) -> float:
+        """P(T <= statistic) where there is no gain beyond the threshold."""
+        if math.isinf(self.degrees_of_freedom):
+            return NormalDist().cdf(statistic)
+        return t_probability(statistic, self.degrees_of_freedom)
+
+    def quantile(self, p: float) -> float:
+        if math.isinf(self.degrees_of_freedom):
+            return NormalDist().inv_cdf(p)
+        return t_quantile(p, self.degrees_of_freedom)
+
+
+@dataclass(frozen=True)
+class RuleVerdict:
+    """What became of one rule.
+
+    Attributes:
+        metric, rule: its name, and ``"better"`` or ``"not_worse"``.
+        margin: the relative loss that is allowed; 0 for ``"better"``.
+        candidate, incumbent: the means over the users who count in both.
+        relative_difference: (candidate - incumbent) / incumbent; of the other sign where less is better; nan where the
+            incumbent has 0.
+        low, high: its interval, at the level that Holm's correction left to this rule; infinite where the incumbent's
+            mean may be 0.
+        p_held, p_failed: of one side each, against the rule being broken, and against it being kept; not corrected.
+        outcome: ``"held"``, ``"failed"`` or ``"undecided"``.
+        n: users who count; None where only summaries are known.
+        users_needed: about how many would decide the rule in 80 % of such decisions, if the true difference is the one
+            seen; infinite where none is seen; None where the rule is decided, or the number of users is not known.
+        paired: False where the metric has no values of users.
+        undefined: users who have a value in one of the two only, and so do not count.
+    """
+
+    metric: str
+    rule: str
+    margin: float
+    candidate: float
+    incumbent: float
+    relative_difference: float
+    low: float
+    high: float
+    p_held: float
+    p_failed: float
+    outcome: str
+    n: int | None
+    users_needed: float | None
+    paired: bool
+    undefined: int
+
+    def __str__(self) -> str:
+        wanted = "better" if self.rule == "better" else f"not worse by {percent(self.margin, '')}"
+        interval = f"{percent(self.relative_difference)} [{percent(self.low)}, {percent(self.high)}]"
+        parts = [f"{self.metric}: {self.incumbent:.4f} -> {self.candidate:.4f}, {interval}, {wanted}: {self.outcome}"]
+        if self.outcome == "undecided":
+            parts += [self._more_users()]
+        about = [f"{self.n:,} users"] if self.n is not None else []
+        about += [] if self.paired else ["unpaired"]
+        about += [f"{self.undefined:,} more have one of the two values only"] if self.undefined else []
+        return "; ".join(parts) + (f" ({', '.join(about)})" if about else "")
+
+    def _more_users(self) -> str:
+        if self.users_needed is None:
+            return "more users would decide it"
+        if math.isinf(self.users_needed):
+            return "no number of users would decide it, as no difference is seen"
+        return f"about {self.users_needed:,.0f} users would decide it"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a gate decided, and from what.
+
+    Attributes:
+        outcome: ``"promoted"`` where all rules are held, ``"rejected"`` where one has failed, else ``"undecided"``.
+        rules: a :class:`RuleVerdict` for each rule.
+        level: the joint level of all of them.
+        record: definitions, candidates, users and versions.
+    """
+
+    outcome: Outcome
+    rules: tuple[RuleVerdict, ...]
+    level: float
+    record: dict[str, Any]
+
+    def __str__(self) -> str:
+        return "\n".join([self.outcome, *map(str, self.rules)])
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The verdict as JSON; written to `path`, whole or not at all, and returned. null is infinite or not known."""
+        rules = [{name: plain(value) for name, value in asdict(rule).items()} for rule in self.rules]
+        about = {"format_version": RECORD_VERSION, "outcome": self.outcome, "level": self.level, "rules": rules}
+        text = json.dumps({**about, **self.record}, indent=2, allow_nan=False) + "\n"
+        if path is not None:
+            write_text(path, text)
+        return text
+
+
+def plain(value: Any) -> Any:
+    """A value for JSON, which knows no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def percent(share: float, sign: str = "+") -> str:
+    return "-" if math.isnan(share) else f"{number_text(100 * share, f'{sign}.3g')} %"
+
+
+class Gate:
+    """Rules that decide whether a candidate takes the place of an incumbent.
+
+    A rule of ``better`` is held where the whole interval of the difference is above 0, and has failed where it lies
+    below. A rule of ``not_worse`` allows a relative loss: with 0.02 it is held where the whole interval of the relative
+    difference is above -2 %, and has failed where it lies below (a test of non-inferiority). All else is undecided.
+
+    The paired differences are tested by Student's t, and the relative ones by that of
+    ``candidate - (1 - margin) incumbent``, whose interval is Fieller's: nothing is divided by a mean that varies. Each
+    side has (1 - level) / 2 for all rules together, by Holm's correction. So an equal candidate is rejected in at most
+    (1 - level) / 2 of such decisions, and a candidate that breaks a rule is promoted in at most as many.
+
+    Args:
+        better: a metric, or several, in which the candidate must win.
+        not_worse: metric -> the relative loss that is allowed, 0 <= margin < 1.
+        level: of all rules together.
+        lower_is_better: those of the metrics in which less is better.
+
+    Raises:
+        ValueError: for no rule, two rules of one metric, and margins outside of [0, 1).
+
+    >>> from torch_recmetrics.compare import UserValues
+    >>> ids = [1, 2, 3, 4, 5, 6, 7]
+    >>> incumbent = UserValues(ids, {"ndcg@10": [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7]})
+    >>> candidate = UserValues(ids, {"ndcg@10": [0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8]})
+    >>> verdict = Gate(better="ndcg@10").decide(candidate, incumbent)
+    >>> print(verdict)
+    promoted
+    ndcg@10: 0.4286 -> 0.6714, +56.7 % [+24.2 %, +108 %], better: held (7 users)
+    """
+
+    def __init__(
+        self,
+        better: str | Sequence[str] = (),
+        not_worse: Mapping[str, float] | None = None,
+        *,
+        level: float = 0.95,
+        lower_is_better: str | Sequence[str] = (),
+    ) -> None:
+        check.check_share("level", level)
+        self.better = (better,) if isinstance(better, str) else tuple(better)
+        given: Any = {} if not_worse is None else not_worse
+        if not isinstance(given, Mapping):
+            raise TypeError(f"`not_worse` must be a dict of metrics and margins, {{'recall@20': 0.02}}, got {given!r}")
+        self.not_worse = dict(given)
+        for metric, margin in self.not_worse.items():
+            if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < 1:
+                raise ValueError(
+                    f"`not_worse[{metric!r}]` must be a relative loss, 0 <= margin < 1 (0.02 is 2 %), got {margin!r}"
+                )
+        names = [*self.better, *self.not_worse]
+        if not names:
+            raise ValueError("`better` or `not_worse` must name a metric: a gate without a rule decides nothing")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"`better` and `not_worse` must name a metric once, got {twice[0]!r} twice")
+        self.lower_is_better = (lower_is_better,) if isinstance(lower_is_better, str) else tuple(lower_is_better)
+        if foreign := [name for name in self.lower_is_better if name not in names]:
+            raise ValueError(f"`lower_is_better` must name metrics that have a rule, got {foreign[0]!r}")
+        self.level = level
+
+    def __repr__(self) -> str:
+        lower = f", lower_is_better={self.lower_is_better}" if self.lower_is_better else ""
+        return f"Gate(better={self.better}, not_worse={self.not_worse}, level={self.level}{lower})"
+
+    def decide(self, candidate: Any, incumbent: Any, *, on_missing: OnMissing = "error") -> Verdict:
+        """Decide from two runs of the same users.
+
+        Args:
+            candidate, incumbent: :class:`UserValues`, or the paths of their files, with values of users for each metric
+                that has a rule. A metric that is no mean over users, such as coverage, must be in the ``summaries`` of
+                both, with its standard error, as a bootstrap over users gives it. It is compared as of unrelated users,
+                which is cautious where the same users make both values rise.
+            on_missing: ``"intersect"`` keeps the users that both have.
+
+        Raises:
+            ValueError: for runs of other users, definitions, candidates or weights, and for a metric that a run lacks.
+        """
+        runs = {"candidate": read_run("candidate", candidate), "incumbent": read_run("incumbent", incumbent)}
+        margins = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
+        for name, run in runs.items():
+            refuse_missing(name, run, margins)
+        kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
+        users = None
+        if len(kept) == 2:
+            refuse_other_definitions("`candidate` and `incumbent`", kept, list(margins))
+            if any(metric in run for metric in margins for run in kept.values()):
+                users = common_users("`candidate` and `incumbent`", kept, on_missing)
+        contrasts = {
+            metric: contrast(runs, users, metric, -1.0 if metric in self.lower_is_better else 1.0) for metric in margins
+        }
+        statistics = [contrasts[metric].statistic(-margin) for metric, margin in margins.items()]
+        p_failed = [own.below(t) for own, t in zip(contrasts.values(), statistics)]
+        p_held = [own.below(-t) for own, t in zip(contrasts.values(), statistics)]
+        tail = (1 - self.level) / 2
+        tails_held, tails_failed = holm_tails(p_held, tail), holm_tails(p_failed, tail)
+        rules = []
+        for place, (metric, margin) in enumerate(margins.items()):
+            own, t = contrasts[metric], statistics[place]
+            held, failed = p_held[place] <= tails_held[place], p_failed[place] <= tails_failed[place]
+            if t == 0 or math.isnan(t):  # no difference and no error: nothing was shown
+                held = failed = False
+            rules.append(
+                RuleVerdict(
+                    metric=metric,
+                    rule="better" if metric in self.better else "not_worse",
+                    margin=float(margin),
+                    candidate=own.candidate,
+                    incumbent=own.incumbent,
+                    relative_difference=own.gain / own.size if own.size else math.nan,
+                    low=own.bounds(tails_held[place])[0],
+                    high=own.bounds(tails_failed[place])[1],
+                    p_held=p_held[place],
+                    p_failed=p_failed[place],
+                    outcome="held" if held else "failed" if failed else "undecided",
+                    n=own.n,
+                    users_needed=None,
+                    paired=own.paired,
+                    undefined=own.undefined,
+                )
+            )
+            if rules[-1].outcome == "undecided" and own.n is not None:
+                side = tails_held[place] if t > 0 else tails_failed[place]
+                rules[-1] = replace(rules[-1], users_needed=deciding_users(own, t, side))
+        outcomes = {rule.outcome for rule in rules}
+        outcome: Outcome = "rejected" if "failed" in outcomes else "promoted" if outcomes == {"held"} else "undecided"
+        return Verdict(outcome, tuple(rules), self.level, self._record(runs, users, list(margins)))
+
+    def _record(self, runs: Mapping[str, Run], users: CommonUsers | None, metrics: Sequence[str]) -> dict[str, Any]:
+        """What the verdict rests on."""
+        kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
+        one = next(iter(kept.values()), None)
+        record: dict[str, Any] = {
+            "lower_is_better": list(self.lower_is_better),
+            "definitions": {} if one is None else {m: one.definitions.get(m, m) for m in metrics},
+            "candidates": None if one is None else one.candidates,
+            "versions": {"gate": current_versions(), **{name: run.versions for name, run in kept.items()}},
+            "users": None,
+        }
+        if users is not None:
+            ids = users.sample_ids.numpy().astype("<i8").tobytes()
+            digest = hashlib.sha256(ids).hexdigest()
+            record["users"] = {"number": len(users.sample_ids), "sha256": digest, "left_out": users.left_out}
+        return record
+
+
+def refuse_missing(name: str, run: Run, metrics: Mapping[str, float]) -> None:
+    """ValueError that says what a run needs for the rules."""
+    held = names_of(run)
+    for metric in metrics:
+        if metric not in held:
+            raise ValueError(
+                f"`{name}` has no {metric!r}, which has a rule (it has {', '.join(held) or 'nothing'}). A mean over "
+                "users needs the value of each user, as keep_users=True keeps it. Coverage and its like are values of "
+                f"all lists together: give UserValues(..., summaries={{{metric!r}: (value, standard_error)}}) from a "
+                "bootstrap over users, or leave the rule out"
+            )
+
+
+def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:
+    """The means of a metric in both runs, and what their relative difference varies by."""
+    candidate, incumbent = runs["candidate"], runs["incumbent"]
+    both = isinstance(candidate, UserValues) and isinstance(incumbent, UserValues)
+    if both and metric in candidate and metric in incumbent and users is not None:
+        return paired_contrast(
+            metric,
+            users.values("candidate", candidate, metric),  # type: ignore[arg-type]
+            users.values("incumbent", incumbent, metric),  # type: ignore[arg-type]
+            users.weighting(),
+            direction,
+        )
+    (mean, error), (other, other_error) = summary_of(candidate, metric), summary_of(incumbent, metric)
+    sign = math.copysign(1, other)
+    known = [len(run) for run in runs.values() if isinstance(run, UserValues)]
+    return Contrast(
+        candidate=mean,
+        incumbent=other,
+        gain=direction * (mean - other),
+        size=abs(other),
+        gain_variance=error**2 + other_error**2,
+        covariance=-direction * sign * other_error**2,
+        size_variance=other_error**2,
+        n=min(known) if len(known) == 2 else None,
+        undefined=0,
+        paired=False,
+    )
+
+
+def paired_contrast(
+    metric: str, candidate: Array, incumbent: Array, weights: Array | None, direction: float
+) -> Contrast:
+    """From the values of the same users."""
+    w = np.ones(len(candidate)) if weights is None else weights
+    known, other_known = ~np.isnan(candidate), ~np.isnan(incumbent)
+    counted = known & other_known & (w > 0)
+    undefined = int(((w > 0) & (known != other_known)).sum())
+    if int(counted.sum()) < 2:
+        raise ValueError(f"{metric} must have a value for two users or more in both runs, got {int(counted.sum())}")
+    candidate, incumbent, w = candidate[counted], incumbent[counted], w[counted] / w[counted].max()
+    n = len(candidate)
+    # signed as the incumbent's mean is, so that a relative loss of a negative mean is a loss too
+    sign = math.copysign(1, float((w * incumbent).sum()))
+    gain, size = about_the_mean(direction * (candidate - incumbent), w), about_the_mean(sign * incumbent, w)
+    products = w * gain.values * w * size.values
+    return Contrast(
+        candidate=float(np.average(candidate, weights=w)),
+        incumbent=float(np.average(incumbent, weights=w)),
+        gain=gain.mean,
+        size=size.mean,
+        gain_variance=gain.standard_error**2,
+        covariance=n / (n - 1) * float(products.sum()) / float(w.sum()) ** 2,
+        size_variance=size.standard_error**2,
+        n=n,
+        undefined=undefined,
+        paired=True,
+    )
+
+
+def holm_tails(p_values: Sequence[float], tail: float) -> list[float]:
+    """What Holm's correction leaves to each p-value: a rule is decided exactly where p is at most that.
+
+    The smallest p has tail / k, the next tail / (k - 1), and so on up to the first that is above: it and those after it
+    share what that one had.
+    """
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    tails, share, stopped = [0.0] * len(p_values), 0.0, False
+    for step, place in enumerate(order):
+        if not stopped:
+            share = tail / (len(p_values) - step)
+            stopped = p_values[place] > share
+        tails[place] = share
+    return tails
+
+
+def deciding_users(own: Contrast, statistic: float, tail: float) -> float:
+    """How many users would decide a rule, if the difference that is seen is the true one."""
+    if own.n is None or statistic == 0 or math.isnan(statistic):
+        return math.inf
+    if own.paired:
+        return max(users_needed(statistic / math.sqrt(own.n), 1 - tail, sides=1), own.n + 1)
+    normal = NormalDist()
+    wanted = normal.inv_cdf(1 - tail) + normal.inv_cdf(POWER)
+    return max(math.ceil(own.n * (wanted / statistic) ** 2), own.n + 1)

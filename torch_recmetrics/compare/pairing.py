@@ -1,0 +1,146 @@
+"""Runs brought together user by user, or refused where they had other users, definitions, candidates or weights."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.compare.statistics import Array, about_the_mean
+from torch_recmetrics.compare.user_values import UserValues, checked_summary
+from torch_recmetrics.core.tensors import checks as check
+
+OnMissing = Literal["error", "intersect"]
+Run = UserValues | dict[str, tuple[float, float]]  # values of users, or logged means with their standard errors
+SHOWN_IDS = 5
+
+
+@dataclass(frozen=True)
+class CommonUsers:
+    """The users that all runs have, and where each run has them."""
+
+    sample_ids: Tensor  # (U,)
+    weights: Tensor | None  # (U,)
+    places: dict[str, Tensor]  # run -> (U,) their rows
+    left_out: dict[str, int]  # run -> users that another run lacks
+
+    def values(self, name: str, run: UserValues, metric: str) -> Array:
+        """(U,) the values of one run."""
+        return run[metric][self.places[name]].numpy()
+
+    def weighting(self) -> Array | None:
+        return None if self.weights is None else self.weights.numpy()
+
+
+def read_run(argument: str, run: Any) -> Run:
+    """A run as it is given: values of users, the path of their file, or logged means."""
+    if isinstance(run, UserValues):
+        return run
+    if isinstance(run, str | os.PathLike):
+        return UserValues.load(run)
+    if isinstance(run, Mapping) and run and all(isinstance(name, str) for name in run):
+        return {name: checked_summary(f"{argument}[{name!r}]", pair) for name, pair in run.items()}
+    raise TypeError(
+        f"`{argument}` must be UserValues, the path of a file of them, or a dict of logged means and their standard "
+        f"errors such as {{'ndcg@10': (0.31, 0.004)}}, got {run!r}"
+    )
+
+
+def names_of(run: Run) -> list[str]:
+    """The metrics of a run."""
+    return [*run, *run.summaries] if isinstance(run, UserValues) else list(run)
+
+
+def summary_of(run: Run, metric: str) -> tuple[float, float]:
+    """The value of a metric and its standard error."""
+    if not isinstance(run, UserValues):
+        return run[metric]
+    if metric in run.summaries:
+        return run.summaries[metric]
+    values = run[metric]
+    weights = torch.ones_like(values) if run.weights is None else run.weights
+    counted = ~values.isnan() & (weights > 0)
+    if int(counted.sum()) < 2:
+        return float("nan"), float("nan")
+    own = about_the_mean(values[counted].numpy(), (weights[counted] / weights[counted].max()).numpy())
+    return own.mean, own.standard_error
+
+
+def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metrics: Sequence[str]) -> None:
+    """ValueError where two runs measured something else; says what."""
+    (first, one), *others = runs.items()
+    differences = []
+    for name, other in others:
+        if one.candidates != other.candidates:
+            differences.append(f"candidates are {one.candidates!r} in {first} and {other.candidates!r} in {name}")
+        differences += [
+            f"{metric} is {one.definitions[metric]} in {first} and {other.definitions[metric]} in {name}"
+            for metric in metrics
+            if metric in one and metric in other and one.definitions[metric] != other.definitions[metric]
+        ]
+    if differences:
+        raise ValueError(f"{argument} must be of the same definitions and candidates: {'; '.join(differences)}")
+
+
+def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMissing) -> CommonUsers:
+    """The users of all runs.
+
+    Raises:
+        ValueError: for runs of other users, unless they are to be intersected; for a user with two weights; for fewer
+            than two users.
+    """
+    check.check_choice("on_missing", on_missing, ("error", "intersect"))
+    (first, one), *others = runs.items()
+    common = one.sample_ids
+    for _, other in others:
+        if not torch.equal(common, other.sample_ids):
+            common = common[torch.isin(common, other.sample_ids, assume_unique=True)]
+    left_out = {name: len(run) - len(common) for name, run in runs.items()}
+    if any(left_out.values()) and on_missing == "error":
+        differences = []
+        for name, other in others:
+            for here, there, a, b in ((first, name, one, other), (name, first, other, one)):
+                alone = a.sample_ids[~torch.isin(a.sample_ids, b.sample_ids, assume_unique=True)]
+                if len(alone):
+                    differences.append(f"{len(alone):,} users of {here} are not in {there} ({listed(alone)})")
+        raise ValueError(
+            f"{argument} must hold the same users: {'; '.join(differences)}. "
+            f"Give on_missing='intersect' to keep the {len(common):,} users that all have"
+        )
+    if len(common) < 2:
+        raise ValueError(f"{argument} must have two users or more in common, got {len(common)}")
+    places = {name: torch.searchsorted(run.sample_ids, common) for name, run in runs.items()}
+    weights = {
+        name: torch.ones(len(common), dtype=torch.float64) if run.weights is None else run.weights[places[name]]
+        for name, run in runs.items()
+    }
+    for name, other_weights in weights.items():
+        differs = weights[first] != other_weights
+        if bool(differs.any()):
+            place = int(differs.nonzero()[0])
+            raise ValueError(
+                f"{argument} must give a user one weight: user {common[place]} has {weights[first][place]} in {first} "
+                f"and {other_weights[place]} in {name}"
+            )
+    weighted = any(run.weights is not None for run in runs.values())
+    return CommonUsers(common, weights[first] if weighted else None, places, left_out)
+
+
+def listed(ids: Tensor) -> str:
+    """The first few ids."""
+    shown = ", ".join(str(number) for number in ids[:SHOWN_IDS].tolist())
+    return f"{'id' if len(ids) == 1 else 'ids'} {shown}{', ...' if len(ids) > SHOWN_IDS else ''}"
+
+
+def number_text(value: float | None, form: str) -> str:
+    """A number for a table; infinite and missing ones in a word."""
+    if value is None or math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "-inf" if value < 0 else "inf"
+    return format(value, form)

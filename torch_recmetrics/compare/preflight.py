@@ -1,0 +1,398 @@
+"""Checks that a harness measures what it says, before anybody believes its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics import functional
+from torch_recmetrics.compare.statistics import check_seed
+from torch_recmetrics.core.tensors import checks as check
+
+Evaluate = Callable[[Tensor, Tensor], Mapping[str, Any]]
+
+FUNCTIONS = {
+    "hit_rate": "hit_rate",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "f1",
+    "ndcg": "ndcg",
+    "map": "average_precision",
+    "mrr": "reciprocal_rank",
+}
+EXACT = 1e-4  # what a harness in float32 may be off by
+STANDARD_ERRORS = 4.0  # what chance may be off by: once in 16,000 checks
+ENOUGH_HITS = 20
+OWN_STREAM = 0x5EED_0000  # else a user who draws data with the same seed would have our lists in them
+BLOCK = 2**22  # entries held at a time
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes:
+        name: what is checked.
+        metric: the metric, or "" where there is none.
+        value: what came out.
+        expected: what it is held against, nan where nothing is.
+        passed: None where something is only shown, or cannot be checked.
+        sentence: what it says, and what to look at where it failed.
+    """
+
+    name: str
+    metric: str
+    value: float
+    expected: float
+    passed: bool | None
+    sentence: str
+
+    def __str__(self) -> str:
+        mark = {True: "ok    ", False: "FAILED", None: "-     "}[self.passed]
+        return f"{mark}  {self.name}{', ' if self.metric else ''}{self.metric}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What :func:`preflight` found: ``checks``, and whether none has failed."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(one.passed is not False for one in self.checks)
+
+    def __getitem__(self, key: tuple[str, str]) -> Check:
+        """The check of a name and a metric ("" for none)."""
+        for one in self.checks:
+            if (one.name, one.metric) == key:
+                return one
+        raise KeyError(f"no check {key!r}: there are {', '.join(f'{one.name} {one.metric}' for one in self.checks)}")
+
+    def __str__(self) -> str:
+        failed = sum(one.passed is False for one in self.checks)
+        return "\n".join([f"{failed} of {len(self.checks)} checks failed", *map(str, self.checks)])
+
+
+def preflight(
+    recommendations: Tensor,
+    truth: Tensor,
+    *,
+    metrics: Sequence[str] = ("recall", "ndcg"),
+    top_k: int = 10,
+    num_items: int | None = None,
+    train: Tensor | None = None,
+    item_counts: Tensor | None = None,
+    candidates: Tensor | None = None,
+    evaluate: Evaluate | None = None,
+    seed: int = 0,
+) -> Preflight:
+    """Check a harness with lists whose value is known.
+
+    - *truth*: the truth recommended to itself has 1, or the best that K allows.
+    - *random lists* have the value of chance, which is exact: that of items which all have the same score.
+    - *shuffled truth*: the value falls where each user is given the truth of another. Where it does not, the lists are
+      the same for all users, or users and truth do not belong together.
+    - *most popular* items: the baseline to beat, without the items of ``train``.
+    - *training data*: no item of a user's truth stands in ``train``.
+    - *candidates*: they hold the truth; else they put a ceiling on recall.
+
+    Args:
+        recommendations: (U, L) integer item ids, best first, -1 for none.
+        truth: (U, R) integer ids of the relevant items of the same users, -1 for none.
+        metrics: of ``"hit_rate"``, ``"precision"``, ``"recall"``, ``"f1"``, ``"ndcg"``, ``"map"``, ``"mrr"``.
+        top_k: K.
+        num_items: N, the size of the catalogue, ids 0 to N - 1; by default as large as the ids say.
+        train: (U, T) integer ids that the users had before, -1 for none.
+        item_counts: (N,) how often each item was taken in training; by default counted in ``train``.
+        candidates: (C,) ids that may be recommended, or (U, C) for each user, -1 for none.
+        evaluate: the harness: a function of lists and truth, as above, that returns name@K -> mean over users, such as
+            ``{"recall@10": 0.3}``. By default that of this package.
+        seed: of random lists and shuffles.
+
+    Raises:
+        TypeError, ValueError: for other shapes and dtypes, ids outside of the catalogue, an item twice in a row,
+            unknown metrics, and fewer than two users with a truth.
+
+    >>> truth = torch.arange(100).unsqueeze(1)
+    >>> lists = torch.stack([truth[:, 0], (truth[:, 0] + 1) % 100], 1)
+    >>> report = preflight(lists, truth, metrics=("recall",), top_k=2)
+    >>> report.passed
+    True
+    >>> print(report["random lists", "recall@2"].expected)  # 2 of 100 items
+    0.02
+    """
+    check.check_positive("top_k", top_k)
+    check_seed(seed)
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    for name in names:
+        check.check_choice("metrics", name, FUNCTIONS)
+    lists, relevant = id_matrix("recommendations", recommendations), id_matrix("truth", truth)
+    rows = len(relevant)
+    known = None if train is None else id_matrix("train", train)
+    for name, matrix in (("recommendations", lists), ("train", known)):
+        if matrix is not None and len(matrix) != rows:
+            raise ValueError(f"`{name}` must have a row for each of the {rows} users of `truth`, got {len(matrix)}")
+    counts = None if item_counts is None else popularity_counts(item_counts)
+    allowed = None if candidates is None else candidate_ids(candidates, rows)
+    given = {"recommendations": lists, "truth": relevant, "train": known, "candidates": allowed}
+    n_items = catalogue_size(given, counts, num_items)
+    if int((relevant >= 0).any(1).sum()) < 2:
+        raise ValueError("`truth` must have two users or more with a relevant item")
+
+    own = {f"{name}@{top_k}": FUNCTIONS[name] for name in names}
+    generator = torch.Generator().manual_seed(OWN_STREAM + seed)
+    harness = Harness(own, top_k, evaluate)
+    found = harness.means(lists, relevant)
+    results = []
+    n_relevant = (relevant >= 0).sum(1)
+
+    itself = harness.means(packed(relevant), relevant)
+    for metric, value in itself.items():
+        best = float(best_values(metric.partition("@")[0], n_relevant, top_k)[n_relevant > 0].mean())
+        passed = abs(value - best) <= EXACT
+        sentence = f"{value:.4f}, the best that K allows is {best:.4f}"
+        results.append(Check("truth", metric, value, best, passed, sentence))
+
+    drawn = random_lists(rows, min(top_k, n_items), n_items, generator)
+    by_chance, drawn_values = harness.means(drawn, relevant), harness.users(drawn, relevant)
+    for metric, value in by_chance.items():
+        chance = chance_value(own[metric], n_relevant, n_items, top_k)
+        defined = drawn_values[metric][~drawn_values[metric].isnan()]
+        # Few hits say little about their spread; values in [0, 1] have none beyond that of hits and misses.
+        enough = int((defined > 0).sum()) >= ENOUGH_HITS
+        spread = float(defined.std()) if enough else math.sqrt(chance * (1 - chance))
+        error = spread / math.sqrt(len(defined))
+        passed = abs(value - chance) <= STANDARD_ERRORS * error + EXACT
+        sentence = f"{value:.4f}, chance is {chance:.4f} +- {error:.4f}"
+        results.append(Check("random lists", metric, value, chance, passed, sentence))
+
+    others = shuffled(relevant, generator)
+    destroyed, own_errors, errors = (
+        harness.means(lists, others),
+        harness.standard_errors(lists, relevant),
+        harness.standard_errors(lists, others),
+    )
+    for metric, value in destroyed.items():
+        gap = found[metric] - value
+        passed = gap > 2 * math.hypot(own_errors[metric], errors[metric])
+        sentence = f"{value:.4f}, with the users' own truth {found[metric]:.4f}"
+        sentence += "" if passed else ": the lists are not personal, or users and truth do not belong together"
+        results.append(Check("shuffled truth", metric, value, found[metric], passed, sentence))
+
+    if counts is None and known is not None:
+        counts = torch.bincount(known[known >= 0], minlength=n_items)
+    if counts is None:
+        results.append(Check("most popular", "", math.nan, math.nan, None, "give `train` or `item_counts` to see it"))
+    else:
+        popular = harness.means(popular_lists(counts, known, rows, top_k), relevant)
+        for metric, value in popular.items():
+            sentence = f"{value:.4f} is to be beaten, the recommendations have {found[metric]:.4f}"
+            results.append(Check("most popular", metric, value, found[metric], None, sentence))
+    results += [training_check(known, relevant), candidates_check(allowed, relevant, top_k)]
+    return Preflight(tuple(results))
+
+
+class Harness:
+    """What is checked, and the values of users by which chance is told from a fault."""
+
+    def __init__(self, functions: dict[str, str], top_k: int, evaluate: Evaluate | None) -> None:
+        self.functions, self.top_k, self.evaluate = functions, top_k, evaluate
+
+    def users(self, lists: Tensor, truth: Tensor) -> dict[str, Tensor]:
+        """metric -> (U,) values by this package."""
+        return {
+            metric: getattr(functional, name)(item_ids=lists, target_ids=truth, top_k=self.top_k)
+            for metric, name in self.functions.items()
+        }
+
+    def means(self, lists: Tensor, truth: Tensor) -> dict[str, float]:
+        """metric -> the mean over users by the harness."""
+        if self.evaluate is None:
+            return {metric: float(values.nanmean()) for metric, values in self.users(lists, truth).items()}
+        found = self.evaluate(lists.clone(), truth.clone())
+        if missing := [metric for metric in self.functions if metric not in found]:
+            raise ValueError(f"`evaluate` must return {', '.join(self.functions)}, got no {missing[0]}")
+        return {metric: float(found[metric]) for metric in self.functions}
+
+    def standard_errors(self, lists: Tensor, truth: Tensor) -> dict[str, float]:
+        """metric -> the standard error of that mean."""
+        errors = {}
+        for metric, values in self.users(lists, truth).items():
+            defined = values[~values.isnan()]
+            errors[metric] = float(defined.std()) / math.sqrt(len(defined)) if len(defined) > 1 else 0.0
+        return errors
+
+
+# -- input ------------------------------------------------------------------------------------------------------------
+
+
+def id_matrix(name: str, value: Any) -> Tensor:
+    """(U, n) int64 ids on the CPU, -1 for none."""
+    tensor = check.plain_tensor(name, value)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"`{name}` must be a tensor of item ids, got {type(value).__name__}")
+    if tensor.dtype not in check.ID_DTYPES:
+        raise TypeError(f"`{name}` must be integer item ids, got {tensor.dtype}")
+    if tensor.ndim != 2:
+        raise ValueError(f"`{name}` must have shape (U, n), a row for each user, got {tuple(tensor.shape)}")
+    tensor = tensor.detach().cpu().to(torch.int64)
+    if bool((tensor < -1).any()):
+        raise ValueError(f"`{name}` must hold ids >= 0, and -1 for none, got {int(tensor.min())}")
+    ordered = tensor.sort(dim=1).values
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if bool(twice.any()):
+        row, place = twice.nonzero()[0].tolist()
+        raise ValueError(f"`{name}` must not hold an id twice in one row, got {ordered[row, place]} twice in row {row}")
+    return tensor
+
+
+def candidate_ids(value: Any, rows: int) -> Tensor:
+    """(U or 1, C) candidates."""
+    tensor = check.plain_tensor("candidates", value)
+    if isinstance(tensor, Tensor) and tensor.ndim == 1:
+        tensor = tensor.unsqueeze(0)
+    matrix = id_matrix("candidates", tensor)
+    if len(matrix) not in (1, rows):
+        raise ValueError(f"`candidates` must have one row, or one for each of the {rows} users, got {len(matrix)}")
+    return matrix
+
+
+def popularity_counts(value: Any) -> Tensor:
+    counts = check.plain_tensor("item_counts", value)
+    if not isinstance(counts, Tensor) or counts.ndim != 1 or bool((~(counts >= 0)).any()):
+        raise ValueError("`item_counts` must have shape (N,), a number >= 0 for each item")
+    return counts.detach().cpu()
+
+
+def catalogue_size(given: Mapping[str, Tensor | None], counts: Tensor | None, num_items: int | None) -> int:
+    """N; ValueError for ids beyond it."""
+    if num_items is not None:
+        check.check_positive("num_items", num_items)
+    elif counts is not None:
+        num_items = len(counts)
+    largest = {name: int(ids.max()) for name, ids in given.items() if ids is not None and ids.numel()}
+    if num_items is None:
+        return 1 + max(largest.values())
+    if counts is not None and len(counts) != num_items:
+        raise ValueError(f"`item_counts` must have one entry for each of the {num_items} items, got {len(counts)}")
+    for name, item in largest.items():
+        if item >= num_items:
+            raise ValueError(f"`{name}` must hold ids below `num_items`, {num_items}, got {item}")
+    return num_items
+
+
+# -- lists whose value is known ---------------------------------------------------------------------------------------
+
+
+def packed(ids: Tensor) -> Tensor:
+    """Rows with what is there first."""
+    return ids.gather(1, (ids < 0).to(torch.uint8).argsort(dim=1, stable=True))
+
+
+def best_values(metric: str, n_relevant: Tensor, top_k: int) -> Tensor:
+    """(U,) the value of a list that begins with all relevant items."""
+    relevant, hits = n_relevant.double(), n_relevant.clamp(max=top_k).double()
+    if metric == "recall":
+        return hits / relevant
+    if metric == "precision":
+        return hits / top_k
+    if metric == "f1":
+        return 2 * hits / (relevant + top_k)
+    return torch.ones_like(relevant)
+
+
+def chance_value(name: str, n_relevant: Tensor, n_items: int, top_k: int) -> float:
+    """The mean over users of the value of items in an order by chance: that of items which all have the same score."""
+    users = n_relevant[n_relevant > 0].bincount()
+    sizes = users.nonzero()[:, 0]
+    users = users[sizes]
+    same = torch.zeros(1, 1).expand(1, n_items)
+    values = [
+        getattr(functional, name)(same, target_ids=torch.arange(size).unsqueeze(0), top_k=top_k, ties="average")
+        for size in sizes.tolist()
+    ]
+    return float((torch.cat(values) * users).sum() / users.sum())
+
+
+def random_lists(rows: int, width: int, n_items: int, generator: torch.Generator) -> Tensor:
+    """(rows, width) different items, every list as likely."""
+    if 2 * width > n_items:
+        return torch.rand(rows, n_items, generator=generator).argsort(dim=1)[:, :width]
+    lists = torch.full((rows, width), -1)
+    for place in range(width):
+        left = torch.arange(rows)
+        while len(left):  # half of them or fewer come again each time
+            lists[left, place] = torch.randint(n_items, (len(left),), generator=generator)
+            left = left[(lists[left, :place] == lists[left, place, None]).any(1)]
+    return lists
+
+
+def shuffled(truth: Tensor, generator: torch.Generator) -> Tensor:
+    """Every user has the truth of another: one cycle through all users who have one."""
+    users = (truth >= 0).any(1).nonzero()[:, 0]
+    users = users[torch.randperm(len(users), generator=generator)]
+    others = truth.clone()
+    others[users] = truth[users.roll(1)]
+    return others
+
+
+def popular_lists(counts: Tensor, train: Tensor | None, rows: int, top_k: int) -> Tensor:
+    """(rows, K) the most popular items that a user does not have yet; of equal ones those with the lowest ids."""
+    order = counts.argsort(descending=True, stable=True)
+    if train is None:
+        return order[:top_k].expand(rows, -1)
+    first = order[: top_k + train.shape[1]]  # at most so many are passed over
+    step = max(1, BLOCK // max(1, len(first) + train.shape[1]))
+    parts = []
+    for start in range(0, rows, step):
+        had = train[start : start + step]
+        seen = in_own_row(first.expand(len(had), -1), had)
+        kept = first.expand(len(had), -1).gather(1, seen.to(torch.uint8).argsort(dim=1, stable=True))[:, :top_k]
+        n_kept = (~seen).sum(1, keepdim=True)
+        parts.append(kept.where(torch.arange(kept.shape[1]) < n_kept, torch.tensor(-1)))
+    return torch.cat(parts)
+
+
+def in_own_row(ids: Tensor, others: Tensor) -> Tensor:
+    """Whether each id stands in the same row of others (or in its only row); -1 never does."""
+    n_items = 1 + max(int(ids.max()) if ids.numel() else 0, int(others.max()) if others.numel() else 0, 0)
+    row = torch.arange(len(ids)).unsqueeze(1)
+    other_row = row if len(others) == len(ids) else torch.zeros(1, 1, dtype=torch.int64)
+    own_row = row if len(others) == len(ids) else torch.zeros_like(row)
+    keys = (other_row * n_items + others)[others >= 0]
+    return torch.isin(own_row * n_items + ids, keys) & (ids >= 0)
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+def training_check(train: Tensor | None, truth: Tensor) -> Check:
+    name = "training data"
+    if train is None:
+        return Check(name, "", math.nan, 0.0, None, "give `train` to check that truth and training do not overlap")
+    shared = int(in_own_row(truth, train).sum())
+    sentence = f"{shared:,} of {int((truth >= 0).sum()):,} relevant items stand in the user's training data"
+    return Check(name, "", float(shared), 0.0, shared == 0, sentence)
+
+
+def candidates_check(candidates: Tensor | None, truth: Tensor, top_k: int) -> Check:
+    name = "candidates"
+    if candidates is None:
+        return Check(name, "", math.nan, 1.0, None, "give `candidates` to check that they hold the truth")
+    inside = in_own_row(truth, candidates).sum(1)
+    n_relevant = (truth >= 0).sum(1)
+    users = n_relevant > 0
+    share = float(inside.sum() / n_relevant.sum())
+    ceiling = float((inside.clamp(max=top_k)[users] / n_relevant[users].double()).mean())
+    without = float((n_relevant.clamp(max=top_k)[users] / n_relevant[users].double()).mean())
+    sentence = (
+        f"they hold {100 * share:.1f} % of the relevant items: recall@{top_k} is at most {ceiling:.4f} "
+        f"({without:.4f} with all items)"
+    )
+    return Check(name, "", share, 1.0, bool((inside == n_relevant).all()), sentence)

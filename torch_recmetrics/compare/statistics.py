@@ -1,0 +1,642 @@
+"""Paired tests, intervals and power, from the differences of users; tensors and arrays in, numbers out.
+
+Let d be the difference of a user, w >= 0 their weight, and n the number of users with w > 0. All tests look at the
+weighted mean m of the differences, divided by its standard error:
+
+.. math:: m = \\frac{\\sum w d}{\\sum w}, \\qquad
+          \\mathrm{se} = \\frac{1}{\\sum w} \\sqrt{\\frac{n}{n - 1} \\sum w^2 (d - m)^2}, \\qquad t = m / \\mathrm{se}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from torch_recmetrics.compare.extras import needed
+from torch_recmetrics.core.tensors import checks as check
+
+Array = npt.NDArray[np.float64]
+Complex = npt.NDArray[np.complex128]
+
+USERS_PER_TABLE = 8  # one random byte holds the signs of so many users
+TABLES_PER_BLOCK = 64
+LARGEST_BLOCK = 2**22  # signs in bytes, or users drawn, at a time
+# Two statistics that are equal but for rounding are a tie, and ties count.
+TIE = 1e-9
+# Differences that agree to six digits have no spread: what is left of their squares is rounding.
+NO_SPREAD = 1e-12
+# Of the ends of an interval, in standard errors; 10,000 draws leave an uncertainty a hundred times that.
+PRECISION = 1e-4
+POWER = 0.8
+OWN_STREAM = 0x5EED
+
+
+@dataclass(frozen=True)
+class PairedResult:
+    """A paired test of one difference.
+
+    Attributes:
+        difference: the weighted mean difference.
+        standard_error: of the difference.
+        low, high: its interval; infinite where so few users allow no bound.
+        p: of both sides.
+        n: users with a weight above 0 and a difference.
+    """
+
+    difference: float
+    standard_error: float
+    low: float
+    high: float
+    p: float
+    n: int
+
+    @property
+    def effect(self) -> float:
+        """d_z: the difference in standard deviations of the users' differences; with weights, as t / sqrt(n)."""
+        return standardized(self.difference, self.standard_error * math.sqrt(self.n))
+
+
+class ChiSquare(NamedTuple):
+    """A chi-square test."""
+
+    statistic: float
+    p: float
+    degrees_of_freedom: int
+
+
+class McNemar(NamedTuple):
+    """McNemar's test: the statistic, its p, and the users whom only one of the two serves."""
+
+    statistic: float
+    p: float
+    only_first: int
+    only_second: int
+
+
+@dataclass(frozen=True)
+class Differences:
+    """The differences of users who count, and what all tests need of them.
+
+    Weights are scaled to a largest of 1: no test depends on their scale, and their squares then cannot overflow.
+    """
+
+    values: Array  # (n,) about their mean, which keeps the digits of a small spread
+    weights: Array | None  # (n,) None where all are equal
+    mean: float
+    standard_error: float
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether no user has a difference."""
+        return self.mean == 0 and not self.values.any()
+
+    def raw(self) -> Array:
+        """(n,) the differences themselves."""
+        return self.values + self.mean
+
+    def result(self, low: float, high: float, p: float) -> PairedResult:
+        return PairedResult(self.mean, self.standard_error, low, high, min(p, 1.0), self.n)
+
+
+def standardized(mean: float, error: float) -> float:
+    """mean / error, infinite without an error, 0 where both are 0."""
+    if error > 0:
+        return mean / error
+    return math.copysign(math.inf, mean) if mean else 0.0
+
+
+def array(name: str, value: Any) -> Array:
+    """(n,) float64 from a tensor, an array or a list."""
+    tensor = check.plain_tensor(name, value)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"`{name}` must be a tensor or a list of numbers, got {type(value).__name__}")
+    if tensor.ndim != 1:
+        raise ValueError(f"`{name}` must have shape (U,), one entry for each user, got {tuple(tensor.shape)}")
+    return np.asarray(tensor.detach().cpu().to(torch.float64).numpy(), dtype=np.float64)
+
+
+def differences(values: Any, baseline: Any, weights: Any = None) -> Differences:
+    """Pair two vectors of values; users without weight or without a value (nan) in one of them do not count.
+
+    Raises:
+        ValueError: for vectors of different lengths, and fewer than two users who count.
+    """
+    first, second = array("values", values), array("baseline", baseline)
+    if len(first) != len(second):
+        raise ValueError(f"`values` and `baseline` must be of the same users, got {len(first)} and {len(second)}")
+    scaled = None if weights is None else array("weights", weights)
+    if scaled is not None and len(scaled) != len(first):
+        raise ValueError(f"`weights` must have one entry for each of the {len(first)} users, got {len(scaled)}")
+    if scaled is not None and not bool((np.isfinite(scaled) & (scaled >= 0)).all()):
+        raise ValueError("`weights` must be finite and >= 0")
+    raw = first - second
+    if bool(np.isinf(raw).any()):
+        raise ValueError("`values` and `baseline` must be finite or nan")
+    counted = ~np.isnan(raw) if scaled is None else ~np.isnan(raw) & (scaled > 0)
+    raw = raw[counted]
+    if len(raw) < 2:
+        raise ValueError(f"two users or more must have a value in both (and a weight above 0), got {len(raw)}")
+    if scaled is not None:
+        scaled = scaled[counted] / scaled[counted].max()
+        if bool((scaled == 1).all()):
+            scaled = None
+    return about_the_mean(raw, scaled)
+
+
+def about_the_mean(raw: Array, weights: Array | None) -> Differences:
+    """Mean and standard error in two passes."""
+    n = len(raw)
+    total = float(n) if weights is None else float(weights.sum())
+    mean = float(raw.mean() if weights is None else (weights * raw).sum() / total)
+    if bool((raw == raw[0]).all()):  # the mean of equal numbers may differ from them in its last digit
+        mean = float(raw[0])
+    values = raw - mean
+    squares = float(((values if weights is None else weights * values) ** 2).sum())
+    return Differences(values, weights, mean, math.sqrt(n / (n - 1) * squares) / total)
+
+
+# -- Student's t ------------------------------------------------------------------------------------------------------
+
+
+def t_quantile(p: float, degrees_of_freedom: float) -> float:
+    """The p-quantile of Student's t, for one side."""
+    return float(needed("scipy.special", "an interval by Student's t").stdtrit(degrees_of_freedom, p))
+
+
+def t_probability(t: float, degrees_of_freedom: float) -> float:
+    """P(T <= t)."""
+    return float(needed("scipy.special", "a test by Student's t").stdtr(degrees_of_freedom, t))
+
+
+def t_interval(pairs: Differences, level: float) -> tuple[float, float]:
+    reach = t_quantile((1 + level) / 2, pairs.n - 1) * pairs.standard_error
+    return pairs.mean - reach, pairs.mean + reach
+
+
+def t_test(values: Any, baseline: Any, weights: Any = None, *, level: float = 0.95) -> PairedResult:
+    """The paired t test; without weights that of SciPy.
+
+    With weights that differ much, n - 1 degrees of freedom are too many for few users: take
+    :func:`randomization_test` then.
+
+    Args:
+        values, baseline: (U,) values of the same users in two systems, nan where undefined.
+        weights: (U,) >= 0.
+        level: of the interval.
+
+    Raises:
+        ValueError: for fewer than two users with a value in both.
+
+    >>> result = t_test([0.5, 1.0, 0.0, 0.7], [0.4, 0.6, 0.1, 0.3])
+    >>> round(result.difference, 4), round(result.p, 4)
+    (0.2, 0.201)
+    """
+    check.check_share("level", level)
+    pairs = differences(values, baseline, weights)
+    t = standardized(pairs.mean, pairs.standard_error)
+    return pairs.result(*t_interval(pairs, level), 2 * t_probability(-abs(t), pairs.n - 1))
+
+
+# -- randomisation ----------------------------------------------------------------------------------------------------
+
+
+def bits(seed: int) -> np.random.PCG64:
+    """A stream that is not that of ``default_rng(seed)``, by which a user may have drawn the very data."""
+    return np.random.PCG64(np.random.SeedSequence([seed, OWN_STREAM]))
+
+
+def flip_sums(columns: Sequence[Complex], num_draws: int, seed: int) -> list[Complex]:
+    """For each column (n,) its sum under `num_draws` random choices of the users' signs, the same for all columns.
+
+    The signs are bits. A byte holds those of eight users, and looks up the sum of these eight in a table of 256: one
+    look-up in place of eight products. Columns are complex, since a look-up of two numbers costs little more than one
+    of one. Memory does not grow with n, but for the columns themselves.
+    """
+    generator = bits(seed)
+    sums = [np.zeros(num_draws, np.complex128) for _ in columns]
+    looked_up = np.empty(num_draws, np.complex128)
+    words = -(-num_draws // 8)
+    step = USERS_PER_TABLE * max(1, min(TABLES_PER_BLOCK, LARGEST_BLOCK // (8 * words)))
+    for start in range(0, len(columns[0]), step):
+        tables = [sign_tables(column[start : start + step]) for column in columns]
+        signs = generator.random_raw(len(tables[0]) * words).astype("<u8", copy=False).view(np.uint8)
+        for place, codes in enumerate(signs.reshape(-1, 8 * words)[:, :num_draws]):
+            for total, table in zip(sums, tables):
+                np.take(table[place], codes, out=looked_up, mode="wrap")
+                np.add(total, looked_up, out=total)
+    return sums
+
+
+def sign_tables(users: Complex) -> Complex:
+    """(n / 8, 256) the sums of eight users under each choice of their signs; bit k of the place is the sign of user k.
+
+    Built by additions alone: products as small as these wait for the threads of BLAS longer than they take.
+    """
+    eights = np.pad(users, (0, -len(users) % USERS_PER_TABLE)).reshape(-1, USERS_PER_TABLE)
+    tables = np.zeros((len(eights), 1), np.complex128)
+    for user in range(USERS_PER_TABLE):
+        own = eights[:, user, None]
+        tables = np.concatenate([tables - own, tables + own], axis=1)
+    return tables
+
+
+def complex_column(real: Array, imaginary: Array) -> Complex:
+    """Two columns as one of complex numbers."""
+    both = np.empty(len(real), np.complex128)
+    both.real, both.imag = real, imaginary
+    return both
+
+
+class SignFlips:
+    """The distribution of the studentised mean over sign flips of the differences from any supposed mean.
+
+    All draws share their signs, so that the draws for another supposed mean are a linear map of the same sums. With a
+    supposed mean of m + shift, the flipped sum is A = A_d - shift A_w, and so on.
+    """
+
+    def __init__(self, pairs: Differences, num_draws: int, seed: int) -> None:
+        d, w = pairs.values, pairs.weights
+        one = np.ones_like(d) if w is None else w
+        # differences and weights; squared weights only where they are others
+        real = [d] if w is None else [w * d, w * w * d]
+        columns = [complex_column(a, b) for a, b in zip(real, [one, one * one])]
+        sums = flip_sums(columns, num_draws, seed)
+        self.flipped, self.flipped_squares = sums[0], sums[-1]
+        self.total, self.squared_weights = float(one.sum()), float((one**2).sum())
+        self.cross, self.squares = float((one**2 * d).sum()), float((one**2 * d**2).sum())
+        self.num_draws = num_draws
+
+    def statistics(self, shift: float) -> Array:
+        """(num_draws + 1,) the size of the statistic, that of the data last."""
+        a = np.append(self.flipped.real - shift * self.flipped.imag, -shift * self.total)
+        c = np.append(
+            self.flipped_squares.real - shift * self.flipped_squares.imag, self.cross - shift * self.squared_weights
+        )
+        mean = a / self.total
+        squares = self.squares - 2 * shift * self.cross + shift**2 * self.squared_weights
+        spread = squares - 2 * mean * c + mean**2 * self.squared_weights
+        some = spread > NO_SPREAD * squares
+        size = np.where(a == 0, 0.0, np.inf)
+        np.divide(np.abs(a), np.sqrt(spread, where=some, out=np.ones_like(spread)), out=size, where=some)
+        return size
+
+    def p(self, shift: float) -> float:
+        """Of both sides, for the supposed mean m + shift; never 0."""
+        *_, own = sizes = self.statistics(shift)
+        reached = sizes[:-1] >= (own - TIE * (1 + own) if math.isfinite(own) else own)
+        return (int(reached.sum()) + 1) / (self.num_draws + 1)
+
+
+def end_of_interval(p: Callable[[float], float], alpha: float, inside: float, step: float) -> float:
+    """Where p falls to alpha on the way from `inside`, in steps that double; infinite where it never does."""
+    outside = inside + step
+    for _ in range(64):
+        if p(outside) <= alpha:
+            break
+        inside, outside = outside, outside + 2 * (outside - inside)
+    else:
+        return math.copysign(math.inf, step)
+    return bisected(p, alpha, inside, outside, PRECISION * abs(step))
+
+
+def bisected(p: Callable[[float], float], alpha: float, inside: float, outside: float, precision: float) -> float:
+    while abs(outside - inside) > max(precision, 4e-16 * (abs(inside) + abs(outside))):
+        middle = (inside + outside) / 2
+        if p(middle) <= alpha:
+            outside = middle
+        else:
+            inside = middle
+    return inside
+
+
+def randomization_test(
+    values: Any, baseline: Any, weights: Any = None, *, level: float = 0.95, num_draws: int = 10_000, seed: int = 0
+) -> PairedResult:
+    """The paired randomisation test: how often does a mean as large come up when the systems are swapped by chance?
+
+    Where the systems do not differ, a user's difference is as likely to have the other sign. Each draw flips the signs
+    of all differences by chance; p is (count + 1) / (num_draws + 1), where count is the number of draws whose
+    studentised mean is at least as large, on either side. The division by the standard error of each draw keeps the
+    test right for users of different weights and spreads.
+
+    The interval holds all differences that the same test, with the same draws, does not refuse at 1 - level, so it
+    holds 0 exactly where p > 1 - level. Fewer than six users refuse nothing at 5 %: their interval is infinite.
+
+    Args:
+        values, baseline: (U,) values of the same users in two systems, nan where undefined.
+        weights: (U,) >= 0.
+        level: of the interval.
+        num_draws: of signs.
+        seed: of the signs; an integer >= 0.
+
+    Raises:
+        ValueError: for fewer than two users with a value in both.
+
+    Source: R. A. Fisher, The Design of Experiments, 1935; M. Smucker, J. Allan and B. Carterette, A comparison of
+    statistical significance tests for information retrieval evaluation, CIKM 2007. Studentised: A. Janssen,
+    Studentized permutation tests for non-i.i.d. hypotheses, 1997.
+
+    >>> result = randomization_test([0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8], [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7])
+    >>> round(result.difference, 4), round(result.p, 2)  # 2 of the 128 choices of signs reach it
+    (0.2429, 0.02)
+    """
+    check_draws(level, num_draws, seed)
+    pairs = differences(values, baseline, weights)
+    if pairs.is_zero:
+        return pairs.result(0.0, 0.0, 1.0)
+    flips = SignFlips(pairs, num_draws, seed)
+    alpha, mean, error = 1 - level, pairs.mean, pairs.standard_error
+    p = flips.p(-mean)
+    ends = []
+    step = 2 * error or abs(mean)
+    for side in (-1.0, 1.0):
+        towards_zero = side * mean < 0
+        if not towards_zero:
+            end = end_of_interval(flips.p, alpha, 0.0, side * step)
+        elif p <= alpha:  # 0 is refused, and so is no part of the interval
+            end = bisected(flips.p, alpha, 0.0, -mean, PRECISION * step)
+        else:
+            end = end_of_interval(flips.p, alpha, -mean, side * step)
+        ends.append(mean + end)
+    return pairs.result(ends[0], ends[1], p)
+
+
+# -- bootstrap --------------------------------------------------------------------------------------------------------
+
+
+def bootstrap_test(
+    values: Any, baseline: Any, weights: Any = None, *, level: float = 0.95, num_draws: int = 10_000, seed: int = 0
+) -> PairedResult:
+    """The paired bootstrap: users are drawn anew, with replacement, and each draw is studentised (bootstrap-t).
+
+    The interval is ``m - q se`` for the two quantiles q of ``(m* - m) / se*``, and p is that of the smallest interval
+    which holds 0. Unlike percentiles of the mean it holds its level for 30 users too. Where a draw may easily miss all
+    users with a difference it is wide, or infinite.
+
+    Args:
+        values, baseline: (U,) values of the same users in two systems, nan where undefined.
+        weights: (U,) >= 0; a user is drawn with their weight.
+        level: of the interval.
+        num_draws: how often all users are drawn.
+        seed: of the draws; an integer >= 0.
+
+    Raises:
+        ValueError: for fewer than two users with a value in both.
+
+    Source: B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 12.5.
+
+    >>> result = bootstrap_test([0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8], [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7])
+    >>> round(result.difference, 4), result.low > 0
+    (0.2429, True)
+    """
+    check_draws(level, num_draws, seed)
+    pairs = differences(values, baseline, weights)
+    if pairs.standard_error == 0:
+        return pairs.result(pairs.mean, pairs.mean, 1.0 if pairs.mean == 0 else 2 / (num_draws + 1))
+    drawn = np.sort(bootstrap_statistics(pairs, num_draws, seed))
+    t = pairs.mean / pairs.standard_error
+    above = num_draws - int(np.searchsorted(drawn, t - TIE * (1 + abs(t)), side="left"))
+    below = int(np.searchsorted(drawn, t + TIE * (1 + abs(t)), side="right"))
+    # p <= 1 - level exactly where 0 is not between the ends: t must pass the draw at this place from either end.
+    place = math.floor((1 - level) / 2 * (num_draws + 1) + 1e-9)
+    smallest, largest = (drawn[place - 1], drawn[num_draws - place]) if place >= 1 else (-math.inf, math.inf)
+    low, high = (pairs.mean - float(q) * pairs.standard_error for q in (largest, smallest))
+    return pairs.result(low, high, 2 * (min(above, below) + 1) / (num_draws + 1))
+
+
+def bootstrap_statistics(pairs: Differences, num_draws: int, seed: int) -> Array:
+    """(num_draws,) the statistic of each draw of n users."""
+    generator = np.random.Generator(bits(seed))
+    n, d = pairs.n, pairs.values
+    w = np.ones(n) if pairs.weights is None else pairs.weights
+    # about the mean of all, so that squares keep their digits
+    columns = np.stack([w, w * d, w * w, w * w * d, w * w * d * d], axis=1)
+    n_draws = max(1, LARGEST_BLOCK // 4 // n)
+    parts = []
+    for start in range(0, num_draws, n_draws):
+        rows = min(n_draws, num_draws - start)
+        users = generator.integers(0, n, (rows, n)) + np.arange(rows)[:, None] * n
+        times = np.bincount(users.ravel(), minlength=rows * n).reshape(rows, n)
+        total, first, total2, cross, squares = (times.astype(np.float64) @ columns).T
+        mean = first / total
+        spread = squares - 2 * mean * cross + mean**2 * total2
+        some = spread > NO_SPREAD * squares
+        error = np.sqrt(n / (n - 1) * np.where(some, spread, 0)) / total
+        size = np.where(mean == 0, 0.0, np.copysign(np.inf, mean))
+        parts.append(np.divide(mean, error, out=size, where=error > 0))
+    return np.concatenate(parts)
+
+
+def check_draws(level: float, num_draws: int, seed: int) -> None:
+    """Refuse what is no level, no number of draws or no seed."""
+    check.check_share("level", level)
+    check.check_positive("num_draws", num_draws)
+    check_seed(seed)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what is no seed."""
+    given: Any = seed
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise ValueError(f"`seed` must be an integer >= 0, got {seed!r}")
+
+
+# -- ranks, counts, corrections ---------------------------------------------------------------------------------------
+
+
+def wilcoxon_test(values: Any, baseline: Any, *, level: float = 0.95) -> PairedResult:
+    """Wilcoxon's signed-rank test, as SciPy has it: users without a difference are left out of p.
+
+    It asks whether the differences lie evenly about 0, not whether their mean is 0. The interval is that of
+    :func:`t_test`, for the mean.
+
+    Args:
+        values, baseline: (U,) values of the same users in two systems, nan where undefined.
+        level: of the interval.
+
+    Raises:
+        ValueError: for fewer than two users with a value in both.
+
+    >>> result = wilcoxon_test([0.5, 1.0, 0.2, 0.75, 0.6, 0.9], [0.4, 0.5, 0.0, 0.0, 0.3, 0.5])
+    >>> result.p
+    0.03125
+    """
+    check.check_share("level", level)
+    pairs = differences(values, baseline)
+    raw = pairs.raw()
+    p = 1.0 if pairs.is_zero else float(needed("scipy.stats", "Wilcoxon's test").wilcoxon(raw).pvalue)
+    return pairs.result(*t_interval(pairs, level), p)
+
+
+def mcnemar(values: Any, baseline: Any, *, exact: bool = True, correction: bool = False) -> McNemar:
+    """McNemar's test of values that are 0 or 1, such as hits: of users whom one system alone serves, whose are more?
+
+    Args:
+        values, baseline: (U,) values of the same users in two systems, nan where undefined.
+        exact: by the binomial distribution (the statistic is then the smaller count); False: its chi-square.
+        correction: of continuity, for the chi-square.
+
+    Raises:
+        ValueError: for values other than 0 and 1, and fewer than two users with a value in both.
+
+    >>> mcnemar([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 1, 1])
+    McNemar(statistic=1.0, p=0.375, only_first=4, only_second=1)
+    """
+    check.check_flag("exact", exact)
+    check.check_flag("correction", correction)
+    first, second = array("values", values), array("baseline", baseline)
+    for name, column in (("values", first), ("baseline", second)):
+        other = column[~np.isin(column, (0, 1)) & ~np.isnan(column)]
+        if len(other):
+            raise ValueError(f"`{name}` must be 0 or 1 for McNemar's test, got {other[0]}: take another test")
+    raw = differences(first, second).raw().round()
+    gained, lost = int((raw == 1).sum()), int((raw == -1).sum())
+    if gained + lost == 0:
+        return McNemar(0.0, 1.0, 0, 0)
+    tables = needed("statsmodels.stats.contingency_tables", "McNemar's test")
+    test = tables.mcnemar([[0, gained], [lost, 0]], exact=exact, correction=correction)
+    return McNemar(float(test.statistic), float(test.pvalue), gained, lost)
+
+
+def chi_square(observed: Any, expected: Any = None, correction: bool = False) -> ChiSquare:
+    """Chi-square of counts: goodness of fit for one row, independence for a table.
+
+    Args:
+        observed: counts, one row, or a table such as ``[[clicks, other shows] of the new, [...] of the old]``.
+        expected: for one row, the counts that are expected, with the same sum; by default all alike.
+        correction: Yates' correction of continuity, where there is one degree of freedom.
+
+    Returns:
+        ``(statistic, p, degrees_of_freedom)``.
+
+    Raises:
+        ValueError: for fewer than two cells, counts that are negative or not finite, expected counts that are 0, that
+            have another sum or that are given for a table.
+
+    >>> statistic, p, degrees_of_freedom = chi_square([3, 7])  # of 10 flips of a coin
+    >>> round(statistic, 4), round(p, 4), degrees_of_freedom
+    (1.6, 0.2059, 1)
+    >>> round(chi_square([[30, 970], [20, 980]]).p, 4)
+    0.1521
+    """
+    check.check_flag("correction", correction)
+    cells = counts("observed", observed)
+    if cells.ndim not in (1, 2) or min(cells.shape) < (1 if cells.ndim == 1 else 2) or cells.size < 2:
+        raise ValueError(
+            f"`observed` must be one row of two or more counts, or a table of 2 x 2 or more, got {cells.shape}"
+        )
+    stats = needed("scipy.stats", "a chi-square test")
+    if cells.ndim == 2:
+        if expected is not None:
+            raise ValueError("`expected` follows from the table: leave it out, or give one row of `observed`")
+        if not (cells.sum(0).all() and cells.sum(1).all()):
+            raise ValueError("`observed` must have a count in each row and in each column: leave empty ones out")
+        test = stats.chi2_contingency(cells, correction=correction)
+        return ChiSquare(float(test.statistic), float(test.pvalue), int(test.dof))
+    due = np.full_like(cells, cells.mean()) if expected is None else counts("expected", expected)
+    if due.shape != cells.shape or not (due > 0).all():
+        raise ValueError(
+            f"`expected` must be {len(cells)} counts above 0, one for each of `observed`, got {due.tolist()}"
+        )
+    if not math.isclose(due.sum(), cells.sum(), rel_tol=1e-8):
+        raise ValueError(f"`expected` must have the sum of `observed`, {cells.sum():g}, got {due.sum():g}")
+    off = cells - due
+    if correction and len(cells) == 2:
+        off -= np.sign(off) * np.minimum(0.5, np.abs(off))
+    test = stats.chisquare(due + off, due)
+    return ChiSquare(float(test.statistic), float(test.pvalue), len(cells) - 1)
+
+
+def counts(name: str, value: Any) -> Array:
+    """Counts of any shape, as float64."""
+    try:
+        cells = np.array(value.tolist() if isinstance(value, torch.Tensor) else value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"`{name}` must be counts, in rows of one length: {error}") from None
+    if not (np.isfinite(cells) & (cells >= 0)).all():
+        raise ValueError(f"`{name}` must be counts >= 0, got {cells.tolist()}")
+    return cells
+
+
+def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -> list[float]:
+    """p-values corrected for their number.
+
+    Args:
+        p_values: of all the comparisons that are looked at.
+        method: ``"holm"`` bounds the chance of any false finding, ``"bh"`` (Benjamini and Hochberg) the expected share
+            of false ones among the findings; None corrects nothing.
+
+    >>> [round(p, 4) for p in corrected([0.01, 0.04, 0.03], "holm")]
+    [0.03, 0.06, 0.06]
+    """
+    if method not in ("holm", "bh", None):
+        raise ValueError(f"`correction` must be one of 'holm', 'bh', None, got {method!r}")
+    if method is None:
+        return list(p_values)
+    # statsmodels' Holm collects garbage at every call, which takes longer than the tests themselves.
+    values = np.asarray(p_values, dtype=np.float64)
+    order, n = np.argsort(values, kind="stable"), len(values)
+    steps = np.arange(1, n + 1)
+    if method == "holm":
+        in_order = np.maximum.accumulate(values[order] * (n + 1 - steps))
+    else:
+        in_order = np.minimum.accumulate((values[order] * n / steps)[::-1])[::-1]
+    found = np.empty(n)
+    found[order] = np.minimum(in_order, 1)
+    return found.tolist()
+
+
+def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides: Literal[1, 2] = 2) -> float:
+    """How many users a paired t test needs to find an effect.
+
+    Args:
+        effect: d_z, the mean difference in standard deviations of the users' differences.
+        level: the test refuses at 1 - level.
+        power: the chance of finding it.
+        sides: of the test.
+
+    Returns:
+        A whole number, at least 2; infinite for no effect.
+
+    >>> users_needed(0.5), users_needed(0.05)
+    (34, 3142)
+    """
+    check.check_share("level", level)
+    check.check_share("power", power)
+    size = abs(effect)
+    if not size > 0:  # nan too
+        return math.inf
+    tail = (1 - level) / sides
+    normal = NormalDist()
+    reach = normal.inv_cdf(1 - tail)
+    guess = ((reach + normal.inv_cdf(power)) / size) ** 2 + reach**2 / 2  # Guenther, 1981
+    if guess > 10_000:  # from here on t is normal
+        return math.ceil(guess)
+    special = needed("scipy.special", "the power of a t test")
+
+    def found(n: int) -> float:
+        bound, center = float(special.stdtrit(n - 1, 1 - tail)), size * math.sqrt(n)
+        # SciPy has nan where the tail is below what a float64 can tell.
+        below, beyond = np.nan_to_num([special.nctdtr(n - 1, center, b) for b in (bound, -bound)])
+        return float(1 - below + beyond * (sides == 2))
+
+    if math.isinf(size):
+        return 2
+    low, high = 1, max(2, math.ceil(guess))
+    while not found(high) >= power:
+        low, high = high, high + 8
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if found(middle) >= power else (middle, high)
+    return high
