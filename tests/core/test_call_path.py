@@ -49,6 +49,7 @@ def test_an_update_and_a_compute_go_through_few_doors() -> None:
     assert len(update.files) <= 14, sorted(update.files)
     assert len(update.functions) <= 80
     assert update.moves <= 45
+    metric.evaluate_waiting()  # the users of many updates at once; whoever reads first does it
     assert len(call_path(metric.compute).files) <= 2
 
 

@@ -63,6 +63,8 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
     k = min(k, read.n_items)
     for way in ("packed", "packed in groups", "blocks", "torch"):
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(thresholds, "PACKED_ROWS", 1)
+            patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 1 << 30)
             if way == "packed in groups":
                 size = max(1, read.n_items // k)
                 patch.setattr(thresholds, "PACKED_LEVELS", ((float("inf"), (min(3, size), max(1, size // 6))),))

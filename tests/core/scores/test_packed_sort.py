@@ -11,6 +11,13 @@ from torch_recmetrics.core.scores.packed_sort import can_sort_packed, packed_top
 from torch_recmetrics.core.tensors import sort_keys, thresholds
 
 INF, TINY, HUGE = float("inf"), 1e-45, torch.finfo(torch.float32).max
+
+
+@pytest.fixture(autouse=True)
+def a_single_row_is_enough(monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_ROWS", 1)
+
+
 LEVELS = [(), (4,), (7,), (16,), (4, 3), (16, 4)]
 
 
@@ -69,5 +76,8 @@ def test_only_what_fits_is_packed(monkeypatch):
     assert not can_sort_packed(ScoreMatrix(scores.to("meta")), 5)
     assert not can_sort_packed(ScoreMatrix(scores), 400)
     assert not can_sort_packed(ScoreMatrix(scores[:0]), 5)
+    monkeypatch.setattr(thresholds, "PACKED_ROWS", 3)
+    assert not can_sort_packed(ScoreMatrix(scores), 5)
+    monkeypatch.setattr(thresholds, "PACKED_ROWS", 2)
     monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", False)
     assert not can_sort_packed(ScoreMatrix(scores), 5)

@@ -19,7 +19,7 @@ from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItem
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import can_sort_packed
+from torch_recmetrics.core.scores.packed_sort import can_sort_packed, packed_topk
 from torch_recmetrics.core.scores.rank_counts import full_ranks
 from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
@@ -37,13 +37,16 @@ def rank_scores(
     full_list = _full_lists(scores, targets, checks) if needs.full_list else None
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
     k = min(depth + 1, n_items)  # one more than is kept, to see whether a tie crosses the cutoff
-    blocks = BlockMax(scores, block_width(scores, depth))
-    countable = scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists)
-    if countable and (full_list is not None or not can_sort_packed(scores, k)):
-        counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
-        if counted is not None:
-            return counted
-    top = topk_scores(blocks, k)
+    packed = packed_topk(scores, k) if full_list is None and can_sort_packed(scores, k) else None
+    if packed is not None:
+        top = TopK(*packed, False, None)
+    else:
+        blocks = BlockMax(scores, block_width(scores, depth))
+        if scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists):
+            counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
+            if counted is not None:
+                return counted
+        top = topk_scores(blocks, k)
     values = top.values
     if n_items:
         check.defer_nan(checks, "preds", values[:, 0].isnan())

@@ -89,11 +89,12 @@ class ScoreMatrix:
         n_rows = self.n_users if rows is None else rows.shape[0]
         elements = step_elements(compared=compared, on_cpu=self.is_sync_free)
         width = max(1, min(self.n_items, max(width, elements)))
+        copied = self.copied
         with scratch(self.dtype, self.device) as buffer:
-            for part in steps(n_rows, self.n_items, elements):
+            for part in list(steps(n_rows, self.n_items, elements)):
                 for first in range(0, self.n_items, width):
                     columns = slice(first, min(first + width, self.n_items))
-                    if self.copied:
+                    if copied:
                         buffer.resize_(part.stop - part.start, width + 1)
                         values = self._fill(buffer, part if rows is None else rows[part], columns)
                     else:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.row_sort import sort_rows_, sorts_with_numpy
+from torch_recmetrics.core.tensors.row_sort import sorts_with_numpy
 
 # Columns fit into the free bits, and one more keeps the sum of two of them free.
 MOST_COLUMNS = 1 << 28
@@ -28,7 +28,8 @@ def can_sort_packed(scores: ScoreMatrix, k: int) -> bool:
         and scores.dtype == torch.float32
         and k < scores.n_items <= thresholds.PACKED_COLUMNS_PER_ITEM * k
         and scores.n_items <= MOST_COLUMNS
-        and k > 0 < scores.n_users
+        and k > 0
+        and scores.n_users >= thresholds.PACKED_ROWS
     )
 
 
@@ -80,7 +81,8 @@ def _best_keys(values: Tensor, k: int, levels: tuple[int, ...]) -> Tensor | None
     keys = values.to(torch.float64).neg_()
     keys.clamp_(max=BEYOND_FLOAT32)
     keys.view(torch.int64).bitwise_or_(columns)
-    return sort_rows_(keys)[:, :k].contiguous()
+    keys.numpy().sort(axis=1)
+    return keys[:, :k].contiguous()
 
 
 def group_levels(n_columns: int, k: int) -> tuple[int, ...]:

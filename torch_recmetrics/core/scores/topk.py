@@ -10,7 +10,6 @@ from torch import Tensor
 
 from torch_recmetrics.core.scores.block_max import BlockMax, count_rows
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix, Tile
-from torch_recmetrics.core.scores.packed_sort import can_sort_packed, packed_topk
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.segments import place_in_run, run_starts
@@ -29,10 +28,6 @@ class TopK:
 def topk_scores(blocks: BlockMax, k: int) -> TopK:
     """The k largest scores of each row and their columns."""
     scores = blocks.scores
-    if can_sort_packed(scores, k):
-        packed = packed_topk(scores, k)
-        if packed is not None:
-            return TopK(*packed, False, None)
     if k >= scores.n_items:
         order = torch.sort(scores.dense(), dim=1, descending=True, stable=True)
         return TopK(order.values, order.indices, True, None)

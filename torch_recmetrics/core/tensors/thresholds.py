@@ -41,8 +41,8 @@ EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds 
 
 # --- Top-k of short rows by numpy's sort (core/scores/packed_sort.py): `python -m benchmarks batches` ---
 
-# Beyond so many columns per requested item, maxima of blocks are faster.
-PACKED_COLUMNS_PER_ITEM = 800
+PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us before the first of them
+PACKED_COLUMNS_PER_ITEM = 800  # beyond so many columns per requested item maxima of blocks are faster
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns, level by
 # level, before anything is sorted; the last line serves all longer rows.
 PACKED_LEVELS: tuple[tuple[float, tuple[int, ...]], ...] = (
