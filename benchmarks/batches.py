@@ -212,9 +212,7 @@ def main() -> None:
                 continue
             epoch = epoch_of(work, kind, EPOCH // users)
             results = per_batch(race(entrants(epoch, kind), options.rounds), len(epoch))
-            print(
-                f"\nbatches of {users} users x {items:,} items, {kind}, {len(epoch)} of them\n\n{table(results, READ)}"
-            )
+            print(f"\n{len(epoch)} batches of {users} users x {items:,} items, {kind}\n\n{table(results, READ)}")
             times = {result.name: result.fastest for result in results}
             others = {n: t for n, t in times.items() if n not in (READ, TOPK) and not n.startswith(OURS)}
             best = min(others, key=lambda name: others[name])

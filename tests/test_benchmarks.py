@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import auc, compare
+from benchmarks import auc, batches, compare
 
 
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,3 +34,14 @@ def test_the_randomisation_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_a_wrong_p_stops_it() -> None:
     with pytest.raises(SystemExit, match=r"gives p = 0.5000, the normal distribution 0.0455: nothing was timed"):
         compare.check(0.5, 2.0)
+
+
+def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(batches, "SHAPES", ((64, 200),))
+    monkeypatch.setattr(batches, "EPOCH", 128)
+    monkeypatch.setattr(sys, "argv", ["batches", "--rounds", "1", "--kinds", "seen", "equal"])
+    batches.main()
+    printed = capsys.readouterr().out
+    for kind in ("seen", "equal"):
+        assert f"2 batches of 64 users x 200 items, {kind}" in printed
+        assert f"{kind}, 64 x 200: " in printed
