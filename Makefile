@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 DATA ?=
 ARGS ?=
-BENCH ?= $(filter-out __init__ __main__ harness,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out __init__ __main__ harness gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types docs bench format clean
+.PHONY: help install demo test check lint types docs bench gpu format clean
 
 help:  ## print what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: $(READY)  ## time the package beside the other libraries that are install
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/competitors.txt || \
 		echo "not every library to compare with could be installed: those that are missing are skipped"
 	$(BIN)/python -m benchmarks $(BENCH) $(ARGS)
+
+gpu: $(READY)  ## run the tests and the benchmarks of a GPU and keep their table; without one it says so
+	$(BIN)/python -m benchmarks.gpu
 
 format: $(READY)  ## bring all files into the one format
 	$(BIN)/ruff check --fix .
