@@ -34,11 +34,25 @@ def test_it_is_the_top_of_a_sort(levels, n_items, seen, monkeypatch):
     preds[7, 5] = preds[8, 6] = -HUGE
     seen_ids = torch.randint(n_items, (9, seen), generator=g) if seen else None
     scores = ScoreMatrix(preds, seen_ids)
-    values, ids = packed_topk(scores, 6)
+    values, ids, _ = packed_topk(scores, 6)
     expected = scores.dense().sort(dim=1, descending=True, stable=True)
     assert torch.equal(values, expected.values[:, :6])
     listed = values > -INF
     assert torch.equal(ids[listed], expected.indices[:, :6][listed])
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("spread", [2, 5, 40, 300, 100_000])
+def test_members_of_the_tie_at_the_cutoff_are_counted(levels, spread, monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_LEVELS", ((INF, levels),))
+    g = torch.Generator().manual_seed(spread)
+    preds = torch.randint(spread, (50, 401), generator=g) - spread / 2
+    values, _, n_kth = packed_topk(ScoreMatrix(preds), 6)
+    count = (preds == values[:, 5:]).sum(1)
+    crosses = values[:, 4] == values[:, 5]
+    assert crosses.any() == (n_kth is not None)
+    if n_kth is not None:
+        assert torch.equal(n_kth[crosses], count[crosses])
 
 
 @pytest.mark.parametrize("value", [INF, float("nan")])

@@ -39,7 +39,8 @@ def rank_scores(
     k = min(depth + 1, n_items)  # one more than is kept, to see whether a tie crosses the cutoff
     packed = packed_topk(scores, k) if full_list is None and can_sort_packed(scores, k) else None
     if packed is not None:
-        top = TopK(*packed, False, None)
+        values, ids, n_kth = packed
+        top = TopK(values, ids, False, n_kth)
     else:
         blocks = BlockMax(scores, block_width(scores, depth))
         if scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists):

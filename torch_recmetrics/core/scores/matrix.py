@@ -98,7 +98,7 @@ class ScoreMatrix:
                         buffer.resize_(part.stop - part.start, width + 1)
                         values = self._fill(buffer, part if rows is None else rows[part], columns)
                     else:
-                        values = self._scores[part, columns] if rows is None else self._scores[rows[part], columns]
+                        values = _part(self._scores, part if rows is None else rows[part], columns)
                     yield Tile(part, first, values)
 
     def once(self) -> Iterable[Tile]:
@@ -179,18 +179,18 @@ class ScoreMatrix:
         return (columns + torch.arange(self.n_users, device=self.device).unsqueeze(1) * (self.n_items + 1)).flatten()
 
     def _fill(self, buffer: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:
-        values = self._scores[rows, columns]
+        values = _part(self._scores, rows, columns)
         n_rows, width = values.shape
         buffer = buffer[:n_rows]
         tile = buffer[:, :width]  # the last column takes the writes of ids outside the tile
         if self._mask is not None and values.dtype == self.dtype:
             # Half the time of a copy that is filled afterwards.
             hidden = torch.full((), HIDDEN, dtype=self.dtype, device=self.device)
-            torch.where(self._mask[rows, columns], values, hidden, out=tile)
+            torch.where(_part(self._mask, rows, columns), values, hidden, out=tile)
         else:
             tile.copy_(values)
             if self._mask is not None:
-                tile.masked_fill_(~self._mask[rows, columns], HIDDEN)
+                tile.masked_fill_(~_part(self._mask, rows, columns), HIDDEN)
         if self._nan_hidden:
             tile.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
         if self.seen_width:
@@ -219,6 +219,11 @@ def scratch(dtype: torch.dtype, device: torch.device) -> Iterator[Tensor]:
     finally:
         if device.type == "cpu" and kept.untyped_storage().nbytes() <= 8 * thresholds.STEP_ELEMENTS:
             _kept.buffers[dtype, device] = kept
+
+
+def _part(matrix: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:
+    """Some rows and columns; rows by their numbers are copied whole, many times faster than by an index of two."""
+    return matrix[rows, columns] if isinstance(rows, slice) else matrix[:, columns].index_select(0, rows)
 
 
 def _windows(matrix: Tensor, rows: Tensor, first: Tensor, width: int) -> Tensor:
