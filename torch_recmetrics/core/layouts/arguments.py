@@ -172,7 +172,7 @@ class Targets:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
         relevance = listed_relevance(self.ids, graded)
-        in_range = check.defer_sorted_ids(checks, "target_ids", relevance.sorted_ids, below=n_items)
+        in_range = check.defer_ids(checks, "target_ids", relevance.sorted_ids, below=n_items)
         check.defer_repeats(checks, "target_ids", relevance.sorted_ids)
         if n_items is None or in_range:
             return relevance
@@ -207,8 +207,8 @@ class UserLayout(Layout):
             )
         seen_ids = self.seen_ids
         if seen_ids is not None:
-            check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
-            if self.n_items is not None:
+            in_range = check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
+            if self.n_items is not None and not in_range:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
         users = self.rank_users(relevance, seen_ids, needs, checks)
         hides = seen_ids is not None or self.mask is not None

@@ -139,17 +139,19 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
         rows.append(users + part.start)
         columns.append(items)
     users, items = torch.cat(rows), torch.cat(columns)
-    relevance = target[users, items]
-    keep = relevance > 0  # with checks off a relevance below zero may come this far; it is not relevant
-    if not bool(keep.all()):
-        users, items, relevance = users[keep], items[keep], relevance[keep]
+    relevance = None
+    if target.dtype != torch.bool:
+        relevance = target[users, items]
+        keep = relevance > 0  # with checks off a relevance below zero may come this far; it is not relevant
+        if not bool(keep.all()):
+            users, items, relevance = users[keep], items[keep], relevance[keep]
     starts = run_starts(users)
     sizes = run_sizes(starts)
     width = int(sizes.max()) if sizes.shape[0] else 0
     column = width - sizes + place_in_run(starts)  # padding stands in front
     shape = (target.shape[0], width)
     ids = table(users, column, items, shape, fill=-1)
-    if relevance.dtype == torch.bool or bool((relevance == 1).all()):
+    if relevance is None or bool((relevance == 1).all()):
         return Relevance(ids, None, ids)
     return Relevance(ids, table(users, column, relevance, shape), ids)
 

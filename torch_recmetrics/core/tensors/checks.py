@@ -221,7 +221,11 @@ def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
     """Relevance below zero, infinite or not a number."""
     if not checks.active or relevance.dtype == torch.bool or relevance.numel() == 0:
         return
-    low, high = relevance.reshape(relevance.shape[0], -1).aminmax(dim=1)  # carries NaN along: one pass sees all three
+    if is_sync_free(relevance.device):
+        low, high = relevance.aminmax()  # carries NaN along: one pass sees all three
+        if bool(low >= 0) and (not relevance.is_floating_point() or bool(high < float("inf"))):
+            return
+    low, high = relevance.reshape(relevance.shape[0], -1).aminmax(dim=1)
     checks.defer(
         ~(low >= 0),
         lambda row: f"`{name}` must be >= 0, got {first_value_with(relevance, row, lambda v: ~(v >= 0))} in row {row}",
@@ -274,10 +278,15 @@ def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
         )
 
 
-def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None, lowest: int = -1) -> None:
-    """Ids below `lowest` (-1 is padding), or outside a catalogue of `below` items."""
+def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None, lowest: int = -1) -> bool:
+    """Ids below `lowest` (-1 is padding), or outside a catalogue of `below` items; True where they are known to be in
+    range already."""
     if not checks.active or ids.numel() == 0:
-        return
+        return ids.numel() == 0
+    if is_sync_free(ids.device) and ids.shape[-1] != below:  # a matrix of 0 and 1 may be as wide as the catalogue
+        low, high = ids.aminmax()
+        if int(low) >= lowest and (below is None or int(high) < below):
+            return True
     low, high = ids.reshape(ids.shape[0], -1).aminmax(dim=1)
     rule = f"must be {lowest} or more" if lowest >= 0 else "must be 0 or more, or -1 for padding"
     checks.defer(
@@ -300,17 +309,6 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
                 f"got {first_value_with(ids, row, lambda v: v >= below)} in row {row}"
             ),
         )
-
-
-def defer_sorted_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
-    """The same for ids that ascend along each row; whether they are known to be in range."""
-    if not checks.active or ids.numel() == 0:
-        return ids.numel() == 0
-    if is_sync_free(ids.device) and ids.shape[1] != below:  # a matrix of 0 and 1 may be as wide as the catalogue
-        low, high = ids[:, 0].amin(), ids[:, -1].amax()
-        if int(low) >= -1 and (below is None or int(high) < below):
-            return True
-    defer_ids(checks, name, ids, below=below)
     return False
 
 
