@@ -43,6 +43,8 @@ def sorted_rows(rows: Tensor) -> Tensor:
 def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Which of the wanted ids are among the ids of their row, by one sort of both: faster than to search for each.
 
+    Only where :func:`sorts_with_numpy`.
+
     Args:
         ids: (B, T) int64; those below 0 are padding.
         wanted: (B, D) int64, likewise.
@@ -56,7 +58,7 @@ def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] |
     if not ids.numel() or not wanted.numel():
         nothing = ids.new_zeros(0)
         return nothing, nothing, nothing
-    if max(int(ids.amax()), int(wanted.amax())) >= 1 << 62 - bits:
+    if max(int(ids.numpy().max()), int(wanted.numpy().max())) >= 1 << 62 - bits:
         return None
     both = torch.empty((n_rows, n_ids + n_wanted), dtype=torch.int64, device=ids.device)
     torch.bitwise_left_shift(ids, bits, out=both[:, :n_ids])
