@@ -21,6 +21,7 @@ IDS = torch.tensor([[1, -1], [0, 2]])
 DENSE = {"preds": PREDS, "target": TARGET}
 BY_ID = {"preds": PREDS, "target_ids": IDS}
 LISTS = {"item_ids": torch.tensor([[2, 1, -1], [0, 1, 2]]), "target_ids": IDS}
+CANDIDATES = {**LISTS, "preds": PREDS}
 FLAT = {
     "preds": torch.tensor([0.3, 0.2, 0.1, 0.6]),
     "target": torch.tensor([0, 1, 0, 1]),
@@ -80,6 +81,15 @@ BAD = [
     Bad("target id twice by lists", but(LISTS, target_ids=[[1, 1], [0, 2]]), ("target_ids", "twice", "1", "row 0")),
     Bad("listed item twice", but(LISTS, item_ids=[[2, 1, -1], [0, 1, 0]]), ("item_ids", "twice", "0", "row 1")),
     Bad("listed item below -1", but(LISTS, item_ids=[[2, 1, -5], [0, 1, 2]]), ("item_ids", "-5", "row 0")),
+    Bad("candidate twice", but(CANDIDATES, item_ids=[[2, 1, 0], [7, 5, 7]]), ("item_ids", "twice", "7", "row 1")),
+    Bad("shared candidate twice", but(CANDIDATES, item_ids=[4, 9, 4]), ("item_ids", "twice", "4")),
+    Bad("candidate below -1", but(CANDIDATES, item_ids=[[2, 1, 0], [7, -5, 6]]), ("item_ids", "-5", "row 1")),
+    Bad(
+        "NaN score of a candidate", but(CANDIDATES, preds=[[0.3, 0.2, NAN], [0.6, NAN, 0.4]]), ("preds", "NaN", "row 1")
+    ),
+    Bad("target id twice by candidates", but(CANDIDATES, target_ids=[[1, 2], [9, 9]]), ("target_ids", "9", "row 1")),
+    Bad("seen id below -1 by candidates", but(CANDIDATES, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
+    Bad("negative weight by candidates", but(CANDIDATES, weights=[1.0, -2.0]), ("weights", "-2", "row 1")),
     Bad("seen id beyond the items", but(DENSE, seen_ids=[[0], [7]]), ("seen_ids", "7", "row 1")),
     Bad("seen id below -1", but(DENSE, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
     Bad("seen id below -1 by lists", but(LISTS, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
@@ -89,7 +99,11 @@ BAD = [
     form("lists alone", {"item_ids": LISTS["item_ids"]}, "target_ids"),
     form("truth alone", {"target_ids": IDS}, "preds"),
     form("two truths", but(DENSE, target_ids=IDS), "target", "target_ids"),
-    form("two lists", but(LISTS, preds=PREDS), "item_ids", "preds"),
+    form("relevance of candidates", but(CANDIDATES, target=TARGET), "target", "target_ids"),
+    form("mask beside candidates", but(CANDIDATES, mask=[[True, False, True]] * 2), "mask", "item_ids", "-1"),
+    form("shape of candidates", but(CANDIDATES, preds=PREDS[:, :2]), "item_ids", "(2, 3)", "(2, 2)", "(2,)"),
+    form("number of shared candidates", but(CANDIDATES, item_ids=[7, 8]), "item_ids", "(2, 3)", "(2,)"),
+    form("float candidates", but(CANDIDATES, item_ids=[0.0, 1.0, 2.0]), "item_ids", "float32"),
     form("relevance of no ids", but(DENSE, target_relevance=[[1.0, 0], [2, 1]]), "target_relevance", "target_ids"),
     form("other number of users", but(DENSE, target=TARGET[:1]), "target", "(1, 3)", "(2, 3)"),
     form("other number of items", but(DENSE, target=TARGET[:, :2]), "target", "(2, 2)", "(2, 3)"),
@@ -228,7 +242,7 @@ def test_checks_that_read_values_can_be_left_out() -> None:
     """The forms are still checked; good input gives the same value."""
     for variant in DEFAULTS:
         metric, checked = variant.make(2, validate_args=False), variant.make(2)
-        for good in (DENSE, BY_ID, LISTS):
+        for good in (DENSE, BY_ID, LISTS, CANDIDATES):
             metric.update(**good)
             checked.update(**good)
         assert torch.equal(metric.compute(), checked.compute())

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
+from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
 from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
@@ -30,7 +31,7 @@ from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 LAYOUTS = (
-    "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), "
+    "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, item_ids=..., target_ids=...), "
     "(user_embeddings=..., item_embeddings=..., target_ids=...), (preds, target, indexes) or (ranking)"
 )
 EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
@@ -84,7 +85,9 @@ def read_layout(**arguments: Any) -> Layout:
         return flat_layout(given)
     if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
-    return lists_layout(given) if "item_ids" in given else scores_layout(given)
+    if "item_ids" in given:
+        return candidates_layout(given) if "preds" in given else lists_layout(given)
+    return scores_layout(given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +97,7 @@ class Layout(ABC):
     like: Tensor  # the argument that the others must match
     like_name: str
     n_items: int | None  # items that are scored, by id; None where ids are given
+    n_candidates: int | None = field(default=None, kw_only=True)  # items that are scored where they are not all
 
     @abstractmethod
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
@@ -274,6 +278,19 @@ class ListsLayout(UserLayout):
 
 
 @dataclass(frozen=True, eq=False)
+class CandidatesLayout(UserLayout):
+    """(B, C) scores of candidates."""
+
+    candidates: Candidates
+
+    def rank_users(
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
+    ) -> RankedUsers:
+        self.candidates.defer_rules(checks)
+        return rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
+
+
+@dataclass(frozen=True, eq=False)
 class EmbeddingsLayout(UserLayout):
     """Vectors whose products are the scores."""
 
@@ -337,9 +354,34 @@ def scores_layout(given: Given) -> ScoresLayout:
     return ScoresLayout(preds, "preds", preds.shape[1], *users)
 
 
+def candidates_layout(given: Given) -> CandidatesLayout:
+    """Scores of candidates."""
+    if "target" in given:
+        raise ValueError("with candidates say by id what is relevant: `target_ids`, in place of `target`")
+    if "mask" in given:
+        raise ValueError(
+            "`mask` belongs to scores of all items; of candidates, put -1 into `item_ids` where one is not to be "
+            "recommended, or say what was seen with `seen_ids`"
+        )
+    preds = need(given, "preds", 2)
+    check.check_float("preds", preds)
+    item_ids = given["item_ids"]
+    check.check_tensor("item_ids", item_ids)
+    shape = tuple(preds.shape)
+    if tuple(item_ids.shape) not in (shape, shape[1:]):
+        raise ValueError(
+            f"`item_ids` must have the shape {shape} of `preds`, whose items they are, or {shape[1:]} where they are "
+            f"the same for all users, got {tuple(item_ids.shape)}"
+        )
+    check.check_ids("item_ids", item_ids)
+    users = users_of(given, preds, "preds")
+    candidates = Candidates(item_ids.detach().to(torch.int64))
+    return CandidatesLayout(preds, "preds", None, *users, candidates, n_candidates=shape[1])
+
+
 def lists_layout(given: Given) -> ListsLayout:
     """Recommended ids."""
-    refuse_beside(given, "`item_ids`", ("preds", "target"))
+    refuse_beside(given, "`item_ids`", ("target",))
     if "mask" in given:
         raise ValueError("`mask` belongs to scores; with `item_ids` say what was seen with `seen_ids`")
     item_ids = need(given, "item_ids", 2)
