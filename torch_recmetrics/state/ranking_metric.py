@@ -116,20 +116,24 @@ class RankingMetric(RecMetric):
         """Add users.
 
         Args:
-            preds: (B, N) float scores, higher is better, ``-inf`` = must not be recommended; (M,) with ``indexes``; or
-                a :class:`~torch_recmetrics.Ranking`, and then nothing else.
+            preds: (B, N) float scores, higher is better, ``-inf`` = must not be recommended; (M,) with ``indexes``;
+                (B, T, N) for sequences; or a :class:`~torch_recmetrics.Ranking`, and then nothing else.
             target: relevance >= 0 of every score, bool, integer or float, in the shape of ``preds``. A metric of the
                 recommended items alone needs no target.
             indexes: (M,) integer, the user of each row; refused by metrics that look at item ids.
             item_ids: (B, L) integer, recommended ids, best first, padded with -1; in place of ``preds``. Or, beside
                 ``preds`` (B, C), the candidates that were scored: (B, C) ids padded with -1, or (C,) for all users.
             target_ids: (B, T) integer, relevant item ids (columns of ``preds`` where it has no ``item_ids``), padded
-                with -1; in place of ``target``.
+                with -1; in place of ``target``. (B,) for one item each; a jagged nested tensor, as ``seen_ids`` and
+                ``item_ids`` may be. Of sequences (B, T), or (B, T, R): every step that has a target is a row.
             target_relevance: (B, T) relevance of ``target_ids``; 1 where it is not given.
-            seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat.
+            seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat. (B, T, S) where
+                the steps of a sequence differ.
             mask: in the shape of ``preds``, bool, True = may be recommended.
-            weights: (B,) weight of each user, 0 or 1e-100 to 1e100, 0 leaves the user out; (M,) with ``indexes``.
-            sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives.
+            weights: (B,) weight of each user, 0 or 1e-100 to 1e100, 0 leaves the user out; (M,) with ``indexes``; (B,)
+                or (B, T) for sequences.
+            sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives. (B, T) for
+                sequences.
             user_embeddings: (B, d) float, in place of ``preds``: the score of an item is the product of the two vectors
                 in float64. Only the best are looked for (see :func:`~torch_recmetrics.topk_catalogue`).
             item_embeddings: (N, d) float, the vectors of all items.

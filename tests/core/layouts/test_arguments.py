@@ -110,7 +110,7 @@ BAD = [
     form("one user without a batch", {"preds": PREDS[0], "target": TARGET[0]}, "preds", "(3,)"),
     form("three dimensions", {"preds": PREDS[None], "target": TARGET[None]}, "preds", "(1, 2, 3)"),
     form("rows of target_ids", but(BY_ID, target_ids=IDS[:1]), "target_ids", "(1, 2)", "2"),
-    form("target_ids without rows", but(BY_ID, target_ids=IDS[0]), "target_ids", "(2,)"),
+    form("target_ids without rows", but(BY_ID, target_ids=[0, 2, 1]), "target_ids", "(3,)", "2"),
     form("rows of target_ids by lists", but(LISTS, target_ids=IDS[:1]), "target_ids", "(1, 2)", "2"),
     form("item_ids without rows", but(LISTS, item_ids=IDS[0]), "item_ids", "(2,)"),
     form(
@@ -144,7 +144,7 @@ BAD = [
     form("complex weights", but(DENSE, weights=torch.ones(2, dtype=torch.complex64)), "weights", "complex64"),
     form("scores as a list", {"preds": PREDS.tolist(), "target": TARGET}, "preds", "tensor", "list"),
     form("truth as a list", {"preds": PREDS, "target": TARGET.tolist()}, "target", "tensor", "list"),
-    form("ids as a list", {"preds": PREDS, "target_ids": [[1], [2]]}, "target_ids", "tensor", "list"),
+    form("ids as a list", {"preds": PREDS, "target_ids": [[1], [2]]}, "target_ids", "tensor", "list", "pad_ids"),
     form("sparse target", but(DENSE, target=TARGET.to_sparse()), "target", "sparse"),
 ]
 GOOD = {"preds": torch.tensor([[2.0, 1.0], [2.0, 1.0]]), "target": torch.tensor([[0, 1], [1, 0]])}
@@ -324,13 +324,9 @@ def test_point_13_what_may_be_meant_does_not_warn(recwarn: pytest.WarningsRecord
 
 CUBE = torch.rand(2, 3, 4)
 STEPS: list[tuple[Any, str]] = [
-    (
-        {"preds": CUBE, "target": CUBE > 0.5},
-        r"\(2, 3, 4\): give each place of a sequence as a row, preds.flatten\(0, 1\)",
-    ),
-    ({"preds": CUBE[0], "target_ids": torch.ones(2, 3, 1).long()}, r"`target_ids` .* target_ids.flatten\(0, 1\)"),
-    ({"preds": CUBE[0], "target_ids": torch.tensor([1, 2, 3])}, r"\(3,\): one id .* target_ids.unsqueeze\(1\)"),
-    ({"preds": CUBE[0], "target": torch.tensor([1, 2, 3])}, r"`target` .* target_ids=target.unsqueeze\(1\)"),
+    ({"preds": CUBE, "target": CUBE > 0.5}, r"\(2, 3, 4\), needs `target_ids`, .* preds.flatten\(0, 1\)"),
+    ({"preds": CUBE[0], "target_ids": torch.ones(2, 3, 1).long()}, r"`target_ids` .* sequences have .* \(B, T, R\)"),
+    ({"preds": CUBE[0], "target": torch.tensor([1, 2, 3])}, r"`target` .* target_ids=target"),
     ({"preds": CUBE[0, 0], "target": CUBE[0, 0] > 0.5}, r"need `indexes`, .* preds.unsqueeze\(0\)"),
     ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "indexes": torch.ones(3, 4).long()}, r"is flat, .* preds.flatten\(\)"),
     ({"item_ids": torch.tensor([1, 2]), "target_ids": torch.tensor([[1]])}, r"item_ids.unsqueeze\(0\)"),

@@ -20,9 +20,11 @@ from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.lists import rank_lists
+from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
+from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
@@ -41,7 +43,8 @@ ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids"
 
 # What to do with an argument of other dimensions, by their number.
 FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
-SEQUENCE = "give each place of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
+SEQUENCE = "sequences have `preds` (B, T, N) and `target_ids` (B, T) or (B, T, R)"
+EACH_STEP = "give each step of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
 ONE_ID = "one id for each user is {0}.unsqueeze(1)"
 STEPS = {
     name: {number: text.format(name) for number, text in steps.items()}
@@ -49,15 +52,15 @@ STEPS = {
         "preds": {
             1: "rows of several users need `indexes`, the user of each row; scores of one user are {0}.unsqueeze(0)",
             2: FLAT,
-            3: SEQUENCE,
+            3: EACH_STEP,
         },
-        "target": {1: "one relevant id for each user is target_ids={0}.unsqueeze(1)", 2: FLAT, 3: SEQUENCE},
+        "target": {1: "one relevant id for each user is target_ids={0}", 2: FLAT, 3: SEQUENCE},
         "mask": {2: FLAT, 3: SEQUENCE},
         "item_ids": {1: "the list of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
-        "target_ids": {1: ONE_ID, 3: SEQUENCE},
+        "target_ids": {3: SEQUENCE},
         "target_relevance": {1: ONE_ID.replace("one id", "the relevance of one id"), 3: SEQUENCE},
         "seen_ids": {1: ONE_ID, 3: SEQUENCE},
-        "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
+        "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)"},
     }.items()
 }
 HIDES_EVERY_TARGET = (
@@ -76,13 +79,27 @@ def read_layout(**arguments: Any) -> Layout:
     Raises:
         ValueError, TypeError: for arguments that do not go together, and for shapes, dtypes and devices.
     """
-    for name in [name for name, value in arguments.items() if value is None]:
-        del arguments[name]
-    given = arguments
+    given, ragged = {}, {}
+    for name, value in arguments.items():
+        if value is not None:
+            given[name] = value
+            if getattr(value, "is_nested", False):
+                ragged[name] = given[name] = padded_nested(name, value)
     if isinstance(given.get("preds"), Ranking):
         return ready_layout(given)
     if "indexes" in given:
         return flat_layout(given)
+    for name in LEADS:
+        if name in given:
+            if getattr(given[name], "ndim", 0) == 3:
+                rows, steps = rows_of_steps(given, name, ragged)
+                return replace(layout_of_rows(rows), steps=steps)
+            break
+    return layout_of_rows(given)
+
+
+def layout_of_rows(given: Given) -> UserLayout:
+    """The layout of arguments with a row for each user."""
     if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
     if "item_ids" in given:
@@ -194,9 +211,11 @@ class UserLayout(Layout):
     sample_ids: Tensor | None  # (B,)
     seen_ids: Tensor | None  # (B, S) int64
     mask: Tensor | None  # (B, N) bool, of scores
+    steps: Steps | None = field(default=None, kw_only=True)  # of rows that are steps of sequences
     target_name: ClassVar[str] = "target_ids"
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+        checks.steps = self.steps
         if self.targets is not None:
             relevance = self.targets.relevance(checks, self.n_items)
         elif not needs.needs_target:
@@ -427,6 +446,10 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
         return Targets(target, None, None)
     if "target" in given:
         raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
+    if getattr(given["target_ids"], "ndim", 0) == 1:  # one relevant item for each user
+        check.check_rows("target_ids", given["target_ids"], like.shape[0], f"`{like_name}`")
+        pair = [name for name in ("target_ids", "target_relevance") if getattr(given.get(name), "ndim", 0) == 1]
+        given = {**given, **{name: given[name].unsqueeze(1) for name in pair}}
     ids = ids_of(given, "target_ids", like, like_name)
     graded = None
     if "target_relevance" in given:
@@ -448,6 +471,10 @@ def need(given: Given, name: str, ndim: int) -> Tensor:
     """A tensor that must be there, without its gradient."""
     if name not in given:
         raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
+    if name in IDS and not isinstance(given[name], Tensor):
+        raise TypeError(
+            f"`{name}` must be a tensor, got {type(given[name]).__name__}: pad_ids(lists) makes one of lists"
+        )
     check.check_tensor(name, given[name], ndim=ndim, steps=STEPS.get(name))
     tensor: Tensor = given[name].detach()
     return tensor

@@ -60,9 +60,11 @@ class Candidates:
 
     def defer_rules(self, checks: check.ValueChecks) -> None:
         """Ids below -1, and an id twice among the candidates of one user."""
-        check.defer_ids(checks, "item_ids", torch.atleast_2d(self.item_ids), below=None)
+        one_row = self.item_ids.ndim == 1
+        check.defer_ids(checks, "item_ids", self.item_ids.unsqueeze(0) if one_row else self.item_ids, below=None)
         if checks.active:
-            check.defer_repeats(checks, "item_ids", torch.atleast_2d(self._by_id[0]))
+            ascending = self._by_id[0]
+            check.defer_repeats(checks, "item_ids", ascending.unsqueeze(0) if one_row else ascending)
 
     def shown(self, shape: torch.Size) -> Tensor | None:
         """(B, C) bool: the columns that are no padding; None where all of them are known not to be."""
