@@ -24,7 +24,8 @@ from torch_recmetrics import (
     F1, ILS, MAP, MRR, DCG, NDCG, RBP, BinaryAUC, Calibration, CategoryCalibration, CategoryDiversity, CollapseRate,
     Coverage, Entropy, Gini, GroupAUC, HitRate, IntraListDiversity, LogLoss, NormalizedEntropy, Novelty,
     Personalization, Popularity, Precision, Ranking, RPrecision, RecMetricCollection, Recall, Serendipity, TailShare,
-    TieRate, Unexpectedness, UserCoverage, ctr_metrics, functional, rank, ranking_metrics, topk_catalogue,
+    TieRate, Unexpectedness, UserCoverage, ctr_metrics, functional, pad_ids, rank, ranking_metrics,
+    topk_catalogue,
 )
 from torch_recmetrics.lightning import RankingMetrics
 
@@ -44,6 +45,7 @@ ndcg = NDCG(10)
 scores, target = torch.zeros(1, 3), torch.zeros(1, 3)
 ndcg.update(scores, target)
 value: Tensor = ndcg.compute()
+ndcg.update(scores, item_ids=torch.tensor([7, 8, 9]), target_ids=pad_ids([[7, 9]]))
 ranking: Ranking = rank(scores, target, top_k=2)
 ndcg.update(ranking)
 each: Tensor = functional.ndcg(scores, target, top_k=2)

@@ -4,6 +4,7 @@ from torch_recmetrics import functional
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ctr import ctr_metrics
 from torch_recmetrics.collection.ranking import ranking_metrics
+from torch_recmetrics.core.layouts.ragged import pad_ids
 from torch_recmetrics.core.layouts.rank import rank
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.metrics import (
@@ -32,7 +33,8 @@ from torch_recmetrics.search import topk_catalogue
 
 __version__ = "0.1.0"
 
-__all__ = ["Ranking", "RecMetricCollection", "ctr_metrics", "functional", "rank", "ranking_metrics", "topk_catalogue"]
+__all__ = ["Ranking", "RecMetricCollection", "ctr_metrics", "functional"]
+__all__ += ["pad_ids", "rank", "ranking_metrics", "topk_catalogue"]
 __all__ += auc.__all__
 __all__ += categories.__all__
 __all__ += coverage.__all__

@@ -86,6 +86,20 @@ def read_scores(scores: Sequence[float], relevance: Sequence[float], shown: Sequ
     )
 
 
+def read_candidates(
+    scores: Sequence[float], ids: Sequence[int], seen: Sequence[int] | None, wanted: dict[int, float]
+) -> User:
+    """Scores of some items: what is wanted and no candidate was not recommended."""
+    shown = [c for c, i in enumerate(ids) if i != -1 and (seen is None or i not in seen) and scores[c] != -math.inf]
+    relevant = {i: g for i, g in wanted.items() if g > 0}
+    return User(
+        tie_groups_of([(scores[c], relevant.get(ids[c], 0.0)) for c in shown]),
+        tuple(relevant.values()),
+        items=tuple(ids[c] for c in sorted(shown, key=lambda c: -scores[c])),
+        wanted=tuple(relevant),
+    )
+
+
 def truth(ids: Sequence[int], graded: Sequence[float] | None) -> dict[int, float]:
     """item id -> relevance, for one padded row."""
     return {i: float(1 if graded is None else graded[place]) for place, i in enumerate(ids) if i != -1}
@@ -111,9 +125,13 @@ def read_rows(
         return None if of is None else of[b]
 
     users = []
-    for b in range(len(preds if item_ids is None else item_ids)):
+    for b in range(len(item_ids if preds is None else preds)):
         seen = row(seen_ids, b)
         wanted = {} if target_ids is None else truth(target_ids[b], row(target_relevance, b))
+        if item_ids is not None and preds is not None:
+            candidates = row(item_ids, b) if isinstance(item_ids[b], list) else item_ids
+            users.append(read_candidates(preds[b], candidates, seen, wanted))
+            continue
         if item_ids is not None:
             listed = [i for i in item_ids[b] if i != -1 and (seen is None or i not in seen)]
             relevant = {i: g for i, g in wanted.items() if g > 0}

@@ -109,7 +109,7 @@ class Evaluator:
             self._defer_rules(checks, users.largest, users.n_relevant, users.weights)
             checks.raise_first()
             self._warns = checks.warns
-            return PendingUpdate(users=users.kept())
+            return PendingUpdate(users=users.kept(), n_candidates=layout.n_candidates)
         ranking = users.ranking()
         values = self.evaluate(ranking, checks)
         lists = {}
@@ -117,7 +117,9 @@ class Evaluator:
             lists[counter.list_shape] = counter.lists_of(ranking.stats("stable"), ranking.weights)
         checks.raise_first()
         self._warns = checks.warns
-        return PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists)
+        return PendingUpdate(
+            values=values, sample_ids=ranking.sample_ids, lists=lists, n_candidates=layout.n_candidates
+        )
 
     def values_of_users(self, layout: Layout) -> Tensor:
         """(B,) the values of a single metric, nan where there is none."""
@@ -136,7 +138,8 @@ class Evaluator:
             if known is not None and scored is not None and known != scored:
                 raise ValueError(
                     f"{metric.name} knows a catalogue of {known} items, but {scored} are scored, which would be taken "
-                    "for the first: give scores of the whole catalogue, or the ids of the ranked items as `item_ids`"
+                    "for the first: say which they are with `item_ids`, the id of each column, or give scores of the "
+                    "whole catalogue"
                 )
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
@@ -167,6 +170,9 @@ class Evaluator:
             self._hold(prepared.values, prepared.sample_ids)
         for counter in self.list_counters:
             counter.hold(prepared.lists[counter.list_shape], prepared.sample_ids)
+        if prepared.n_candidates is not None:
+            for member in self.members:
+                member.note_candidates(prepared.n_candidates)
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 2) sums to those of the members."""
@@ -246,6 +252,7 @@ class PendingUpdate(NamedTuple):
     sample_ids: Tensor | None = None
     packed: Any = None  # (M, c) int64, see core/layouts/flat_rows.py
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
+    n_candidates: int | None = None  # items that were scored for each user, where they are not all
 
     @property
     def is_sums(self) -> bool:

@@ -144,8 +144,8 @@ class RecMetric(Configured, Metric):
 
     @property
     def exchanged(self) -> str:
-        """What the ranks compare before they exchange states."""
-        return self.definition()
+        """What the ranks compare before they exchange states: the options, whatever each has seen."""
+        return RecMetric.definition(self)
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Of the arguments of a collection's update, those that this metric takes."""

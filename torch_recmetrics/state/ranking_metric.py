@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
+from torchmetrics import Metric
 
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
@@ -24,6 +25,7 @@ class RankingMetric(RecMetric):
     reads_lists: ClassVar[bool] = False  # True: it looks at all items of the list, not at the relevant ones alone
     reads_items: ClassVar[bool] = False  # True: it looks at their ids
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
+    candidates_seen: frozenset[int] = frozenset()  # how many candidates the users of all updates had, where not all
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
@@ -49,6 +51,39 @@ class RankingMetric(RecMetric):
     def requirements(self) -> RankingRequirements:
         """What a ranking must hold for it."""
         return requirements_of(type(self), self.top_k, self.rules, self.nan_action)
+
+    def note_candidates(self, n_candidates: int) -> None:
+        """Remember for :meth:`definition` that users were ranked among so many items."""
+        if n_candidates != self.n_items:
+            self.__dict__["candidates_seen"] = self.candidates_seen | {n_candidates}
+
+    def definition(self) -> str:
+        """One line that says exactly what is computed, sampled candidates included, as far as they have been seen."""
+        text = super().definition()
+        if not self.candidates_seen:
+            return text
+        least, most = min(self.candidates_seen), max(self.candidates_seen)
+        among = f"{least}" if least == most else f"{least} to {most}"
+        return f'{text[:-1]}, candidates="sampled({among})")'
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the value of this batch alone."""
+        before = self.candidates_seen  # a batch is evaluated after a reset
+        try:
+            return super().forward(*args, **kwargs)
+        finally:
+            self.__dict__["candidates_seen"] = before | self.candidates_seen
+
+    def reset(self) -> None:
+        """Forget all updates."""
+        super().reset()
+        self.__dict__["candidates_seen"] = frozenset()
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add what another metric of the same options has seen (or its ``metric_state``)."""
+        super().merge_state(incoming_state)
+        if isinstance(incoming_state, RankingMetric):
+            self.__dict__["candidates_seen"] = self.candidates_seen | incoming_state.candidates_seen
 
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         """Refuse users that it knows nothing of."""
@@ -81,19 +116,24 @@ class RankingMetric(RecMetric):
         """Add users.
 
         Args:
-            preds: (B, N) float scores, higher is better, ``-inf`` = must not be recommended; (M,) with ``indexes``; or
-                a :class:`~torch_recmetrics.Ranking`, and then nothing else.
+            preds: (B, N) float scores, higher is better, ``-inf`` = must not be recommended; (M,) with ``indexes``;
+                (B, T, N) for sequences; or a :class:`~torch_recmetrics.Ranking`, and then nothing else.
             target: relevance >= 0 of every score, bool, integer or float, in the shape of ``preds``. A metric of the
                 recommended items alone needs no target.
             indexes: (M,) integer, the user of each row; refused by metrics that look at item ids.
-            item_ids: (B, L) integer, recommended ids, best first, padded with -1; in place of ``preds``.
-            target_ids: (B, T) integer, relevant item ids (columns of ``preds``), padded with -1; in place of
-                ``target``.
+            item_ids: (B, L) integer, recommended ids, best first, padded with -1; in place of ``preds``. Or, beside
+                ``preds`` (B, C), the candidates that were scored: (B, C) ids padded with -1, or (C,) for all users.
+            target_ids: (B, T) integer, relevant item ids (columns of ``preds`` where it has no ``item_ids``), padded
+                with -1; in place of ``target``. (B,) for one item each; a jagged nested tensor, as ``seen_ids`` and
+                ``item_ids`` may be. Of sequences (B, T), or (B, T, R): every step that has a target is a row.
             target_relevance: (B, T) relevance of ``target_ids``; 1 where it is not given.
-            seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat.
+            seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat. (B, T, S) where
+                the steps of a sequence differ.
             mask: in the shape of ``preds``, bool, True = may be recommended.
-            weights: (B,) weight of each user, 0 or 1e-100 to 1e100, 0 leaves the user out; (M,) with ``indexes``.
-            sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives.
+            weights: (B,) weight of each user, 0 or 1e-100 to 1e100, 0 leaves the user out; (M,) with ``indexes``; (B,)
+                or (B, T) for sequences.
+            sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives. (B, T) for
+                sequences.
             user_embeddings: (B, d) float, in place of ``preds``: the score of an item is the product of the two vectors
                 in float64. Only the best are looked for (see :func:`~torch_recmetrics.topk_catalogue`).
             item_embeddings: (N, d) float, the vectors of all items.

@@ -21,6 +21,7 @@ IDS = torch.tensor([[1, -1], [0, 2]])
 DENSE = {"preds": PREDS, "target": TARGET}
 BY_ID = {"preds": PREDS, "target_ids": IDS}
 LISTS = {"item_ids": torch.tensor([[2, 1, -1], [0, 1, 2]]), "target_ids": IDS}
+CANDIDATES = {**LISTS, "preds": PREDS}
 FLAT = {
     "preds": torch.tensor([0.3, 0.2, 0.1, 0.6]),
     "target": torch.tensor([0, 1, 0, 1]),
@@ -80,6 +81,15 @@ BAD = [
     Bad("target id twice by lists", but(LISTS, target_ids=[[1, 1], [0, 2]]), ("target_ids", "twice", "1", "row 0")),
     Bad("listed item twice", but(LISTS, item_ids=[[2, 1, -1], [0, 1, 0]]), ("item_ids", "twice", "0", "row 1")),
     Bad("listed item below -1", but(LISTS, item_ids=[[2, 1, -5], [0, 1, 2]]), ("item_ids", "-5", "row 0")),
+    Bad("candidate twice", but(CANDIDATES, item_ids=[[2, 1, 0], [7, 5, 7]]), ("item_ids", "twice", "7", "row 1")),
+    Bad("shared candidate twice", but(CANDIDATES, item_ids=[4, 9, 4]), ("item_ids", "twice", "4")),
+    Bad("candidate below -1", but(CANDIDATES, item_ids=[[2, 1, 0], [7, -5, 6]]), ("item_ids", "-5", "row 1")),
+    Bad(
+        "NaN score of a candidate", but(CANDIDATES, preds=[[0.3, 0.2, NAN], [0.6, NAN, 0.4]]), ("preds", "NaN", "row 1")
+    ),
+    Bad("target id twice by candidates", but(CANDIDATES, target_ids=[[1, 2], [9, 9]]), ("target_ids", "9", "row 1")),
+    Bad("seen id below -1 by candidates", but(CANDIDATES, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
+    Bad("negative weight by candidates", but(CANDIDATES, weights=[1.0, -2.0]), ("weights", "-2", "row 1")),
     Bad("seen id beyond the items", but(DENSE, seen_ids=[[0], [7]]), ("seen_ids", "7", "row 1")),
     Bad("seen id below -1", but(DENSE, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
     Bad("seen id below -1 by lists", but(LISTS, seen_ids=[[0], [-3]]), ("seen_ids", "-3", "row 1")),
@@ -89,14 +99,18 @@ BAD = [
     form("lists alone", {"item_ids": LISTS["item_ids"]}, "target_ids"),
     form("truth alone", {"target_ids": IDS}, "preds"),
     form("two truths", but(DENSE, target_ids=IDS), "target", "target_ids"),
-    form("two lists", but(LISTS, preds=PREDS), "item_ids", "preds"),
+    form("relevance of candidates", but(CANDIDATES, target=TARGET), "target", "target_ids"),
+    form("mask beside candidates", but(CANDIDATES, mask=[[True, False, True]] * 2), "mask", "item_ids", "-1"),
+    form("shape of candidates", but(CANDIDATES, preds=PREDS[:, :2]), "item_ids", "(2, 3)", "(2, 2)", "(2,)"),
+    form("number of shared candidates", but(CANDIDATES, item_ids=[7, 8]), "item_ids", "(2, 3)", "(2,)"),
+    form("float candidates", but(CANDIDATES, item_ids=[0.0, 1.0, 2.0]), "item_ids", "float32"),
     form("relevance of no ids", but(DENSE, target_relevance=[[1.0, 0], [2, 1]]), "target_relevance", "target_ids"),
     form("other number of users", but(DENSE, target=TARGET[:1]), "target", "(1, 3)", "(2, 3)"),
     form("other number of items", but(DENSE, target=TARGET[:, :2]), "target", "(2, 2)", "(2, 3)"),
     form("one user without a batch", {"preds": PREDS[0], "target": TARGET[0]}, "preds", "(3,)"),
     form("three dimensions", {"preds": PREDS[None], "target": TARGET[None]}, "preds", "(1, 2, 3)"),
     form("rows of target_ids", but(BY_ID, target_ids=IDS[:1]), "target_ids", "(1, 2)", "2"),
-    form("target_ids without rows", but(BY_ID, target_ids=IDS[0]), "target_ids", "(2,)"),
+    form("target_ids without rows", but(BY_ID, target_ids=[0, 2, 1]), "target_ids", "(3,)", "2"),
     form("rows of target_ids by lists", but(LISTS, target_ids=IDS[:1]), "target_ids", "(1, 2)", "2"),
     form("item_ids without rows", but(LISTS, item_ids=IDS[0]), "item_ids", "(2,)"),
     form(
@@ -130,7 +144,7 @@ BAD = [
     form("complex weights", but(DENSE, weights=torch.ones(2, dtype=torch.complex64)), "weights", "complex64"),
     form("scores as a list", {"preds": PREDS.tolist(), "target": TARGET}, "preds", "tensor", "list"),
     form("truth as a list", {"preds": PREDS, "target": TARGET.tolist()}, "target", "tensor", "list"),
-    form("ids as a list", {"preds": PREDS, "target_ids": [[1], [2]]}, "target_ids", "tensor", "list"),
+    form("ids as a list", {"preds": PREDS, "target_ids": [[1], [2]]}, "target_ids", "tensor", "list", "pad_ids"),
     form("sparse target", but(DENSE, target=TARGET.to_sparse()), "target", "sparse"),
 ]
 GOOD = {"preds": torch.tensor([[2.0, 1.0], [2.0, 1.0]]), "target": torch.tensor([[0, 1], [1, 0]])}
@@ -228,7 +242,7 @@ def test_checks_that_read_values_can_be_left_out() -> None:
     """The forms are still checked; good input gives the same value."""
     for variant in DEFAULTS:
         metric, checked = variant.make(2, validate_args=False), variant.make(2)
-        for good in (DENSE, BY_ID, LISTS):
+        for good in (DENSE, BY_ID, LISTS, CANDIDATES):
             metric.update(**good)
             checked.update(**good)
         assert torch.equal(metric.compute(), checked.compute())
@@ -310,13 +324,9 @@ def test_point_13_what_may_be_meant_does_not_warn(recwarn: pytest.WarningsRecord
 
 CUBE = torch.rand(2, 3, 4)
 STEPS: list[tuple[Any, str]] = [
-    (
-        {"preds": CUBE, "target": CUBE > 0.5},
-        r"\(2, 3, 4\): give each place of a sequence as a row, preds.flatten\(0, 1\)",
-    ),
-    ({"preds": CUBE[0], "target_ids": torch.ones(2, 3, 1).long()}, r"`target_ids` .* target_ids.flatten\(0, 1\)"),
-    ({"preds": CUBE[0], "target_ids": torch.tensor([1, 2, 3])}, r"\(3,\): one id .* target_ids.unsqueeze\(1\)"),
-    ({"preds": CUBE[0], "target": torch.tensor([1, 2, 3])}, r"`target` .* target_ids=target.unsqueeze\(1\)"),
+    ({"preds": CUBE, "target": CUBE > 0.5}, r"\(2, 3, 4\), needs `target_ids`, .* preds.flatten\(0, 1\)"),
+    ({"preds": CUBE[0], "target_ids": torch.ones(2, 3, 1).long()}, r"`target_ids` .* sequences have .* \(B, T, R\)"),
+    ({"preds": CUBE[0], "target": torch.tensor([1, 2, 3])}, r"`target` .* target_ids=target"),
     ({"preds": CUBE[0, 0], "target": CUBE[0, 0] > 0.5}, r"need `indexes`, .* preds.unsqueeze\(0\)"),
     ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "indexes": torch.ones(3, 4).long()}, r"is flat, .* preds.flatten\(\)"),
     ({"item_ids": torch.tensor([1, 2]), "target_ids": torch.tensor([[1]])}, r"item_ids.unsqueeze\(0\)"),

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
+from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
 from torch_recmetrics.core.layouts.embeddings import rank_catalogue
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.lists import rank_lists
+from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
+from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
@@ -30,7 +33,7 @@ from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 LAYOUTS = (
-    "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), "
+    "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, item_ids=..., target_ids=...), "
     "(user_embeddings=..., item_embeddings=..., target_ids=...), (preds, target, indexes) or (ranking)"
 )
 EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
@@ -40,7 +43,8 @@ ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids"
 
 # What to do with an argument of other dimensions, by their number.
 FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
-SEQUENCE = "give each place of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
+SEQUENCE = "sequences have `preds` (B, T, N) and `target_ids` (B, T) or (B, T, R)"
+EACH_STEP = "give each step of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
 ONE_ID = "one id for each user is {0}.unsqueeze(1)"
 STEPS = {
     name: {number: text.format(name) for number, text in steps.items()}
@@ -48,15 +52,15 @@ STEPS = {
         "preds": {
             1: "rows of several users need `indexes`, the user of each row; scores of one user are {0}.unsqueeze(0)",
             2: FLAT,
-            3: SEQUENCE,
+            3: EACH_STEP,
         },
-        "target": {1: "one relevant id for each user is target_ids={0}.unsqueeze(1)", 2: FLAT, 3: SEQUENCE},
+        "target": {1: "one relevant id for each user is target_ids={0}", 2: FLAT, 3: SEQUENCE},
         "mask": {2: FLAT, 3: SEQUENCE},
         "item_ids": {1: "the list of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
-        "target_ids": {1: ONE_ID, 3: SEQUENCE},
+        "target_ids": {3: SEQUENCE},
         "target_relevance": {1: ONE_ID.replace("one id", "the relevance of one id"), 3: SEQUENCE},
         "seen_ids": {1: ONE_ID, 3: SEQUENCE},
-        "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
+        "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)"},
     }.items()
 }
 HIDES_EVERY_TARGET = (
@@ -75,16 +79,32 @@ def read_layout(**arguments: Any) -> Layout:
     Raises:
         ValueError, TypeError: for arguments that do not go together, and for shapes, dtypes and devices.
     """
-    for name in [name for name, value in arguments.items() if value is None]:
-        del arguments[name]
-    given = arguments
+    given, ragged = {}, {}
+    for name, value in arguments.items():
+        if value is not None:
+            given[name] = value
+            if getattr(value, "is_nested", False):
+                ragged[name] = given[name] = padded_nested(name, value)
     if isinstance(given.get("preds"), Ranking):
         return ready_layout(given)
     if "indexes" in given:
         return flat_layout(given)
+    for name in LEADS:
+        if name in given:
+            if getattr(given[name], "ndim", 0) == 3:
+                rows, steps = rows_of_steps(given, name, ragged)
+                return replace(layout_of_rows(rows), steps=steps)
+            break
+    return layout_of_rows(given)
+
+
+def layout_of_rows(given: Given) -> UserLayout:
+    """The layout of arguments with a row for each user."""
     if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
-    return lists_layout(given) if "item_ids" in given else scores_layout(given)
+    if "item_ids" in given:
+        return candidates_layout(given) if "preds" in given else lists_layout(given)
+    return scores_layout(given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +114,7 @@ class Layout(ABC):
     like: Tensor  # the argument that the others must match
     like_name: str
     n_items: int | None  # items that are scored, by id; None where ids are given
+    n_candidates: int | None = field(default=None, kw_only=True)  # items that are scored where they are not all
 
     @abstractmethod
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
@@ -190,9 +211,11 @@ class UserLayout(Layout):
     sample_ids: Tensor | None  # (B,)
     seen_ids: Tensor | None  # (B, S) int64
     mask: Tensor | None  # (B, N) bool, of scores
+    steps: Steps | None = field(default=None, kw_only=True)  # of rows that are steps of sequences
     target_name: ClassVar[str] = "target_ids"
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+        checks.steps = self.steps
         if self.targets is not None:
             relevance = self.targets.relevance(checks, self.n_items)
         elif not needs.needs_target:
@@ -274,6 +297,19 @@ class ListsLayout(UserLayout):
 
 
 @dataclass(frozen=True, eq=False)
+class CandidatesLayout(UserLayout):
+    """(B, C) scores of candidates."""
+
+    candidates: Candidates
+
+    def rank_users(
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
+    ) -> RankedUsers:
+        self.candidates.defer_rules(checks)
+        return rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
+
+
+@dataclass(frozen=True, eq=False)
 class EmbeddingsLayout(UserLayout):
     """Vectors whose products are the scores."""
 
@@ -337,9 +373,34 @@ def scores_layout(given: Given) -> ScoresLayout:
     return ScoresLayout(preds, "preds", preds.shape[1], *users)
 
 
+def candidates_layout(given: Given) -> CandidatesLayout:
+    """Scores of candidates."""
+    if "target" in given:
+        raise ValueError("with candidates say by id what is relevant: `target_ids`, in place of `target`")
+    if "mask" in given:
+        raise ValueError(
+            "`mask` belongs to scores of all items; of candidates, put -1 into `item_ids` where one is not to be "
+            "recommended, or say what was seen with `seen_ids`"
+        )
+    preds = need(given, "preds", 2)
+    check.check_float("preds", preds)
+    item_ids = given["item_ids"]
+    check.check_tensor("item_ids", item_ids)
+    shape = tuple(preds.shape)
+    if tuple(item_ids.shape) not in (shape, shape[1:]):
+        raise ValueError(
+            f"`item_ids` must have the shape {shape} of `preds`, whose items they are, or {shape[1:]} where they are "
+            f"the same for all users, got {tuple(item_ids.shape)}"
+        )
+    check.check_ids("item_ids", item_ids)
+    users = users_of(given, preds, "preds")
+    candidates = Candidates(item_ids.detach().to(torch.int64))
+    return CandidatesLayout(preds, "preds", None, *users, candidates, n_candidates=shape[1])
+
+
 def lists_layout(given: Given) -> ListsLayout:
     """Recommended ids."""
-    refuse_beside(given, "`item_ids`", ("preds", "target"))
+    refuse_beside(given, "`item_ids`", ("target",))
     if "mask" in given:
         raise ValueError("`mask` belongs to scores; with `item_ids` say what was seen with `seen_ids`")
     item_ids = need(given, "item_ids", 2)
@@ -385,6 +446,10 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
         return Targets(target, None, None)
     if "target" in given:
         raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
+    if getattr(given["target_ids"], "ndim", 0) == 1:  # one relevant item for each user
+        check.check_rows("target_ids", given["target_ids"], like.shape[0], f"`{like_name}`")
+        pair = [name for name in ("target_ids", "target_relevance") if getattr(given.get(name), "ndim", 0) == 1]
+        given = {**given, **{name: given[name].unsqueeze(1) for name in pair}}
     ids = ids_of(given, "target_ids", like, like_name)
     graded = None
     if "target_relevance" in given:
@@ -406,6 +471,10 @@ def need(given: Given, name: str, ndim: int) -> Tensor:
     """A tensor that must be there, without its gradient."""
     if name not in given:
         raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
+    if name in IDS and not isinstance(given[name], Tensor):
+        raise TypeError(
+            f"`{name}` must be a tensor, got {type(given[name]).__name__}: pad_ids(lists) makes one of lists"
+        )
     check.check_tensor(name, given[name], ndim=ndim, steps=STEPS.get(name))
     tensor: Tensor = given[name].detach()
     return tensor

@@ -102,13 +102,16 @@ class Relevance:
             before: (B, T) int64: those of them with a lower id; None where that is not known.
             lengths: (B,) int64: items of the list.
         """
-        relevant = self.values > 0
-        users, place = (relevant & (scores > HIDDEN)).nonzero(as_tuple=True)
-        all_users, all_place = relevant.nonzero(as_tuple=True)
+        users, place = ((self.values > 0) & (scores > HIDDEN)).nonzero(as_tuple=True)
         start = above[users, place]
         order = None if before is None else start + before[users, place]
         items = RelevantItems(users, start, equal[users, place], order, self.values[users, place])
-        return full_list_stats(lengths, items, all_users, self.values[all_users, all_place])
+        return full_list_stats(lengths, items, *self.all_relevant())
+
+    def all_relevant(self) -> tuple[Tensor, Tensor]:
+        """(E,) users, ascending, and (E,) relevance of all relevant items."""
+        users, place = (self.values > 0).nonzero(as_tuple=True)
+        return users, self.values[users, place]
 
     def ideal(self, depth: int, visible: Tensor | None = None) -> Tensor:
         """(B, <= depth): the relevance of all relevant items (of the visible ones), descending."""

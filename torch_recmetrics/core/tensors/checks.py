@@ -165,6 +165,7 @@ class ValueChecks:
     def __init__(self, active: bool = True, *, warns: bool = False) -> None:
         self.active = active
         self.warns = warns and active
+        self.steps: tuple[Tensor, Tensor] | None = None  # the sequence and the step that each row is, where it is one
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
         self._warnings: list[tuple[Tensor, str]] = []
 
@@ -191,7 +192,12 @@ class ValueChecks:
         for broken, message in rules:
             if bool(broken.any()):
                 rows = broken if broken.ndim < 2 else broken.flatten(1).any(1)
-                raise ValueError(message(int(rows.reshape(-1).to(torch.uint8).argmax())))
+                row = int(rows.reshape(-1).to(torch.uint8).argmax())
+                text = message(row)
+                if self.steps is not None and f"row {row}" in text:
+                    sequence, step = (int(of_rows[row]) for of_rows in self.steps)
+                    text = text.replace(f"row {row}", f"step {step} of sequence {sequence}")
+                raise ValueError(text)
         for holds, text in warned:
             if bool(holds):
                 warnings.warn(text, UserWarning, stacklevel=callers_level())

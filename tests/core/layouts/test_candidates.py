@@ -1,0 +1,172 @@
+"""Scores of a few candidates, each an item id."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+import torch
+from fixtures.histories import updated
+from fixtures.refusals import refused
+
+from torch_recmetrics import (
+    MAP,
+    MRR,
+    NDCG,
+    Coverage,
+    HitRate,
+    Novelty,
+    Recall,
+    RecMetricCollection,
+    functional,
+    rank,
+    ranking_metrics,
+)
+
+PREDS = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.4]])
+IDS = torch.tensor([[40, 7, 12], [3, 40, -1]])
+
+
+def sampled(n_users: int, n_items: int, n_negatives: int, seed: int = 0) -> tuple[list[Any], list[Any], list[int]]:
+    """Candidates, their scores and the positive of each user, who stands anywhere among the negatives."""
+    draw = random.Random(seed)
+    ids = [draw.sample(range(n_items), n_negatives + 1) for _ in range(n_users)]
+    return ids, [[draw.gauss(0, 1) for _ in row] for row in ids], [draw.choice(row) for row in ids]
+
+
+def plain_evaluator(ids: list[Any], scores: list[Any], positives: list[int], k: int) -> dict[str, float]:
+    """One positive among sampled negatives, as papers evaluate it: the rank of the positive says it all."""
+    ranks = []
+    for row, of, positive in zip(ids, scores, positives):
+        own = of[row.index(positive)]
+        ranks.append(1 + sum(score > own for score in of))
+    shown = [sorted(zip(of, row), reverse=True)[:k] for row, of in zip(ids, scores)]
+    n = len(ranks)
+    return {
+        "hit_rate": sum(r <= k for r in ranks) / n,
+        "ndcg": math.fsum(1 / math.log2(r + 1) for r in ranks if r <= k) / n,
+        "mrr": math.fsum(1 / r for r in ranks if r <= k) / n,
+        "map": math.fsum(1 / r for r in ranks if r <= k) / n,
+        "recall": sum(r <= k for r in ranks) / n,
+        "precision": sum(r <= k for r in ranks) / (n * k),
+        "coverage": len({item for row in shown for _, item in row}) / 5000,
+    }
+
+
+def test_one_positive_and_100_negatives_give_the_numbers_of_a_plain_evaluator() -> None:
+    ids, scores, positives = sampled(60, 5000, 100)
+    expected = plain_evaluator(ids, scores, positives, 10)
+    metrics = ranking_metrics(list(expected), top_k=10, options={"coverage": {"num_items": 5000}})
+    preds, items = torch.tensor(scores, dtype=torch.float64), torch.tensor(ids)
+    for part in (slice(0, 25), slice(25, 60)):
+        metrics.update(preds[part], item_ids=items[part], target_ids=torch.tensor(positives)[part].unsqueeze(1))
+    values = metrics.compute()
+    for name, value in expected.items():
+        assert float(values[f"{name}@10"]) == pytest.approx(value, abs=1e-12), name
+
+
+def test_metrics_of_the_catalogue_read_the_ids() -> None:
+    update = {"preds": PREDS, "item_ids": IDS, "target_ids": torch.tensor([[12], [7]])}
+    assert float(updated(Coverage(50, top_k=2), **update).compute()) == 3 / 50  # 40 and 12; 40 and 3
+    counts = torch.arange(1, 51)
+    by_list = {"item_ids": torch.tensor([[40, 12], [40, 3]]), "target_ids": update["target_ids"]}
+    assert torch.equal(
+        updated(Novelty(counts, top_k=2, num_users=99), **update).compute(),
+        updated(Novelty(counts, top_k=2, num_users=99), **by_list).compute(),
+    )
+    assert torch.equal(rank(**update, top_k=2).item_ids, by_list["item_ids"])
+    with refused(Coverage(40, top_k=2), r"coverage@2 knows 40 items, so ids must be below 40, got 40 in row 0"):
+        metric = Coverage(40, top_k=2)
+        metric.update(**update)
+    updated(Coverage(40, top_k=1), PREDS[:, 1:], item_ids=IDS[:, 1:].clamp(max=39))
+
+
+def test_scores_of_other_columns_are_refused_with_candidates_as_the_next_step() -> None:
+    with refused(Coverage(50), r"50 items, but 3 are scored.*`item_ids`, the id of each column"):
+        Coverage(50).update(PREDS)
+
+
+def test_a_target_that_is_no_candidate_was_not_recommended() -> None:
+    targets = torch.tensor([[12, 99], [98, 99]])
+    update = {"preds": PREDS, "item_ids": IDS, "target_ids": targets}
+    assert functional.recall(**update, top_k=2).tolist() == [0.5, 0.0]
+    best = 1 + 1 / math.log2(3)
+    assert functional.ndcg(**update, top_k=2).tolist() == pytest.approx([(1 / math.log2(3)) / best, 0.0], abs=1e-15)
+    assert functional.ndcg(**update, top_k=None).tolist() == pytest.approx([(1 / math.log2(3)) / best, 0.0], abs=1e-15)
+    graded = {**update, "target_relevance": torch.tensor([[1.0, 3.0], [2.0, 2.0]])}
+    ideal = 7 + 1 / math.log2(3)
+    for top_k in (2, None):
+        value = functional.ndcg(**graded, top_k=top_k).tolist()
+        assert value == pytest.approx([(1 / math.log2(3)) / ideal, 0.0], abs=1e-15)
+
+
+def test_candidates_for_all_users_are_given_once() -> None:
+    shared = torch.tensor([40, 7, 12])
+    update = {"preds": PREDS, "target_ids": torch.tensor([[7], [40]]), "seen_ids": torch.tensor([[40, 5], [7, -1]])}
+    for make in (NDCG, MAP, MRR, Recall):
+        for top_k in (1, 2, None):
+            values = [
+                updated(make(top_k), item_ids=items, **update).compute() for items in (shared, shared.expand(2, 3))
+            ]
+            assert torch.equal(*values)
+    lists = rank(**update, item_ids=shared, top_k=3).item_ids
+    assert lists.tolist() == [[12, 7, -1], [12, 40, -1]]
+
+
+def test_equal_scores_stand_in_the_order_of_the_columns() -> None:
+    items = torch.tensor([[9, 2, 5, -1, 4]])
+    assert rank(torch.ones(1, 5), item_ids=items, top_k=5).item_ids.tolist() == [[9, 2, 5, 4, -1]]
+    update = {"preds": torch.ones(1, 5), "item_ids": items, "target_ids": torch.tensor([[2]])}
+    assert float(functional.reciprocal_rank(**update, ties="stable")) == 1 / 2
+    assert float(functional.hit_rate(**update, top_k=1)) == 1 / 4  # by chance, among what is no padding
+
+
+def test_padding_is_never_recommended_whatever_its_score() -> None:
+    preds = torch.tensor([[float("nan"), 1.0, float("inf")]])
+    items = torch.tensor([[-1, 3, -1]])
+    assert rank(preds, item_ids=items, top_k=3).item_ids.tolist() == [[3, -1, -1]]
+    nobody = {"preds": preds, "item_ids": torch.full((1, 3), -1), "target_ids": torch.tensor([[3]])}
+    assert float(functional.recall(**nobody, top_k=2)) == 0
+    none = {"preds": torch.ones(2, 0), "item_ids": torch.ones((2, 0), dtype=torch.int64), "target_ids": IDS[:, :1]}
+    assert functional.recall(**none, top_k=2).tolist() == [0.0, 0.0]
+
+
+# What the definition says ---------------------------------------------------------------------------------------------
+
+UPDATE = {"preds": PREDS, "item_ids": IDS, "target_ids": torch.tensor([[12], [7]])}
+CATALOGUE = {"preds": PREDS, "target_ids": torch.tensor([[1], [2]])}
+
+
+def test_the_definition_says_that_candidates_were_sampled() -> None:
+    metric = NDCG(2)
+    plain = metric.definition()
+    metric.update(**CATALOGUE)
+    assert metric.definition() == plain
+    names = set(metric._defaults)
+    metric(**UPDATE)
+    assert metric.definition() == f'{plain[:-1]}, candidates="sampled(3)")'
+    metric(**CATALOGUE)
+    assert metric.definition() == f'{plain[:-1]}, candidates="sampled(3)")'
+    assert set(metric._defaults) == names and metric.exchanged == plain
+    metric.update(PREDS[:, :2], item_ids=IDS[:, :2], target_ids=UPDATE["target_ids"])
+    assert metric.definition() == f'{plain[:-1]}, candidates="sampled(2 to 3)")'
+    assert metric.clone().definition() == metric.definition()
+    other = NDCG(2)
+    other.merge_state(metric)
+    assert other.definition() == metric.definition()
+    metric.reset()
+    assert metric.definition() == plain
+    with refused(metric, "twice"):
+        metric(**{**UPDATE, "item_ids": torch.zeros_like(IDS)})
+    assert metric.definition() == plain
+
+
+def test_a_metric_that_knows_the_catalogue_knows_when_it_was_scored() -> None:
+    metrics = RecMetricCollection([NDCG(2), Coverage(3, top_k=2), HitRate(1)])
+    metrics.update(PREDS, item_ids=torch.tensor([2, 0, 1]), target_ids=torch.tensor([[1], [2]]))
+    sampled_members = [name for name, metric in metrics.items() if "sampled(3)" in metric.definition()]
+    assert sampled_members == ["ndcg@2", "hit_rate@1"]
+    metrics.reset()
+    assert not any("sampled" in metric.definition() for metric in metrics.values())

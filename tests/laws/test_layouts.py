@@ -1,0 +1,188 @@
+"""The same users in every layout that can say them: the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from fixtures import cases
+from fixtures.cases import Case, Update, drawn, holds, without
+from fixtures.items import NUM_ITEMS
+from fixtures.variants import DEFAULTS, LISTED, RANKED, Variant, named
+from hypothesis import strategies as st
+
+import torch_recmetrics
+
+
+def jagged(ids: torch.Tensor) -> torch.Tensor:
+    rows = [row[row >= 0] for row in ids]
+    return torch.nested.nested_tensor(rows, layout=torch.jagged)
+
+
+def ragged(case: Case) -> Update:
+    update = cases.target_ids(case)
+    if case.scores and "target_relevance" not in update:
+        update["target_ids"] = jagged(update["target_ids"])
+        if "seen_ids" in update:
+            update["seen_ids"] = jagged(update["seen_ids"])
+    return update
+
+
+def padded(case: Case) -> Update:
+    update = cases.target_ids(case)
+    if "target_relevance" not in update:
+        update["target_ids"] = torch_recmetrics.pad_ids([row[row >= 0] for row in update["target_ids"]])
+    return update
+
+
+def sequence(case: Case) -> Update:
+    """All users are steps of one sequence, between steps that are padding; an empty one would be left out."""
+    n = len(case.scores)
+    at = torch.arange(n) * 2 + 1
+    fill = {
+        "target_ids": -1,
+        "seen_ids": -1,
+        "weights": 0.5,
+        "target_relevance": 1,
+        "preds": float("nan"),
+        "mask": True,
+    }
+    steps = {}
+    for name, value in cases.target_ids(case).items():
+        steps[name] = torch.full((1, 2 * n + 1, *value.shape[1:]), fill[name], dtype=value.dtype)
+        steps[name][0, at] = value
+    return steps
+
+
+def candidates(case: Case) -> Update:
+    """All items in the order of their ids, between columns that are padding, so that equal scores stand as they do."""
+    update = cases.target_ids(case)
+    order = [*range(case.n_items), -1, -1]
+    for place in (0, case.n_items // 2):
+        order.insert(place, order.pop())
+    shown = torch.tensor(order)
+    preds = torch.where(shown >= 0, update["preds"][:, shown.clamp(min=0)], float("nan")).to(case.dtype)
+    ids = shown.expand(preds.shape)
+    if "mask" in update:
+        ids = torch.where(update.pop("mask")[:, shown.clamp(min=0)], ids, -1)
+    return {**update, "preds": preds, "item_ids": ids}
+
+
+def embeddings(case: Case) -> Update:
+    """A vector of each user holds the scores, one of each item says which is its own; ids hide what is hidden."""
+    update = cases.target_ids(case)
+    preds = update["preds"]
+    hidden = [
+        [i for i, shown in enumerate(case.shown(b)) if not shown or row[i] == -cases.INF]
+        for b, row in enumerate(preds.tolist())
+    ]
+    return {
+        **without(update, "preds", "mask"),
+        "user_embeddings": preds.masked_fill(preds == -cases.INF, 7.0),
+        "item_embeddings": torch.eye(case.n_items, dtype=case.dtype),
+        "seen_ids": torch_recmetrics.pad_ids(hidden),
+    }
+
+
+def flat(case: Case) -> Update:
+    """Rows in the order of the users and of their items."""
+    n = len(case.scores)
+    given = cases.dense(case)
+    shown = torch.tensor([case.shown(b) for b in range(n)], dtype=torch.bool).reshape(n, case.n_items)
+    rows = {
+        "preds": given["preds"].flatten(),
+        "target": given["target"].flatten(),
+        "mask": shown.flatten(),
+        "indexes": torch.arange(n).repeat_interleave(case.n_items),
+    }
+    if "weights" in given:
+        rows["weights"] = given["weights"].repeat_interleave(case.n_items)
+    return rows
+
+
+SAME: dict[str, Callable[[Case], Update]] = {
+    "dense": cases.dense,
+    "ids": cases.target_ids,
+    "ragged": ragged,
+    "padded": padded,
+    "sequence": sequence,
+    "candidates": candidates,
+    "shuffled candidates": cases.candidates,
+    "ranked ids": cases.item_ids,
+    "embeddings": embeddings,
+    "flat": flat,
+}
+
+
+def distinct(case: Case) -> bool:
+    """No two scores of a user are equal."""
+    return all(len(set(row)) == len(row) for row in case.scores)
+
+
+def not_square(case: Case) -> Case:
+    """As many seen ids as items might be a matrix of 0 and 1, which is refused."""
+    return case if case.seen is None else replace(case, seen=[[*row, -1] for row in case.seen])
+
+
+def sayable(layout: str, case: Case, ties: str, variant: Variant) -> bool:
+    """Whether the layout can say these users."""
+    if layout == "shuffled candidates":
+        return ties != "stable" or distinct(case)
+    if layout == "ranked ids":  # a list knows no equal scores
+        return (ties == "stable" and variant.reads == "ranking") or distinct(case)
+    if layout == "embeddings":  # scores are sums of products
+        return not any(score == cases.INF for row in case.scores for score in row)
+    if layout == "flat":
+        return variant.reads == "ranking"
+    if layout == "sequence":
+        return bool(case.scores) and all(any(row) for row in case.relevance)
+    return True
+
+
+LAW = [*DEFAULTS, named("NDCG", gain="linear", ideal="relevant"), named("HitRate", pooled=True)]
+
+
+@pytest.mark.parametrize("layout", [name for name in SAME if name != "ids"])
+@pytest.mark.parametrize("ties", ["average", "stable", "optimistic", "pessimistic"])
+def test_the_same_users_give_the_same_bits(layout: str, ties: str) -> None:
+    said = 0
+
+    def law(case: Case, top_k: int | None) -> None:
+        nonlocal said
+        case = not_square(case)
+        for variant in LAW:
+            if not sayable(layout, case, ties, variant):
+                continue
+            said += 1
+            expected = variant.fed([cases.target_ids(case)], top_k, ties=ties).compute()
+            got = variant.fed([SAME[layout](case)], top_k, ties=ties).compute()
+            assert torch.equal(got.nan_to_num(-1), expected.nan_to_num(-1)), f"{variant} {float(got - expected)}"
+
+    top_k = st.sampled_from([1, 3, 12, None])
+    holds(law, f"same bits {layout} {ties}", examples=25, case=drawn(), top_k=top_k)
+    assert said
+
+
+@pytest.mark.parametrize("layout", [name for name in SAME if name not in ("ids", "flat")])
+def test_the_same_lists_give_the_same_bits(layout: str) -> None:
+    said = 0
+
+    def law(case: Case) -> None:
+        nonlocal said
+        for variant in (v for v in LISTED if not v.needs_samples and v.label != "function"):
+            wide = not_square(case).in_catalogue(NUM_ITEMS)
+            if not sayable(layout, wide, "stable", variant):
+                continue
+            said += 1
+            expected = variant.fed([cases.target_ids(wide)]).compute()
+            got = variant.fed([SAME[layout](wide)]).compute()
+            assert torch.equal(got.nan_to_num(-1), expected.nan_to_num(-1)), str(variant)
+
+    holds(law, f"same lists {layout}", examples=12, case=drawn())
+    assert said
+
+
+def test_every_ranked_variant_is_tried() -> None:
+    assert {v.metric for v in LAW} == {v.metric for v in RANKED}
