@@ -68,8 +68,8 @@ LIBRARIES = [
     Library(
         "Keras-RS",
         "0.4.0",
-        note='A user without relevant items counts 0 (`"neg"`). `PrecisionAtK` divides by min(K, length of the list), '
-        "ours by K: the same where lists hold K items. Its sample weights also weigh lists without relevant items.",
+        note='A user without relevant items counts 0 (`"neg"`). Its sample weights also weigh lists without relevant '
+        "items.",
     ),
     Library(
         "RePlay",
@@ -108,7 +108,7 @@ LIBRARIES = [
         "implicit",
         "0.7",
         tested=False,
-        note="Precision is the hits of all users by the sum of min(K, R). Users without relevant items do not count.",
+        note="Users without relevant items do not count.",
     ),
     Library(
         "TF-Ranking",
@@ -170,7 +170,7 @@ ROWS = [
     Row("ignite", "HitRate(top_k=[K])", "HitRate"),
     Row("ignite", "NDCG(top_k=[K])", "NDCG"),
     Row("ignite", "NDCG(top_k=[K], gain_function='linear_rank')", "NDCG", LINEAR),
-    Row("Keras-RS", "PrecisionAtK(k=K)", "Precision"),
+    Row("Keras-RS", "PrecisionAtK(k=K)", "Precision", {"denominator": "retrieved"}),
     Row("Keras-RS", "RecallAtK(k=K)", "Recall"),
     Row("Keras-RS", "MeanAveragePrecision(k=K)", "MAP", RELEVANT),
     Row("Keras-RS", "MeanReciprocalRank(k=K)", "MRR"),
@@ -186,6 +186,7 @@ ROWS = [
     Row("RecTools", "Precision(k=K)", "Precision"),
     Row("RecTools", "Recall(k=K)", "Recall"),
     Row("RecTools", "F1Beta(k=K)", "F1"),
+    Row("RecTools", "F1Beta(k=K, beta=2.0)", "F1", {"beta": 2.0}),
     Row("RecTools", "Precision(k=K, r_precision=True)", "Recall", {"denominator": "min"}),
     Row("RecTools", "MAP(k=K)", "MAP", RELEVANT),
     Row("RecTools", "MRR(k=K)", "MRR"),
@@ -198,12 +199,16 @@ ROWS = [
     Row("RecBole", "NDCG@K", "NDCG", note="for relevance of 0 and 1"),
     Row("RecBole", "GAUC", "GroupAUC", {"weighting": "positives"}, cut=None),
     Row("torcheval", "hit_rate(k=K)", "HitRate", {"ties": "optimistic"}, note="one relevant item for each user"),
+    Row("torcheval", "retrieval_precision(k=K)", "Precision"),
+    Row("torcheval", "retrieval_precision(k=K, limit_k_to_size=True)", "Precision", {"denominator": "retrieved"}),
     Row("torcheval", "reciprocal_rank(k=K)", "MRR", {"ties": "optimistic"}, note="one relevant item for each user"),
     Row("torchrec", "RecallSessionMetric(top_k=K)", "HitRate", {"pooled": True}),
     Row("LensKit", "Hit(n=K)", "HitRate"),
     Row("LensKit", "Recall(n=K)", "Recall", {"denominator": "min"}),
     Row("LensKit", "RecipRank(n=K)", "MRR"),
     Row("implicit", "mean_average_precision_at_k(K)", "MAP"),
+    Row("implicit", "ndcg_at_k(K)", "NDCG", note="for relevance of 0 and 1"),
+    Row("implicit", "precision_at_k(K)", "Recall", {"denominator": "min", "pooled": True}),
     Row("TF-Ranking", "HitsMetric(topn=K)", "HitRate"),
     Row("TF-Ranking", "PrecisionMetric(topn=K)", "Precision"),
     Row("TF-Ranking", "RecallMetric(topn=K)", "Recall"),

@@ -43,7 +43,7 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
         options: ``top_k``, ``ties``, ``nan_action``, ``validate_args``, and what the measure asks for.
     """
     top_k, ties = options["top_k"], options["ties"]
-    needs = requirements_of(metric, top_k, (ties, *metric.extra_rules), options["nan_action"])
+    needs = requirements_of(metric, options, (ties, *metric.extra_rules))
     checks = check.ValueChecks(options["validate_args"])
     with torch.no_grad():
         ranked = read_layout(**layout).rank(needs, checks)

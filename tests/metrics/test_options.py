@@ -17,7 +17,8 @@ WORDS = dict(zip(NAMES, RANKING_NAMES, strict=True))
 # Options with named choices, the default first.
 CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "HitRate": {"pooled": (False, True)},
-    "Recall": {"denominator": ("relevant", "min")},
+    "Precision": {"denominator": ("k", "retrieved")},
+    "Recall": {"denominator": ("relevant", "min"), "pooled": (False, True)},
     "NDCG": {"gain": ("exponential", "linear"), "ideal": ("relevant", "retrieved")},
     "DCG": {"gain": ("exponential", "linear")},
     "MAP": {"denominator": ("min", "relevant", "hits")},
@@ -85,6 +86,13 @@ def test_a_cut_off_below_one_is_refused(name: str, wrong: Any) -> None:
 def test_a_persistence_that_is_no_share_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="persistence") as refusal:
         torch_recmetrics.RBP(persistence=wrong)
+    assert repr(wrong) in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, True, None, "1", float("nan"), float("inf")])
+def test_a_beta_that_is_not_above_zero_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="beta") as refusal:
+        torch_recmetrics.F1(beta=wrong)
     assert repr(wrong) in str(refusal.value)
 
 

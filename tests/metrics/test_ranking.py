@@ -167,6 +167,14 @@ NUMBERS = [
     Worked("short list", named("Precision"), 5, ranked([1, 1]), 2 / 5),
     Worked("short list", named("F1"), 5, ranked([1, 1]), 2 * (2 / 5) * 1 / (2 / 5 + 1)),
     Worked("list shorter than the cut", named("Recall", denominator="min"), 2, ranked([1, 1, 1]), 2 / 2),
+    Worked("short list", named("Precision", denominator="retrieved"), 5, ranked([1, 0, 1]), 2 / 3),
+    Worked("long list", named("Precision", denominator="retrieved"), 2, ranked([1, 0, 1]), 1 / 2),
+    Worked("16", named("Precision", denominator="retrieved"), 4, REPLAY, [2 / 4, 1 / 4, 2 / 3]),
+    Worked("short list", named("F1", beta=2.0), 5, ranked([1, 1]), (1 + 4) * 2 / (5 + 4 * 2)),
+    Worked("16", named("F1", beta=0.5), 2, REPLAY, [1.25 / (2 + 6 / 4), 0, 1.25 / (2 + 5 / 4)]),
+    Worked("16", named("Recall", pooled=True), 2, REPLAY, (1 + 0 + 1) / (6 + 5 + 5)),
+    Worked("16", named("Recall", denominator="min", pooled=True), 2, REPLAY, (1 + 0 + 1) / (2 + 2 + 2)),
+    Worked("one has one", named("Recall", denominator="min", pooled=True), 2, ranked([1, 0, 0], [1, 0, 1]), 2 / 3),
 ]
 
 

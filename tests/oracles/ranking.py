@@ -27,8 +27,8 @@ def hit_rate(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
     return float(hits(ranked, relevant, k) > 0)
 
 
-def precision(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
-    places = len(ranked) if k is None else k
+def precision(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "k") -> float:
+    places = len(ranked) if k is None else k if denominator == "k" else min(k, len(ranked))
     return hits(ranked, relevant, k) / places if places else 0.0
 
 
@@ -37,9 +37,9 @@ def recall(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "
     return hits(ranked, relevant, k) / (n if denominator == "relevant" or k is None else min(k, n))
 
 
-def f1(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+def f1(ranked: Ranked, relevant: Ranked, k: int | None, beta: float = 1.0) -> float:
     p, r = precision(ranked, relevant, k), recall(ranked, relevant, k)
-    return 2 * p * r / (p + r) if p + r else 0.0
+    return (1 + beta**2) * p * r / (beta**2 * p + r) if p + r else 0.0
 
 
 def gain_of(g: float, gain: str) -> float:
@@ -124,10 +124,11 @@ def over_users(
     pooled: bool = False,
     **options: Any,
 ) -> float:
-    """The value of the metric over all users; `pooled` is the sum of all hits by that of all relevant items."""
+    """The value of the metric over all users; `pooled` is the sum of all hits by that of all possible hits."""
     if pooled:
         found = [(expectation(hits, u, k, ties), u.weight) for u in users]
-        sought = math.fsum(u.weight * len(u.relevant) for u in users)
+        most = k if options.get("denominator") == "min" and k is not None else math.inf
+        sought = math.fsum(u.weight * min(most, len(u.relevant)) for u in users)
         return math.fsum(value * weight for value, weight in found) / sought if sought else math.nan
     if empty_target_action == "error" and any(u.empty for u in users if u.weight > 0):
         raise ValueError("a user has no relevant item")

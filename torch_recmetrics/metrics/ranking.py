@@ -6,6 +6,7 @@ the number of relevant items, retrieved or not; K is ``top_k``; H is the number 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.ranking_metric import PooledBy
 from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
 
 __all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
@@ -59,13 +61,14 @@ class Precision(RelevanceMeans):
 
     .. math:: \text{Precision@K} = H / K
 
-    A list shorter than K still divides by K; without a cutoff by the length of the user's own list (0 for an empty
-    one). It ignores the order within the K.
+    A list shorter than K still divides by K; with ``denominator="retrieved"``, and without a cutoff, by the items that
+    it holds (0 for an empty one). It ignores the order within the K.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
-    Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. Same
-    convention as trec_eval's ``P`` and torchmetrics' ``RetrievalPrecision``.
+    Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. ``"k"``
+    is trec_eval's ``P`` and torchmetrics' ``RetrievalPrecision``, ``"retrieved"`` Keras-RS' ``PrecisionAtK`` and
+    torcheval's ``retrieval_precision`` with ``limit_k_to_size=True``.
 
     >>> metric = Precision(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[0, 1, -1]]))
@@ -74,10 +77,16 @@ class Precision(RelevanceMeans):
     """
 
     stem = "precision"
+    reads_lengths = MappingProxyType({"denominator": "retrieved"})
+
+    denominator: Literal["k", "retrieved"] = option(
+        default="k", config="changed", doc="Divide by K, or by min(K, length of the list)."
+    )
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return ratio(stats.hits(cutoffs), stats.cut(cutoffs))
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
+        short = denominator == "retrieved" and any(cutoffs)
+        return ratio(stats.hits(cutoffs), stats.n_retrieved(cutoffs) if short else stats.cut(cutoffs))
 
 
 class Recall(RelevanceMeans):
@@ -85,12 +94,15 @@ class Recall(RelevanceMeans):
 
     .. math:: \text{Recall@K} = H / R, \qquad \text{or } H / \min(K, R) \text{ with denominator="min"}
 
-    R counts all relevant items, also those that were not retrieved or may not be recommended.
+    R counts all relevant items, also those that were not retrieved or may not be recommended. With ``pooled=True`` the
+    value is the sum of all users' H by the sum of what theirs is divided by, :math:`\sum_u w_u H_u / \sum_u w_u R_u`,
+    in which users with many relevant items weigh more.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
     Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. Same
-    convention as trec_eval's ``recall``; ``"min"`` is that of the VAE papers (D. Liang et al., WWW 2018).
+    convention as trec_eval's ``recall``; ``"min"`` is that of the VAE papers (D. Liang et al., WWW 2018), and pooled
+    what implicit's ``precision_at_k`` returns.
 
     >>> metric = Recall(top_k=2)
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9]]), target_ids=torch.tensor([[8, 9, 5, 6]]))
@@ -103,9 +115,18 @@ class Recall(RelevanceMeans):
     denominator: Literal["relevant", "min"] = option(
         default="relevant", doc="Divide by R, or by the hits that a list of K can have."
     )
+    pooled: bool = option(
+        default=False, config="changed", doc="Micro-average: hits of all users by the possible hits of all users."
+    )
+
+    @property
+    def pooled_by(self) -> PooledBy:
+        return self.denominator if self.pooled else None
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str, pooled: bool) -> Tensor:
+        if pooled:
+            return stats.hits(cutoffs)
         possible = stats.n_relevant if denominator == "relevant" else stats.max_hits(cutoffs)
         return stats.hits(cutoffs) / possible.clamp(min=1)
 
@@ -113,13 +134,18 @@ class Recall(RelevanceMeans):
 class F1(RelevanceMeans):
     r"""The harmonic mean of a user's precision and recall at K.
 
-    .. math:: \text{F1@K} = \frac{2 P R'}{P + R'} = \frac{2 H}{K + R}, \qquad P = H / K,\ R' = H / R
+    .. math:: \text{F1@K} = \frac{(1 + \beta^2) P R'}{\beta^2 P + R'} = \frac{(1 + \beta^2) H}{K + \beta^2 R},
+        \qquad P = H / K,\ R' = H / R
 
-    0 where both are 0. It is the mean over users of each user's F1, not the F1 of the mean precision and recall.
+    0 where both are 0. With :math:`\beta = 1` both weigh alike; recall weighs :math:`\beta` times as much as
+    precision. It is the mean over users of each user's F1, not the F1 of the mean precision and recall.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
-    Source: C. J. van Rijsbergen, Information Retrieval, 1979. Same convention as ranx' ``f1``.
+    Source: C. J. van Rijsbergen, Information Retrieval, 1979. Same convention as ranx' ``f1`` and RecTools' ``F1Beta``.
+
+    Raises:
+        ValueError: for a beta that is no finite number above 0.
 
     >>> metric = F1(top_k=2)
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9]]), target_ids=torch.tensor([[8, 9]]))
@@ -129,9 +155,23 @@ class F1(RelevanceMeans):
 
     stem = "f1"
 
+    beta: float = option(
+        default=1.0,
+        config="changed",
+        check=check.check_above_zero,
+        doc="How many times as much recall weighs as precision, a number above 0; the name stays ``f1``.",
+    )
+
+    def setup(self) -> None:
+        self.beta = float(self.beta)
+        super().setup()
+
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return ratio(2 * stats.hits(cutoffs), stats.cut(cutoffs) + stats.n_relevant)
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, beta: float) -> Tensor:
+        # Shares of the two that add up to 1: exact for a beta of 1, finite for any.
+        share = 1 / (1 + beta * beta)
+        possible = share * stats.cut(cutoffs) + (1 / (1 + (1 / beta) * (1 / beta))) * stats.n_relevant
+        return ratio(stats.hits(cutoffs), possible).clamp(max=1)
 
 
 class DCG(RelevanceMeans):

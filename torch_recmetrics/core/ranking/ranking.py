@@ -146,7 +146,11 @@ class RankingStats:
         if lengths is None:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(...)")
         self._columns_at(cutoffs)
-        return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cutoffs, float("inf")))
+        lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
+        n_retrieved = torch.minimum(lengths, self._table(cutoffs, float("inf")))
+        if self._full_list is None or None not in cutoffs:
+            return n_retrieved
+        return torch.where(self._table(cutoffs, 0) == 0, self._full_list.lengths.unsqueeze(1), n_retrieved)
 
     def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
         """(B, cutoffs): what stands at the cutoffs of something that was summed up along :meth:`items`."""

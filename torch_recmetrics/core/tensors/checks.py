@@ -78,6 +78,12 @@ def check_share(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be a float between 0 and 1, got {value!r}")
 
 
+def check_above_zero(name: str, value: Any) -> None:
+    """Refuse a number that is not finite and above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"`{name}` must be a finite number above 0, got {value!r}")
+
+
 def check_positive(name: str, value: Any) -> None:
     """Refuse a number that counts something and is not a positive integer."""
     if not is_count(value):
