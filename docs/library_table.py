@@ -102,7 +102,7 @@ LIBRARIES = [
         "LensKit",
         "2025.3",
         tested=False,
-        note="Discounts 1 / log2(max(r, 2)), so ranks 1 and 2 count alike: its NDCG is another number than ours.",
+        note="Discounts 1 / log2(max(r, 2)), so ranks 1 and 2 count alike.",
     ),
     Library(
         "implicit",
@@ -206,6 +206,8 @@ ROWS = [
     Row("LensKit", "Hit(n=K)", "HitRate"),
     Row("LensKit", "Recall(n=K)", "Recall", {"denominator": "min"}),
     Row("LensKit", "RecipRank(n=K)", "MRR"),
+    Row("LensKit", "NDCG(n=K, gain='rating')", "NDCG", {"gain": "linear", "discount": "log2_from_two"}),
+    Row("LensKit", "DCG(n=K, gain='rating')", "DCG", {"gain": "linear", "discount": "log2_from_two"}),
     Row("implicit", "mean_average_precision_at_k(K)", "MAP"),
     Row("implicit", "ndcg_at_k(K)", "NDCG", note="for relevance of 0 and 1"),
     Row("implicit", "precision_at_k(K)", "Recall", {"denominator": "min", "pooled": True}),

@@ -46,14 +46,25 @@ def gain_of(g: float, gain: str) -> float:
     return 2**g - 1 if gain == "exponential" else g
 
 
-def dcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential") -> float:
-    return math.fsum(gain_of(g, gain) / math.log2(r + 1) for r, g in enumerate(ranked[:k], start=1))
+def discounted(gain: float, rank: int, discount: str) -> float:
+    return gain / {"log2": math.log2(rank + 1), "log2_from_two": math.log2(max(rank, 2)), "none": 1}[discount]
 
 
-def ndcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential", ideal: str = "relevant") -> float:
+def dcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential", discount: str = "log2") -> float:
+    return math.fsum(discounted(gain_of(g, gain), r, discount) for r, g in enumerate(ranked[:k], start=1))
+
+
+def ndcg(
+    ranked: Ranked,
+    relevant: Ranked,
+    k: int | None,
+    gain: str = "exponential",
+    ideal: str = "relevant",
+    discount: str = "log2",
+) -> float:
     best = sorted(relevant if ideal == "relevant" else ranked, reverse=True)
-    bound = dcg(best, relevant, k, gain)
-    return dcg(ranked, relevant, k, gain) / bound if bound else 0.0
+    bound = dcg(best, relevant, k, gain, discount)
+    return dcg(ranked, relevant, k, gain, discount) / bound if bound else 0.0
 
 
 def average_precision(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "min") -> float:

@@ -6,19 +6,61 @@ the number of relevant items, retrieved or not; K is ``top_k``; H is the number 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
+from torch_recmetrics.core.ranking.ties import DISCOUNTS, Discount
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import PooledBy
 from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
 
 __all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
+
+
+DiscountName = Literal["log2", "log2_from_two", "none"]
+DISCOUNT = (
+    "What a rank r counts: :math:`1 / \\log_2(r + 1)`, :math:`1 / \\log_2(\\max(r, 2))`, 1, or a function of a float "
+    "tensor of ranks 1, 2, ... of any shape: it gives a tensor of that shape, above 0 at rank 1 and never rising."
+)
+CHECKED_RANKS = 1024  # on which a discount of the user's is tried
+
+
+def check_discount(name: str, value: Any) -> None:
+    """Refuse what is neither a word nor a function that a best list can be found for."""
+    if not callable(value):
+        words = ", ".join(repr(word) for word in DISCOUNTS)
+        if not isinstance(value, str) or value not in DISCOUNTS:
+            raise ValueError(f"`{name}` must be one of {words}, or a function of a tensor of ranks, got {value!r}")
+        return
+    ranks = torch.arange(1, CHECKED_RANKS + 1, dtype=torch.float64).view(2, -1)
+    counts = value(ranks)
+    if not isinstance(counts, Tensor) or counts.shape != ranks.shape or not counts.is_floating_point():
+        got = f"{counts.dtype} of shape {tuple(counts.shape)}" if isinstance(counts, Tensor) else type(counts).__name__
+        raise ValueError(
+            f"`{name}` must give a floating point tensor of the shape of the ranks, {tuple(ranks.shape)}, got {got}"
+        )
+    counts = counts.detach().flatten()
+    broken = ~(counts >= 0) | ~counts.isfinite()
+    broken[0] |= counts[0] == 0
+    broken[1:] |= counts[1:] > counts[:-1]
+    if bool(broken.any()):
+        rank = int(broken.to(torch.uint8).argmax())
+        raise ValueError(
+            f"`{name}` must be finite, above 0 at rank 1 and never rise, got {counts[rank].item():g} at rank {rank + 1}"
+        )
+
+
+def discount_of(discount: str | Callable[[Tensor], Tensor]) -> Discount:
+    """The function of an option; None counts every rank alike."""
+    return DISCOUNTS[discount] if isinstance(discount, str) else partial(discount)
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -179,7 +221,8 @@ class DCG(RelevanceMeans):
 
     .. math:: \text{DCG@K} = \sum_{r=1}^{K} \frac{G(g_r)}{\log_2(r + 1)}
 
-    Not normalised: users with more relevant items reach higher values.
+    Not normalised: users with more relevant items reach higher values. With ``discount="none"`` it is the cumulative
+    gain, CG: the sum of what was found.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, inf), higher is better.
@@ -189,7 +232,7 @@ class DCG(RelevanceMeans):
 
     Raises:
         ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
-            1e-290 but not 0.
+            1e-290 but not 0; for a discount that rises or is not a word.
 
     >>> metric = DCG(top_k=2, gain="linear")
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[3.0, 1.0, 0.0]]))
@@ -204,11 +247,20 @@ class DCG(RelevanceMeans):
     gain: Literal["exponential", "linear"] = option(
         default="exponential", doc="What relevance g counts: :math:`2^g - 1`, or g."
     )
+    discount: DiscountName | Callable[[Tensor], Tensor] = option(
+        default="log2", config="changed", check=check_discount, doc=DISCOUNT
+    )
+
+    def setup(self) -> None:
+        named_discount(self)
+        super().setup()
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str) -> Tensor:
+    def measure(
+        stats: RankingStats, cutoffs: Cutoffs, *, gain: str, discount: str | Callable[[Tensor], Tensor]
+    ) -> Tensor:
         scaled, unit = stats.scaled(gain)
-        return stats.gain_sum(cutoffs, scaled) * unit
+        return stats.gain_sum(cutoffs, scaled, discount_of(discount)) * unit
 
 
 class NDCG(RelevanceMeans):
@@ -217,17 +269,19 @@ class NDCG(RelevanceMeans):
     .. math:: \text{NDCG@K} = \frac{\text{DCG@K}}{\text{ideal DCG@K}}
 
     It rewards relevant items near the top and, with graded relevance, the more relevant ones first. Relevant items that
-    were not retrieved belong to the ideal list.
+    were not retrieved belong to the ideal list. A ``discount`` counts in both; two functions are told apart by their
+    qualified names, lambdas by the order in which they were first given (``module.<lambda>#2``), and a metric with a
+    lambda cannot be pickled.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
     Source: K. Järvelin and J. Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002. Same convention
     as scikit-learn's ``ndcg_score`` (ties included), torchmetrics' ``RetrievalNormalizedDCG`` and trec_eval's
-    ``ndcg_cut`` with ``gain="linear"``.
+    ``ndcg_cut`` with ``gain="linear"``, LensKit's ``NDCG`` with ``discount="log2_from_two"`` beside.
 
     Raises:
         ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
-            1e-290 but not 0.
+            1e-290 but not 0; for a discount that rises or is not a word.
 
     >>> metric = NDCG(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 0, 1]]))
@@ -243,12 +297,29 @@ class NDCG(RelevanceMeans):
     ideal: Literal["relevant", "retrieved"] = option(
         default="relevant", doc="The best list of all relevant items, cut at K, or of the items of the list as given."
     )
+    discount: DiscountName | Callable[[Tensor], Tensor] = option(
+        default="log2", config="changed", check=check_discount, doc=DISCOUNT
+    )
+
+    def setup(self) -> None:
+        named_discount(self)
+        super().setup()
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str, ideal: str) -> Tensor:
+    def measure(
+        stats: RankingStats, cutoffs: Cutoffs, *, gain: str, ideal: str, discount: str | Callable[[Tensor], Tensor]
+    ) -> Tensor:
         scaled, _ = stats.scaled(gain)
+        counts = discount_of(discount)
         # The two sums are rounded apart, so their quotient may come out just above 1.
-        return ratio(stats.gain_sum(cutoffs, scaled), stats.ideal_sum(cutoffs, scaled, ideal)).clamp(max=1)
+        best = stats.ideal_sum(cutoffs, scaled, ideal, counts)
+        return ratio(stats.gain_sum(cutoffs, scaled, counts), best).clamp(max=1)
+
+
+def named_discount(metric: DCG | NDCG) -> None:
+    """Give a discount of the user's the name that metrics are told apart by."""
+    if not isinstance(metric.discount, str):
+        metric.discount = Function(metric.discount)
 
 
 class MAP(RelevanceMeans):

@@ -230,8 +230,8 @@ class RankingStats:
             if None not in cutoffs:
                 n = min(n, max(filter(None, cutoffs), default=0))
             device = self.n_relevant.device
-            if discount is log2_discount and n < KEPT_RANKS:
-                sums = log2_best_sums(1 << n.bit_length(), device)  # so that there are few tables to remember
+            if discount in REMEMBERED_DISCOUNTS and n < KEPT_RANKS:
+                sums = remembered_best_sums(1 << n.bit_length(), discount, device)  # few tables are remembered
             else:
                 sums = best_sums(n, discount, device)
             return sums[self.max_hits(cutoffs).to(torch.int64)]
@@ -346,16 +346,13 @@ def cutoff_table(cutoffs: Cutoffs, uncut: float, dtype: torch.dtype, device: tor
     return constants(tuple(uncut if k is None else float(k) for k in cutoffs), dtype, device).unsqueeze(0)
 
 
-@lru_cache(maxsize=64)
-def log2_best_sums(n: int, device: torch.device) -> Tensor:
-    """(n + 1,) the discounted cumulative gain of 0, 1, ... n items of relevance 1 on the first places."""
-    return best_sums(n, log2_discount, device)
-
-
 def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
     """(n + 1,) the gain sum of 0, 1, ... n items of relevance 1 on the first places."""
     sums = running_sum(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0)
     return torch.cat([sums.new_zeros(1), sums])
+
+
+remembered_best_sums = lru_cache(maxsize=64)(best_sums)
 
 
 @lru_cache(maxsize=1024)

@@ -54,6 +54,11 @@ def log2_discount(rank: Tensor) -> Tensor:
     return (rank + 1).log2().reciprocal()
 
 
+def log2_from_two_discount(rank: Tensor) -> Tensor:
+    """1 / log2(max(r, 2)): the first two ranks count alike."""
+    return rank.clamp(min=2).log2().reciprocal()
+
+
 @lru_cache(maxsize=64)
 def log2_discount_table(n: int, device: torch.device) -> Tensor:
     """(n,) the same for r = 1 ... n, made once."""
@@ -101,7 +106,8 @@ def scaled_linear(relevance: Tensor) -> Tensor:
 SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
 # What a ranking remembers the sums of; functions that are made anew at each call would fill it for ever.
 REMEMBERED_GAINS: frozenset[Gain] = frozenset({"hit", *SCALED_GAINS, *SCALED_GAINS.values()})
-REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount})
+REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount, log2_from_two_discount})
+DISCOUNTS: dict[str, Discount] = {"log2": log2_discount, "log2_from_two": log2_from_two_discount, "none": None}
 
 
 def mean_precision_in_block(earlier: Tensor, share: Tensor, start: Tensor, c1: Tensor, c2: Tensor) -> Tensor:
