@@ -157,6 +157,7 @@ ROWS = [
     Row("ir_measures", "R@K", "Recall"),
     Row("ir_measures", "AP@K", "MAP", RELEVANT),
     Row("ir_measures", "RR@K", "MRR"),
+    Row("ir_measures", "ERR@K", "ERR", note="rounded to five digits by gdeval"),
     Row("ir_measures", "Rprec", "RPrecision", cut=False),
     Row("ir_measures", "nDCG@K", "NDCG", LINEAR),
     Row("PyG", "LinkPredHitRatio(k=K)", "HitRate"),

@@ -49,6 +49,8 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
         ranked = read_layout(**layout).rank(needs, checks)
         if "gain" in options and not ranked.binary:
             check.defer_gains(checks, largest_relevance(ranked), exponential=options["gain"] == "exponential")
+        if "max_relevance" in options and not ranked.binary:
+            check.defer_max_relevance(checks, largest_relevance(ranked), options["max_relevance"])
         asked = {name: options[name] for name in options_of_measure(metric)}
         values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
         checks.raise_first()

@@ -92,6 +92,15 @@ def rbp(ranked: Ranked, relevant: Ranked, k: int | None, persistence: float = 0.
     return (1 - persistence) * math.fsum(read)
 
 
+def err(ranked: Ranked, relevant: Ranked, k: int | None, max_relevance: float = 4.0) -> float:
+    terms, reads_on = [], 1.0
+    for r, g in enumerate(ranked[:k], start=1):
+        stops = (2**g - 1) / 2**max_relevance
+        terms.append(reads_on * stops / r)
+        reads_on *= 1 - stops
+    return math.fsum(terms)
+
+
 # One user, one number ------------------------------------------------------------------------------------------------
 
 

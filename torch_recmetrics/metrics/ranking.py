@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
-from torch_recmetrics.core.ranking.ties import DISCOUNTS, Discount
+from torch_recmetrics.core.ranking.ties import DISCOUNTS, Discount, gain_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import PooledBy
 from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
 
-__all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
+__all__ = ["DCG", "ERR", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
 
 
 DiscountName = Literal["log2", "log2_from_two", "none"]
@@ -452,3 +452,46 @@ class RBP(RelevanceMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, persistence: float) -> Tensor:
         return (1 - persistence) * stats.gain_sum(cutoffs, "hit", lambda ranks: persistence ** (ranks - 1))
+
+
+class ERR(RelevanceMeans):
+    r"""The mean of 1 / rank of the item that satisfies a user who reads down the list.
+
+    .. math:: \text{ERR@K} = \sum_{r=1}^{K} \frac{R_r}{r} \prod_{i < r} (1 - R_i),
+        \qquad R_r = \frac{2^{g_r} - 1}{2^{g_{max}}}
+
+    The reader stops at an item with the chance R, which is higher the more relevant it is, so an item counts less after
+    good ones. Under ``ties="average"`` it is the exact mean over all orders of the equal scores. The best value depends
+    on the relevance of a user's items.
+
+    Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
+    Range: [0, 1), higher is better.
+    Source: O. Chapelle, D. Metzler, Y. Zhang and P. Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.
+    Same convention as ``ERR`` of ir_measures, that is gdeval's, with its ``max_relevance`` of 4.
+
+    Raises:
+        ValueError: for a ``max_relevance`` that is no number from 1 to 1023, and for relevance above it.
+
+    >>> metric = ERR(top_k=3, max_relevance=1)
+    >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[1, 1, 0]]))
+    >>> metric.compute()  # 1 / 2 at rank 1, else 1 / 2 at rank 3
+    tensor(0.5833, dtype=torch.float64)
+    """
+
+    stem = "err"
+    best_value = None
+
+    max_relevance: float = option(
+        default=4.0,
+        check=check.check_max_relevance,
+        doc=":math:`g_{max}`, the top of the scale of relevance: 1 where it is 0 or 1.",
+    )
+
+    def setup(self) -> None:
+        self.max_relevance = float(self.max_relevance)
+        super().setup()
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, max_relevance: float) -> Tensor:
+        unit = 2.0**-max_relevance
+        return stats.stop_reciprocal(cutoffs, lambda relevance: gain_of(relevance, "exponential") * unit)

@@ -58,6 +58,8 @@ class Evaluator:
         self._weigh([(metric, rule) for metric in self.metrics for rule in metric.columns])
         self.validate_args = any(metric.validate_args for metric in self.members)
         self.gains = {vars(metric)["gain"] for metric in self.members if "gain" in vars(metric)}
+        scales = [vars(metric)["max_relevance"] for metric in self.members if "max_relevance" in vars(metric)]
+        self.max_relevance = min(scales, default=None)
         if len({metric.nan_action for metric in self.members}) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
@@ -102,6 +104,8 @@ class Evaluator:
             weight_of_each(rows, checks)
             if "exponential" in self.gains:
                 check.defer_exponential_gains(checks, rows.relevance)
+            if self.max_relevance is not None:
+                check.defer_max_relevance(checks, rows.relevance, self.max_relevance)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         users = layout.ranked(self.needs, checks)
@@ -195,9 +199,11 @@ class Evaluator:
         weights: Tensor | None,
     ) -> None:
         """What the metrics ask of the relevance of users; `largest` gives None where it is 0 or 1."""
-        of_each = largest() if self.gains else None
-        if of_each is not None:
+        of_each = largest() if self.gains or self.max_relevance is not None else None
+        if of_each is not None and self.gains:
             check.defer_gains(checks, of_each, exponential="exponential" in self.gains)
+        if of_each is not None and self.max_relevance is not None:
+            check.defer_max_relevance(checks, of_each, self.max_relevance)
         if self.needs_filled:
             empty = n_relevant() == 0
             checks.defer(

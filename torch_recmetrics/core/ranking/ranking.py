@@ -203,6 +203,13 @@ class RankingStats:
         """1 / rank of the first relevant item, 0 where there is none."""
         return self._read(cutoffs, attrgetter("reciprocal"))
 
+    def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
+        """1 / rank of the item at which a reader stops, 0 for one who reads on to the end of the list.
+
+        `chance`, from 0 to 1, is how likely who comes to an item stops there; a function of relevance, 0 for 0.
+        """
+        return self._read(cutoffs, lambda stats: stats.stop_reciprocal(chance))
+
     def scaled(self, gain: Gain) -> tuple[Gain, float]:
         """A gain and its unit, in which sums of finite gains are finite."""
         return (gain, 1.0) if self.ranking.binary or gain not in SCALED_GAINS else (SCALED_GAINS[gain], GAIN_SCALE)
