@@ -43,12 +43,14 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
         options: ``top_k``, ``ties``, ``nan_action``, ``validate_args``, and what the measure asks for.
     """
     top_k, ties = options["top_k"], options["ties"]
-    needs = requirements_of(metric, top_k, (ties, *metric.extra_rules), options["nan_action"])
+    needs = requirements_of(metric, options, (ties, *metric.extra_rules))
     checks = check.ValueChecks(options["validate_args"])
     with torch.no_grad():
         ranked = read_layout(**layout).rank(needs, checks)
         if "gain" in options and not ranked.binary:
             check.defer_gains(checks, largest_relevance(ranked), exponential=options["gain"] == "exponential")
+        if "max_relevance" in options and not ranked.binary:
+            check.defer_max_relevance(checks, largest_relevance(ranked), options["max_relevance"])
         asked = {name: options[name] for name in options_of_measure(metric)}
         values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
         checks.raise_first()

@@ -493,7 +493,7 @@ def test_point_1_costs_follow_the_data_not_top_k(layout: str, top_k: int) -> Non
 
 
 def test_point_1_tables_that_are_kept_are_bounded_in_bytes() -> None:
-    tables = (ties.rank_table, ties.log2_discount_table, ranking.log2_best_sums)
+    tables = (ties.rank_table, ties.log2_discount_table, ranking.remembered_best_sums)
     for table in tables:
         table.cache_clear()
     for n in [*range(250_000, 250_260), 2_500_000]:

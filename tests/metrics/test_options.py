@@ -8,6 +8,7 @@ import pytest
 import torch
 import torchmetrics
 from fixtures.histories import updated
+from fixtures.refusals import refused
 from fixtures.variants import DEFAULTS, RANKED, RANKING_NAMES, Variant
 
 import torch_recmetrics
@@ -17,7 +18,8 @@ WORDS = dict(zip(NAMES, RANKING_NAMES, strict=True))
 # Options with named choices, the default first.
 CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "HitRate": {"pooled": (False, True)},
-    "Recall": {"denominator": ("relevant", "min")},
+    "Precision": {"denominator": ("k", "retrieved")},
+    "Recall": {"denominator": ("relevant", "min"), "pooled": (False, True)},
     "NDCG": {"gain": ("exponential", "linear"), "ideal": ("relevant", "retrieved")},
     "DCG": {"gain": ("exponential", "linear")},
     "MAP": {"denominator": ("min", "relevant", "hits")},
@@ -86,6 +88,45 @@ def test_a_persistence_that_is_no_share_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="persistence") as refusal:
         torch_recmetrics.RBP(persistence=wrong)
     assert repr(wrong) in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, True, None, "1", float("nan"), float("inf")])
+def test_a_beta_that_is_not_above_zero_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="beta") as refusal:
+        torch_recmetrics.F1(beta=wrong)
+    assert repr(wrong) in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [0, 0.5, -1, 1024, True, None, "4", float("nan"), float("inf")])
+def test_a_top_of_the_scale_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="max_relevance") as refusal:
+        torch_recmetrics.ERR(max_relevance=wrong)
+    assert repr(wrong) in str(refusal.value)
+
+
+def test_relevance_above_the_scale_is_refused() -> None:
+    metric = torch_recmetrics.ERR(2, max_relevance=3)
+    message = r"relevance must be at most max_relevance=3, got 4 in row 1: give ERR the top of your scale"
+    update = {"preds": torch.tensor([[3.0, 2.0], [2.0, 3.0]]), "target": torch.tensor([[1, 3], [0, 4]])}
+    ids = torch.tensor([[0, 1], [1, -1]])
+    for given in (
+        update,
+        {**update, "target": update["target"].to(torch.int8)},
+        {"item_ids": torch.tensor([[0, 1], [0, 1]]), "target_ids": ids, "target_relevance": update["target"].flip(1)},
+        {"preds": update["preds"], "target_ids": ids, "target_relevance": update["target"].flip(1)},
+        (torch.tensor([3.0, 2.0]), torch.tensor([1, 4]), torch.tensor([0, 0])),
+    ):
+        with refused(metric, message):
+            metric.update(*given) if isinstance(given, tuple) else metric.update(**given)
+    both = torch_recmetrics.RecMetricCollection([metric, torch_recmetrics.ERR(5)])
+    with refused(both, message):
+        both.update(**update)
+    with pytest.raises(ValueError, match=message):
+        torch_recmetrics.functional.err(**update, max_relevance=3)
+    assert torch_recmetrics.functional.err(**update, max_relevance=4).tolist() == [
+        1 / 16 + 15 / 16 * 7 / 16 / 2,
+        15 / 16,
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

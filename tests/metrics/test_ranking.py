@@ -162,11 +162,48 @@ NUMBERS = [
     Worked("all relevant", named("RBP", persistence=0.5), None, ranked([1] * 10), 1 - 1 / 2**10),
     Worked("16", named("RBP"), None, REPLAY, [0.2 * (0.8 + 0.8**2), 0.2 * 0.8**2, 0.2 * (1 + 0.8**2)]),
     Worked("ties", named("RBP", persistence=0.5), None, HALF_TIED, (1 + (1 / 2 + 1 / 4) / 2) / 2),
+    Worked("clicks", named("ERR", max_relevance=1.0), 3, ranked([1, 0, 1]), 1 / 2 + 1 / 2 * 1 / 2 / 3),
+    Worked("clicks", named("ERR", max_relevance=1.0), 2, ranked([1, 0, 1]), 1 / 2),
+    Worked("grades", named("ERR"), None, ranked([3, 0, 2]), 7 / 16 + 9 / 16 * 3 / 16 / 3),
+    Worked(
+        "grades", named("ERR"), None, ranked([3, 0, 2], [4, 1, 0]), [7 / 16 + 9 / 256, 15 / 16 + 1 / 16 * 1 / 16 / 2]
+    ),
+    # Of the two orders of the tie the relevant item comes second or third; or it stands beyond the cutoff.
+    Worked("ties", named("ERR", max_relevance=1.0), None, HALF_TIED, 1 / 2 + 1 / 2 * 1 / 2 * (1 / 2 + 1 / 3) / 2),
+    Worked("ties", named("ERR", max_relevance=1.0), 2, HALF_TIED, 1 / 2 + 1 / 2 * 1 / 2 * 1 / 2 / 2),
+    Worked(
+        "ties",
+        named("ERR"),
+        None,
+        {"preds": [[0.0, 0.0]], "target": [[4, 1]]},
+        ((15 / 16 + 1 / 16 * 1 / 16 / 2) + (1 / 16 + 15 / 16 * 15 / 16 / 2)) / 2,
+    ),
+    Worked("an empty user", named("ERR"), None, ranked([0, 0], [0, 4]), [nan, 15 / 16 / 2]),
     Worked("an empty user", named("RBP"), None, ranked([0, 0], [0, 1]), [nan, 0.2 * 0.8]),
     Worked("an empty user", named("MRR"), None, ranked([0, 0], [0, 1]), [nan, 1 / 2]),
     Worked("short list", named("Precision"), 5, ranked([1, 1]), 2 / 5),
     Worked("short list", named("F1"), 5, ranked([1, 1]), 2 * (2 / 5) * 1 / (2 / 5 + 1)),
     Worked("list shorter than the cut", named("Recall", denominator="min"), 2, ranked([1, 1, 1]), 2 / 2),
+    Worked("short list", named("Precision", denominator="retrieved"), 5, ranked([1, 0, 1]), 2 / 3),
+    Worked("long list", named("Precision", denominator="retrieved"), 2, ranked([1, 0, 1]), 1 / 2),
+    Worked("16", named("Precision", denominator="retrieved"), 4, REPLAY, [2 / 4, 1 / 4, 2 / 3]),
+    Worked("CG", named("DCG", gain="linear", discount="none"), 4, ranked([3, 1, 2, 3, 2]), 3 + 1 + 2 + 3),
+    Worked("CG", named("DCG", discount="none"), None, ranked([3, 1, 2]), 7 + 1 + 3),
+    Worked("LensKit", named("DCG", discount="log2_from_two"), 4, ranked([1, 1, 0, 1]), 1 / 1 + 1 / 1 + 1 / log2(4)),
+    Worked("LensKit", named("NDCG", discount="log2_from_two"), 2, ranked([0, 1, 1]), 1 / 2),
+    Worked(
+        "LensKit",
+        named("NDCG", discount="log2_from_two"),
+        3,
+        RECTOOLS,
+        [0, 1, (1 + 1 / log2(3)) / (2 + 1 / log2(3)), 1],
+    ),
+    Worked("CG", named("NDCG", discount="none"), 2, REPLAY, [1 / 2, 0, 1 / 2]),
+    Worked("short list", named("F1", beta=2.0), 5, ranked([1, 1]), (1 + 4) * 2 / (5 + 4 * 2)),
+    Worked("16", named("F1", beta=0.5), 2, REPLAY, [1.25 / (2 + 6 / 4), 0, 1.25 / (2 + 5 / 4)]),
+    Worked("16", named("Recall", pooled=True), 2, REPLAY, (1 + 0 + 1) / (6 + 5 + 5)),
+    Worked("16", named("Recall", denominator="min", pooled=True), 2, REPLAY, (1 + 0 + 1) / (2 + 2 + 2)),
+    Worked("one has one", named("Recall", denominator="min", pooled=True), 2, ranked([1, 0, 0], [1, 0, 1]), 2 / 3),
 ]
 
 

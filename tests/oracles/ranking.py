@@ -27,8 +27,8 @@ def hit_rate(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
     return float(hits(ranked, relevant, k) > 0)
 
 
-def precision(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
-    places = len(ranked) if k is None else k
+def precision(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "k") -> float:
+    places = len(ranked) if k is None else k if denominator == "k" else min(k, len(ranked))
     return hits(ranked, relevant, k) / places if places else 0.0
 
 
@@ -37,23 +37,34 @@ def recall(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "
     return hits(ranked, relevant, k) / (n if denominator == "relevant" or k is None else min(k, n))
 
 
-def f1(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+def f1(ranked: Ranked, relevant: Ranked, k: int | None, beta: float = 1.0) -> float:
     p, r = precision(ranked, relevant, k), recall(ranked, relevant, k)
-    return 2 * p * r / (p + r) if p + r else 0.0
+    return (1 + beta**2) * p * r / (beta**2 * p + r) if p + r else 0.0
 
 
 def gain_of(g: float, gain: str) -> float:
     return 2**g - 1 if gain == "exponential" else g
 
 
-def dcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential") -> float:
-    return math.fsum(gain_of(g, gain) / math.log2(r + 1) for r, g in enumerate(ranked[:k], start=1))
+def discounted(gain: float, rank: int, discount: str) -> float:
+    return gain / {"log2": math.log2(rank + 1), "log2_from_two": math.log2(max(rank, 2)), "none": 1}[discount]
 
 
-def ndcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential", ideal: str = "relevant") -> float:
+def dcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential", discount: str = "log2") -> float:
+    return math.fsum(discounted(gain_of(g, gain), r, discount) for r, g in enumerate(ranked[:k], start=1))
+
+
+def ndcg(
+    ranked: Ranked,
+    relevant: Ranked,
+    k: int | None,
+    gain: str = "exponential",
+    ideal: str = "relevant",
+    discount: str = "log2",
+) -> float:
     best = sorted(relevant if ideal == "relevant" else ranked, reverse=True)
-    bound = dcg(best, relevant, k, gain)
-    return dcg(ranked, relevant, k, gain) / bound if bound else 0.0
+    bound = dcg(best, relevant, k, gain, discount)
+    return dcg(ranked, relevant, k, gain, discount) / bound if bound else 0.0
 
 
 def average_precision(ranked: Ranked, relevant: Ranked, k: int | None, denominator: str = "min") -> float:
@@ -79,6 +90,15 @@ def r_precision(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
 def rbp(ranked: Ranked, relevant: Ranked, k: int | None, persistence: float = 0.8) -> float:
     read = [persistence ** (r - 1) for r, g in enumerate(ranked[:k], start=1) if g > 0]
     return (1 - persistence) * math.fsum(read)
+
+
+def err(ranked: Ranked, relevant: Ranked, k: int | None, max_relevance: float = 4.0) -> float:
+    terms, reads_on = [], 1.0
+    for r, g in enumerate(ranked[:k], start=1):
+        stops = (2**g - 1) / 2**max_relevance
+        terms.append(reads_on * stops / r)
+        reads_on *= 1 - stops
+    return math.fsum(terms)
 
 
 # One user, one number ------------------------------------------------------------------------------------------------
@@ -124,10 +144,11 @@ def over_users(
     pooled: bool = False,
     **options: Any,
 ) -> float:
-    """The value of the metric over all users; `pooled` is the sum of all hits by that of all relevant items."""
+    """The value of the metric over all users; `pooled` is the sum of all hits by that of all possible hits."""
     if pooled:
         found = [(expectation(hits, u, k, ties), u.weight) for u in users]
-        sought = math.fsum(u.weight * len(u.relevant) for u in users)
+        most = k if options.get("denominator") == "min" and k is not None else math.inf
+        sought = math.fsum(u.weight * min(most, len(u.relevant)) for u in users)
         return math.fsum(value * weight for value, weight in found) / sought if sought else math.nan
     if empty_target_action == "error" and any(u.empty for u in users if u.weight > 0):
         raise ValueError("a user has no relevant item")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.list_means import ItemTable, ListMeans, refuse
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import CUTOFF
@@ -26,35 +26,6 @@ LARGEST_FEATURE = 1e140  # products of sums of larger ones are infinite
 STEP_ELEMENTS = 1 << 18  # numbers that are held at a time: they stay in cache
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
-
-
-class Function:
-    """A function of the user's, and the name that no other function goes by.
-
-    Copies of a metric share it, also where it is a module with weights; those belong to the user's model.
-    """
-
-    known: ClassVar[dict[str, list[weakref.ref[Any]]]] = {}
-
-    def __init__(self, given: Similarity) -> None:
-        self.given = given
-        name = getattr(given, "__qualname__", type(given).__qualname__)
-        name = f"{getattr(given, '__module__', '')}.{name}"
-        known = self.known.setdefault(name, [])
-        number = next((number for number, other in enumerate(known) if other() is given), len(known))
-        if number == len(known):
-            try:
-                known.append(weakref.ref(given))
-            except TypeError:  # nothing refers to it without keeping it alive: it is met anew each time
-                known.append(weakref.ref(Function))
-        # Numbered in the order in which they are met, a script gives them the same names when it runs again.
-        self.name = name if not number else f"{name}#{number + 1}"
-
-    def __call__(self, first: Tensor, second: Tensor) -> Tensor:
-        return self.given(first, second)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
-        return self
 
 
 class ILS(ListMeans):

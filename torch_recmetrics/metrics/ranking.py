@@ -6,17 +6,61 @@ the number of relevant items, retrieved or not; K is ``top_k``; H is the number 
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
+from torch_recmetrics.core.ranking.ties import DISCOUNTS, Discount, gain_of
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.ranking_metric import PooledBy
 from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
 
-__all__ = ["DCG", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
+__all__ = ["DCG", "ERR", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
+
+
+DiscountName = Literal["log2", "log2_from_two", "none"]
+DISCOUNT = (
+    "What a rank r counts: :math:`1 / \\log_2(r + 1)`, :math:`1 / \\log_2(\\max(r, 2))`, 1, or a function of a float "
+    "tensor of ranks 1, 2, ... of any shape: it gives a tensor of that shape, above 0 at rank 1 and never rising."
+)
+CHECKED_RANKS = 1024  # on which a discount of the user's is tried
+
+
+def check_discount(name: str, value: Any) -> None:
+    """Refuse what is neither a word nor a function that a best list can be found for."""
+    if not callable(value):
+        words = ", ".join(repr(word) for word in DISCOUNTS)
+        if not isinstance(value, str) or value not in DISCOUNTS:
+            raise ValueError(f"`{name}` must be one of {words}, or a function of a tensor of ranks, got {value!r}")
+        return
+    ranks = torch.arange(1, CHECKED_RANKS + 1, dtype=torch.float64).view(2, -1)
+    counts = value(ranks)
+    if not isinstance(counts, Tensor) or counts.shape != ranks.shape or not counts.is_floating_point():
+        got = f"{counts.dtype} of shape {tuple(counts.shape)}" if isinstance(counts, Tensor) else type(counts).__name__
+        raise ValueError(
+            f"`{name}` must give a floating point tensor of the shape of the ranks, {tuple(ranks.shape)}, got {got}"
+        )
+    counts = counts.detach().flatten()
+    broken = ~(counts >= 0) | ~counts.isfinite()
+    broken[0] |= counts[0] == 0
+    broken[1:] |= counts[1:] > counts[:-1]
+    if bool(broken.any()):
+        rank = int(broken.to(torch.uint8).argmax())
+        raise ValueError(
+            f"`{name}` must be finite, above 0 at rank 1 and never rise, got {counts[rank].item():g} at rank {rank + 1}"
+        )
+
+
+def discount_of(discount: str | Callable[[Tensor], Tensor]) -> Discount:
+    """The function of an option; None counts every rank alike."""
+    return DISCOUNTS[discount] if isinstance(discount, str) else partial(discount)
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -59,13 +103,14 @@ class Precision(RelevanceMeans):
 
     .. math:: \text{Precision@K} = H / K
 
-    A list shorter than K still divides by K; without a cutoff by the length of the user's own list (0 for an empty
-    one). It ignores the order within the K.
+    A list shorter than K still divides by K; with ``denominator="retrieved"``, and without a cutoff, by the items that
+    it holds (0 for an empty one). It ignores the order within the K.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
-    Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. Same
-    convention as trec_eval's ``P`` and torchmetrics' ``RetrievalPrecision``.
+    Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. ``"k"``
+    is trec_eval's ``P`` and torchmetrics' ``RetrievalPrecision``, ``"retrieved"`` Keras-RS' ``PrecisionAtK`` and
+    torcheval's ``retrieval_precision`` with ``limit_k_to_size=True``.
 
     >>> metric = Precision(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[0, 1, -1]]))
@@ -74,10 +119,16 @@ class Precision(RelevanceMeans):
     """
 
     stem = "precision"
+    reads_lengths = MappingProxyType({"denominator": "retrieved"})
+
+    denominator: Literal["k", "retrieved"] = option(
+        default="k", config="changed", doc="Divide by K, or by min(K, length of the list)."
+    )
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return ratio(stats.hits(cutoffs), stats.cut(cutoffs))
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
+        short = denominator == "retrieved" and any(cutoffs)
+        return ratio(stats.hits(cutoffs), stats.n_retrieved(cutoffs) if short else stats.cut(cutoffs))
 
 
 class Recall(RelevanceMeans):
@@ -85,12 +136,15 @@ class Recall(RelevanceMeans):
 
     .. math:: \text{Recall@K} = H / R, \qquad \text{or } H / \min(K, R) \text{ with denominator="min"}
 
-    R counts all relevant items, also those that were not retrieved or may not be recommended.
+    R counts all relevant items, also those that were not retrieved or may not be recommended. With ``pooled=True`` the
+    value is the sum of all users' H by the sum of what theirs is divided by, :math:`\sum_u w_u H_u / \sum_u w_u R_u`,
+    in which users with many relevant items weigh more.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
     Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. Same
-    convention as trec_eval's ``recall``; ``"min"`` is that of the VAE papers (D. Liang et al., WWW 2018).
+    convention as trec_eval's ``recall``; ``"min"`` is that of the VAE papers (D. Liang et al., WWW 2018), and pooled
+    what implicit's ``precision_at_k`` returns.
 
     >>> metric = Recall(top_k=2)
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9]]), target_ids=torch.tensor([[8, 9, 5, 6]]))
@@ -103,9 +157,18 @@ class Recall(RelevanceMeans):
     denominator: Literal["relevant", "min"] = option(
         default="relevant", doc="Divide by R, or by the hits that a list of K can have."
     )
+    pooled: bool = option(
+        default=False, config="changed", doc="Micro-average: hits of all users by the possible hits of all users."
+    )
+
+    @property
+    def pooled_by(self) -> PooledBy:
+        return self.denominator if self.pooled else None
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str, pooled: bool) -> Tensor:
+        if pooled:
+            return stats.hits(cutoffs)
         possible = stats.n_relevant if denominator == "relevant" else stats.max_hits(cutoffs)
         return stats.hits(cutoffs) / possible.clamp(min=1)
 
@@ -113,13 +176,18 @@ class Recall(RelevanceMeans):
 class F1(RelevanceMeans):
     r"""The harmonic mean of a user's precision and recall at K.
 
-    .. math:: \text{F1@K} = \frac{2 P R'}{P + R'} = \frac{2 H}{K + R}, \qquad P = H / K,\ R' = H / R
+    .. math:: \text{F1@K} = \frac{(1 + \beta^2) P R'}{\beta^2 P + R'} = \frac{(1 + \beta^2) H}{K + \beta^2 R},
+        \qquad P = H / K,\ R' = H / R
 
-    0 where both are 0. It is the mean over users of each user's F1, not the F1 of the mean precision and recall.
+    0 where both are 0. With :math:`\beta = 1` both weigh alike; recall weighs :math:`\beta` times as much as
+    precision. It is the mean over users of each user's F1, not the F1 of the mean precision and recall.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
-    Source: C. J. van Rijsbergen, Information Retrieval, 1979. Same convention as ranx' ``f1``.
+    Source: C. J. van Rijsbergen, Information Retrieval, 1979. Same convention as ranx' ``f1`` and RecTools' ``F1Beta``.
+
+    Raises:
+        ValueError: for a beta that is no finite number above 0.
 
     >>> metric = F1(top_k=2)
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9]]), target_ids=torch.tensor([[8, 9]]))
@@ -129,9 +197,23 @@ class F1(RelevanceMeans):
 
     stem = "f1"
 
+    beta: float = option(
+        default=1.0,
+        config="changed",
+        check=check.check_above_zero,
+        doc="How many times as much recall weighs as precision, a number above 0; the name stays ``f1``.",
+    )
+
+    def setup(self) -> None:
+        self.beta = float(self.beta)
+        super().setup()
+
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        return ratio(2 * stats.hits(cutoffs), stats.cut(cutoffs) + stats.n_relevant)
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, beta: float) -> Tensor:
+        # Shares of the two that add up to 1: exact for a beta of 1, finite for any.
+        share = 1 / (1 + beta * beta)
+        possible = share * stats.cut(cutoffs) + (1 / (1 + (1 / beta) * (1 / beta))) * stats.n_relevant
+        return ratio(stats.hits(cutoffs), possible).clamp(max=1)
 
 
 class DCG(RelevanceMeans):
@@ -139,7 +221,8 @@ class DCG(RelevanceMeans):
 
     .. math:: \text{DCG@K} = \sum_{r=1}^{K} \frac{G(g_r)}{\log_2(r + 1)}
 
-    Not normalised: users with more relevant items reach higher values.
+    Not normalised: users with more relevant items reach higher values. With ``discount="none"`` it is the cumulative
+    gain, CG: the sum of what was found.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, inf), higher is better.
@@ -149,7 +232,7 @@ class DCG(RelevanceMeans):
 
     Raises:
         ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
-            1e-290 but not 0.
+            1e-290 but not 0; for a discount that rises or is not a word.
 
     >>> metric = DCG(top_k=2, gain="linear")
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[3.0, 1.0, 0.0]]))
@@ -164,11 +247,20 @@ class DCG(RelevanceMeans):
     gain: Literal["exponential", "linear"] = option(
         default="exponential", doc="What relevance g counts: :math:`2^g - 1`, or g."
     )
+    discount: DiscountName | Callable[[Tensor], Tensor] = option(
+        default="log2", config="changed", check=check_discount, doc=DISCOUNT
+    )
+
+    def setup(self) -> None:
+        named_discount(self)
+        super().setup()
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str) -> Tensor:
+    def measure(
+        stats: RankingStats, cutoffs: Cutoffs, *, gain: str, discount: str | Callable[[Tensor], Tensor]
+    ) -> Tensor:
         scaled, unit = stats.scaled(gain)
-        return stats.gain_sum(cutoffs, scaled) * unit
+        return stats.gain_sum(cutoffs, scaled, discount_of(discount)) * unit
 
 
 class NDCG(RelevanceMeans):
@@ -177,17 +269,19 @@ class NDCG(RelevanceMeans):
     .. math:: \text{NDCG@K} = \frac{\text{DCG@K}}{\text{ideal DCG@K}}
 
     It rewards relevant items near the top and, with graded relevance, the more relevant ones first. Relevant items that
-    were not retrieved belong to the ideal list.
+    were not retrieved belong to the ideal list. A ``discount`` counts in both; two functions are told apart by their
+    qualified names, lambdas by the order in which they were first given (``module.<lambda>#2``), and a metric with a
+    lambda cannot be pickled.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
     Source: K. Järvelin and J. Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002. Same convention
     as scikit-learn's ``ndcg_score`` (ties included), torchmetrics' ``RetrievalNormalizedDCG`` and trec_eval's
-    ``ndcg_cut`` with ``gain="linear"``.
+    ``ndcg_cut`` with ``gain="linear"``, LensKit's ``NDCG`` with ``discount="log2_from_two"`` beside.
 
     Raises:
         ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
-            1e-290 but not 0.
+            1e-290 but not 0; for a discount that rises or is not a word.
 
     >>> metric = NDCG(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 0, 1]]))
@@ -203,12 +297,29 @@ class NDCG(RelevanceMeans):
     ideal: Literal["relevant", "retrieved"] = option(
         default="relevant", doc="The best list of all relevant items, cut at K, or of the items of the list as given."
     )
+    discount: DiscountName | Callable[[Tensor], Tensor] = option(
+        default="log2", config="changed", check=check_discount, doc=DISCOUNT
+    )
+
+    def setup(self) -> None:
+        named_discount(self)
+        super().setup()
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, gain: str, ideal: str) -> Tensor:
+    def measure(
+        stats: RankingStats, cutoffs: Cutoffs, *, gain: str, ideal: str, discount: str | Callable[[Tensor], Tensor]
+    ) -> Tensor:
         scaled, _ = stats.scaled(gain)
+        counts = discount_of(discount)
         # The two sums are rounded apart, so their quotient may come out just above 1.
-        return ratio(stats.gain_sum(cutoffs, scaled), stats.ideal_sum(cutoffs, scaled, ideal)).clamp(max=1)
+        best = stats.ideal_sum(cutoffs, scaled, ideal, counts)
+        return ratio(stats.gain_sum(cutoffs, scaled, counts), best).clamp(max=1)
+
+
+def named_discount(metric: DCG | NDCG) -> None:
+    """Give a discount of the user's the name that metrics are told apart by."""
+    if not isinstance(metric.discount, str):
+        metric.discount = Function(metric.discount)
 
 
 class MAP(RelevanceMeans):
@@ -341,3 +452,46 @@ class RBP(RelevanceMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, persistence: float) -> Tensor:
         return (1 - persistence) * stats.gain_sum(cutoffs, "hit", lambda ranks: persistence ** (ranks - 1))
+
+
+class ERR(RelevanceMeans):
+    r"""The mean of 1 / rank of the item that satisfies a user who reads down the list.
+
+    .. math:: \text{ERR@K} = \sum_{r=1}^{K} \frac{R_r}{r} \prod_{i < r} (1 - R_i),
+        \qquad R_r = \frac{2^{g_r} - 1}{2^{g_{max}}}
+
+    The reader stops at an item with the chance R, which is higher the more relevant it is, so an item counts less after
+    good ones. Under ``ties="average"`` it is the exact mean over all orders of the equal scores. The best value depends
+    on the relevance of a user's items.
+
+    Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
+    Range: [0, 1), higher is better.
+    Source: O. Chapelle, D. Metzler, Y. Zhang and P. Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.
+    Same convention as ``ERR`` of ir_measures, that is gdeval's, with its ``max_relevance`` of 4.
+
+    Raises:
+        ValueError: for a ``max_relevance`` that is no number from 1 to 1023, and for relevance above it.
+
+    >>> metric = ERR(top_k=3, max_relevance=1)
+    >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[1, 1, 0]]))
+    >>> metric.compute()  # 1 / 2 at rank 1, else 1 / 2 at rank 3
+    tensor(0.5833, dtype=torch.float64)
+    """
+
+    stem = "err"
+    best_value = None
+
+    max_relevance: float = option(
+        default=4.0,
+        check=check.check_max_relevance,
+        doc=":math:`g_{max}`, the top of the scale of relevance: 1 where it is 0 or 1.",
+    )
+
+    def setup(self) -> None:
+        self.max_relevance = float(self.max_relevance)
+        super().setup()
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, max_relevance: float) -> Tensor:
+        unit = 2.0**-max_relevance
+        return stats.stop_reciprocal(cutoffs, lambda relevance: gain_of(relevance, "exponential") * unit)

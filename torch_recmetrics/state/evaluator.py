@@ -22,7 +22,7 @@ from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranking_metric import ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.waiting import WaitingUsers
 
 
@@ -40,7 +40,7 @@ class Weighting(NamedTuple):
 
     families: list[Family]
     skips_empty: bool
-    pooled: bool
+    pooled_by: PooledBy
     partial: bool
 
 
@@ -58,6 +58,8 @@ class Evaluator:
         self._weigh([(metric, rule) for metric in self.metrics for rule in metric.columns])
         self.validate_args = any(metric.validate_args for metric in self.members)
         self.gains = {vars(metric)["gain"] for metric in self.members if "gain" in vars(metric)}
+        scales = [vars(metric)["max_relevance"] for metric in self.members if "max_relevance" in vars(metric)]
+        self.max_relevance = min(scales, default=None)
         if len({metric.nan_action for metric in self.members}) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
@@ -74,11 +76,11 @@ class Evaluator:
         for position, (metric, rule) in enumerate(columns):
             options = {name: value for name, value in metric.family().items() if name != "ties"}
             families.setdefault((type(metric), rule, *options.items()), []).append(position)
-        weightings: dict[tuple[bool, bool, bool], list[list[int]]] = {}
+        weightings: dict[tuple[bool, PooledBy, bool], list[list[int]]] = {}
         for family in families.values():
             metric = columns[family[0]][0]
             skips_empty = metric.needs_target and metric.empty_target_action in ("skip", "error")
-            weightings.setdefault((skips_empty, metric.pooled, metric.partial), []).append(family)
+            weightings.setdefault((skips_empty, metric.pooled_by, metric.partial), []).append(family)
         self.weightings = []
         for weighting, members in weightings.items():
             alike = []
@@ -102,6 +104,8 @@ class Evaluator:
             weight_of_each(rows, checks)
             if "exponential" in self.gains:
                 check.defer_exponential_gains(checks, rows.relevance)
+            if self.max_relevance is not None:
+                check.defer_max_relevance(checks, rows.relevance, self.max_relevance)
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         users = layout.ranked(self.needs, checks)
@@ -201,9 +205,11 @@ class Evaluator:
         weights: Tensor | None,
     ) -> None:
         """What the metrics ask of the relevance of users; `largest` gives None where it is 0 or 1."""
-        of_each = largest() if self.gains else None
-        if of_each is not None:
+        of_each = largest() if self.gains or self.max_relevance is not None else None
+        if of_each is not None and self.gains:
             check.defer_gains(checks, of_each, exponential="exponential" in self.gains)
+        if of_each is not None and self.max_relevance is not None:
+            check.defer_max_relevance(checks, of_each, self.max_relevance)
         if self.needs_filled:
             empty = n_relevant() == 0
             checks.defer(
@@ -231,14 +237,19 @@ class Evaluator:
             weights = torch.ones_like(empty, dtype=ranking.relevance.dtype)
         filled = weights * ~empty
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
-        for families, skips_empty, pooled, partial in self.weightings:
+        for families, skips_empty, pooled_by, partial in self.weightings:
             parts = []
             for metric, rule, cutoffs, fills_empty in families:
                 values = metric.values(ranking.stats(rule), cutoffs)
                 parts.append(values + empty.unsqueeze(1) if fills_empty else values)
             values = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
             weight = filled if skips_empty else weights
-            denominator = weights * ranking.n_relevant if pooled else weight
+            denominator = weight
+            if pooled_by == "relevant":
+                denominator = weights * ranking.n_relevant
+            elif pooled_by == "min":
+                possible = [ranking.stats(rule).max_hits(cutoffs) for _, rule, cutoffs, _ in families]
+                denominator = weights.unsqueeze(1) * torch.cat(possible, 1)
             blocks.append((values, weight, defined(values, weight) if partial else denominator))
         return WeightedValues(blocks, self._back, counted=ranking.weights is None)
 
@@ -265,7 +276,7 @@ class WeightedValues:
 
     def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...], *, counted: bool) -> None:
         # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
-        # may be undefined, which nan says.
+        # may be undefined, which nan says, or where that depends on the cutoff.
         self._blocks = blocks
         self._back = back  # the place of each column
         self._counted = counted  # every weight is 1, or 0 beside values of 0

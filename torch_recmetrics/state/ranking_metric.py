@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
@@ -17,6 +18,8 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import option
 
+PooledBy = Literal["relevant", "min"] | None
+
 
 class RankingMetric(RecMetric):
     """A metric of ranked lists. Its attributes say what the ranking must hold, and how it is evaluated."""
@@ -24,6 +27,7 @@ class RankingMetric(RecMetric):
     needs_target: ClassVar[bool] = True  # False: it does not ask what is relevant, so no target needs to be given
     reads_lists: ClassVar[bool] = False  # True: it looks at all items of the list, not at the relevant ones alone
     reads_items: ClassVar[bool] = False  # True: it looks at their ids
+    reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
     candidates_seen: frozenset[int] = frozenset()  # how many candidates the users of all updates had, where not all
     plot_lower_bound = 0.0
@@ -50,7 +54,7 @@ class RankingMetric(RecMetric):
 
     def requirements(self) -> RankingRequirements:
         """What a ranking must hold for it."""
-        return requirements_of(type(self), self.top_k, self.rules, self.nan_action)
+        return requirements_of(type(self), vars(self), self.rules)
 
     def note_candidates(self, n_candidates: int) -> None:
         """Remember for :meth:`definition` that users were ranked among so many items."""
@@ -173,7 +177,7 @@ class UserMeasure(RankingMetric):
 
     measure: ClassVar[Callable[..., Tensor]]
     partial: ClassVar[bool] = False  # True: the measure is nan for users whose value is undefined; they are left out
-    pooled: bool = False  # True: the measure is a count of hits, and the value all hits by all relevant items
+    pooled: bool = False  # True: the measure is a count of hits, and the value all hits by all possible hits
     ties: str = "stable"
     empty_target_action: str = "skip"
     keep_bounds: bool = False
@@ -186,6 +190,11 @@ class UserMeasure(RankingMetric):
     @property
     def rules(self) -> tuple[str, ...]:
         return (*self.columns, *self.extra_rules)
+
+    @property
+    def pooled_by(self) -> PooledBy:
+        """What a pooled value is divided by: the sum of R, or of min(K, R), over the users; None if it is a mean."""
+        return "relevant" if self.pooled else None
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         """(B, cutoffs): each user's value."""
@@ -224,17 +233,20 @@ def options_of_measure(metric: type[UserMeasure]) -> tuple[str, ...]:
 
 
 def requirements_of(
-    metric: type[RankingMetric], top_k: int | None, rules: tuple[str, ...], nan_action: str
+    metric: type[RankingMetric], options: Mapping[str, Any], rules: tuple[str, ...]
 ) -> RankingRequirements:
     """What a ranking must hold for a metric of these options."""
+    top_k = options["top_k"]
+    # The length of a whole list is known without its order.
+    reads_lengths = top_k is not None and any(options[name] == value for name, value in metric.reads_lengths.items())
     return RankingRequirements(
         depth=top_k or 0,
         full_list=top_k is None,
         sort_full_list=top_k is None and (metric.reads_lists or "stable" in rules),
         rules=frozenset(rules),
         ordered="stable" in rules,
-        lists=metric.reads_lists,
+        lists=metric.reads_lists or reads_lengths,
         items=metric.reads_items,
         needs_target=metric.needs_target,
-        nan_hidden=nan_action == "worst",
+        nan_hidden=options["nan_action"] == "worst",
     )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 # The same names, for type checkers; a test holds the two together.
 RankingName = Literal[
-    "hit_rate", "precision", "recall", "f1", "dcg", "ndcg", "map", "mrr", "r_precision", "rbp", "tie_rate",
+    "hit_rate", "precision", "recall", "f1", "dcg", "ndcg", "map", "mrr", "r_precision", "rbp", "err", "tie_rate",
     "collapse_rate", "ils", "intra_list_diversity", "category_diversity", "category_calibration", "novelty",
     "popularity", "tail_share", "unexpectedness", "serendipity", "user_coverage", "coverage", "gini", "entropy",
     "personalization",

@@ -61,7 +61,20 @@ def expected(k: int | None, before: int, early: int, size: int, relevant: int) -
         "average_precision": float(sum_of_precisions / min(k, total)),
         "reciprocal_rank": 1.0 if top else float(first_hit(k, before, size, relevant)),
         "hits": float(mean_over_hits(k, before, early, size, relevant)),
+        "err": float(expected_reciprocal_rank(k, before, early, size, relevant)),
     }
+
+
+def expected_reciprocal_rank(k: int, before: int, early: int, size: int, relevant: int) -> Fraction:
+    """A relevant item stops a reader with the chance 1 / 16; so many read on to each rank."""
+    on = [Fraction(15, 16) ** min(rank, early) for rank in range(min(k, before) + 1)]
+    for drawn in range(1, max(0, k - before) + 1):
+        ways = sum(
+            comb(relevant, h) * comb(size - relevant, drawn - h) * 15**h * 16 ** (relevant - h)
+            for h in range(max(0, drawn - (size - relevant)), min(relevant, drawn) + 1)
+        )
+        on.append(Fraction(15, 16) ** early * Fraction(ways, comb(size, drawn) * 16**relevant))
+    return sum(((on[rank - 1] - on[rank]) / rank for rank in range(1, len(on))), Fraction(0))
 
 
 def first_hit(k: int, before: int, size: int, relevant: int) -> Fraction:
@@ -134,3 +147,28 @@ def test_large_blocks_are_exact(block: dict[str, int], layout: Callable[..., Any
             function, options = OVER_HITS.get(name, (name, {}))
             got = getattr(torch_recmetrics.functional, function)(**update, top_k=k, **options)
             assert float(got) == pytest.approx(value, abs=1e-12, rel=1e-14), f"{name}@{k}"
+
+
+@pytest.mark.parametrize("layout", [dense, by_ids, flat])
+@pytest.mark.parametrize("top_grade", [1, 4])
+def test_a_large_block_of_many_grades_is_exact_where_a_reader_stops(top_grade: int, layout: Callable[..., Any]) -> None:
+    """The mean product of n of the factors 1 - R is an elementary symmetric polynomial by the number of choices."""
+    generator = torch.Generator().manual_seed(7)
+    before, size = 3, 90
+    grades = torch.randint(0, top_grade + 1, (before + size,), generator=generator)
+    grades[before + 20 :] *= torch.rand(size - 20, generator=generator) < 0.3
+    scores = torch.cat([torch.tensor([5.0, 4.0, 3.0]), torch.zeros(size)])
+    factors = [1 - Fraction(2 ** int(g) - 1, 2**top_grade) for g in grades]
+    on, sums = [Fraction(1)], [Fraction(1)]
+    for factor in factors[:before]:
+        on.append(on[-1] * factor)
+    for factor in factors[before:]:
+        sums = [a + factor * b for a, b in zip([*sums, Fraction(0)], [Fraction(0), *sums], strict=True)]
+    on += [on[before] * sums[n] / comb(size, n) for n in range(1, size + 1)]
+    update = {**layout(scores, grades)}
+    if "target_ids" in update:
+        update["target_relevance"] = grades[update["target_ids"]]
+    for k in (2, 4, 30, 93, None):
+        value = sum((on[r - 1] - on[r]) / r for r in range(1, (k or before + size) + 1))
+        got = torch_recmetrics.functional.err(**update, top_k=k, max_relevance=top_grade)
+        assert float(got) == pytest.approx(float(value), abs=1e-14, rel=1e-14)

@@ -13,12 +13,25 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ties import Discount, Gain, gain_of, mean_precision_in_block
+from torch_recmetrics.core.ranking.cascade import products_before, stop_chance, stop_means
+from torch_recmetrics.core.ranking.ties import (
+    TABLE_ELEMENTS,
+    Discount,
+    Gain,
+    gain_of,
+    hit_chances,
+    mean_precision_in_block,
+)
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_first, run_sizes, run_starts, sum_by
-
-# Elements of a table over the members of tied blocks that are held at once.
-TABLE_ELEMENTS = 1 << 18
+from torch_recmetrics.core.tensors.segments import (
+    order_by,
+    place_in_run,
+    run_first,
+    run_sizes,
+    run_starts,
+    sum_by,
+    table,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +137,39 @@ class FullListStats(RelevantItems):
             value[tied] = _over_blocks(keys, _first_of_block, value.dtype)
         return sum_by(self.users[first], value, self._n_users)
 
+    def stop_reciprocal(self, chance: Gain) -> Tensor:
+        """(B,): 1 / rank of the item at which a reader stops, 0 for one who reads on; see core/ranking/cascade.py."""
+        chances = gain_of(self.relevance, chance)
+        value = chances / (self.start + 1).to(chances.dtype)
+        tied = self.size > 1
+        if bool(tied.any()):
+            value[tied] = self._stops_in_blocks(chances, tied)
+        passed = products_before(1 - chances, run_starts(self.users))[run_first(self._block)]
+        return sum_by(self.users, value * passed, self._n_users)
+
+    def _stops_in_blocks(self, chances: Tensor, tied: Tensor) -> Tensor:
+        """For the tied entries, the value of their block at the first of them, and 0 at the others."""
+        heads = self._block[tied]
+        counts, rows = run_sizes(heads)[heads], heads.cumsum(0) - 1
+        shape = (counts.shape[0], int(counts.max()))
+        members = table(rows, place_in_run(heads), chances[tied], shape).sort(dim=1, descending=True).values
+        of_block = torch.stack([self.start[tied], self.size[tied], self._in_block[tied].to(torch.int64)], 1)[heads]
+        keys = torch.cat([of_block.to(chances.dtype), stop_means(members, counts, shape[1])], 1)
+
+        def stops(start: Tensor, size: Tensor, relevant: Tensor, *means_place_carry: Tensor) -> tuple[Tensor, Tensor]:
+            *means, place, carry = means_place_carry
+            rank, inside = start + place + 1, place < size
+            places = torch.minimum(place, size - 1)  # of the block; beyond its end nothing is counted
+            m, b, j = (x.expand_as(places).reshape(-1, 1) for x in (size, relevant, places))
+            earlier = hit_chances(m, b, j, shape[1])[:, :-1]
+            of_rank = torch.cat(means, 1).repeat_interleave(places.shape[1], 0)
+            here = stop_chance(earlier, m, b, j, of_rank).view_as(places)
+            return (here * inside / rank).sum(1), carry
+
+        values = torch.zeros_like(chances[tied])
+        values[heads] = _over_blocks(keys, stops, chances.dtype, width=shape[1])
+        return values
+
     @cached_property
     def tie_sensitive(self) -> Tensor:
         """(B,): 1 where the members of some block differ in relevance."""
@@ -172,13 +218,17 @@ def _first_of_block(
     return ((before - none_yet) / (start + place + 1)).sum(1), none_yet[:, -1:]
 
 
-def _over_blocks(keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], dtype: torch.dtype) -> Tensor:
+def _over_blocks(
+    keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], dtype: torch.dtype, *, width: int = 1
+) -> Tensor:
     """A sum over the places 0, 1, ... of a block, each distinct block (start, size, ...) worked out once.
 
     The function gets some of the places at a time, and what it handed on from the places before (ones at first). A
     model that gives every item the same score has one distinct block for all its users. Differences of cumulative sums
-    would need no table at all, but lose the last digits of blocks far down the list.
+    would need no table at all, but lose the last digits of blocks far down the list. `width` is how many numbers the
+    function holds for a place.
     """
+    elements = max(TABLE_ELEMENTS // width, 1)
     distinct, which = torch.unique(keys, dim=0, return_inverse=True)
     by_size = torch.sort(distinct[:, 1]).indices
     sizes = distinct[by_size, 1].tolist()
@@ -186,13 +236,14 @@ def _over_blocks(keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], d
     first = 0
     while first < len(sizes):
         last = first + 1
-        while last < len(sizes) and (last + 1 - first) * sizes[last] <= TABLE_ELEMENTS:
+        while last < len(sizes) and (last + 1 - first) * sizes[last] <= elements:
             last += 1
         blocks = by_size[first:last]
         columns = distinct[blocks].to(dtype).unsqueeze(2).unbind(1)
         carry = torch.ones_like(columns[0])
-        for place in range(0, sizes[last - 1], TABLE_ELEMENTS):
-            places = torch.arange(place, min(place + TABLE_ELEMENTS, sizes[last - 1]), dtype=dtype, device=keys.device)
+        for place in range(0, int(sizes[last - 1]), elements):
+            end = min(place + elements, int(sizes[last - 1]))
+            places = torch.arange(place, end, dtype=dtype, device=keys.device)
             part, carry = function(*columns, places.unsqueeze(0), carry)
             values[blocks] += part
         first = last

@@ -146,7 +146,11 @@ class RankingStats:
         if lengths is None:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(...)")
         self._columns_at(cutoffs)
-        return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cutoffs, float("inf")))
+        lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
+        n_retrieved = torch.minimum(lengths, self._table(cutoffs, float("inf")))
+        if self._full_list is None or None not in cutoffs:
+            return n_retrieved
+        return torch.where(self._table(cutoffs, 0) == 0, self._full_list.lengths.unsqueeze(1), n_retrieved)
 
     def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
         """(B, cutoffs): what stands at the cutoffs of something that was summed up along :meth:`items`."""
@@ -199,6 +203,13 @@ class RankingStats:
         """1 / rank of the first relevant item, 0 where there is none."""
         return self._read(cutoffs, attrgetter("reciprocal"))
 
+    def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
+        """1 / rank of the item at which a reader stops, 0 for one who reads on to the end of the list.
+
+        `chance`, from 0 to 1, is how likely who comes to an item stops there; a function of relevance, 0 for 0.
+        """
+        return self._read(cutoffs, lambda stats: stats.stop_reciprocal(chance))
+
     def scaled(self, gain: Gain) -> tuple[Gain, float]:
         """A gain and its unit, in which sums of finite gains are finite."""
         return (gain, 1.0) if self.ranking.binary or gain not in SCALED_GAINS else (SCALED_GAINS[gain], GAIN_SCALE)
@@ -226,8 +237,8 @@ class RankingStats:
             if None not in cutoffs:
                 n = min(n, max(filter(None, cutoffs), default=0))
             device = self.n_relevant.device
-            if discount is log2_discount and n < KEPT_RANKS:
-                sums = log2_best_sums(1 << n.bit_length(), device)  # so that there are few tables to remember
+            if discount in REMEMBERED_DISCOUNTS and n < KEPT_RANKS:
+                sums = remembered_best_sums(1 << n.bit_length(), discount, device)  # few tables are remembered
             else:
                 sums = best_sums(n, discount, device)
             return sums[self.max_hits(cutoffs).to(torch.int64)]
@@ -342,16 +353,13 @@ def cutoff_table(cutoffs: Cutoffs, uncut: float, dtype: torch.dtype, device: tor
     return constants(tuple(uncut if k is None else float(k) for k in cutoffs), dtype, device).unsqueeze(0)
 
 
-@lru_cache(maxsize=64)
-def log2_best_sums(n: int, device: torch.device) -> Tensor:
-    """(n + 1,) the discounted cumulative gain of 0, 1, ... n items of relevance 1 on the first places."""
-    return best_sums(n, log2_discount, device)
-
-
 def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
     """(n + 1,) the gain sum of 0, 1, ... n items of relevance 1 on the first places."""
     sums = running_sum(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0)
     return torch.cat([sums.new_zeros(1), sums])
+
+
+remembered_best_sums = lru_cache(maxsize=64)(best_sums)
 
 
 @lru_cache(maxsize=1024)

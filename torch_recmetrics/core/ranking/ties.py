@@ -19,7 +19,10 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.ranking.cascade import stop_chance, stop_means
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_sizes, run_starts, table
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
 GAINS = ("exponential", "linear")
@@ -29,6 +32,8 @@ GAIN_SCALE = 2.0**40
 # Tables of so many ranks are kept, longer ones made anew: 16 MiB for each kind of table in all.
 KEPT_RANKS = 1 << 20
 SUMMED_IN_TURN = 1 << 8
+# Elements of a table over the members of tied blocks that are held at once.
+TABLE_ELEMENTS = 1 << 18
 
 # What an item of a relevance counts: a name, or a function of (…,) relevance that gives 0 for 0.
 Gain = str | Callable[[Tensor], Tensor]
@@ -52,6 +57,11 @@ def rank_table(n: int, device: torch.device) -> Tensor:
 def log2_discount(rank: Tensor) -> Tensor:
     """1 / log2(r + 1)."""
     return (rank + 1).log2().reciprocal()
+
+
+def log2_from_two_discount(rank: Tensor) -> Tensor:
+    """1 / log2(max(r, 2)): the first two ranks count alike."""
+    return rank.clamp(min=2).log2().reciprocal()
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +111,8 @@ def scaled_linear(relevance: Tensor) -> Tensor:
 SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
 # What a ranking remembers the sums of; functions that are made anew at each call would fill it for ever.
 REMEMBERED_GAINS: frozenset[Gain] = frozenset({"hit", *SCALED_GAINS, *SCALED_GAINS.values()})
-REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount})
+REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount, log2_from_two_discount})
+DISCOUNTS: dict[str, Discount] = {"log2": log2_discount, "log2_from_two": log2_from_two_discount, "none": None}
 
 
 def mean_precision_in_block(earlier: Tensor, share: Tensor, start: Tensor, c1: Tensor, c2: Tensor) -> Tensor:
@@ -112,6 +123,22 @@ def mean_precision_in_block(earlier: Tensor, share: Tensor, start: Tensor, c1: T
     """
     rest = earlier + 1 - share * (start + 1)
     return torch.where(rest >= 0, share + rest * c1, (earlier + 1) * c1 + share * c2)
+
+
+def hit_chances(size: Tensor, relevant: Tensor, places: Tensor, most: int) -> Tensor:
+    """(n, most + 1) how likely h = 0, 1, ... relevant members stand on so many places of a block: hypergeometric.
+
+    Args:
+        size, relevant, places: (n, 1) floats: m, b and the places, at most m.
+        most: at least min(b, places), so that the chances add up to 1.
+    """
+    m, b, n = size, relevant, places
+    h = torch.arange(most + 1, dtype=m.dtype, device=m.device).unsqueeze(0)
+    fewest = (n - m + b).clamp(min=0)
+    step = (b - h).clamp(min=0) * (n - h).clamp(min=0) / ((h + 1) * (m - b - n + h + 1)).clamp(min=1)
+    log_step = torch.where(h >= fewest, step.log(), 0)
+    log_weight = torch.cat([torch.zeros_like(n), running_sum(log_step[:, :-1])], 1)
+    return torch.where(h >= fewest, log_weight, float("-inf")).softmax(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +154,11 @@ class GainTotal:
         totals = gain_of(self.relevance, gain).sum(1)
         return totals if self.rows is None else totals.new_zeros(self.n_users).index_add_(0, self.rows, totals)
 
+    def members(self) -> tuple[Tensor, Tensor]:
+        """(E,) int64 and (E,): the users of the relevant members, and their relevance."""
+        row, column = self.relevance.nonzero(as_tuple=True)
+        return row if self.rows is None else self.rows[row], self.relevance[row, column]
+
 
 @dataclass(frozen=True, eq=False)
 class CutoffTie:
@@ -137,7 +169,7 @@ class CutoffTie:
 
     tied: Tensor  # (B,) bool
     n_relevant: Tensor  # (B,)
-    gain_total: Callable[[Gain], Tensor]  # (B,): the sum of a gain over the members
+    gain_total: GainTotal  # (B,): the sum of a gain over the members
     best: Tensor | None  # (B, <= D) relevance of the relevant members, descending, 0 beyond
     worst: Tensor | None  # (B, <= D) the same ascending, inf beyond
 
@@ -266,6 +298,21 @@ class CumulativeStats:
         before[:, 1:] = self.p_no_hit[:, :-1]
         return running_sum((before - self.p_no_hit) / self.ranks)
 
+    def stop_reciprocal(self, chance: Gain) -> Tensor:
+        """1 / rank of the item at which a reader stops, 0 for one who reads on; `chance` is that of each item."""
+        return running_sum(self.stop_chances(chance) / self.ranks)
+
+    def stop_chances(self, chance: Gain) -> Tensor:
+        """How likely it is to stop at the rank."""
+        own = gain_of(self.relevance, chance)
+        return own * self._passed(own)
+
+    def _passed(self, chances: Tensor) -> Tensor:
+        """The product of 1 - chance before each rank."""
+        passed = torch.ones_like(chances)
+        passed[:, 1:] = (1 - chances[:, :-1]).cumprod(1)
+        return passed
+
     def mean_precision(self, column: int) -> Tensor:
         """(B,): precision_sum / hits at one rank, 0 without a hit."""
         return self.precision_sum[:, column] / self.hits[:, column].clamp(min=1)
@@ -343,12 +390,46 @@ class ExpectedStats(CumulativeStats):
         c1 = (inverse * inside).sum(1) / n
         c2 = ((self.ranks - 1 - s.unsqueeze(1)) * inverse * inside).sum(1) / n
 
-        h = torch.arange(column + 2, dtype=s.dtype, device=s.device).unsqueeze(0)
         s, m, b, n, earlier, before, c1, c2 = (x.unsqueeze(1) for x in (s, m, b, n, earlier, before, c1, c2))
-        fewest = (n - m + b).clamp(min=0)
-        step = (b - h).clamp(min=0) * (n - h).clamp(min=0) / ((h + 1) * (m - b - n + h + 1)).clamp(min=1)
-        log_step = torch.where(h >= fewest, step.log(), 0)
-        log_weight = torch.cat([torch.zeros_like(n), running_sum(log_step[:, :-1])], 1)
-        weight = torch.where(h >= fewest, log_weight, float("-inf")).softmax(1)
+        weight = hit_chances(m, b, n, column + 1)
+        h = torch.arange(column + 2, dtype=s.dtype, device=s.device).unsqueeze(0)
         total = before + h * mean_precision_in_block(earlier, (h - 1) / (n - 1).clamp(min=1), s, c1, c2)
         return (weight * total / (earlier + h).clamp(min=1)).sum(1)
+
+    def stop_chances(self, chance: Gain) -> Tensor:
+        """See core/ranking/cascade.py."""
+        start, depth = self.tie_groups.start, self.relevance.shape[1]
+        own = gain_of(self.relevance, chance)
+        passed = self._passed(own).gather(1, start)  # whole blocks stand before a block: their order does not matter
+        stops = passed * own
+        tied = (self.size > 1) & (self.relevant > 0)
+        user, column = tied.nonzero(as_tuple=True)
+        if not user.shape[0]:
+            return stops
+        # The relevant members of these blocks, ordered by block: those that crosses the last rank has its own.
+        first = start + torch.arange(start.shape[0], device=start.device).unsqueeze(1) * depth  # names the block
+        crosses, cutoff_tie = self.tie_groups.crosses, self.tie_groups.cutoff_tie
+        inside = tied & (self.relevance > 0)
+        if crosses is not None:
+            inside &= ~crosses
+        blocks, relevance = first[inside], self.relevance[inside]
+        if cutoff_tie is not None:
+            users, members = cutoff_tie.gain_total.members()
+            at_cut = cutoff_tie.tied[users]
+            blocks = torch.cat([blocks, first[users[at_cut], -1]])
+            relevance = torch.cat([relevance, members[at_cut]])
+        order = order_by(blocks, relevance)
+        blocks, chances = blocks[order], gain_of(relevance[order], chance)
+        heads = run_starts(blocks)
+        names, counts = blocks[heads], run_sizes(heads)[heads]
+        rows = heads.cumsum(0) - 1
+        shape = (names.shape[0], int(counts.max()))
+        most = min(shape[1], depth)
+        means = stop_means(table(rows, place_in_run(heads), chances, shape), counts, most)
+        of_rank = torch.searchsorted(names, first[user, column])
+        for step in steps(user.shape[0], most, TABLE_ELEMENTS):
+            at = user[step], column[step]
+            size, relevant, place = (x[at].unsqueeze(1) for x in (self.size, self.relevant, self.place))
+            earlier = hit_chances(size, relevant, place, most)[:, :-1]
+            stops[at] = passed[at] * stop_chance(earlier, size, relevant, place, means[of_rank[step]])
+        return stops

@@ -78,6 +78,19 @@ def check_share(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be a float between 0 and 1, got {value!r}")
 
 
+def check_above_zero(name: str, value: Any) -> None:
+    """Refuse a number that is not finite and above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"`{name}` must be a finite number above 0, got {value!r}")
+
+
+def check_max_relevance(name: str, value: Any) -> None:
+    """Refuse what is no top of a scale of relevance."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 1 <= value <= LARGEST_EXPONENTIAL_RELEVANCE:
+        raise ValueError(f"`{name}` must be a number from 1 to {LARGEST_EXPONENTIAL_RELEVANCE}, got {value!r}")
+
+
 def check_positive(name: str, value: Any) -> None:
     """Refuse a number that counts something and is not a positive integer."""
     if not is_count(value):
@@ -252,6 +265,19 @@ def defer_gains(checks: ValueChecks, largest: Tensor, *, exponential: bool) -> N
         )
     if exponential:
         defer_exponential_gains(checks, largest)
+
+
+def defer_max_relevance(checks: ValueChecks, largest: Tensor, max_relevance: float) -> None:
+    """Relevance above the top of its scale; `largest` is that of each user."""
+    if largest.element_size() == 1:
+        largest = largest.to(torch.float32)
+    checks.defer(
+        largest > max_relevance,
+        lambda row: (
+            f"relevance must be at most max_relevance={max_relevance:g}, got {largest[row].max().item():g} in row "
+            f"{row}: give ERR the top of your scale"
+        ),
+    )
 
 
 def defer_exponential_gains(checks: ValueChecks, largest: Tensor) -> None:
