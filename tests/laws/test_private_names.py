@@ -12,8 +12,8 @@ from torchmetrics.aggregation import SumMetric
 PACKAGE = Path(__file__).parents[2] / "torch_recmetrics"
 USED = {
     *("_cache", "_computed", "_copy_state_dict", "_defaults", "_device", "_dtype", "_enable_grad", "_filter_kwargs"),
-    *("_forward_cache", "_groups", "_is_synced", "_plot", "_reduce_states", "_set_name", "_should_unsync"),
-    *("_sync_dist", "_to_sync", "_update_count", "_update_signature", "_wrap_update"),
+    *("_forward_cache", "_groups", "_is_synced", "_plot", "_reduce_states", "_reductions", "_set_name"),
+    *("_should_unsync", "_sync_dist", "_to_sync", "_update_count", "_update_signature", "_wrap_update"),
 }
 
 

@@ -16,6 +16,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from torch_recmetrics.collection.fused_state import FusedState
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
@@ -205,6 +206,31 @@ class RecMetricCollection(MetricCollection):
         with self._fused_state().together():
             values: dict[str, Any] = super().compute()
         return values
+
+    def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[Tensor, Tensor]]:
+        """The interval of each member that has one, by its name with prefix and postfix, from one exchange.
+
+        Members that are counts over items, and those of torchmetrics, have none. All ranks must call it.
+
+        Args:
+            level: a float between 0 and 1, see :meth:`~torch_recmetrics.NDCG.confidence_interval`.
+
+        Raises:
+            ValueError: for a level that is none.
+
+        >>> from torch_recmetrics import Precision, Recall
+        >>> metrics = RecMetricCollection([Precision(2), Recall(2)])
+        >>> metrics.update(item_ids=torch.tensor([[0, 1], [0, 1]]), target_ids=torch.tensor([[0], [1]]))
+        >>> metrics.confidence_intervals()["recall@2"]
+        (tensor(1., dtype=torch.float64), tensor(1., dtype=torch.float64))
+        """
+        check.check_share("level", level)
+        with self._fused_state().together():
+            return {
+                self._set_name(name): member.confidence_interval(level)
+                for name, member in self._modules.items()
+                if isinstance(member, RecMetric) and member.has_interval
+            }
 
     def merge_state(self, other: MetricCollection) -> None:
         """Add what another collection of the same metrics has seen; where one member refuses, none has changed."""

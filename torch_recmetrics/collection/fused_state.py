@@ -11,10 +11,11 @@ from torch import Tensor
 
 from torch_recmetrics.collection.agreement import MemberAgreement
 from torch_recmetrics.core.layouts.arguments import Layout
+from torch_recmetrics.core.tensors.moments import added
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
-from torch_recmetrics.state.sync import local_totals, stores
+from torch_recmetrics.state.sync import row_totals, stores
 
 
 class FusedState:
@@ -94,11 +95,9 @@ class FusedState:
         same = len(rows) == len(waiting) and all(a is b for a, b in zip(rows, waiting, strict=True))
         if id(metric) not in totals or not same:
             sharing = self._same_rows(metric)
-            sums = local_totals(sharing)
-            totals = {id(member): total - member.state("sums") for member, total in zip(sharing, sums, strict=True)}
+            totals = {id(member): total for member, total in zip(sharing, row_totals(sharing), strict=True)}
             self._local = waiting_rows(metric), totals
-        total: Tensor = metric.state("sums") + totals[id(metric)]
-        return total
+        return added(metric.state("sums"), totals[id(metric)])
 
     def _same_rows(self, metric: UserMeasure) -> list[UserMeasure]:
         for stem in ("rows", "sample_ids"):
@@ -113,7 +112,7 @@ class FusedEvaluator(Evaluator):
 
     def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter]) -> None:
         super().__init__(metrics, list_counters)
-        self._sums: Tensor | None = None  # (columns, 2)
+        self._sums: Tensor | None = None  # (columns, 6)
         self._views: tuple[Tensor, ...] = ()
         self._names = [metric.state_name("sums") for metric in self.metrics]
 
@@ -122,7 +121,7 @@ class FusedEvaluator(Evaluator):
         held = zip(self.metrics, self._names, self._views, strict=False)
         if self._sums is None or not all(metric.__dict__[name] is view for metric, name, view in held):
             self._sums = torch.cat([metric.state("sums") for metric in self.metrics])
-        self._sums = self._sums + sums
+        self._sums = added(self._sums, sums)
         self._views = torch.split(self._sums, self.sizes)
         for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
             metric.__dict__[name] = view

@@ -99,6 +99,11 @@ class CategoryDiversity(CategoryMeans):
     top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     kind: Literal["count", "share", "entropy"] = option(default="count", doc="What is counted.")
 
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        n_categories = 1 if self.table is None else self.table["shares"].shape[1]
+        return 0.0, {"count": n_categories, "share": 1.0, "entropy": math.log2(max(n_categories, 1))}[self.kind]
+
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, kind: str) -> Tensor:
         sums = category_sums(stats, cutoffs, table)
@@ -153,6 +158,10 @@ class CategoryCalibration(CategoryMeans):
         check=check.check_share,
         doc="How much of the user's own distribution is mixed into that of the list, between 0 and 1.",
     )
+
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        return 0.0, -math.log2(self.alpha)
 
     def make_table(self) -> ItemTable:
         profiles, n_categories = self.profiles, self.item_categories.shape[1]

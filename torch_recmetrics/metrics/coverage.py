@@ -175,6 +175,7 @@ class UserCoverage(ListMeans):
     """
 
     stem = "user_coverage"
+    zero_one = True
     best_value = 1.0
 
     top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)

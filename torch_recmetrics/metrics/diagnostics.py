@@ -33,6 +33,7 @@ class TieRate(RelevanceMeans):
     """
 
     stem = "tie_rate"
+    zero_one = True
     higher_is_better = False
     best_value = 0.0
     extra_rules = ("pessimistic", "optimistic")
@@ -72,6 +73,7 @@ class CollapseRate(RelevanceMeans):
     """
 
     stem = "collapse_rate"
+    zero_one = True
     higher_is_better = False
     best_value = 0.0
     needs_target = False

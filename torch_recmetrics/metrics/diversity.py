@@ -85,6 +85,10 @@ class ILS(ListMeans):
             self.similarity = "given"
         return table
 
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        return super().value_range if self.similarity == "cosine" else (None, None)
+
     @staticmethod
     def measure(
         stats: RankingStats,

@@ -116,6 +116,10 @@ class Popularity(ItemValueMeans):
     top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     normalized: bool = option(default=False, doc="Shares of all interactions instead of counts.")
 
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        return 0.0, 1.0 if self.normalized else None
+
     def item_values(self) -> Tensor:
         counts = exact(self.item_counts).clone()
         if not self.normalized:

@@ -90,6 +90,7 @@ class HitRate(RelevanceMeans):
     """
 
     stem = "hit_rate"
+    zero_one = True
 
     pooled: bool = option(default=False, doc="Micro-average: hits of all users by relevant items of all users.")
 

@@ -21,6 +21,7 @@ from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.moments import added, moments
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.waiting import WaitingUsers
@@ -147,7 +148,7 @@ class Evaluator:
                 )
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
-        """(columns, 2): the sums of this batch alone."""
+        """(columns, 6): the sums of this batch alone."""
         if prepared.users is not None:
             return self._sums_of(prepared.users)
         if prepared.values is None:
@@ -156,8 +157,9 @@ class Evaluator:
             sums: Tensor = prepared.values.sums()
             return sums
         counted = first_of_each(prepared.sample_ids)
-        pairs = zip(prepared.values.numerators(), prepared.values.denominators(), strict=True)
-        return torch.stack([torch.stack([n[counted].sum(), d[counted].sum()]) for n, d in pairs])
+        columns = prepared.values.numerators(), prepared.values.denominators()
+        numerators, denominators = (torch.stack(column, 1)[counted] for column in columns)
+        return moments(numerators, denominators).T
 
     def count(self, prepared: PendingUpdate, sums: Tensor | None = None) -> None:
         """Add what was prepared to what the members hold; this cannot be refused. `sums`: its :meth:`totals`."""
@@ -179,12 +181,12 @@ class Evaluator:
                 member.note_candidates(prepared.n_candidates)
 
     def add(self, sums: Tensor) -> None:
-        """Add (columns, 2) sums to those of the members."""
+        """Add (columns, 6) sums to those of the members."""
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
-            metric.set_state("sums", metric.state("sums") + part)
+            metric.set_state("sums", added(metric.state("sums"), part))
 
     def _sums_of(self, users: RankedUsers) -> Tensor:
-        """(columns, 2): the sums of users whose values were checked."""
+        """(columns, 6): the sums of users whose values were checked."""
         return self.evaluate(users.ranking(), check.ValueChecks(False)).sums()
 
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
@@ -282,13 +284,15 @@ class WeightedValues:
         self._counted = counted  # every weight is 1, or 0 beside values of 0
 
     def sums(self) -> Tensor:
-        """(columns, 2): the sum of weight times value, and of the weights."""
+        """(columns, 6): of weight times value, and of the weights, see core/tensors/moments.py."""
         parts = []
         for values, weight, denominator in self._blocks:
             if self._counted and denominator.ndim == 1:  # whole numbers, so no mean of shares is rounded above 1
-                parts.append(torch.stack([values.sum(0), denominator.sum().expand(values.shape[1])]))
+                sums = torch.stack([values.sum(0), denominator.sum().expand(values.shape[1])])
+                parts.append(moments(values, denominator, sums))
             else:
-                parts.append(weighed(values, weight, denominator).sum(1))
+                both = weighed(values, weight, denominator)
+                parts.append(moments(both[0], denominator, both.sum(1)))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 
@@ -349,7 +353,7 @@ def largest_relevance(ranking: Ranking) -> Tensor:
 
 
 def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tensor:
-    """(columns, 2): the sums of flat rows; all rows of a user must be there."""
+    """(columns, 6): the sums of flat rows; all rows of a user must be there."""
     evaluator = Evaluator(metrics)
     checks = check.ValueChecks(evaluator.validate_args)
     lists = read_lists(unpack(packed), evaluator.needs, checks)
@@ -358,4 +362,4 @@ def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tenso
         values = evaluator.evaluate(ranking, checks)
         checks.raise_first()
         sums.append(values.sums())
-    return functools.reduce(torch.add, sums)
+    return functools.reduce(added, sums)

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,8 +16,10 @@ from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torch_recmetrics.core.distributed.collectives import check_ready
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
+from torch_recmetrics.state.intervals import METHODS, Spread
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
@@ -41,7 +43,10 @@ PUBLIC = (
     *("to", "cpu", "cuda", "device", "higher_is_better", "best_value", "update_called", "update_count"),
 )
 
+INTERVALS = ("confidence_interval", "standard_error")
+
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def left_out(function: F) -> F:
@@ -130,7 +135,7 @@ class RecMetric(Configured, Metric):
     def __dir__(self) -> list[str]:
         """What a user calls or reads; the rest of torch's modules is as reachable, and not listed."""
         listed = {name for name, declared in self.declared_options.items() if declared.kept}
-        return sorted(listed.union(PUBLIC, self.public))
+        return sorted(listed.union(PUBLIC, self.public, INTERVALS if self.has_interval else ()))
 
     @property
     def name(self) -> str:
@@ -150,6 +155,85 @@ class RecMetric(Configured, Metric):
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Of the arguments of a collection's update, those that this metric takes."""
         return self._filter_kwargs(**given)
+
+    # -- how sure the value is ----------------------------------------------------------------------------------------
+
+    has_interval: ClassVar[bool] = False  # whether :meth:`spread` says how sure the value is
+    zero_one: ClassVar[bool] = False  # whether the value of a user is 0 or 1
+
+    def standard_error(self) -> Tensor:
+        r"""The standard error of the value over everything seen in all processes, 0-dim float64.
+
+        Of users who are drawn independently of each other. That of a mean over users, where a user has the value
+        :math:`v_u` and the weight :math:`w_u`, and that of a ratio of sums are
+
+        .. math:: \frac{1}{\sum_u w_u} \sqrt{\frac{n}{n - 1} \sum_u w_u^2 (v_u - m)^2}, \qquad
+            \frac{1}{\sum_u b_u} \sqrt{\frac{n}{n - 1} \sum_u (a_u - q b_u)^2}
+
+        n counts the users with a weight above 0 whose value is defined; of click metrics without groups the rows stand
+        for the users. All ranks must call it.
+
+        Undefined: nan for fewer than two users.
+        Source: W. G. Cochran, Sampling Techniques, 1977, chapters 2 and 6.
+
+        Raises:
+            NotImplementedError: for a metric of counts over items, which has none in closed form.
+        """
+        error: Tensor = self.read(self.spread).error
+        return error
+
+    def confidence_interval(
+        self, level: float = 0.95, *, method: Literal["t", "wilson"] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The ends of an interval that holds the true value in `level` of all samples of users; 0-dim float64 each.
+
+        It is the value -+ the standard error times the quantile of Student's t with n - 1 degrees of freedom, cut to
+        the range of the metric. All ranks must call it.
+
+        Args:
+            level: a float between 0 and 1.
+            method: ``"t"``; or ``"wilson"``, for values of 0 and 1 without weights. None: ``"wilson"`` for a metric of
+                such values (hit rate, user coverage, tie rate, collapse rate) where they are, else ``"t"``.
+
+        Undefined: nan for fewer than two users.
+        Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 1927. Same
+        convention as statsmodels' ``proportion_confint``.
+
+        Raises:
+            ValueError: for a level or method that there is not, and for Wilson's of other values.
+            NotImplementedError: for a metric of counts over items, which has none in closed form.
+
+        >>> from torch_recmetrics import Precision
+        >>> metric = Precision(2)
+        >>> metric.update(item_ids=torch.tensor([[0, 1], [0, 1], [0, 1]]), target_ids=torch.tensor([[0], [2], [1]]))
+        >>> metric.compute(), metric.standard_error()  # of 1/2, 0 and 1/2
+        (tensor(0.3333, dtype=torch.float64), tensor(0.1667, dtype=torch.float64))
+        >>> metric.confidence_interval(0.9)
+        (tensor(0., dtype=torch.float64), tensor(0.8200, dtype=torch.float64))
+        """
+        check.check_share("level", level)
+        if method is not None:
+            check.check_choice("method", method, METHODS)
+        spread = self.read(self.spread)
+        return spread.interval(level, method, self.value_range, zero_one=self.zero_one)
+
+    def spread(self) -> Spread:
+        """The value, its standard error and the number of users, of the present states."""
+        raise NotImplementedError(
+            f"{self.name} has no standard error in closed form: it is no mean and no ratio of sums over users"
+        )
+
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        """The least and the largest value that there can be; None where there is no bound."""
+        return self.plot_lower_bound, self.plot_upper_bound
+
+    def read(self, function: Callable[[], T]) -> T:
+        """The result of a function of the states of all ranks."""
+        with self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        ):
+            return function()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value or several, as torchmetrics does; needs matplotlib."""
@@ -172,10 +256,21 @@ class RecMetric(Configured, Metric):
         words = [self.name, *(f"{name}={value}" for name, value in self.config().items())]
         return "_".join(words).replace(".", ",")
 
-    def add(self, stem: str, default: Tensor | list[Tensor]) -> None:
-        """Declare a state: a tensor that is summed over processes, or a list of tensors that is joined."""
+    def add(
+        self, stem: str, default: Tensor | list[Tensor], combined: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        """Declare a state: a list of tensors that is joined, or a tensor that is summed.
+
+        `combined` makes one such tensor from several, (n, ...), where plain addition does not.
+        """
         self.__dict__.pop("_state_names", None)
-        self.add_state(self.state_name(stem), default, dist_reduce_fx="sum" if isinstance(default, Tensor) else "cat")
+        self.add_state(self.state_name(stem), default, combined or ("sum" if isinstance(default, Tensor) else "cat"))
+
+    def _combined(self, name: str, parts: list[Tensor]) -> Tensor:
+        """A tensor state of several metrics as one."""
+        combine: Any = self._reductions[name]
+        combined: Tensor = combine(torch.stack(parts))
+        return combined
 
     def state(self, stem: str) -> Any:
         """The present value of a state."""
@@ -357,7 +452,9 @@ class RecMetric(Configured, Metric):
                 f"it has {', '.join(incoming_state) or 'nothing'}"
             )
         for name, incoming in self._checked_states(incoming_state).items():
-            setattr(self, name, getattr(self, name) + incoming)  # tensors add up, lists join
+            mine = getattr(self, name)
+            both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
+            setattr(self, name, both)
         self.note_update()
 
     def _checked_states(self, incoming: dict[str, Any]) -> dict[str, Any]:
@@ -474,7 +571,7 @@ class RecMetric(Configured, Metric):
         for name, default in self._defaults.items():
             if isinstance(default, Tensor):
                 gathered = dist_sync_fn(self.__dict__[name], group=process_group)
-                self.__dict__[name] = torch.stack(gathered).sum(0)
+                self.__dict__[name] = self._combined(name, gathered)
 
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""

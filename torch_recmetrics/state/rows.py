@@ -127,9 +127,6 @@ class RowMetric(RecMetric):
         """The result of a function of the states of all ranks; `asked` says what the exchange has to bring."""
         self.asked = asked
         try:
-            with self.sync_context(
-                dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
-            ):
-                return function()
+            return super().read(function)
         finally:
             self.asked = "verdict"

@@ -22,19 +22,19 @@ from torch_recmetrics.core.distributed.collectives import (
 )
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.moments import ADDABLE, MOMENTS, addable, added, from_added, moments
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import flat_sums
 from torch_recmetrics.state.ranking_metric import UserMeasure
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
-    """(columns, 2): the sums of the rows with a sample id that count here."""
+    """(columns, 6): the sums of the rows with a sample id that count here."""
     sums = []
     for metric in metrics:
         numerators = metric.joined("numerators")[counted]
         numerators = numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
-        denominators = metric.joined("denominators")[counted].unsqueeze(1).expand_as(numerators)
-        sums.append(torch.stack([numerators, denominators]).sum(1).T)  # one order of adding up, see weighed()
+        sums.append(moments(numerators, metric.joined("denominators")[counted]).T)
     return torch.cat(sums)
 
 
@@ -67,8 +67,13 @@ def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
 
 
 def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
-    """For each metric (columns, 2): everything that it holds in this process."""
-    totals = [metric.state("sums") for metric in metrics]
+    """For each metric (columns, 6): everything that it holds in this process."""
+    return [added(metric.state("sums"), rows) for metric, rows in zip(metrics, row_totals(metrics), strict=True)]
+
+
+def row_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
+    """For each metric (columns, 6): the sums of the rows that wait in this process."""
+    totals = [torch.zeros_like(metric.state("sums")) for metric in metrics]
     for stem in ("sample_ids", "rows"):
         for positions in stores(metrics, stem):
             members = [metrics[p] for p in positions]
@@ -83,11 +88,11 @@ def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
 def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
     parts = torch.split(sums, [totals[p].shape[0] for p in positions])
     for position, part in zip(positions, parts, strict=True):
-        totals[position] = totals[position] + part
+        totals[position] = added(totals[position], part)
 
 
 def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure | None = None) -> list[Tensor]:
-    """For each metric (columns, 2): everything that it holds in all processes; `asked` is the member that asks.
+    """For each metric (columns, 6): everything that it holds in all processes; `asked` is the member that asks.
 
     One all_reduce; where rows wait, a few more. Which of them take place is read from the sum of the headers, so it is
     the same on every process, also on one that has no rows at all.
@@ -101,9 +106,10 @@ def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure
         groups = stores(metrics, stem)
         header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
     header.append(float(any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))))
-    summed = sum_alike(things, torch.cat([sums.new_tensor(header), sums.flatten()]), group)
+    summed = sum_alike(things, torch.cat([sums.new_tensor(header), addable(sums).flatten()]), group)
     n_sampled, split_samples, n_flat, split_flat, n_wide = summed[:5].tolist()
-    totals = list(torch.split(summed[5:].view_as(sums), [metric.state("sums").shape[0] for metric in metrics]))
+    everywhere = from_added(summed[5:].view(sums.shape[0], ADDABLE))
+    totals = list(torch.split(everywhere, [metric.state("sums").shape[0] for metric in metrics]))
     for stem, n_parts, split in (("sample_ids", n_sampled, split_samples), ("rows", n_flat, split_flat)):
         # One exchange for all where all share their rows on every process, else one for each.
         groups = [[p] for p in range(len(metrics))] if split else [list(range(len(metrics)))]
@@ -113,27 +119,26 @@ def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure
                 summed = _flat_everywhere(members, WIDE if n_wide else NARROW, group)
             else:  # a row counts on the lowest process that has it, and there where it arrived first
                 counted = first_everywhere(members[0].joined(stem), group)
-                summed = sum_over_processes(sample_sums(members, counted), group)
-            _add(totals, positions, summed)
+                summed = sum_over_processes(addable(sample_sums(members, counted)), group)
+            _add(totals, positions, from_added(summed))
     return totals
 
 
 def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:
-    """The rows of a user go to one process, which counts that user."""
+    """What :func:`from_added` takes: the rows of a user go to one process, which counts that user."""
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
     error: Exception | None = None
-    sums = torch.zeros(
-        (sum(len(m.columns) for m in metrics), 2), dtype=accumulator_dtype(packed.device), device=packed.device
-    )
+    shape, dtype = (sum(len(m.columns) for m in metrics), MOMENTS), accumulator_dtype(packed.device)
+    sums = torch.zeros(shape, dtype=dtype, device=packed.device)
     try:
         sums = flat_sums(metrics, [mine])
     except Exception as refused:  # the others must hear of it, or they would wait
         error = refused
     failed = sums.new_tensor([float(error is not None)])
-    summed = sum_over_processes(torch.cat([failed, sums.flatten()]), group)
+    summed = sum_over_processes(torch.cat([failed, addable(sums).flatten()]), group)
     if error is not None:
         raise error
     if bool(summed[0]):
         raise ValueError("another rank could not count its users' rows; its message says why")
-    return summed[1:].view_as(sums)
+    return summed[1:].view(-1, ADDABLE)

@@ -1,4 +1,4 @@
-"""The memory of every metric that is a weighted mean of one number per user: two sums.
+"""The memory of every metric that is a weighted mean of one number per user: two sums, and four for its error.
 
 Rows are kept only where a row cannot be counted before all are known: rows with a sample id (another process may hold
 the same row) and flat rows (a user may be spread over batches and processes). Metrics of one collection are evaluated,
@@ -15,7 +15,9 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.sync import local_totals, synced_totals
@@ -31,10 +33,12 @@ class UserMeans(UserMeasure):
 
     higher_is_better: bool | None = True
 
+    has_interval = True
     parallel = (LISTS[1:],)
 
     def setup(self) -> None:
-        self.add("sums", torch.zeros((len(self.columns), 2), dtype=accumulator_dtype(self.device), device=self.device))
+        shape, dtype = (len(self.columns), MOMENTS), accumulator_dtype(self.device)
+        self.add("sums", torch.zeros(shape, dtype=dtype, device=self.device), combined)
         for stem in LISTS:
             self.add(stem, [])
 
@@ -45,7 +49,10 @@ class UserMeans(UserMeasure):
     def compute(self) -> Tensor:
         """The weighted mean over the users, 0-dim float64; nan where there is nothing to count."""
         total = self._total()[0]
-        return total[0] / total[1]
+        return total[NUMERATOR] / total[DENOMINATOR]
+
+    def spread(self) -> Spread:
+        return spread_of(self._total()[0])
 
     def _total(self) -> Tensor:
         total: Tensor = self.state("sums")
@@ -96,9 +103,6 @@ class RelevanceMeans(UserMeans):
         """
         if not self.keep_bounds:
             raise ValueError(f"tie_bounds() needs keep_bounds=True: {type(self).__name__}(..., keep_bounds=True)")
-        with self.sync_context(
-            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
-        ):
-            total = self._total()
-            worst, best = (total[1:, 0] / total[1:, 1]).unbind(0)
+        total = self.read(self._total)
+        worst, best = (total[1:, NUMERATOR] / total[1:, DENOMINATOR]).unbind(0)
         return worst, best

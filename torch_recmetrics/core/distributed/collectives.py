@@ -17,7 +17,7 @@ from torch_recmetrics.core.tensors.segments import first_of_each
 
 # Numbers that every exchange of a metric begins with, whatever it exchanges: a back end ends the process, hangs or
 # mixes where the lengths differ. The sums of a large collection fit in.
-FIRST = 192
+FIRST = 1024
 
 
 def check_ready(group: Any) -> None:

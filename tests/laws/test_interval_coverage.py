@@ -1,0 +1,97 @@
+"""By simulation: 95 % intervals hold the true value in 93.5 to 96.5 % of 1,000 samples; quantiles are Student's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from torch_recmetrics import HitRate, Popularity
+from torch_recmetrics.core.tensors.moments import moments
+from torch_recmetrics.state.intervals import spread_of, student_quantile
+
+N_SAMPLES, LEVEL = 1000, 0.95
+
+
+def share_held(intervals: list[tuple[Tensor, Tensor]], truth: float) -> float:
+    return sum(bool((low <= truth) & (truth <= high)) for low, high in intervals) / len(intervals)
+
+
+def intervals_of(numerators: Tensor, denominators: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Of (samples, users): each column is a metric of its own, all in one product."""
+    sums = moments(numerators.T, denominators.T).T
+    return [spread_of(one).interval(LEVEL, None, (None, None), zero_one=False) for one in sums]
+
+
+def like_ndcg(shape: tuple[int, ...], g: torch.Generator) -> Tensor:
+    """Many zeros, some ones, and values in between."""
+    kind, value = (
+        torch.rand(shape, generator=g, dtype=torch.float64),
+        torch.rand(shape, generator=g, dtype=torch.float64),
+    )
+    return torch.where(kind < 0.3, 0, torch.where(kind < 0.4, 1, value))
+
+
+MEAN = 0.1 + 0.6 * 0.5
+
+
+@pytest.mark.parametrize("n", [30, 200, 5000])
+def test_means_over_users(n: int) -> None:
+    values = like_ndcg((N_SAMPLES, n), torch.Generator().manual_seed(n))
+    assert 0.935 <= share_held(intervals_of(values, torch.ones_like(values)), MEAN) <= 0.965
+
+
+@pytest.mark.parametrize("n", [30, 200, 5000])
+def test_weighted_means_over_users(n: int) -> None:
+    """The weights differ up to tenfold."""
+    g = torch.Generator().manual_seed(n)
+    values, weights = like_ndcg((N_SAMPLES, n), g), 10 ** torch.rand(N_SAMPLES, n, generator=g, dtype=torch.float64)
+    assert 0.935 <= share_held(intervals_of(values * weights, weights), MEAN) <= 0.965
+
+
+@pytest.mark.parametrize("n", [30, 200, 5000])
+def test_pooled_shares(n: int) -> None:
+    """Users have 1 to 5 relevant items, and find those more easily that have few."""
+    g = torch.Generator().manual_seed(n)
+    relevant = torch.randint(1, 6, (N_SAMPLES, n), generator=g).double()
+    chance = 0.8 - 0.1 * relevant
+    found = sum((torch.rand(N_SAMPLES, n, generator=g) < chance) * (relevant >= item) for item in range(1, 6)).double()
+    truth = float(sum(r * (0.8 - 0.1 * r) for r in range(1, 6)) / 15)
+    assert 0.935 <= share_held(intervals_of(found, relevant), truth) <= 0.965
+
+
+@pytest.mark.parametrize(("n", "chance"), [(30, 0.4), (200, 0.05), (5000, 0.4)])
+def test_hit_rates(n: int, chance: float) -> None:
+    """Through the metric itself, with Wilson's interval."""
+    hit = torch.rand(N_SAMPLES, n, generator=torch.Generator().manual_seed(n)) < chance
+    counts, held = hit.sum(1).tolist(), []
+    of_count: dict[int, tuple[Tensor, Tensor]] = {}
+    for count in counts:
+        if count not in of_count:
+            metric = HitRate(1)
+            metric.update(item_ids=torch.zeros(n, 1).long(), target_ids=(torch.arange(n) >= count).long()[:, None])
+            of_count[count] = metric.confidence_interval(LEVEL)
+        held.append(of_count[count])
+    assert 0.935 <= share_held(held, chance) <= 0.965
+
+
+def test_the_metrics_go_the_same_way() -> None:
+    """A sample through a metric has the interval that the simulations count."""
+    values = like_ndcg((200,), torch.Generator().manual_seed(1))
+    metric = Popularity(values, top_k=1)
+    for part in torch.arange(200).split(33):
+        metric.update(item_ids=part.unsqueeze(1))
+    (expected,) = intervals_of(values.unsqueeze(0), torch.ones(1, 200, dtype=torch.float64))
+    assert [float(end) for end in metric.confidence_interval(LEVEL)] == pytest.approx([float(end) for end in expected])
+
+
+@pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 10, 30, 101, 999, 1000, 1001, 1002, 10_000, 10**7, 10**12])
+def test_quantiles_are_those_of_student(n: int, level: float) -> None:
+    truth = stats.t.isf((1 - level) / 2, n - 1)
+    assert student_quantile(float(n), level) == pytest.approx(truth, rel=1e-9)
+    assert student_quantile(float(n), level) > student_quantile(n + 1.0, level) * (1 - 1e-12)
+    assert math.isnan(student_quantile(1.0, level)) and math.isnan(student_quantile(0.0, level))

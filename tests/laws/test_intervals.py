@@ -1,0 +1,224 @@
+"""Standard errors and intervals of every mean over users are those of the values, whatever way the users came."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from fixtures.cases import Update, holds
+from fixtures.histories import fed
+from fixtures.variants import CLICKED, VARIANTS, Variant, ways
+from hypothesis import strategies as st
+from oracles import intervals
+from torchmetrics import SumMetric
+
+import torch_recmetrics
+from torch_recmetrics import DCG, NDCG, Coverage, HitRate, Popularity, Precision, RecMetricCollection, ranking_metrics
+
+MEANS = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists")]
+NEAR: dict[str, Any] = {"rel": 1e-9, "abs": 1e-10, "nan_ok": True}
+
+
+def expected(variant: Variant, updates: list[Update], *asked: Any) -> Any:
+    return pytest.approx(intervals.standard_error(variant.parts(updates, *asked)), **NEAR)
+
+
+def ends(metric: Any, level: float = 0.95, **named: Any) -> tuple[float, float]:
+    low, high = metric.confidence_interval(level, **named)
+    assert low.dtype == high.dtype == torch.float64 and low.shape == high.shape == ()
+    return float(low), float(high)
+
+
+@pytest.mark.parametrize(("variant", "layout"), ways(MEANS, "layouts"))
+def test_standard_errors_are_those_of_the_values(variant: Variant, layout: str) -> None:
+    def law(updates: list[Update], top_k: Any, ties: Any, action: Any) -> None:
+        metric = variant.fed(updates, top_k, ties=ties, empty_target_action=action)
+        error = metric.standard_error()
+        assert error.dtype == torch.float64 and error.shape == ()
+        assert float(error) == expected(variant, updates, top_k, ties, action)
+
+    holds(
+        law,
+        f"interval {variant} {layout}",
+        examples=6,
+        updates=variant.drawn(layout),
+        top_k=st.sampled_from(variant.cuts),
+        ties=st.sampled_from(variant.rules),
+        action=st.sampled_from(variant.actions),
+    )
+
+
+def merged(variant: Variant, updates: list[Update]) -> Any:
+    metric = variant.fed(updates[:1])
+    metric.merge_state(variant.fed(updates[1:3]))
+    metric.merge_state(variant.fed(updates[3:]).metric_state)
+    return metric
+
+
+def resumed(variant: Variant, updates: list[Update]) -> Any:
+    source, metric = variant.fed(updates[:2]), variant.make()
+    file = io.BytesIO()
+    source.persistent(True)
+    torch.save(source.state_dict(), file)
+    file.seek(0)
+    metric.load_state_dict(torch.load(file, weights_only=True))
+    return fed(metric, updates[2:])
+
+
+def stepped(variant: Variant, updates: list[Update]) -> Any:
+    metric = variant.make()
+    for update in updates:
+        metric(**update)
+        metric.standard_error()
+    return metric
+
+
+def member(variant: Variant, updates: list[Update]) -> Any:
+    metric = variant.make()
+    fed(RecMetricCollection([metric, NDCG(7)] if "preds" in updates[0] else [metric]), updates)
+    return metric
+
+
+WAYS = {"fed": Variant.fed, "merged": merged, "resumed": resumed, "stepped": stepped, "a member": member}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("variant", "history"), ways(MEANS, "histories"))
+def test_whatever_happens_between_updates(variant: Variant, history: str, way: str) -> None:
+    updates = variant.history(history)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert float(WAYS[way](variant, updates).standard_error()) == expected(variant, updates)
+
+
+@pytest.mark.parametrize("variant", MEANS, ids=str)
+def test_intervals_are_cut_to_the_range(variant: Variant) -> None:
+    for history in variant.histories:
+        updates = variant.history(history)
+        metric = variant.fed(updates)
+        low, high = metric.value_range
+        assert low is None or low <= float(metric.compute())
+        assert high is None or float(metric.compute()) <= high
+        limits = -math.inf if low is None else low, math.inf if high is None else high
+        for level in (0.5, 0.999):
+            interval = intervals.interval(variant.parts(updates), level, *limits)
+            assert ends(metric, level, method="t") == pytest.approx(interval, **NEAR)
+
+
+CENTRES = [(1.0, 1e-9), (0.5, 1e-9), (0.0, 1e-9), (0.6309, 1e-8), (1e6, 1e-3), (3.0, 1.0)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("centre", "spread"), CENTRES)
+def test_no_digits_are_lost_where_values_are_nearly_the_same(centre: float, spread: float, weighted: bool) -> None:
+    """Sums of plain squares would give 0, nan or anything."""
+    g = torch.Generator().manual_seed(0)
+    values = (centre + spread * torch.randn(3000, 1, dtype=torch.float64, generator=g)).abs()
+    weights = torch.rand(3000, dtype=torch.float64, generator=g) * 1000 if weighted else None
+    ids, parts = torch.arange(3000), []
+    for first in range(0, 3000, 500):
+        metric = Popularity(values.flatten(), top_k=1)
+        for step in (ids[first : first + 100], ids[first + 100 : first + 500]):
+            metric.update(item_ids=step.unsqueeze(1), weights=None if weights is None else weights[step])
+        parts.append(metric)
+    for other in parts[1:]:
+        parts[0].merge_state(other)
+    of = [1.0] * 3000 if weights is None else weights.tolist()
+    truth = intervals.standard_error([(v * w, w) for v, w in zip(values.flatten().tolist(), of, strict=True)])
+    assert float(parts[0].standard_error()) == pytest.approx(truth, rel=1e-6 if weighted else 1e-12)
+
+
+def test_values_of_a_ranking_metric_near_one() -> None:
+    g = torch.Generator().manual_seed(0)
+    relevance = 1 + 1e-9 * torch.randn(5000, 1, dtype=torch.float64, generator=g)
+    metric = DCG(1, gain="linear")
+    for part in relevance.split(700):
+        metric.update(torch.zeros(part.shape[0], 1), part)
+    assert float(metric.standard_error()) == pytest.approx(float(relevance.std()) / math.sqrt(5000), rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_fewer_than_two_users_have_no_interval(n: int) -> None:
+    for metric in (NDCG(2), HitRate(2)):
+        metric.update(torch.rand(n, 3), torch.ones(n, 3))
+        metric.update(torch.rand(2, 3), torch.ones(2, 3), weights=torch.zeros(2))  # these do not count
+        metric.update(torch.rand(2, 3), torch.zeros(2, 3))  # nor do these
+        assert metric.standard_error().isnan()
+        assert all(map(math.isnan, ends(metric)))
+
+
+def hits(n_hits: int, n: int, **more: Any) -> HitRate:
+    metric = HitRate(1)
+    metric.update(item_ids=torch.zeros(n, 1).long(), target_ids=(torch.arange(n) >= n_hits).long()[:, None], **more)
+    return metric
+
+
+@pytest.mark.parametrize(("n_hits", "n"), [(0, 2), (2, 2), (3, 10), (10, 10), (0, 300), (299, 300), (1000, 5000)])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_hit_rates_have_the_interval_of_wilson(n_hits: int, n: int, level: float) -> None:
+    metric = hits(n_hits, n)
+    assert ends(metric, level) == pytest.approx(intervals.wilson(n_hits, n, level), rel=1e-9, abs=1e-15)
+    assert ends(metric, level) == ends(metric, level, method="wilson")
+    parts = [(float(user < n_hits), 1.0) for user in range(n)]
+    assert ends(metric, level, method="t") == pytest.approx(intervals.interval(parts, level, 0, 1), **NEAR)
+
+
+def test_wilson_is_for_values_of_0_and_1_without_weights() -> None:
+    for weight, n_users in ((2.0, 5), (1 / 3, 9)):
+        metric = hits(3, n_users, weights=torch.full((n_users,), weight))
+        assert ends(metric) == ends(metric, method="t")
+        with pytest.raises(ValueError, match=r"`method`.*without weights"):
+            metric.confidence_interval(method="wilson")
+    tied = HitRate(1)
+    tied.update(torch.zeros(5, 2), torch.tensor([[1, 0]] * 5))
+    assert ends(tied) == (0.5, 0.5)  # every order of the two equal scores counts
+    some = Precision(1)
+    some.update(item_ids=torch.tensor([[0], [0], [0]]), target_ids=torch.tensor([[0], [1], [0]]))
+    assert ends(some, method="wilson") == pytest.approx(intervals.wilson(2, 3, 0.95))
+    assert ends(some) == ends(some, method="t")
+
+
+def test_bad_arguments_and_metrics_without_an_interval() -> None:
+    metric = hits(3, 9)
+    for level in (0, 1, 95, 1.5, "0.9", None):
+        with pytest.raises(ValueError, match="`level` must be a float between 0 and 1"):
+            metric.confidence_interval(level)
+        with pytest.raises(ValueError, match="`level` must be a float between 0 and 1"):
+            RecMetricCollection([metric.clone()]).confidence_intervals(level)
+    with pytest.raises(ValueError, match="`method` must be"):
+        metric.confidence_interval(method="normal")
+    counts = Coverage(5)
+    assert "confidence_interval" not in dir(counts) and "confidence_interval" in dir(metric)
+    for ask in (counts.standard_error, counts.confidence_interval):
+        with pytest.raises(NotImplementedError, match="coverage@10 has no standard error in closed form"):
+            ask()
+
+
+def test_a_collection_has_the_intervals_of_its_members() -> None:
+    metrics = ranking_metrics(("ndcg", "hit_rate", "mrr", "coverage"), 2, options={"coverage": {"num_items": 9}})
+    metrics = RecMetricCollection([metrics, SumMetric()], prefix="val_", postfix="!")
+    alone = {name: member.clone() for name, member in metrics.items(keep_base=True)}
+    g = torch.Generator().manual_seed(1)
+    for n in (3, 0, 8):
+        update = {"preds": torch.rand(n, 9, generator=g), "target": torch.rand(n, 9, generator=g) < 0.2}
+        for name in ("ndcg@2", "hit_rate@2", "mrr@2"):
+            alone[name].update(**update)
+        metrics["ndcg@2"].update(**update)
+        metrics["hit_rate@2"].update(**update)
+        metrics["mrr@2"].update(**update)
+    found = metrics.confidence_intervals(0.8)
+    assert list(found) == ["val_ndcg@2!", "val_hit_rate@2!", "val_mrr@2!"]
+    for name, (low, high) in found.items():
+        member = alone[name.removeprefix("val_").removesuffix("!")]
+        assert (float(low), float(high)) == pytest.approx(ends(member, 0.8), rel=1e-12)
+        assert low < high
+
+
+def test_every_metric_says_whether_it_has_an_interval() -> None:
+    for variant in VARIANTS:
+        assert variant.metric.has_interval == (variant.reads != "counts" and variant not in CLICKED), str(variant)
+    assert torch_recmetrics.NDCG.has_interval

@@ -1,0 +1,40 @@
+"""Two and three real processes have the intervals that one process would have of all the data."""
+
+from __future__ import annotations
+
+import pytest
+from fixtures.histories import fed
+from oracles import intervals
+from processes.intervals import ASKED, AT_MOST, SCENARIOS, shards_of
+from processes.start import Outcomes, outcomes_of
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
+outcomes = outcomes_of("intervals")
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+def test_every_process_has_the_intervals_of_one(name: str, outcomes: Outcomes) -> None:
+    world, told = outcomes
+    updates = [update for shard in shards_of(name, world) for update in shard]
+    one = {label: fed(variant.make(k), updates).confidence_interval(0.9) for label, (variant, k) in ASKED.items()}
+    ends = {
+        label: pytest.approx([float(end) for end in both], rel=1e-9, abs=1e-9, nan_ok=True)
+        for label, both in one.items()
+    }
+    for rank, outcome in enumerate(told[name]):
+        assert "error" not in outcome, f"process {rank}: {outcome['error']}"
+        assert {label: list(both) for label, both in outcome["intervals"].items()} == ends, f"process {rank}"
+        for label, (variant, k) in ASKED.items():
+            truth = intervals.standard_error(variant.parts(updates, k))
+            assert outcome["errors"][label] == pytest.approx(truth, rel=1e-9, abs=1e-9, nan_ok=True), label
+            assert outcome["values"][label] == variant.expected(updates, k)
+
+
+@pytest.mark.parametrize("name", AT_MOST)
+def test_intervals_of_a_collection_take_no_more_than_its_values(name: str, outcomes: Outcomes) -> None:
+    assert {outcome.get("collectives") for outcome in outcomes[1][name]} <= set(range(AT_MOST[name] + 1))
+
+
+def test_processes_agree_to_the_last_bit(outcomes: Outcomes) -> None:
+    for name, of_each in outcomes[1].items():
+        assert all(str(outcome) == str(of_each[0]) for outcome in of_each), name

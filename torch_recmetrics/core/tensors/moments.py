@@ -1,0 +1,99 @@
+"""Sums over users from which follow a ratio of sums and its standard error.
+
+A user has a numerator a and a denominator b; a mean is the case of a = w v and b = w. Of a batch these six remain,
+where m is the ratio of its first two:
+
+    sum a,  sum b,  how many b are not 0,  sum (a - m b)^2,  sum (a - m b) b,  sum b^2
+
+The squares are those of deviations from the batch's own ratio, so they lose no digits where all values are nearly the
+same: sums of plain squares would. Batches are added up after T. F. Chan, G. H. Golub and R. J. LeVeque, Algorithms for
+computing the sample variance, The American Statistician 1983, in its form for ratios.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
+MOMENTS = 6
+# What ranks send each other must add up as it is. So they send their sums of squares, which do, and how far their
+# ratios are from these, the ends of the range of most metrics: near them nothing is lost.
+CENTRES = (0.0, 1.0)
+ADDABLE = MOMENTS - 1 + 2 * len(CENTRES)
+
+
+def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Quotient, 0 where the denominator is 0."""
+    return torch.where(denominator != 0, numerator / denominator, 0)
+
+
+def moments(numerators: Tensor, denominators: Tensor, sums: Tensor | None = None) -> Tensor:
+    """(6, columns): the sums of users.
+
+    Args:
+        numerators: (B, columns).
+        denominators: (B,), or (B, columns).
+        sums: (2, columns), the first two where they are known.
+    """
+    if sums is None:
+        alike = denominators.unsqueeze(1) if denominators.ndim == 1 else denominators
+        sums = torch.stack([numerators, alike.expand_as(numerators)]).sum(1)  # one order of adding up: no mean above 1
+    centre = ratio(*sums)
+    count = (denominators != 0).sum(0)
+    if denominators.ndim == 1:
+        deviations = torch.addcmul(numerators, denominators.unsqueeze(1), centre, value=-1)
+        products, squares = denominators @ deviations, denominators @ denominators
+    else:
+        deviations = torch.addcmul(numerators, denominators, centre, value=-1)
+        products, squares = (deviations * denominators).sum(0), denominators.square().sum(0)
+    rest = [count.to(sums.dtype).expand_as(centre), deviations.square_().sum(0), products, squares.expand_as(centre)]
+    return torch.cat([sums, torch.stack(rest)])
+
+
+def combined(parts: Tensor) -> Tensor:
+    """(..., 6) the sums of all users, from (R, ..., 6) the sums of parts of them."""
+    total = parts.sum(0)
+    shift = ratio(total[..., 0], total[..., 1]) - ratio(parts[..., 0], parts[..., 1])
+    squares, products, denominator_squares = parts[..., SQUARES:].unbind(-1)
+    moved = products - shift * denominator_squares
+    squares = (squares - shift * (products + moved)).sum(0).clamp_(min=0)
+    return torch.cat([total[..., :SQUARES], torch.stack([squares, moved.sum(0)], -1), total[..., -1:]], -1)
+
+
+def added(some: Tensor, others: Tensor) -> Tensor:
+    """(..., 6) the sums of the users of both."""
+    return combined(torch.stack([some, others]))
+
+
+def addable(sums: Tensor) -> Tensor:
+    """(..., 9): the same sums as numbers that ranks may add up; see :func:`from_added`."""
+    centre = ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])
+    _, products, denominator_squares = sums[..., SQUARES:].unbind(-1)
+    moved = []
+    for fixed in CENTRES:
+        shift = fixed - centre
+        at_fixed = products - shift * denominator_squares
+        moved += [-shift * (products + at_fixed), at_fixed]
+    return torch.cat([sums[..., :PRODUCTS], sums[..., -1:], torch.stack(moved, -1)], -1)
+
+
+def from_added(total: Tensor) -> Tensor:
+    """(..., 6) the sums of all users, from the sum over ranks of their :func:`addable`.
+
+    The deviations within ranks are as exact as in each of them; those between ranks lose digits where all ratios are
+    nearly the same and far from 0 and 1, and count as nothing where no digit is left.
+    """
+    ratios = ratio(total[..., NUMERATOR], total[..., DENOMINATOR])
+    within, denominator_squares = total[..., SQUARES], total[..., SQUARES + 1]
+    found = []
+    for place, fixed in enumerate(CENTRES):
+        moved, products = total[..., SQUARES + 2 + 2 * place], total[..., SQUARES + 3 + 2 * place]
+        shift = ratios - fixed
+        moved_back = shift * (2 * products - shift * denominator_squares)
+        noise = 8 * torch.finfo(total.dtype).eps * (moved.abs() + shift.square() * denominator_squares)
+        between = torch.where((moved - moved_back).abs() > noise, moved - moved_back, 0)
+        found.append(torch.stack([(within + between).clamp_(min=0), products - shift * denominator_squares], -1))
+    nearest = ratios.abs() <= (ratios - 1).abs()
+    squares = torch.where(nearest.unsqueeze(-1), found[0], found[1])
+    return torch.cat([total[..., :SQUARES], squares, denominator_squares.unsqueeze(-1)], -1)

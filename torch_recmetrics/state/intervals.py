@@ -1,0 +1,162 @@
+"""Standard errors and intervals from the sums of users: what follows from (..., 6) moments."""
+
+from __future__ import annotations
+
+import functools
+import math
+from statistics import NormalDist
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.tensors.moments import (
+    COUNT,
+    DENOMINATOR,
+    DENOMINATOR_SQUARES,
+    NUMERATOR,
+    SQUARES,
+    ratio,
+)
+
+Method = Literal["t", "wilson"]
+METHODS = ("t", "wilson")
+SERIES_FROM = 1000  # degrees of freedom from which the series about the normal quantile has all digits
+ACCURATE = 1e-9  # how near sums must be to those of 0 and 1 with weight 1 to be taken for them
+
+
+def standard_error(sums: Tensor) -> Tensor:
+    """(...,) that of a ratio of sums, from (..., 6) moments; nan for fewer than two users.
+
+    .. math:: \\sqrt{\\frac{n}{n - 1} \\sum_u (a_u - m b_u)^2} \\Big/ \\sum_u b_u, \\qquad m = \\sum_u a_u / \\sum_u b_u
+    """
+    n = sums[..., COUNT]
+    error = (sums[..., SQUARES] * n / (n - 1)).sqrt() / sums[..., DENOMINATOR]
+    return torch.where(n > 1, error, float("nan"))
+
+
+class Spread(NamedTuple):
+    """A value and how sure it is; 0-dim tensors.
+
+    `sums` are the (6,) moments that they follow from, where they do; `n` is how many users or rows they are of.
+    """
+
+    value: Tensor
+    error: Tensor
+    n: Tensor
+    sums: Tensor | None = None
+
+    def interval(
+        self, level: float, method: Method | None, bounds: tuple[Any, Any], *, zero_one: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The interval, cut to `bounds`, of which None is open; of a metric of 0 and 1, Wilson's where it can be."""
+        hits = self.sums is not None and (method == "wilson" or (method is None and zero_one)) and are_hits(self.sums)
+        if hits:
+            return wilson_interval(self.value, self.n, level)
+        if method == "wilson":
+            raise ValueError('`method` "wilson" is for values of 0 and 1 without weights, and not all are: use "t"')
+        reach = self.error * student_quantile(float(self.n), level)
+        low, high = self.value - reach, self.value + reach
+        return (low, high) if bounds == (None, None) else (low.clamp(*bounds), high.clamp(*bounds))
+
+
+def spread_of(sums: Tensor) -> Spread:
+    """That of a ratio of sums, from (6,) moments."""
+    return Spread(sums[NUMERATOR] / sums[DENOMINATOR], standard_error(sums), sums[COUNT], sums)
+
+
+def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """That of E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 1927."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    shrunk = 1 + z * z / n
+    middle = (share + z * z / (2 * n)) / shrunk
+    reach = z / shrunk * (share * (1 - share) / n + z * z / (4 * n * n)).clamp(min=0).sqrt()
+    low, high = ((middle + side * reach).clamp(0, 1) for side in (-1, 1))
+    # What no digit is left of: all or none were hits.
+    low, high = torch.where(share <= 0, 0, low), torch.where(share >= 1, 1, high)
+    return torch.where(n > 1, low, float("nan")), torch.where(n > 1, high, float("nan"))
+
+
+def are_hits(sums: Tensor) -> bool:
+    """Whether these are the (6,) sums of values of 0 and 1 without weights: of no others are they the same."""
+    n, squares = sums[COUNT], sums[SQUARES]
+    share = ratio(sums[NUMERATOR], sums[DENOMINATOR])
+    unweighted = (sums[DENOMINATOR] == n) & (sums[DENOMINATOR_SQUARES] == n)
+    return bool(unweighted & ((squares - n * share * (1 - share)).abs() <= ACCURATE * n))
+
+
+@functools.lru_cache(maxsize=256)
+def student_quantile(n: float, level: float) -> float:
+    """How many standard errors the interval of n users reaches to each side; nan for fewer than two.
+
+    Student's t with n - 1 degrees of freedom, to 10 digits.
+    """
+    if not n >= 2:
+        return math.nan
+    freedom, outside = n - 1, 1 - level
+    start = near_normal(freedom, -NormalDist().inv_cdf(outside / 2))
+    return start if freedom >= SERIES_FROM else refined(freedom, outside, start)
+
+
+def near_normal(freedom: float, z: float) -> float:
+    """The quantile by its series in 1 / degrees of freedom (Abramowitz and Stegun 26.7.5)."""
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))
+
+
+def refined(freedom: float, outside: float, start: float) -> float:
+    """Newton's method for the logarithm of the probability outside, kept within what is known."""
+    low, high, t = 0.0, math.inf, max(start, 1e-300)
+    for _ in range(200):
+        beyond = probability_outside(freedom, t)
+        low, high = (t, high) if beyond > outside else (low, t)
+        density = math.exp(
+            math.lgamma((freedom + 1) / 2)
+            - math.lgamma(freedom / 2)
+            - (freedom + 1) / 2 * math.log1p(t * t / freedom)
+            - math.log(freedom * math.pi) / 2
+        )
+        step = math.log(beyond / outside) * beyond / (2 * density) if beyond > 0 and density > 0 else math.inf
+        new = t + step
+        if not low < new < high:
+            new = 2 * low + 1 if high == math.inf else (low + high) / 2
+        if abs(new - t) <= 1e-15 * t:
+            return new
+        t = new
+    return t
+
+
+def probability_outside(freedom: float, t: float) -> float:
+    """That Student's t is further from 0 than t: the incomplete beta function at df / (df + t^2)."""
+    x = freedom / (freedom + t * t)
+    a, b = freedom / 2, 0.5
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(t * t / (freedom + t * t))
+    )
+    if x < (a + 1) / (a + b + 2):
+        return front * continued_fraction(a, b, x) / a
+    return 1 - front * continued_fraction(b, a, t * t / (freedom + t * t)) / b
+
+
+def continued_fraction(a: float, b: float, x: float) -> float:
+    """That of the incomplete beta function, by Lentz's method (W. H. Press et al., Numerical Recipes, 6.4)."""
+    tiny = 1e-300
+    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
+    total = d
+    for m in range(1, 2000):
+        for factor in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d, c = 1 + factor * d, 1 + factor / c
+            d, c = 1 / (d if abs(d) > tiny else tiny), c if abs(c) > tiny else tiny
+            total *= c * d
+        if abs(c * d - 1) < 1e-16:
+            break
+    return total
