@@ -247,11 +247,8 @@ def _hide(scores: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidd
     if mask is not None:
         hidden = torch.where(mask, hidden, HIDDEN)
     if seen_ids is not None and seen_ids.shape[1] and scores.shape[1]:
-        if hidden is scores:
-            hidden = hidden.clone()
-        # A pad writes where a real id of its row writes. In a row of pads it writes back what column 0 holds.
-        largest_id = seen_ids.amax(1, keepdim=True)
-        columns = torch.where(seen_ids < 0, largest_id, seen_ids)
-        source = torch.where(largest_id < 0, hidden[:, :1], HIDDEN).expand(columns.shape)
-        hidden.scatter_(1, columns.clamp(min=0), source)
+        n_items = scores.shape[1]
+        padded = hidden.new_empty((scores.shape[0], n_items + 1))  # a pad writes into the last column
+        padded[:, :n_items] = hidden
+        hidden = padded.scatter_(1, torch.where(seen_ids < 0, n_items, seen_ids), HIDDEN)[:, :n_items]
     return hidden
