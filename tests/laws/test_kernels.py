@@ -1,0 +1,70 @@
+"""How many kernels an update launches on another device, its share of the evaluation of waiting users included.
+
+Counted on the ``meta`` device, where each operation that writes a tensor is a kernel and nothing can be read back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fixtures.devices import Each
+
+from torch_recmetrics import NDCG, ranking_metrics
+
+NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
+USERS, ITEMS, UPDATES = 256, 3706, 16
+# What makes no kernel: views, and memory that nothing is written to.
+FREE = {
+    *("alias", "as_strided", "detach", "diagonal", "expand", "lift_fresh", "permute", "select", "slice", "split"),
+    *("split_with_sizes", "squeeze", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view"),
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize"),
+}
+
+
+def ids(width: int) -> torch.Tensor:
+    return torch.empty(USERS, width, dtype=torch.int64, device="meta")
+
+
+PREDS = torch.empty(USERS, ITEMS, device="meta")
+SCORED: dict[str, Any] = {"preds": PREDS, "target_ids": ids(20)}
+
+
+def kernels(metric: Any, update: dict[str, Any]) -> float:
+    """Kernels of an update, in an epoch of some and the value of all."""
+    metric.to("meta")
+    counted: list[str] = []
+
+    def note(operation: Any, _: list[torch.Tensor]) -> None:
+        name = operation[0].overloadpacket.__name__.rstrip("_")
+        if name not in FREE:
+            counted.append(name)
+
+    for _ in range(2):  # what is made once is made in the first epoch
+        counted.clear()
+        with Each(note):
+            for _ in range(UPDATES):
+                metric.update(**update)
+            metric.compute()
+        metric.reset()
+    return len(counted) / UPDATES
+
+
+@pytest.mark.parametrize(
+    ("single", "update", "most"),
+    [
+        (False, SCORED, 50),
+        (True, SCORED, 45),
+        (False, {**SCORED, "seen_ids": ids(50)}, 60),
+        (False, {"item_ids": ids(20), "target_ids": ids(20)}, 45),
+    ],
+    ids=["24 numbers", "one number", "24 numbers, seen items", "24 numbers, ranked ids"],
+)
+def test_kernels_of_an_update(single: bool, update: dict[str, Any], most: int) -> None:
+    metric = NDCG(10) if single else ranking_metrics(NAMES, top_k=(5, 10, 20))
+    assert kernels(metric, update) <= most
+
+
+def test_more_work_is_more_kernels() -> None:
+    assert kernels(NDCG(10), SCORED) > kernels(NDCG(10), {"item_ids": ids(20), "target_ids": ids(20)})
