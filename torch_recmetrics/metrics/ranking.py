@@ -462,8 +462,8 @@ class ERR(RelevanceMeans):
         \qquad R_r = \frac{2^{g_r} - 1}{2^{g_{max}}}
 
     The reader stops at an item with the chance R, which is higher the more relevant it is, so an item counts less after
-    good ones. Under ``ties="average"`` it is the exact mean over all orders of the equal scores. The best value depends
-    on the relevance of a user's items.
+    good ones. Under ``ties="average"`` it is the exact mean over all orders of the equal scores; its evaluation then
+    waits for a GPU. The best value depends on the relevance of a user's items.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1), higher is better.
