@@ -117,7 +117,7 @@ def test_inputs_are_not_changed_in_place(layout: str, name: str) -> None:
         metric(**update)
         metric.compute()
     for given, value in update.items():
-        assert torch.equal(value, copies[given]), given
+        torch.testing.assert_close(value, copies[given], rtol=0, atol=0, equal_nan=True, msg=given)
 
 
 @pytest.mark.parametrize("history", HISTORIES)
