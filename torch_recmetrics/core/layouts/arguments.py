@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
+from torch_recmetrics.core.catalogue.parts import Part, checked_part
 from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
-from torch_recmetrics.core.layouts.embeddings import rank_catalogue
+from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.lists import rank_lists
@@ -314,6 +315,7 @@ class EmbeddingsLayout(UserLayout):
     """Vectors whose products are the scores."""
 
     pairs: PairScores
+    part: Part
 
     def rank_users(
         self,
@@ -322,7 +324,7 @@ class EmbeddingsLayout(UserLayout):
         needs: RankingRequirements,
         checks: ValueChecks,  # noqa: ARG002
     ) -> RankedUsers:
-        return rank_catalogue(self.pairs, relevance, seen_ids, needs)
+        return rank_part(self.pairs, self.part, relevance, seen_ids, needs)
 
 
 # Arguments -> layout --------------------------------------------------------------------------------------------------
@@ -411,11 +413,13 @@ def lists_layout(given: Given) -> ListsLayout:
 
 def embeddings_layout(given: Given) -> EmbeddingsLayout:
     """Vectors of users and of all items."""
-    refuse_beside(given, "embeddings", ("preds", "target", "item_ids", "mask"))
+    refuse_beside(given, "embeddings", ("preds", "target"))
     users, items = need(given, "user_embeddings", 2), need(given, "item_embeddings", 2)
     pairs = checked_embeddings(users, items, given.get("item_bias"), "dot")
-    rows = users_of(given, users, "user_embeddings")
-    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs)
+    part = checked_part(given.get("item_ids"), given.get("mask"), pairs)
+    rows = users_of({**given, "mask": part.mask}, users, "user_embeddings")
+    n_candidates = part.rows.shape[0] if part.rows is not None and "item_ids" in given else None
+    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs, part, n_candidates=n_candidates)
 
 
 def users_of(given: Given, like: Tensor, like_name: str) -> OfUsers:
