@@ -32,6 +32,18 @@ class RankingMetric(RecMetric):
     nan_action: Literal["error", "worst"] = option(
         default="error", config="changed", doc="NaN scores: refused, or not recommended."
     )
+    ignore_index: int | None = option(
+        default=None,
+        config="changed",
+        check=check.check_ignore_index,
+        doc="A label: rows and items that have it as ``target`` are left out altogether; among ids it is padding.",
+    )
+    min_relevance: float | None = option(
+        default=None,
+        config="changed",
+        check=check.check_min_relevance,
+        doc="Relevance below it is 0, such as 4 where ratings of 4 and 5 are relevant; None for whatever is above 0.",
+    )
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -147,6 +159,7 @@ class RankingMetric(RecMetric):
         evaluator.count(
             evaluator.prepare(
                 read_layout(
+                    evaluator.labels,
                     preds=preds,
                     target=target,
                     indexes=indexes,

@@ -20,13 +20,14 @@ from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
 from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
+from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import PLAIN, Labels, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
@@ -74,7 +75,7 @@ Given = Mapping[str, Any]  # the arguments that are not None
 OfUsers = tuple["Targets | None", "Tensor | None", "Tensor | None", "Tensor | None", "Tensor | None"]
 
 
-def read_layout(**arguments: Any) -> Layout:
+def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
     """The layout of the arguments of one update.
 
     Raises:
@@ -87,7 +88,9 @@ def read_layout(**arguments: Any) -> Layout:
             if getattr(value, "is_nested", False):
                 ragged[name] = given[name] = padded_nested(name, value)
     if isinstance(given.get("preds"), Ranking):
-        return ready_layout(given)
+        return ready_layout(given, labels)
+    if labels != PLAIN:
+        given = read_labels(given, labels)
     if "indexes" in given:
         return flat_layout(given)
     for name in LEADS:
@@ -330,8 +333,14 @@ class EmbeddingsLayout(UserLayout):
 # Arguments -> layout --------------------------------------------------------------------------------------------------
 
 
-def ready_layout(given: Given) -> ReadyLayout:
+def ready_layout(given: Given, labels: Labels) -> ReadyLayout:
     """A ready ranking, and nothing beside it."""
+    for name, of_metric, of_ranking in zip(labels._fields, labels, given["preds"].labels, strict=True):
+        if of_metric is not None and of_metric != of_ranking:
+            raise ValueError(
+                f"the Ranking was made with {name}={of_ranking}, but the metric has {name}={of_metric}: give it to "
+                "rank(...) as well"
+            )
     ranking = given["preds"]
     extra = [name for name in given if name != "preds"]
     if extra:
