@@ -64,7 +64,7 @@ def function_of(metric: type[RelevanceMeans | ClickSums], name: str) -> Callable
     declared = metric.declared_options
     if issubclass(metric, ClickSums):
         layout = [*layout[:2], layout[2].replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        names = ["eps"] if "eps" in declared else []
+        names = ["eps", "ignore_index"] if "eps" in declared else ["ignore_index"]
     else:
         names = [
             "top_k",

@@ -8,13 +8,24 @@ import pytest
 import torch
 from fixtures import cases
 from fixtures.cases import Case, Update, cuts, drawn, holds, users_of, without
+from fixtures.clicks import drawn_clicks
 from fixtures.histories import updated
 from fixtures.refusals import refused
-from fixtures.variants import DEFAULTS, PER_USER
+from fixtures.variants import CLICKED, DEFAULTS, PER_USER, Variant
 from hypothesis import strategies as st
 from oracles.users import TIES
 
-from torch_recmetrics import MRR, NDCG, Coverage, Recall, RecMetricCollection, functional, rank, ranking_metrics
+from torch_recmetrics import (
+    MRR,
+    NDCG,
+    BinaryAUC,
+    Coverage,
+    Recall,
+    RecMetricCollection,
+    functional,
+    rank,
+    ranking_metrics,
+)
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 1e-13, "nan_ok": True}
 IGNORED = 7
@@ -147,6 +158,41 @@ def test_what_does_not_go_together_is_refused() -> None:
         with pytest.raises(ValueError, match="`min_relevance` must be a finite number > 0"):
             NDCG(3, min_relevance=wrong)
     assert functional.hit_rate(preds, target, top_k=3, min_relevance=4)[1].isnan()
+
+
+@pytest.mark.parametrize("variant", [v for v in CLICKED if v.exact], ids=str)
+def test_clicks_that_are_ignored_leave_no_trace(variant: Variant) -> None:
+    def law(updates: list[Update], seed: int) -> None:
+        given, rest = [], []
+        for update in map(variant.takes, updates):
+            shown = torch.rand(update["target"].shape, generator=torch.Generator().manual_seed(seed)) > 0.3
+            if any(value.shape != shown.shape for value in update.values()):
+                return
+            target = torch.where(shown, update["target"].to(torch.float32), -100.0)
+            given.append({**update, "target": target, "preds": update["preds"].masked_fill(~shown, float("nan"))})
+            rest.append({name: value[shown] for name, value in update.items()})
+        assert float(variant.fed(given, ignore_index=-100).compute()) == variant.expected(rest)
+
+    updates = drawn_clicks(probabilities=variant.probabilities)
+    holds(law, f"ignored clicks {variant}", examples=40, updates=updates, seed=st.integers(0, 99))
+
+
+def test_clicks_agree_with_torchmetrics() -> None:
+    from torchmetrics.classification import BinaryAUROC
+
+    g = torch.Generator().manual_seed(5)
+    preds, target = torch.rand(20, 10, generator=g), torch.randint(-1, 2, (20, 10), generator=g)
+    theirs = BinaryAUROC(ignore_index=-1)
+    theirs.update(preds, target)
+    ours = updated(BinaryAUC(ignore_index=-1), preds, target)
+    assert float(ours.compute()) == pytest.approx(float(theirs.compute()), abs=1e-6)
+    assert torch.equal(functional.auc(preds, target, ignore_index=-1), ours.compute())
+    assert functional.log_loss(preds, target, ignore_index=-1).isfinite()
+    assert functional.group_auc(preds, target, torch.arange(20), ignore_index=-1).shape == (20,)
+    with refused(ours, r"`sample_ids` must have the shape \(20, 10\) of `preds` with `ignore_index`"):
+        ours.update(preds, target, sample_ids=torch.arange(20))
+    with refused(ours, r"`target` must hold 0 and 1 only, got -2 in row 0"):
+        ours.update(preds, torch.where(target == -1, -2, target).index_fill_(0, torch.tensor([0]), -2))
 
 
 FORMS = [

@@ -221,6 +221,7 @@ class ListedUsers(JoinableUsers):
             ordered=self.ordered,
             retrieved=self.retrieved,
             has_target=self.has_target,
+            n_items=self.n_items,
         )
 
     def _tie_groups(self, tied: Tensor) -> TieGroups:
