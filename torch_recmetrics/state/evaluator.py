@@ -62,7 +62,10 @@ class Evaluator:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
         labels = {Labels(metric.ignore_index, metric.min_relevance) for metric in self.members}
         if len(labels) > 1:
-            raise ValueError("metrics that share one ranking must have the same `ignore_index` and `min_relevance`")
+            raise ValueError(
+                "metrics that share one ranking must have the same `ignore_index` and `min_relevance`, got "
+                f"{' and '.join(sorted(map(str, map(tuple, labels))))}: put the others into a collection of their own"
+            )
         (self.labels,) = labels
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
