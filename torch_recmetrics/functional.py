@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.layouts.rank import refuse_unknown
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics import diagnostics, probability, ranking
 from torch_recmetrics.metrics.auc import auc
@@ -40,13 +40,14 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
     Args:
         metric: whose measure it is.
         layout: the arguments of ``update``.
-        options: ``top_k``, ``ties``, ``nan_action``, ``validate_args``, and what the measure asks for.
+        options: ``top_k``, ``ties``, ``nan_action``, ``ignore_index``, ``min_relevance``, ``validate_args``, and what
+            the measure asks for.
     """
     top_k, ties = options["top_k"], options["ties"]
     needs = requirements_of(metric, options, (ties, *metric.extra_rules))
     checks = check.ValueChecks(options["validate_args"])
     with torch.no_grad():
-        ranked = read_layout(**layout).rank(needs, checks)
+        ranked = read_layout(Labels(options["ignore_index"], options["min_relevance"]), **layout).rank(needs, checks)
         if "gain" in options and not ranked.binary:
             check.defer_gains(checks, largest_relevance(ranked), exponential=options["gain"] == "exponential")
         if "max_relevance" in options and not ranked.binary:
@@ -65,9 +66,16 @@ def function_of(metric: type[RelevanceMeans | ClickSums], name: str) -> Callable
     declared = metric.declared_options
     if issubclass(metric, ClickSums):
         layout = [*layout[:2], layout[2].replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        names = ["eps"] if "eps" in declared else []
+        names = ["eps", "ignore_index"] if "eps" in declared else ["ignore_index"]
     else:
-        names = ["top_k", "ties", "nan_action", *(name for name in options_of_measure(metric) if name != "pooled")]
+        names = [
+            "top_k",
+            "ties",
+            "nan_action",
+            "ignore_index",
+            "min_relevance",
+            *(name for name in options_of_measure(metric) if name != "pooled"),
+        ]
     options = [declared[name].parameter(name) for name in [*names, "validate_args"]]
     signature = inspect.Signature([*layout, *options], return_annotation=Tensor)
 

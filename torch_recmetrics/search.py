@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
+from torch_recmetrics.core.catalogue.parts import checked_part
 from torch_recmetrics.core.catalogue.sharded import LocalTopK, merged_over_processes
 from torch_recmetrics.core.catalogue.topk import topk_items
+from torch_recmetrics.core.layouts.candidates import Candidates
 from torch_recmetrics.core.tensors import checks as check
 
 __all__ = ["topk_catalogue"]
@@ -26,6 +28,8 @@ def topk_catalogue(
     *,
     seen_ids: Tensor | None = None,
     item_bias: Tensor | None = None,
+    item_ids: Tensor | None = None,
+    mask: Tensor | None = None,
     similarity: str = "dot",
     chunk_size: int | None = None,
     progress: Callable[[int, int], object] | None = None,
@@ -53,6 +57,9 @@ def topk_catalogue(
         top_k: items for each user; k.
         seen_ids: (U, S) integer, ids that are not to be found, padded with -1; an id may repeat.
         item_bias: (N,) float, added to the scores of an item; finite.
+        item_ids: (C,) integer, the items among which to search; None for all. Their vectors are copied.
+        mask: (N,) or (U, N) bool, in place of ``item_ids``: True for the rows of ``item_embeddings`` that may be found,
+            by anybody or by each user.
         similarity: ``"dot"``, or ``"cosine"``: a vector of zeros has cosine 0 with all others.
         chunk_size: items of one step; None for the fastest.
         progress: called after each step with the number of pairs done and of all pairs.
@@ -77,6 +84,9 @@ def topk_catalogue(
     >>> topk_catalogue(users, items, 2, seen_ids=torch.tensor([[1, -1], [2, 0]]))[1]
     tensor([[ 0,  2],
             [ 1, -1]])
+    >>> topk_catalogue(users, items, 1, item_ids=torch.tensor([2, 0]))[1]
+    tensor([[0],
+            [2]])
     """
 
     top_k, chunk_size, first_item = map(check.plain_number, (top_k, chunk_size, first_item))
@@ -98,6 +108,10 @@ def topk_catalogue(
                 f"are int64, got {first_item}"
             )
         seen = checked_seen(seen_ids, pairs, first_item, whole=process_group is None)
+        part = checked_part(item_ids, mask, pairs, first_item, whole=process_group is None)
+        whole, pairs = pairs, part.of(pairs)
+        if part.rows is not None and seen is not None:
+            seen = Candidates(part.rows).columns_of(seen)
         total, done = pairs.n_users * pairs.n_items, 0
 
         def step(n_pairs: int) -> None:
@@ -106,8 +120,10 @@ def topk_catalogue(
             if progress is not None:
                 progress(done, total)
 
-        scores, ids = topk_items(pairs, top_k, seen, chunk_size, step)
-        return LocalTopK(pairs, scores, torch.where(ids >= 0, ids + first_item, -1), first_item)
+        scores, ids = topk_items(pairs, top_k, seen, chunk_size, step, part.mask)
+        if part.rows is not None:
+            ids = Candidates(part.rows).ids_of(ids)
+        return LocalTopK(whole, scores, torch.where(ids >= 0, ids + first_item, -1), first_item)
 
     with torch.no_grad():
         if process_group is None:

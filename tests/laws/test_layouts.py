@@ -86,6 +86,14 @@ def embeddings(case: Case) -> Update:
     }
 
 
+def masked_embeddings(case: Case) -> Update:
+    """The same with a mask in place of the ids."""
+    update = embeddings(case)
+    seen = update.pop("seen_ids")
+    mask = torch.ones(len(case.scores), case.n_items + 1, dtype=torch.bool)
+    return {**update, "mask": mask.scatter(1, seen.where(seen >= 0, case.n_items), False)[:, :-1]}
+
+
 def flat(case: Case) -> Update:
     """Rows in the order of the users and of their items."""
     n = len(case.scores)
@@ -112,6 +120,7 @@ SAME: dict[str, Callable[[Case], Update]] = {
     "shuffled candidates": cases.candidates,
     "ranked ids": cases.item_ids,
     "embeddings": embeddings,
+    "masked embeddings": masked_embeddings,
     "flat": flat,
 }
 
@@ -132,7 +141,7 @@ def sayable(layout: str, case: Case, ties: str, variant: Variant) -> bool:
         return ties != "stable" or distinct(case)
     if layout == "ranked ids":  # a list knows no equal scores
         return (ties == "stable" and variant.reads == "ranking") or distinct(case)
-    if layout == "embeddings":  # scores are sums of products
+    if layout in ("embeddings", "masked embeddings"):  # scores are sums of products
         return not any(score == cases.INF for row in case.scores for score in row)
     if layout == "flat":
         return variant.reads == "ranking"

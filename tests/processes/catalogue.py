@@ -21,7 +21,12 @@ def data(kind: str) -> dict[str, Any]:
     seen = torch.randint(-1, N_ITEMS, (9, 20), generator=g)
     seen[0] = (users[0] @ items.T).topk(20).indices
     bias = torch.rand(N_ITEMS, generator=g) if kind == "smooth" else torch.zeros(N_ITEMS)
-    return {"user_embeddings": users, "item_embeddings": items, "seen_ids": seen, "item_bias": bias}
+    whole = {"user_embeddings": users, "item_embeddings": items, "seen_ids": seen, "item_bias": bias}
+    if kind == "part by ids":
+        whole["item_ids"] = torch.randperm(N_ITEMS, generator=g)[:40]
+    if kind == "part by mask":
+        whole["mask"] = torch.rand(N_ITEMS, generator=g) < 0.1
+    return whole
 
 
 # name -> (data, k, where the parts begin and end for a number of processes)
@@ -34,12 +39,14 @@ SEARCHES: dict[str, tuple[str, int, Cutoffs]] = {
     "first part is empty": ("smooth", 10, lambda world: [0, 0, *[300] * (world - 2), N_ITEMS]),
     "last part is empty": ("ties", 10, lambda world: [0, *[300] * (world - 2), N_ITEMS, N_ITEMS]),
     "lists longer than a part": ("smooth", 690, lambda world: [0, 5, *[300] * (world - 2), N_ITEMS]),
+    "a part by ids": ("part by ids", 30, lambda world: [0, 5, *[300] * (world - 2), N_ITEMS]),
+    "a part by mask": ("part by mask", 30, lambda world: [N_ITEMS * r // world for r in range(world + 1)]),
     "lists longer than the catalogue": ("ties", 800, lambda world: [0, 5, *[300] * (world - 2), N_ITEMS]),
 }
 
 
 def part_of(search: dict[str, Any], first: int, last: int) -> dict[str, Any]:
-    cut = {name: search[name][first:last] for name in ("item_embeddings", "item_bias")}
+    cut = {name: search[name][first:last] for name in ("item_embeddings", "item_bias", "mask") if name in search}
     return {**search, **cut, "first_item": first}
 
 

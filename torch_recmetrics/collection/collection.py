@@ -193,7 +193,9 @@ class RecMetricCollection(MetricCollection):
             with torch.no_grad():
                 # Everything that can be refused comes first; what has advanced by then is taken back.
                 layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
-                prepared = fused.prepare(read_layout(**layout)) if fused.members else None
+                prepared = None
+                if fused.evaluator is not None:
+                    prepared = fused.prepare(read_layout(fused.evaluator.labels, **layout))
             for member, own in taken:
                 values[id(member)] = getattr(member, method)(**own)
             if prepared is not None:

@@ -253,7 +253,14 @@ class BinaryAUC(RowMetric):
         self._set_tables(scored_labels.tables)
 
 
-def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validate_args: bool = True) -> Tensor:
+def auc(
+    preds: Tensor,
+    target: Tensor,
+    *,
+    weights: Tensor | None = None,
+    ignore_index: int | None = None,
+    validate_args: bool = True,
+) -> Tensor:
     """The share of pairs in the right order, ties one half; see :class:`BinaryAUC`.
 
     Returns a 0-dim float64; nan where a class is missing.
@@ -261,7 +268,7 @@ def auc(preds: Tensor, target: Tensor, *, weights: Tensor | None = None, validat
     >>> auc(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
     tensor(0.8750, dtype=torch.float64)
     """
-    clicks = read_clicks(preds, target, weights=weights, validate_args=validate_args)
+    clicks = read_clicks(preds, target, weights=weights, ignore_index=ignore_index, validate_args=validate_args)
     rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
     scored_labels = ScoredLabels.of([rows], None, {}, preds.device)
     return torch.tensor(scored_labels.pairs().auc, dtype=accumulator_dtype(preds.device), device=preds.device)

@@ -191,7 +191,13 @@ def rows_of_own_groups(groups: Tensor, rows: Rows, process_group: Any) -> tuple[
 
 
 def group_auc(
-    preds: Tensor, target: Tensor, indexes: Tensor, *, weights: Tensor | None = None, validate_args: bool = True
+    preds: Tensor,
+    target: Tensor,
+    indexes: Tensor,
+    *,
+    weights: Tensor | None = None,
+    ignore_index: int | None = None,
+    validate_args: bool = True,
 ) -> Tensor:
     """The AUC of every group in ascending order of ``indexes``, nan where a class is missing; see :class:`GroupAUC`.
 
@@ -199,7 +205,8 @@ def group_auc(
     >>> group_auc(preds, target, torch.tensor([7, 7, 3, 3, 5]))
     tensor([1., nan, 1.], dtype=torch.float64)
     """
-    clicks = read_clicks(preds, target, indexes=indexes, grouped=True, weights=weights, validate_args=validate_args)
+    columns: dict[str, Any] = {"indexes": indexes, "grouped": True, "weights": weights}
+    clicks = read_clicks(preds, target, **columns, ignore_index=ignore_index, validate_args=validate_args)
     groups, rows = rows_in_groups(clicks)
     indexes, group_values, _ = group_table(groups, rows, "uniform")
     every = torch.unique(groups)

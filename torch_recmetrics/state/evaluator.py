@@ -19,7 +19,7 @@ from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
-from torch_recmetrics.core.ranking.ranking import Ranking, constants
+from torch_recmetrics.core.ranking.ranking import Labels, Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import added, moments
 from torch_recmetrics.core.tensors.segments import first_of_each
@@ -63,6 +63,13 @@ class Evaluator:
         self.max_relevance = min(scales, default=None)
         if len({metric.nan_action for metric in self.members}) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
+        labels = {Labels(metric.ignore_index, metric.min_relevance) for metric in self.members}
+        if len(labels) > 1:
+            raise ValueError(
+                "metrics that share one ranking must have the same `ignore_index` and `min_relevance`, got "
+                f"{' and '.join(sorted(map(str, map(tuple, labels))))}: put the others into a collection of their own"
+            )
+        (self.labels,) = labels
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
         self._warns = self.validate_args  # once

@@ -36,6 +36,18 @@ class RankingMetric(RecMetric):
     nan_action: Literal["error", "worst"] = option(
         default="error", config="changed", doc="NaN scores: refused, or not recommended."
     )
+    ignore_index: int | None = option(
+        default=None,
+        config="changed",
+        check=check.check_ignore_index,
+        doc="A label: rows and items that have it as ``target`` are left out altogether; among ids it is padding.",
+    )
+    min_relevance: float | None = option(
+        default=None,
+        config="changed",
+        check=check.check_min_relevance,
+        doc="Relevance below it is 0, such as 4 where ratings of 4 and 5 are relevant; None for whatever is above 0.",
+    )
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -126,14 +138,15 @@ class RankingMetric(RecMetric):
                 recommended items alone needs no target.
             indexes: (M,) integer, the user of each row; refused by metrics that look at item ids.
             item_ids: (B, L) integer, recommended ids, best first, padded with -1; in place of ``preds``. Or, beside
-                ``preds`` (B, C), the candidates that were scored: (B, C) ids padded with -1, or (C,) for all users.
+                ``preds`` (B, C), the candidates that were scored: (B, C) ids padded with -1, or (C,) for all users;
+                beside embeddings (C,), the items that may be recommended.
             target_ids: (B, T) integer, relevant item ids (columns of ``preds`` where it has no ``item_ids``), padded
                 with -1; in place of ``target``. (B,) for one item each; a jagged nested tensor, as ``seen_ids`` and
                 ``item_ids`` may be. Of sequences (B, T), or (B, T, R): every step that has a target is a row.
             target_relevance: (B, T) relevance of ``target_ids``; 1 where it is not given.
             seen_ids: (B, S) integer, what must not be recommended, padded with -1; an id may repeat. (B, T, S) where
                 the steps of a sequence differ.
-            mask: in the shape of ``preds``, bool, True = may be recommended.
+            mask: in the shape of ``preds``, bool, True = may be recommended; (N,) or (B, N) with embeddings.
             weights: (B,) weight of each user, 0 or 1e-100 to 1e100, 0 leaves the user out; (M,) with ``indexes``; (B,)
                 or (B, T) for sequences.
             sample_ids: (B,) integer, the row of the data set; a row counts once however often it arrives. (B, T) for
@@ -150,6 +163,7 @@ class RankingMetric(RecMetric):
         evaluator.count(
             evaluator.prepare(
                 read_layout(
+                    evaluator.labels,
                     preds=preds,
                     target=target,
                     indexes=indexes,

@@ -42,9 +42,9 @@ class ClickSums(RowMetric):
         raise NotImplementedError
 
     @classmethod
-    def value_of(cls, rows: dict[str, Any], *, validate_args: bool, eps: float | None = None) -> Tensor:
+    def value_of(cls, rows: dict[str, Any], *, eps: float | None = None, **options: Any) -> Tensor:
         """The value of these rows alone: what its function returns."""
-        return cls.value(click_sums(read_clicks(**rows, validate_args=validate_args, probabilities=True), eps))
+        return cls.value(click_sums(read_clicks(**rows, **options, probabilities=True), eps))
 
     def count(self, clicks: Clicks) -> None:
         if clicks.sample_ids is None:

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.distributed.collectives import first_everywhere
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.options import option
 
 T = TypeVar("T")
 
@@ -30,6 +32,13 @@ class RowMetric(RecMetric):
     higher_is_better: bool | None = True
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
+
+    ignore_index: int | None = option(
+        default=None,
+        config="changed",
+        check=check.check_ignore_index,
+        doc="A target: rows that have it are left out altogether.",
+    )
 
     @property
     def exchanged(self) -> str:
@@ -78,7 +87,8 @@ class RowMetric(RecMetric):
         """The rows of an update, checked."""
         self.check_device("preds", preds)
         columns |= {"grouped": "indexes" in self.needed, "probabilities": self.probabilities}
-        return read_clicks(preds, target, validate_args=self.validate_args, **columns)
+        columns |= {"ignore_index": self.ignore_index, "validate_args": self.validate_args}
+        return read_clicks(preds, target, **columns)
 
     def count(self, clicks: Clicks) -> None:
         """Add the rows of an update to the states."""

@@ -23,6 +23,11 @@ class Clicks:
     weights: Tensor | None  # (M,) float64
     sample_ids: Tensor | None  # (s,) int64, each that of M / s rows
 
+    def select(self, shown: Tensor) -> Clicks:
+        """The rows of a (M,) mask; each row has a sample id of its own, or none has one."""
+        columns = (self.preds, self.labels, self.indexes, self.weights, self.sample_ids)
+        return Clicks(*(None if column is None else column[shown] for column in columns))  # type: ignore[arg-type]
+
 
 def read_clicks(
     preds: Tensor,
@@ -34,6 +39,7 @@ def read_clicks(
     validate_args: bool = True,
     grouped: bool = False,
     probabilities: bool = False,
+    ignore_index: int | None = None,
 ) -> Clicks:
     """The rows, checked; ValueError or TypeError for input that breaks a rule. See the metrics' ``update``.
 
@@ -41,6 +47,7 @@ def read_clicks(
         validate_args: False leaves out the rules that read values.
         grouped: whether `indexes` must be given.
         probabilities: whether the predictions must lie in [0, 1].
+        ignore_index: rows with this target are left out; what else they hold is not read.
     """
     check.check_tensor("preds", preds)
     check.check_float("preds", preds)
@@ -50,6 +57,15 @@ def read_clicks(
     check.check_shape("target", target, shape, "`preds`")
     given = {"indexes": indexes, "weights": weights, "sample_ids": sample_ids}
     check.check_device(preds.device, {"target": target, **given})
+    ignored = None
+    if ignore_index is not None and target.dtype != torch.bool:
+        ignored = target.detach() == ignore_index
+        preds, target = preds.detach().masked_fill(ignored, 0), target.detach().masked_fill(ignored, 0)
+        if isinstance(sample_ids, Tensor) and tuple(sample_ids.shape) != shape:
+            raise ValueError(
+                f"`sample_ids` must have the shape {shape} of `preds` with `ignore_index`, so that each row has its "
+                f"own, got {tuple(sample_ids.shape)}"
+            )
     width = shape[1] if len(shape) == 2 else 1
     checks = check.ValueChecks(validate_args)
     flat = preds.detach().reshape(-1)
@@ -60,7 +76,8 @@ def read_clicks(
         if value is not None or (grouped and name == "indexes"):
             columns[name] = _column(checks, name, value, shape)
     checks.raise_first()
-    return Clicks(flat, labels, **columns)
+    clicks = Clicks(flat, labels, **columns)
+    return clicks if ignored is None else clicks.select(~ignored.reshape(-1))
 
 
 def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, ...]) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import PairScores, directions, largest_bias, longest
+from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_bias, directions, longest
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
@@ -59,8 +59,16 @@ class ApproxScores:
     They are of the given dtype; chunks with very large numbers are in float64.
     """
 
-    def __init__(self, pairs: PairScores, seen_ids: Tensor | None, dtype: torch.dtype, chunk_size: int | None) -> None:
+    def __init__(
+        self,
+        pairs: PairScores,
+        seen_ids: Tensor | None,
+        dtype: torch.dtype,
+        chunk_size: int | None,
+        mask: Tensor | None = None,
+    ) -> None:
         self.pairs = pairs
+        self._mask = mask  # (B, N) bool, True = may be found
         self.dtype = dtype
         block = thresholds.ITEM_BLOCK
         if chunk_size is None:
@@ -80,7 +88,7 @@ class ApproxScores:
         for first in range(0, pairs.n_items, self.chunk_size):
             part = slice(first, min(first + self.chunk_size, pairs.n_items))
             longest_item = longest(pairs.items[part], first)
-            bias = largest_bias(pairs.bias[part], first) if pairs.bias is not None else 0.0
+            bias = checked_bias(pairs.bias[part], first) if pairs.bias is not None else 0.0
             dtype = self.dtype
             if max(longest_item, bias, largest_user, longest_item * largest_user + bias) > LARGEST_IN_FLOAT32:
                 dtype = accumulator_dtype(pairs.items.device)
@@ -101,6 +109,8 @@ class ApproxScores:
             ids, rows = self._seen
             low, high = torch.searchsorted(ids, torch.tensor([part.start, part.stop], device=ids.device)).tolist()
             scores[ids[low:high] - part.start, rows[low:high]] = float("-inf")
+        if self._mask is not None:
+            scores[:n_items].masked_fill_(~self._mask[:, part].T, float("-inf"))
         scores[n_items:] = float("-inf")
         return scores
 

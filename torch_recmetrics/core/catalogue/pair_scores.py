@@ -123,10 +123,10 @@ def directions(vectors: Tensor) -> Tensor:
     return torch.where(lengths > 0, wide / lengths, 0.0)
 
 
-def checked_norms(vectors: Tensor, name: str, first: int) -> Tensor:
+def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = None) -> Tensor:
     """(P,) lengths, a little more for very short vectors; refuses vectors that are not finite.
 
-    `first` is the row of the first one, for the message.
+    `first` is the row of the first one, or `rows` (P,) those of all, for the message.
     """
     dtype, step = accumulator_dtype(vectors.device), max(1, thresholds.NORM_NUMBERS // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
@@ -137,7 +137,8 @@ def checked_norms(vectors: Tensor, name: str, first: int) -> Tensor:
     if norms.numel() and not bool(norms.max() <= LARGEST):
         row = int((~(norms <= LARGEST)).to(torch.uint8).argmax())
         rule = f"no longer than {LARGEST:g}" if bool(vectors[row].isfinite().all()) else "finite"
-        raise ValueError(f"`{name}` must be {rule}, got a vector of length {float(norms[row]):g} in row {first + row}")
+        place = first + row if rows is None else int(rows[row])
+        raise ValueError(f"`{name}` must be {rule}, got a vector of length {float(norms[row]):g} in row {place}")
     return norms
 
 
@@ -150,14 +151,15 @@ def longest(items: Tensor, first: int) -> float:
     return float(checked_norms(items, "item_embeddings", first).max())
 
 
-def largest_bias(bias: Tensor, first: int) -> float:
-    """The largest absolute bias of a chunk; refuses one that is not finite."""
+def checked_bias(bias: Tensor, first: int, rows: Tensor | None = None) -> float:
+    """The largest absolute bias of a chunk; refuses one that is not finite. The rows are those of the message."""
     size = exact(bias).abs()
     largest = float(size.max())
     if not largest <= LARGEST:
         row = int((~(size <= LARGEST)).to(torch.uint8).argmax())
         rule = f"finite and at most {LARGEST:g}"
-        raise ValueError(f"`item_bias` must be {rule}, got {float(bias[row])} in row {first + row}")
+        place = first + row if rows is None else int(rows[row])
+        raise ValueError(f"`item_bias` must be {rule}, got {float(bias[row])} in row {place}")
     return largest
 
 

@@ -25,10 +25,12 @@ def topk_items(
     seen_ids: Tensor | None = None,
     chunk_size: int | None = None,
     progress: Callable[[int], object] | None = None,
+    mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(B, k) float64 scores and (B, k) ids of the best items; places that cannot be filled are -inf and -1.
 
-    What was seen is never found. `progress` is called after each step with the number of pairs in it.
+    What was seen, and what a (B, N) mask does not show, is never found. `progress`
+    is called after each step with the number of pairs in it.
     """
     device, n_users = pairs.items.device, pairs.n_users
     scores = torch.full((n_users, k), float("-inf"), dtype=accumulator_dtype(device), device=device)
@@ -41,7 +43,8 @@ def topk_items(
     for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, 2 * depth), numbers):
         batch = pairs.of_users(part)
         top = RunningTopK(batch, depth)
-        approx = ApproxScores(batch, seen_ids[part] if seen_ids is not None else None, dtype, chunk_size)
+        seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
+        approx = ApproxScores(batch, seen, dtype, chunk_size, shown)
         for chunk in approx:
             n_candidates = _search(chunk, top)
             if chunk.first and n_candidates > thresholds.BFLOAT16_CANDIDATES * chunk.scores.numel():
@@ -146,10 +149,11 @@ def catalogue_ranks(
     ids: Tensor,
     seen_ids: Tensor | None = None,
     chunk_size: int | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """(3, B, R) int64: the items with a higher score than each target, those with its score, and of these lower ids.
 
-    What was seen does not count.
+    What was seen, and what a (B, N) mask does not show, does not count.
 
     Args:
         target_scores: (B, R) exact scores; the counts of -inf mean nothing.
@@ -161,8 +165,8 @@ def catalogue_ranks(
         target_scores = torch.where(target_scores > float("-inf"), target_scores, float("inf"))
         for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
             batch = pairs.of_users(part)
-            seen = seen_ids[part] if seen_ids is not None else None
-            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS):
+            seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
+            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS, shown):
                 _count_ranks(chunk, batch, target_scores[part], ids[part], counts[:, part])
     return counts
 

@@ -15,17 +15,19 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
+from torch_recmetrics.core.catalogue.parts import Part, checked_part
 from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
-from torch_recmetrics.core.layouts.embeddings import rank_catalogue
+from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import rank_flat
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
+from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import PLAIN, Labels, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
@@ -73,7 +75,7 @@ Given = Mapping[str, Any]  # the arguments that are not None
 OfUsers = tuple["Targets | None", "Tensor | None", "Tensor | None", "Tensor | None", "Tensor | None"]
 
 
-def read_layout(**arguments: Any) -> Layout:
+def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
     """The layout of the arguments of one update.
 
     Raises:
@@ -86,7 +88,9 @@ def read_layout(**arguments: Any) -> Layout:
             if getattr(value, "is_nested", False):
                 ragged[name] = given[name] = padded_nested(name, value)
     if isinstance(given.get("preds"), Ranking):
-        return ready_layout(given)
+        return ready_layout(given, labels)
+    if labels != PLAIN:
+        given = read_labels(given, labels)
     if "indexes" in given:
         return flat_layout(given)
     for name in LEADS:
@@ -314,6 +318,7 @@ class EmbeddingsLayout(UserLayout):
     """Vectors whose products are the scores."""
 
     pairs: PairScores
+    part: Part
 
     def rank_users(
         self,
@@ -322,14 +327,20 @@ class EmbeddingsLayout(UserLayout):
         needs: RankingRequirements,
         checks: ValueChecks,  # noqa: ARG002
     ) -> RankedUsers:
-        return rank_catalogue(self.pairs, relevance, seen_ids, needs)
+        return rank_part(self.pairs, self.part, relevance, seen_ids, needs)
 
 
 # Arguments -> layout --------------------------------------------------------------------------------------------------
 
 
-def ready_layout(given: Given) -> ReadyLayout:
+def ready_layout(given: Given, labels: Labels) -> ReadyLayout:
     """A ready ranking, and nothing beside it."""
+    for name, of_metric, of_ranking in zip(labels._fields, labels, given["preds"].labels, strict=True):
+        if of_metric is not None and of_metric != of_ranking:
+            raise ValueError(
+                f"the Ranking was made with {name}={of_ranking}, but the metric has {name}={of_metric}: give it to "
+                "rank(...) as well"
+            )
     ranking = given["preds"]
     extra = [name for name in given if name != "preds"]
     if extra:
@@ -411,11 +422,13 @@ def lists_layout(given: Given) -> ListsLayout:
 
 def embeddings_layout(given: Given) -> EmbeddingsLayout:
     """Vectors of users and of all items."""
-    refuse_beside(given, "embeddings", ("preds", "target", "item_ids", "mask"))
+    refuse_beside(given, "embeddings", ("preds", "target"))
     users, items = need(given, "user_embeddings", 2), need(given, "item_embeddings", 2)
     pairs = checked_embeddings(users, items, given.get("item_bias"), "dot")
-    rows = users_of(given, users, "user_embeddings")
-    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs)
+    part = checked_part(given.get("item_ids"), given.get("mask"), pairs)
+    rows = users_of({**given, "mask": part.mask}, users, "user_embeddings")
+    n_candidates = part.rows.shape[0] if part.rows is not None and "item_ids" in given else None
+    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs, part, n_candidates=n_candidates)
 
 
 def users_of(given: Given, like: Tensor, like_name: str) -> OfUsers:

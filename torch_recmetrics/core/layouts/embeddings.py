@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
+from torch_recmetrics.core.catalogue.parts import Part
 from torch_recmetrics.core.catalogue.topk import catalogue_ranks, topk_items
+from torch_recmetrics.core.layouts.candidates import Candidates, RelevantColumns
 from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers, with_cutoff_tie
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.ranking.full_lists import FullListStats
@@ -20,16 +22,37 @@ from torch_recmetrics.core.scores.matrix import HIDDEN
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 
-def rank_catalogue(
-    pairs: PairScores, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
+def rank_part(
+    pairs: PairScores, part: Part, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
 ) -> RankedUsers:
-    """Every item of the catalogue against what is relevant, by the exact score of each pair; (B, S) seen ids or -1."""
+    """The items of a part of the catalogue against what is relevant; what is not in the part was not recommended."""
+    if part.rows is None:
+        return rank_catalogue(pairs, targets, seen_ids, needs, part.mask)
+    items = Candidates(part.rows)
+    columns = RelevantColumns.of(targets, items.columns_of(targets.sorted_ids))
+    seen_columns = None if seen_ids is None else items.columns_of(seen_ids)
+    ranking = rank_catalogue(part.of(pairs), columns, seen_columns, needs).ranking()
+    item_ids = None if ranking.item_ids is None else items.ids_of(ranking.item_ids)
+    return ReadyUsers(replace(ranking, item_ids=item_ids))
+
+
+def rank_catalogue(
+    pairs: PairScores,
+    targets: Relevance,
+    seen_ids: Tensor | None,
+    needs: RankingRequirements,
+    mask: Tensor | None = None,
+) -> RankedUsers:
+    """Every item of the catalogue against what is relevant, by the exact score of each pair.
+
+    (B, S) seen ids, or -1, are hidden, and so is what a (B, N) mask does not show.
+    """
     n_items = pairs.n_items
     counted = needs.full_list and not (needs.sort_full_list and (needs.items or needs.lists))
     depth = n_items if needs.depth is None or (needs.full_list and not counted) else min(needs.depth, n_items)
-    scored = ScoredTargets(pairs, targets, seen_ids)
+    scored = ScoredTargets(pairs, targets, seen_ids, mask)
     # One more than is kept, to see whether a tie crosses the cutoff.
-    values, ids = topk_items(pairs, min(depth + 1, n_items) if depth else 0, seen_ids)
+    values, ids = topk_items(pairs, min(depth + 1, n_items) if depth else 0, seen_ids, mask=mask)
     tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
     tie_groups = None
     if needs.rules - {"stable"} and bool(tied.any()):
@@ -61,6 +84,7 @@ class ScoredTargets:
     pairs: PairScores
     targets: Relevance
     seen_ids: Tensor | None
+    mask: Tensor | None = None  # (B, N)
 
     @cached_property
     def scores(self) -> Tensor:
@@ -69,6 +93,8 @@ class ScoredTargets:
         shown = ids >= 0
         if self.seen_ids is not None:
             shown = shown & (listed_relevance(self.seen_ids, None).lookup(ids) == 0)
+        if self.mask is not None and self.pairs.n_items:
+            shown = shown & self.mask.gather(1, ids.clamp(min=0))
         if not self.pairs.n_items:
             return torch.full(ids.shape, HIDDEN, dtype=accumulator_dtype(ids.device), device=ids.device)
         users = torch.arange(self.pairs.n_users, device=ids.device).repeat_interleave(ids.shape[1])
@@ -83,17 +109,23 @@ class ScoredTargets:
         if not rows.shape[0]:
             return tie_groups
         last = kth[rows].unsqueeze(1)
-        seen = self.seen_ids[rows] if self.seen_ids is not None else None
-        _, equal, _ = catalogue_ranks(self.pairs.of_users(rows), last, torch.zeros_like(last, dtype=torch.int64), seen)
+        seen, mask = (None if hides is None else hides[rows] for hides in (self.seen_ids, self.mask))
+        nobody = torch.zeros_like(last, dtype=torch.int64)
+        _, equal, _ = catalogue_ranks(self.pairs.of_users(rows), last, nobody, seen, mask=mask)
         members = torch.where(self.scores[rows] == last, self.targets.values[rows], 0)
         return with_cutoff_tie(tie_groups, crosses, rows, equal.squeeze(1), members, needs)
 
     def full_list(self) -> FullListStats:
         """The uncut lists, from the number of items above and beside each relevant one."""
         targets = self.targets
-        above, equal, before = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, self.seen_ids)
-        lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items)
-        if self.seen_ids is not None:
-            seen = listed_relevance(self.seen_ids, None).sorted_ids
-            lengths -= (seen >= 0).sum(1) - ((seen[:, 1:] == seen[:, :-1]) & (seen[:, 1:] >= 0)).sum(1)
+        seen_ids, mask = self.seen_ids, self.mask
+        above, equal, before = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, seen_ids, mask=mask)
+        lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items) if mask is None else mask.sum(1)
+        if seen_ids is not None and self.pairs.n_items:
+            seen = listed_relevance(seen_ids, None).sorted_ids
+            hides = seen >= 0
+            hides[:, 1:] &= seen[:, 1:] != seen[:, :-1]
+            if mask is not None:
+                hides &= mask.gather(1, seen.clamp(min=0))
+            lengths = lengths - hides.sum(1)
         return targets.full_list(self.scores, above, equal, before, lengths)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
@@ -27,6 +28,8 @@ def rank(
     indexes: Tensor | None = None,
     *,
     top_k: int | None = 10,
+    ignore_index: int | None = None,
+    min_relevance: float | None = None,
     validate_args: bool = True,
     **layout: Tensor | None,
 ) -> Ranking:
@@ -34,7 +37,8 @@ def rank(
 
     The arguments are those of the ``update`` of a ranking metric, and ``top_k``, the deepest cutoff that will be asked
     for; None ranks the whole lists. Equal scores stand in the order of the input, and every tie rule can read it.
-    Without a target it serves the metrics that ask for none.
+    Without a target it serves the metrics that ask for none. ``ignore_index`` and ``min_relevance`` are the options of
+    the metrics, which must have the same or none.
 
     Raises:
         ValueError, TypeError: for input that breaks a rule.
@@ -48,9 +52,12 @@ def rank(
     top_k = check.plain_number(top_k)
     check.check_cutoff("top_k", top_k)
     refuse_unknown(layout)
+    labels = Labels(check.plain_number(ignore_index), check.plain_number(min_relevance))
+    check.check_ignore_index("ignore_index", labels.ignore_index)
+    check.check_min_relevance("min_relevance", labels.min_relevance)
     with torch.no_grad():
         checks = check.ValueChecks(validate_args, warns=True)
         needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
-        ranking = read_layout(preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
+        ranking = read_layout(labels, preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
         checks.raise_first()
-        return ranking.kept()
+        return replace(ranking.kept(), labels=labels)

@@ -47,7 +47,7 @@ def rows_of_steps(given: Mapping[str, Any], lead: str, ragged: Mapping[str, Any]
     sequences, steps = has_target.nonzero(as_tuple=True)
     every = sequences.shape[0] == has_target.numel()
     for name, value in rows.items():
-        if name in PER_ITEM or (name == "item_ids" and value.ndim == 1):
+        if name in PER_ITEM or (name in ("item_ids", "mask") and value.ndim == 1):
             continue
         if value.shape[1] == 1 != has_target.shape[1]:  # the same for all steps
             rows[name] = value[:, 0].index_select(0, sequences)
@@ -63,7 +63,7 @@ def steps_of(name: str, value: Tensor, shape: tuple[int, ...], lead: str, is_rag
     check.check_tensor(name, value)
     value = value.detach()
     came, (n, n_steps) = tuple(value.shape), shape[:2]
-    if name in PER_ITEM or name == lead or (name == "item_ids" and value.ndim == 1):
+    if name in PER_ITEM or name == lead or (name in ("item_ids", "mask") and value.ndim == 1):
         return value
     if name in ("target_ids", "target_relevance"):
         if value.ndim == 2:
@@ -81,9 +81,12 @@ def steps_of(name: str, value: Tensor, shape: tuple[int, ...], lead: str, is_rag
         value = value.unsqueeze(1) if value.ndim == 1 else value
         allowed = f"({n},) for all steps of a sequence, or ({n}, {n_steps})"
         fits = value.ndim == 2 and value.shape[0] == n and value.shape[1] in (1, n_steps)
-    else:  # sample_ids and mask, and what no sequence has
-        allowed = f"({n}, {n_steps})" if name == "sample_ids" else f"{shape}"
-        fits = tuple(value.shape) == (shape[:2] if name == "sample_ids" else shape)
+    elif name == "mask":
+        allowed = f"{shape}" if lead == "preds" else f"(N,) or ({n}, {n_steps}, N)"
+        fits = tuple(value.shape) == shape if lead == "preds" else value.ndim == 3 and value.shape[:2] == (n, n_steps)
+    else:  # sample_ids, and what no sequence has
+        allowed = f"({n}, {n_steps})"
+        fits = tuple(value.shape) == shape[:2]
     if not fits:
         raise ValueError(f"`{name}` of sequences must have the shape {allowed}, as `{lead}` has {shape}, got {came}")
     return value

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +37,16 @@ from torch_recmetrics.core.ranking.ties import (
 )
 
 Cutoffs = tuple["int | None", ...]
+
+
+class Labels(NamedTuple):
+    """What labels mean."""
+
+    ignore_index: int | None = None
+    min_relevance: float | None = None
+
+
+PLAIN = Labels()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +76,7 @@ class Ranking:
     retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
     has_target: bool = True  # False: nobody said what is relevant
     n_items: int | None = None  # items that were scored; None for lists of ids and flat rows
+    labels: Labels = PLAIN  # what the labels meant that it was made from
     _stats: dict[str, RankingStats] = field(default_factory=dict, repr=False)
 
     def kept(self) -> Ranking:

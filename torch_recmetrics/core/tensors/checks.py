@@ -91,6 +91,19 @@ def check_max_relevance(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be a number from 1 to {LARGEST_EXPONENTIAL_RELEVANCE}, got {value!r}")
 
 
+def check_ignore_index(name: str, value: Any) -> None:
+    """Refuse a label that is neither an integer nor None."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise ValueError(f"`{name}` must be an integer, or None for no label that is ignored, got {value!r}")
+
+
+def check_min_relevance(name: str, value: Any) -> None:
+    """Refuse a threshold of relevance that is neither a number above 0 nor None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 < value < float("inf")):
+        raise ValueError(f"`{name}` must be a finite number > 0, or None for whatever is above 0, got {value!r}")
+
+
 def check_positive(name: str, value: Any) -> None:
     """Refuse a number that counts something and is not a positive integer."""
     if not is_count(value):
