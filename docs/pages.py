@@ -19,6 +19,7 @@ from torch_recmetrics import functional
 
 TITLES = {
     "torch_recmetrics.metrics.ranking": "Ranked lists",
+    "torch_recmetrics.metrics.mean_rank": "Places in the list",
     "torch_recmetrics.metrics.diagnostics": "Health of the scores",
     "torch_recmetrics.metrics.auc": "Click-through",
     "torch_recmetrics.metrics.group_auc": "Click-through",

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torch_recmetrics import (
-    ERR, F1, ILS, MAP, MRR, DCG, NDCG, RBP, BinaryAUC, Calibration, CategoryCalibration, CategoryDiversity,
+    ERR, F1, ILS, MAP, MRR, MeanPercentileRank, MeanRank, DCG, NDCG, RBP, BinaryAUC, Calibration, CategoryCalibration,
+    CategoryDiversity,
     CollapseRate, Coverage, Entropy, Gini, GroupAUC, HitRate, IntraListDiversity, LogLoss, NormalizedEntropy, Novelty,
     Personalization, Popularity, Precision, Ranking, RPrecision, RecMetricCollection, Recall, Serendipity, TailShare,
     TieRate, Unexpectedness, UserCoverage, ctr_metrics, functional, pad_ids, rank, ranking_metrics,
@@ -33,7 +34,8 @@ counts, table = torch.tensor([3, 2, 1]), torch.eye(3)
 metrics: list[Metric] = [
     HitRate(10, pooled=True), Precision(top_k=None), Recall(5, denominator="min"), F1(), NDCG(10, gain="linear"),
     NDCG(top_k=5, ideal="retrieved", ties="stable", empty_target_action="neg"), DCG(3), MAP(denominator="hits"),
-    RBP(persistence=0.5), RPrecision(), ERR(5, max_relevance=3), F1(beta=2.0), DCG(3, discount="none"),
+    RBP(persistence=0.5), RPrecision(), MeanRank(), MeanPercentileRank(pooled=True), ERR(5, max_relevance=3),
+    F1(beta=2.0), DCG(3, discount="none"),
     NDCG(discount=torch.reciprocal), Precision(5, denominator="retrieved"), Recall(5, pooled=True),
     MRR(keep_bounds=True, nan_action="worst", validate_args=False), TieRate(10), CollapseRate(10, warn_above=0.5),
     Coverage(3, 2), Gini(num_items=3), Entropy(3, base=3.0), Personalization(3), UserCoverage(2, min_items=1),

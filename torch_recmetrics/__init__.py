@@ -14,6 +14,7 @@ from torch_recmetrics.metrics import (
     diagnostics,
     diversity,
     group_auc,
+    mean_rank,
     popularity,
     probability,
     ranking,
@@ -25,6 +26,7 @@ from torch_recmetrics.metrics.coverage import *
 from torch_recmetrics.metrics.diagnostics import *
 from torch_recmetrics.metrics.diversity import *
 from torch_recmetrics.metrics.group_auc import *
+from torch_recmetrics.metrics.mean_rank import *
 from torch_recmetrics.metrics.popularity import *
 from torch_recmetrics.metrics.probability import *
 from torch_recmetrics.metrics.ranking import *
@@ -41,6 +43,7 @@ __all__ += coverage.__all__
 __all__ += diagnostics.__all__
 __all__ += diversity.__all__
 __all__ += group_auc.__all__
+__all__ += mean_rank.__all__
 __all__ += popularity.__all__
 __all__ += probability.__all__
 __all__ += ranking.__all__

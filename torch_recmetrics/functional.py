@@ -18,7 +18,7 @@ from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.layouts.rank import refuse_unknown
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.metrics import diagnostics, probability, ranking
+from torch_recmetrics.metrics import diagnostics, mean_rank, probability, ranking
 from torch_recmetrics.metrics.auc import auc
 from torch_recmetrics.metrics.diversity import ILS, Similarity
 from torch_recmetrics.metrics.group_auc import group_auc
@@ -31,7 +31,7 @@ from torch_recmetrics.state.user_means import RelevanceMeans
 
 __all__ = ["auc", "group_auc", "intra_list_similarity"]
 
-READ = (ranking, diagnostics, probability)  # the modules whose metrics have a function made here
+READ = (ranking, mean_rank, diagnostics, probability)  # the modules whose metrics have a function made here
 
 
 def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: dict[str, Any]) -> Tensor:

@@ -26,6 +26,11 @@ def of_a_hit(variant: Variant) -> float:
     return variant.value([LAYOUTS["dense"](HALF.part([1]))], 1)
 
 
+def of_nothing(variant: Variant, update: Any, top_k: int | None) -> float:
+    """What a user has who found nothing: 0 where higher is better."""
+    return 0 if variant.by_worth > 0 else variant.value([update], top_k)
+
+
 @pytest.mark.parametrize(("variant", "layout"), ways(PER_USER, "layouts"))
 def test_skip_neg_pos(variant: Variant, layout: str) -> None:
     hit = of_a_hit(variant)
@@ -40,8 +45,9 @@ def test_an_empty_user_counts_with_its_weight(variant: Variant) -> None:
     case = Case(HALF.scores, HALF.relevance, weights=[3.0, 1.0])
     assert value(variant, case, empty_target_action="neg") == (3 * 0 + of_a_hit(variant)) / 4
     lost = Case(HALF.scores, [[0, 0, 0], [0, 0, 1]], weights=[3.0, 1.0])
-    assert value(variant, lost, empty_target_action="pos") == (3 * 1 + 0) / 4
-    assert value(variant, lost, empty_target_action="skip") == 0
+    nothing = of_nothing(variant, LAYOUTS["dense"](lost.part([1])), 1)
+    assert value(variant, lost, empty_target_action="pos") == (3 * 1 + nothing) / 4
+    assert value(variant, lost, empty_target_action="skip") == nothing
 
 
 @pytest.mark.parametrize("action", ["skip", "neg", "pos"])
@@ -93,5 +99,6 @@ def test_a_user_whose_list_is_empty_has_zero(variant: Variant) -> None:
     case = Case([[-torch.inf, -torch.inf]], [[1, 0]])
     for top_k in (1, 5, None):
         for layout in LAYOUTS:
-            metric = variant.fed([LAYOUTS[layout](case)], top_k, empty_target_action="error")
-            assert float(metric.compute()) == 0, f"{layout} {top_k}"
+            update = LAYOUTS[layout](case)
+            metric = variant.fed([update], top_k, empty_target_action="error")
+            assert float(metric.compute()) == of_nothing(variant, update, top_k), f"{layout} {top_k}"

@@ -74,8 +74,10 @@ def test_counts_beyond_two_to_the_24th(variant: Variant) -> None:
     preds, weight = torch.tensor([[2.0, 1.0]]), torch.tensor([1.0], dtype=torch.float64)
     first = {"preds": preds, "target": torch.tensor([[1, 0]]), "weights": (2.0**24 + 1) * weight}
     updates = [first, *[{"preds": preds, "target": torch.tensor([[0, 1]]), "weights": weight}] * 3]
-    one = variant.value(updates[:1], 1)  # of a user who finds the item at the top; the others find nothing
-    expected = pytest.approx(one * (2.0**24 + 1) / (2.0**24 + 4), rel=1e-15)
+    one, nothing = (
+        variant.value([update], 1) for update in updates[:2]
+    )  # of one who finds the item, and of the others
+    expected = pytest.approx((one * (2.0**24 + 1) + nothing * 3) / (2.0**24 + 4), rel=1e-15)
     assert float(variant.fed(updates, 1).compute()) == expected
 
 

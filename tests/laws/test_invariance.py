@@ -183,7 +183,8 @@ def test_tie_rules_stand_in_order(variant: Variant) -> None:
     def law(case: Case, top_k: int | None) -> None:
         for make in (dense, target_ids):
             low, mean, high = (
-                variant.per_user(**without(make(case), "weights"), top_k=top_k, ties=ties).nan_to_num()
+                variant.by_worth
+                * variant.per_user(**without(make(case), "weights"), top_k=top_k, ties=ties).nan_to_num()
                 for ties in ("pessimistic", "average", "optimistic")
             )
             assert bool((low <= mean + 1e-12).all()) and bool((mean <= high + 1e-12).all())

@@ -23,8 +23,11 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "NDCG": {"gain": ("exponential", "linear"), "ideal": ("relevant", "retrieved")},
     "DCG": {"gain": ("exponential", "linear")},
     "MAP": {"denominator": ("min", "relevant", "hits")},
+    "MeanRank": {"pooled": (False, True)},
+    "MeanPercentileRank": {"pooled": (False, True)},
 }
-WHOLE_LIST = ("MRR", "RBP", "RPrecision")  # the default of the cutoff is None
+LOWER = ("MeanRank", "MeanPercentileRank")  # is better
+WHOLE_LIST = ("MRR", "RBP", "RPrecision", *LOWER)  # the default of the cutoff is None
 EVERYWHERE = {
     "empty_target_action": ("skip", "neg", "pos", "error"),
     "ties": ("average", "optimistic", "pessimistic", "stable"),
@@ -39,7 +42,7 @@ def made(name: str, *args: Any, **kwargs: Any) -> Any:
 def test_a_metric_is_a_torchmetrics_metric(name: str) -> None:
     metric = made(name)
     assert isinstance(metric, torchmetrics.Metric)
-    assert metric.higher_is_better is True
+    assert metric.higher_is_better is (name not in LOWER)
     assert metric.is_differentiable is False
     assert made(name, sync_on_compute=False).sync_on_compute is False
     with pytest.warns(UserWarning, match="before the ``update``"):

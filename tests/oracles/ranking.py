@@ -101,6 +101,23 @@ def err(ranked: Ranked, relevant: Ranked, k: int | None, max_relevance: float = 
     return math.fsum(terms)
 
 
+def ranks_of(ranked: Ranked, relevant: Ranked, k: int | None) -> list[int]:
+    """Of all relevant items; one that is not in the list stands behind its end."""
+    found = [r for r, g in enumerate(ranked[:k], start=1) if g > 0]
+    behind = (len(ranked) if k is None else k) + 1
+    return found + [behind] * (len(relevant) - len(found))
+
+
+def mean_rank(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    return math.fsum(ranks_of(ranked, relevant, k)) / len(relevant)
+
+
+def mean_percentile_rank(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+    places = len(ranked) if k is None else k
+    shares = [1.0 if r > places else (r - 1) / max(places - 1, 1) for r in ranks_of(ranked, relevant, k)]
+    return math.fsum(shares) / len(relevant)
+
+
 # One user, one number ------------------------------------------------------------------------------------------------
 
 
@@ -144,9 +161,12 @@ def over_users(
     pooled: bool = False,
     **options: Any,
 ) -> float:
-    """The value of the metric over all users; `pooled` is the sum of all hits by that of all possible hits."""
+    """The value over all users; `pooled`: all hits by all possible hits, or the mean over all relevant items."""
     if pooled:
-        found = [(expectation(hits, u, k, ties), u.weight) for u in users]
+        if measure in (mean_rank, mean_percentile_rank):
+            found = [(0 if u.empty else len(u.relevant) * expectation(measure, u, k, ties), u.weight) for u in users]
+        else:
+            found = [(expectation(hits, u, k, ties), u.weight) for u in users]
         most = k if options.get("denominator") == "min" and k is not None else math.inf
         sought = math.fsum(u.weight * min(most, len(u.relevant)) for u in users)
         return math.fsum(value * weight for value, weight in found) / sought if sought else math.nan

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 # The same names, for type checkers; a test holds the two together.
 RankingName = Literal[
-    "hit_rate", "precision", "recall", "f1", "dcg", "ndcg", "map", "mrr", "r_precision", "rbp", "err", "tie_rate",
-    "collapse_rate", "ils", "intra_list_diversity", "category_diversity", "category_calibration", "novelty",
-    "popularity", "tail_share", "unexpectedness", "serendipity", "user_coverage", "coverage", "gini", "entropy",
-    "personalization",
+    "hit_rate", "precision", "recall", "f1", "dcg", "ndcg", "map", "mrr", "r_precision", "rbp", "err", "mean_rank",
+    "mean_percentile_rank", "tie_rate", "collapse_rate", "ils", "intra_list_diversity", "category_diversity",
+    "category_calibration", "novelty", "popularity", "tail_share", "unexpectedness", "serendipity", "user_coverage",
+    "coverage", "gini", "entropy", "personalization",
 ]  # fmt: skip
 MetricName = Literal[RankingName, "auc", "group_auc", "log_loss", "normalized_entropy", "calibration"]
 
