@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from torch_recmetrics import Calibration, GroupAUC, HitRate, LogLoss, NormalizedEntropy, Popularity
+from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, HitRate, LogLoss, NormalizedEntropy, Popularity
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.state.intervals import spread_of, student_quantile
 
@@ -96,7 +96,7 @@ SAID, TRUE = torch.tensor([0.1, 0.3, 0.6], dtype=torch.float64), torch.tensor([0
 @pytest.mark.parametrize("n", [200, 5000])
 @pytest.mark.parametrize("metric", [LogLoss(), NormalizedEntropy(), Calibration()], ids=lambda m: m.name)
 def test_click_metrics(metric: Any, n: int) -> None:
-    g = torch.Generator().manual_seed(n)
+    g = torch.Generator().manual_seed(n + 1)
     loss = float(-(TRUE * SAID.log() + (1 - TRUE) * (1 - SAID).log()).mean())
     rate = float(TRUE.mean())
     entropy = -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
@@ -125,6 +125,17 @@ def test_group_auc(weighting: Any, n: int) -> None:
         metric.update(scores[shown], target[shown], torch.arange(n).unsqueeze(1).expand(n, 8)[shown])
         found.append(metric.confidence_interval(LEVEL))
     assert 0.935 <= share_held(found, truth) <= 0.965
+
+
+@pytest.mark.parametrize(("n", "n_positive", "separation"), [(5000, 50, 1.0), (200, 60, 1.0), (2000, 20, 0.5)])
+def test_auc_of_few_positives(n: int, n_positive: int, separation: float) -> None:
+    """The first and the last have 1 % positives."""
+    g, found, target = torch.Generator().manual_seed(n), [], torch.arange(n) < n_positive
+    for _ in range(N_SAMPLES):
+        metric = BinaryAUC()
+        metric.update(torch.randn(n, generator=g) + separation * target, target)
+        found.append(metric.confidence_interval(LEVEL))
+    assert 0.935 <= share_held(found, stats.norm.cdf(separation / math.sqrt(2))) <= 0.965
 
 
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])

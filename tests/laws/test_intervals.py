@@ -21,6 +21,7 @@ import torch_recmetrics
 from torch_recmetrics import (
     DCG,
     NDCG,
+    BinaryAUC,
     Calibration,
     Coverage,
     HitRate,
@@ -32,7 +33,7 @@ from torch_recmetrics import (
     ranking_metrics,
 )
 
-CLICKS = [v for v in CLICKED if v.name != "auc"]
+CLICKS = [v for v in CLICKED if v.label != "bins"]
 MEANS = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists")]
 NEAR: dict[str, Any] = {"rel": 1e-9, "abs": 1e-10, "nan_ok": True}
 
@@ -40,6 +41,8 @@ NEAR: dict[str, Any] = {"rel": 1e-9, "abs": 1e-10, "nan_ok": True}
 def expected(variant: Variant, updates: list[Update], *asked: Any) -> Any:
     if variant.reads == "clicks":
         rows = clicks.rows_of(updates)
+        if variant.name == "auc" and clicks.squares_are_lost(updates):
+            return pytest.approx(math.nan, nan_ok=True)
         return pytest.approx(intervals.of_clicks(variant.name, rows, **variant.options), **NEAR)
     return pytest.approx(intervals.standard_error(variant.parts(updates, *asked)), **NEAR)
 
@@ -183,6 +186,26 @@ def test_losses_that_are_nearly_the_same() -> None:
     assert float(metric.standard_error()) == pytest.approx(float(losses.std()) / math.sqrt(1000), rel=1e-5)
 
 
+def test_an_auc_in_bins_has_the_error_of_tied_scores() -> None:
+    g = torch.Generator().manual_seed(0)
+    preds, target = torch.rand(300, generator=g), torch.rand(300, generator=g) < 0.3
+    binned, tied = BinaryAUC(1 << 12), BinaryAUC()
+    binned.update(preds, target)
+    tied.update((preds.view(torch.int32) >> 20 << 20).view(torch.float32), target)  # the bits that decide on the bin
+    assert float(binned.compute()) == float(tied.compute()) and float(binned.error_bound()) > 0
+    assert float(binned.standard_error()) == pytest.approx(float(tied.standard_error()), rel=1e-12)
+    binned.update(preds, target, weights=torch.rand(300, generator=g))
+    with pytest.warns(UserWarning, match="leave `num_bins` out"):
+        assert all(map(math.isnan, ends(binned)))
+
+
+@pytest.mark.parametrize("positives", [0, 1, 9])
+def test_an_auc_of_a_class_of_one_row_has_no_interval(positives: int) -> None:
+    metric = BinaryAUC()
+    metric.update(torch.rand(10), torch.arange(10) < positives)
+    assert metric.standard_error().isnan() and all(map(math.isnan, ends(metric)))
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_fewer_than_two_users_have_no_interval(n: int) -> None:
     for metric in (NDCG(2), HitRate(2)):
@@ -262,5 +285,5 @@ def test_a_collection_has_the_intervals_of_its_members() -> None:
 
 def test_every_metric_says_whether_it_has_an_interval() -> None:
     for variant in VARIANTS:
-        assert variant.metric.has_interval == (variant.reads != "counts" and variant.name != "auc"), str(variant)
+        assert variant.metric.has_interval == (variant.reads != "counts"), str(variant)
     assert torch_recmetrics.NDCG.has_interval

@@ -29,6 +29,8 @@ def standard_error(parts: Sequence[Part], *, all_count: bool = False) -> float:
 
 def of_clicks(name: str, rows: Sequence[Row], **options: Any) -> float:
     """The standard error of a click metric."""
+    if name == "auc":
+        return delong(rows)
     if name == "group_auc":
         return standard_error([(float(v * w), float(w)) for _, v, w in clicks.group_table(rows, **options)])
     rows = [row for row in rows if row.weight]
@@ -43,6 +45,23 @@ def of_clicks(name: str, rows: Sequence[Row], **options: Any) -> float:
         return math.nan
     base = [-row.weight * math.log(rate if row.label else 1 - rate) for row in rows]
     return standard_error(list(zip(losses, base, strict=True)))
+
+
+def delong(rows: Sequence[Row]) -> float:
+    """Of an AUC, from every pair; nan for fewer than two rows of a class."""
+    rows = [row for row in rows if row.weight]
+    sides = [[row for row in rows if row.label == label] for label in (0, 1)]
+    if min(map(len, sides)) < 2:
+        return math.nan
+    twice_u, positives, negatives = clicks.pairs(rows)
+    auc, variance = twice_u / (2 * positives * negatives), Fraction()
+    for own, others, total, sign in ((sides[1], sides[0], positives, 1), (sides[0], sides[1], negatives, -1)):
+        weight_of_others = positives + negatives - total
+        for row in own:
+            order = [Fraction(o.weight) * (1 + sign * ((row.score > o.score) - (row.score < o.score))) for o in others]
+            placement = sum(order) / (2 * weight_of_others)
+            variance += (Fraction(row.weight) * (placement - auc) / total) ** 2 * Fraction(len(own), len(own) - 1)
+    return math.sqrt(variance)
 
 
 def interval(parts: Sequence[Part], level: float, low: float = -math.inf, high: float = math.inf) -> Part:
