@@ -30,6 +30,7 @@ def test_every_process_has_the_intervals_of_one(name: str, outcomes: Outcomes) -
     for rank, outcome in enumerate(told[name]):
         assert "error" not in outcome, f"process {rank}: {outcome['error']}"
         assert {label: list(both) for label, both in outcome["intervals"].items()} == ends, f"process {rank}"
+        assert outcome["same"], f"process {rank}"
         for label, (variant, k) in asked(name).items():
             if variant.name == "auc" and clicks.squares_are_lost(updates):
                 truth = math.nan

@@ -73,11 +73,16 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
     else:
         found = {label: member.clone().confidence_interval(0.9) for label, member in metrics.items()}
     used = group._get_sequence_number_for_group() - before
+    before = group._get_sequence_number_for_group()
+    both = metrics.values_and_errors() if name.endswith("together") else None
+    used_by_both = group._get_sequence_number_for_group() - before
     errors = {label: float(member.standard_error()) for label, member in metrics.items()}
     values = {label: float(value) for label, value in metrics.compute().items()}
     return {
         "intervals": {label: (float(low), float(high)) for label, (low, high) in found.items()},
         "errors": errors,
         "values": values,
-        "collectives": used,
+        "collectives": max(used, used_by_both),
+        "same": both is None
+        or str(both) == str((metrics.compute(), {n: m.standard_error() for n, m in metrics.items()})),
     }

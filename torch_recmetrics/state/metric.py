@@ -529,7 +529,12 @@ class RecMetric(Configured, Metric):
             for key in foreign:
                 state_dict.pop(key)
         found = {name: state_dict[prefix + name] for name in self._defaults if prefix + name in state_dict}
+        missing = [name.partition("__")[0] for name in self._defaults if found and name not in found]
         try:
+            if missing:
+                raise ValueError(
+                    f"the checkpoint holds `{self.name}` without its `{missing[0]}`: it is of another version"
+                )
             state_dict.update((prefix + name, value) for name, value in self._checked_states(found).items())
         except ValueError as error:
             error_msgs.append(f"{prefix.rstrip('.') or 'this metric'}: {error}")
