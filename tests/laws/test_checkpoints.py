@@ -140,6 +140,18 @@ def test_point_15_states_of_another_shape_are_refused(variant: Variant, history:
     )
 
 
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_a_checkpoint_that_lacks_a_state_is_refused() -> None:
+    """As one does that was written before the metric kept the spread of its rows: its interval would be too narrow."""
+    source, target = torch_recmetrics.LogLoss(), torch_recmetrics.LogLoss()
+    source.persistent(True)
+    source.update(torch.tensor([0.2, 0.7, 0.4]), torch.tensor([0, 1, 1]))
+    old = {name: value for name, value in source.state_dict().items() if not name.startswith("spread__")}
+    with pytest.raises(RuntimeError, match="`log_loss` without its `spread`"):
+        target.load_state_dict(old)
+    assert not target.update_called and target.compute().isnan()
+
+
 def test_point_15_counts_of_another_catalogue_are_refused() -> None:
     metric = torch_recmetrics.Coverage(10)
     (name,) = (name for name, value in metric.metric_state.items() if isinstance(value, torch.Tensor))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from scipy import stats
 from torch import Tensor
 
-from torch_recmetrics import HitRate, Popularity
+from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, HitRate, LogLoss, NormalizedEntropy, Popularity
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.state.intervals import spread_of, student_quantile
 
@@ -86,6 +87,55 @@ def test_the_metrics_go_the_same_way() -> None:
         metric.update(item_ids=part.unsqueeze(1))
     (expected,) = intervals_of(values.unsqueeze(0), torch.ones(1, 200, dtype=torch.float64))
     assert [float(end) for end in metric.confidence_interval(LEVEL)] == pytest.approx([float(end) for end in expected])
+
+
+# Predictions, and how often they come true.
+SAID, TRUE = torch.tensor([0.1, 0.3, 0.6], dtype=torch.float64), torch.tensor([0.12, 0.25, 0.6], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("n", [200, 5000])
+@pytest.mark.parametrize("metric", [LogLoss(), NormalizedEntropy(), Calibration()], ids=lambda m: m.name)
+def test_click_metrics(metric: Any, n: int) -> None:
+    g = torch.Generator().manual_seed(n + 1)
+    loss = float(-(TRUE * SAID.log() + (1 - TRUE) * (1 - SAID).log()).mean())
+    rate = float(TRUE.mean())
+    entropy = -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
+    truth = {"log_loss": loss, "normalized_entropy": loss / entropy, "calibration": float(SAID.mean()) / rate}
+    found = []
+    for _ in range(N_SAMPLES):
+        kind = torch.randint(3, (n,), generator=g)
+        metric.reset()
+        metric.update(SAID[kind], torch.rand(n, generator=g, dtype=torch.float64) < TRUE[kind])
+        found.append(metric.confidence_interval(LEVEL))
+    assert 0.935 <= share_held(found, truth[metric.name]) <= 0.965
+
+
+@pytest.mark.parametrize("n", [30, 200])
+@pytest.mark.parametrize("weighting", ["uniform", "impressions"])
+def test_group_auc(weighting: Any, n: int) -> None:
+    """Half of the users get scores that say nothing; a user has 4 or 8 rows, two of them clicked."""
+    g, found = torch.Generator().manual_seed(n), []
+    truth = 0.5 * 0.5 + 0.5 * stats.norm.cdf(2 / math.sqrt(2))
+    target = (torch.arange(8) < 2).expand(n, 8)
+    for _ in range(N_SAMPLES):
+        helped, long = torch.rand(n, 1, generator=g) < 0.5, torch.rand(n, 1, generator=g) < 0.5
+        scores = torch.randn(n, 8, generator=g) + 2.0 * (helped & target)
+        shown = long | (torch.arange(8) < 4)
+        metric = GroupAUC(weighting)
+        metric.update(scores[shown], target[shown], torch.arange(n).unsqueeze(1).expand(n, 8)[shown])
+        found.append(metric.confidence_interval(LEVEL))
+    assert 0.935 <= share_held(found, truth) <= 0.965
+
+
+@pytest.mark.parametrize(("n", "n_positive", "separation"), [(5000, 50, 1.0), (200, 60, 1.0), (2000, 20, 0.5)])
+def test_auc_of_few_positives(n: int, n_positive: int, separation: float) -> None:
+    """The first and the last have 1 % positives."""
+    g, found, target = torch.Generator().manual_seed(n), [], torch.arange(n) < n_positive
+    for _ in range(N_SAMPLES):
+        metric = BinaryAUC()
+        metric.update(torch.randn(n, generator=g) + separation * target, target)
+        found.append(metric.confidence_interval(LEVEL))
+    assert 0.935 <= share_held(found, stats.norm.cdf(separation / math.sqrt(2))) <= 0.965
 
 
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures import clicks
 from fixtures.cases import Update, holds
 from fixtures.histories import fed
 from fixtures.variants import CLICKED, VARIANTS, Variant, ways
@@ -17,13 +18,32 @@ from oracles import intervals
 from torchmetrics import SumMetric
 
 import torch_recmetrics
-from torch_recmetrics import DCG, NDCG, Coverage, HitRate, Popularity, Precision, RecMetricCollection, ranking_metrics
+from torch_recmetrics import (
+    DCG,
+    NDCG,
+    BinaryAUC,
+    Calibration,
+    Coverage,
+    HitRate,
+    LogLoss,
+    NormalizedEntropy,
+    Popularity,
+    Precision,
+    RecMetricCollection,
+    ranking_metrics,
+)
 
+CLICKS = [v for v in CLICKED if v.label != "bins"]
 MEANS = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists")]
 NEAR: dict[str, Any] = {"rel": 1e-9, "abs": 1e-10, "nan_ok": True}
 
 
 def expected(variant: Variant, updates: list[Update], *asked: Any) -> Any:
+    if variant.reads == "clicks":
+        rows = clicks.rows_of(updates)
+        if variant.name == "auc" and clicks.squares_are_lost(updates):
+            return pytest.approx(math.nan, nan_ok=True)
+        return pytest.approx(intervals.of_clicks(variant.name, rows, **variant.options), **NEAR)
     return pytest.approx(intervals.standard_error(variant.parts(updates, *asked)), **NEAR)
 
 
@@ -33,7 +53,7 @@ def ends(metric: Any, level: float = 0.95, **named: Any) -> tuple[float, float]:
     return float(low), float(high)
 
 
-@pytest.mark.parametrize(("variant", "layout"), ways(MEANS, "layouts"))
+@pytest.mark.parametrize(("variant", "layout"), ways(MEANS + CLICKS, "layouts"))
 def test_standard_errors_are_those_of_the_values(variant: Variant, layout: str) -> None:
     def law(updates: list[Update], top_k: Any, ties: Any, action: Any) -> None:
         metric = variant.fed(updates, top_k, ties=ties, empty_target_action=action)
@@ -79,7 +99,8 @@ def stepped(variant: Variant, updates: list[Update]) -> Any:
 
 def member(variant: Variant, updates: list[Update]) -> Any:
     metric = variant.make()
-    fed(RecMetricCollection([metric, NDCG(7)] if "preds" in updates[0] else [metric]), updates)
+    others = [] if variant.reads == "clicks" else [NDCG(7)]
+    fed(RecMetricCollection([metric, *others]), updates)
     return metric
 
 
@@ -87,7 +108,7 @@ WAYS = {"fed": Variant.fed, "merged": merged, "resumed": resumed, "stepped": ste
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("variant", "history"), ways(MEANS, "histories"))
+@pytest.mark.parametrize(("variant", "history"), ways(MEANS + CLICKS, "histories"))
 def test_whatever_happens_between_updates(variant: Variant, history: str, way: str) -> None:
     updates = variant.history(history)
     with warnings.catch_warnings():
@@ -139,6 +160,50 @@ def test_values_of_a_ranking_metric_near_one() -> None:
     for part in relevance.split(700):
         metric.update(torch.zeros(part.shape[0], 1), part)
     assert float(metric.standard_error()) == pytest.approx(float(relevance.std()) / math.sqrt(5000), rel=1e-6)
+
+
+def test_samples_of_several_rows_have_the_spread_of_their_rows() -> None:
+    g = torch.Generator().manual_seed(0)
+    preds, target = torch.rand(6, 4, generator=g), torch.rand(6, 4, generator=g) < 0.4
+    for metric in (LogLoss(), NormalizedEntropy(), Calibration()):
+        metric.update(preds, target)
+        truth = float(metric.standard_error())
+        metric.reset()
+        metric.update(preds[:4], target[:4], sample_ids=torch.arange(4))
+        metric.update(preds[2:], target[2:], sample_ids=torch.arange(2, 6))
+        assert float(metric.standard_error()) == pytest.approx(truth, rel=1e-12)
+        metric.reset()
+        metric.update(preds.flatten()[:13], target.flatten()[:13], sample_ids=torch.arange(13))
+        metric.update(preds.flatten()[13:], target.flatten()[13:])
+        assert float(metric.standard_error()) == pytest.approx(truth, rel=1e-12)
+
+
+def test_losses_that_are_nearly_the_same() -> None:
+    losses = 1 + 1e-9 * torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    preds, metric = (-losses).exp(), LogLoss()
+    for part in preds.split(300):
+        metric.update(part, torch.ones(part.shape[0]))
+    assert float(metric.standard_error()) == pytest.approx(float(losses.std()) / math.sqrt(1000), rel=1e-5)
+
+
+def test_an_auc_in_bins_has_the_error_of_tied_scores() -> None:
+    g = torch.Generator().manual_seed(0)
+    preds, target = torch.rand(300, generator=g), torch.rand(300, generator=g) < 0.3
+    binned, tied = BinaryAUC(1 << 12), BinaryAUC()
+    binned.update(preds, target)
+    tied.update((preds.view(torch.int32) >> 20 << 20).view(torch.float32), target)  # the bits that decide on the bin
+    assert float(binned.compute()) == float(tied.compute()) and float(binned.error_bound()) > 0
+    assert float(binned.standard_error()) == pytest.approx(float(tied.standard_error()), rel=1e-12)
+    binned.update(preds, target, weights=torch.rand(300, generator=g))
+    with pytest.warns(UserWarning, match="leave `num_bins` out"):
+        assert all(map(math.isnan, ends(binned)))
+
+
+@pytest.mark.parametrize("positives", [0, 1, 9])
+def test_an_auc_of_a_class_of_one_row_has_no_interval(positives: int) -> None:
+    metric = BinaryAUC()
+    metric.update(torch.rand(10), torch.arange(10) < positives)
+    assert metric.standard_error().isnan() and all(map(math.isnan, ends(metric)))
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -220,5 +285,5 @@ def test_a_collection_has_the_intervals_of_its_members() -> None:
 
 def test_every_metric_says_whether_it_has_an_interval() -> None:
     for variant in VARIANTS:
-        assert variant.metric.has_interval == (variant.reads != "counts" and variant not in CLICKED), str(variant)
+        assert variant.metric.has_interval == (variant.reads != "counts"), str(variant)
     assert torch_recmetrics.NDCG.has_interval

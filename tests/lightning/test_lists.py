@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from torch_recmetrics import ILS, NDCG, Coverage, Gini, IntraListDiversity, RecM
 
 pytest.importorskip("pytorch_lightning")
 from processes import lightning_models, lightning_plays
+
+from torch_recmetrics.lightning import RankingMetrics
 
 SCORES = torch.randint(0, 9, (10, NUM_ITEMS), generator=torch.Generator().manual_seed(1)).float()
 WANTED = torch.arange(10).unsqueeze(1) % NUM_ITEMS
@@ -59,3 +62,29 @@ def test_what_is_logged(tmp_path: Any, precision: str) -> None:
     assert logged["train_coverage@3"] == pytest.approx(float(last.compute()), abs=1e-6)
     (again,) = trainer.validate(model, loader, verbose=False)
     assert again["val_ils@3"] == pytest.approx(logged["val_ils@3"], abs=1e-7)
+
+
+class Plain(lightning_models.Returns):
+    def validation_step(self, batch: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        return {"preds": batch[0], "target_ids": batch[1]}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("log_errors", [False, True])
+def test_standard_errors_in_the_table_and_logged_on_request(
+    tmp_path: Any, log_errors: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(SCORES, WANTED), batch_size=4)
+    asked = RankingMetrics([NDCG(3), Coverage(NUM_ITEMS, 3)], log_errors=log_errors)
+    trainer = lightning_plays.trainer(1, callbacks=[asked], default_root_dir=tmp_path)
+    with caplog.at_level(logging.INFO):
+        (values,) = trainer.validate(Plain(), loader, verbose=False)
+    alone = NDCG(3)
+    alone.update(SCORES, target_ids=WANTED)
+    error = float(alone.standard_error())
+    assert 0 < error < 0.5
+    assert f"{float(alone.compute()):.4f} +- {error:.4f}" in caplog.text
+    assert ("val_ndcg@3_se" in values) == log_errors and "val_coverage@3_se" not in values
+    assert list(asked.errors) == ["val_ndcg@3"] and float(asked.errors["val_ndcg@3"]) == error
+    if log_errors:
+        assert values["val_ndcg@3_se"] == pytest.approx(error, abs=1e-6)

@@ -5,23 +5,63 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from scipy import stats
+
+from oracles import clicks
+from oracles.clicks import Row
 
 Part = tuple[float, float]  # a numerator and a denominator: w v and w of a mean
 
 
-def standard_error(parts: Sequence[Part]) -> float:
-    """That of the ratio of sums, sum a / sum b; nan for fewer than two."""
-    exact = [(Fraction(a), Fraction(b)) for a, b in parts if b]
-    n = len(exact)
-    if n < 2:
+def standard_error(parts: Sequence[Part], *, all_count: bool = False) -> float:
+    """That of the ratio of sums, sum a / sum b; nan for fewer than two. Those of b = 0 are left out, or count."""
+    exact = [(Fraction(a), Fraction(b)) for a, b in parts if b or all_count]
+    n, total = len(exact), sum(b for _, b in exact)
+    if n < 2 or not total:
         return math.nan
-    total = sum(b for _, b in exact)
     q = sum(a for a, _ in exact) / total
     squares = sum((a - q * b) ** 2 for a, b in exact) * Fraction(n, n - 1)
     # A quotient of large whole numbers, whose root is taken in floats of a like size.
     return math.sqrt(squares / total**2)
+
+
+def of_clicks(name: str, rows: Sequence[Row], **options: Any) -> float:
+    """The standard error of a click metric."""
+    if name == "auc":
+        return delong(rows)
+    if name == "group_auc":
+        return standard_error([(float(v * w), float(w)) for _, v, w in clicks.group_table(rows, **options)])
+    rows = [row for row in rows if row.weight]
+    if name == "calibration":
+        return standard_error([(row.weight * row.score, row.weight * row.label) for row in rows], all_count=True)
+    eps = options.get("eps")
+    losses = [row.weight * clicks.loss(row, row.eps if eps is None else eps) for row in rows]
+    if name == "log_loss":
+        return standard_error([(loss, row.weight) for loss, row in zip(losses, rows, strict=True)])
+    rate = math.fsum(row.weight * row.label for row in rows) / (math.fsum(row.weight for row in rows) or 1)
+    if not 0 < rate < 1:
+        return math.nan
+    base = [-row.weight * math.log(rate if row.label else 1 - rate) for row in rows]
+    return standard_error(list(zip(losses, base, strict=True)))
+
+
+def delong(rows: Sequence[Row]) -> float:
+    """Of an AUC, from every pair; nan for fewer than two rows of a class."""
+    rows = [row for row in rows if row.weight]
+    sides = [[row for row in rows if row.label == label] for label in (0, 1)]
+    if min(map(len, sides)) < 2:
+        return math.nan
+    twice_u, positives, negatives = clicks.pairs(rows)
+    auc, variance = twice_u / (2 * positives * negatives), Fraction()
+    for own, others, total, sign in ((sides[1], sides[0], positives, 1), (sides[0], sides[1], negatives, -1)):
+        weight_of_others = positives + negatives - total
+        for row in own:
+            order = [Fraction(o.weight) * (1 + sign * ((row.score > o.score) - (row.score < o.score))) for o in others]
+            placement = sum(order) / (2 * weight_of_others)
+            variance += (Fraction(row.weight) * (placement - auc) / total) ** 2 * Fraction(len(own), len(own) - 1)
+    return math.sqrt(variance)
 
 
 def interval(parts: Sequence[Part], level: float, low: float = -math.inf, high: float = math.inf) -> Part:

@@ -73,4 +73,5 @@ class MemberAgreement:
             self._synced = {id(member): total for member, total in zip(members, totals, strict=True)}
             self._stale.clear()
             self._round = next_round(process_group)
-        return self._synced.pop(id(metric))
+        # Asked together, a member may be asked twice: for its value, and for how sure that is.
+        return self._synced.pop(id(metric)) if self._one_by_one else self._synced[id(metric)]

@@ -228,11 +228,19 @@ class RecMetricCollection(MetricCollection):
         """
         check.check_share("level", level)
         with self._fused_state().together():
-            return {
-                self._set_name(name): member.confidence_interval(level)
-                for name, member in self._modules.items()
-                if isinstance(member, RecMetric) and member.has_interval
-            }
+            members = self._with_intervals().items()
+            return {self._set_name(name): member.confidence_interval(level) for name, member in members}
+
+    def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
+        with self._fused_state().together():
+            values: dict[str, Any] = super().compute()
+            errors = {self._set_name(name): member.standard_error() for name, member in self._with_intervals().items()}
+        return values, errors
+
+    def _with_intervals(self) -> dict[str, RecMetric]:
+        members = self._modules.items()
+        return {name: member for name, member in members if isinstance(member, RecMetric) and member.has_interval}
 
     def merge_state(self, other: MetricCollection) -> None:
         """Add what another collection of the same metrics has seen; where one member refuses, none has changed."""

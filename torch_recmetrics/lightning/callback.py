@@ -81,7 +81,8 @@ class RankingMetrics(Callback):
         prefix: in front of the names in validation; None: that of the collection, else ``"val_"``.
         test_prefix: in front of the names in ``trainer.test``.
         prog_bar: show the values in the progress bar too.
-        table: show a table when validation or test ends.
+        table: show a table when validation or test ends, of the values +- their standard errors.
+        log_errors: log the standard errors too, under names such as ``val_ndcg@10_se``.
         drop_padding: leave out the rows that a ``DistributedSampler`` repeated.
         other_keys: keys of the returned dict that are not meant for the metrics.
 
@@ -110,6 +111,7 @@ class RankingMetrics(Callback):
         test_prefix: str = "test_",
         prog_bar: bool = False,
         table: bool = True,
+        log_errors: bool = False,
         drop_padding: bool = True,
         other_keys: Sequence[str] = ("loss",),
     ) -> None:
@@ -118,7 +120,8 @@ class RankingMetrics(Callback):
             plain: Any = type(self)
             self.__class__ = with_bases(plain, imported_packages() or installed_package())
         super().__init__()
-        for name, value in (("prog_bar", prog_bar), ("table", table), ("drop_padding", drop_padding)):
+        flags = {"prog_bar": prog_bar, "table": table, "log_errors": log_errors, "drop_padding": drop_padding}
+        for name, value in flags.items():
             check_flag(name, value)
         self._template = copy.deepcopy(
             ranking_metrics(
@@ -137,9 +140,11 @@ class RankingMetrics(Callback):
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
         self.table = table
+        self.log_errors = log_errors
         self.drop_padding = drop_padding
         self.other_keys = tuple([other_keys] if isinstance(other_keys, str) else other_keys)
         self.values: dict[str, Tensor] = {}  # of the last validation or test, by the name they were logged under
+        self.errors: dict[str, Tensor] = {}  # their standard errors, of those that have one
         self._collections: list[RecMetricCollection] = []  # one for each stream of batches
         self._logged: dict[str, SyncedValue] = {}
 
@@ -165,7 +170,7 @@ class RankingMetrics(Callback):
         # A collection for each stream, also for one that gives this rank no batch: all ranks compute all.
         prefix = self._now(trainer)[1]
         self._collections = [self._renamed(prefix).to(pl_module.device) for _ in range(n_streams(trainer))]
-        self.values = {}
+        self.values, self.errors = {}, {}
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -184,22 +189,29 @@ class RankingMetrics(Callback):
             with warnings.catch_warnings():
                 # A rank without a batch is nothing to warn of: it takes the values of the others.
                 warnings.filterwarnings("ignore", message="The ``compute`` method of metric")
-                values = metrics.compute()
+                values, errors = metrics.values_and_errors()
             for name, value in values.items():
                 self.values[name + suffix] = value
                 if isinstance(value, Tensor) and value.numel() == 1:
-                    logged = self._logged.setdefault(name + suffix, SyncedValue())
-                    logged.update(value)
-                    pl_module.log(
-                        name + suffix,
-                        logged,
-                        on_step=False,
-                        on_epoch=True,
-                        prog_bar=self.prog_bar,
-                        add_dataloader_idx=False,
-                        metric_attribute=f"{type(self).__name__}.{name}{suffix}",
-                    )
+                    self._log(pl_module, name + suffix, value, prog_bar=self.prog_bar)
+            for name, error in errors.items():
+                self.errors[name + suffix] = error
+                if self.log_errors:
+                    self._log(pl_module, f"{name}_se{suffix}", error, prog_bar=False)
         self._collections = []
+
+    def _log(self, pl_module: Any, name: str, value: Tensor, *, prog_bar: bool) -> None:
+        logged = self._logged.setdefault(name, SyncedValue())
+        logged.update(value)
+        pl_module.log(
+            name,
+            logged,
+            on_step=False,
+            on_epoch=True,
+            prog_bar=prog_bar,
+            add_dataloader_idx=False,
+            metric_attribute=f"{type(self).__name__}.{name}",
+        )
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if not self.table or trainer.sanity_checking or not trainer.is_global_zero or not self.values:
@@ -208,7 +220,7 @@ class RankingMetrics(Callback):
         title = f"{stage}, epoch {trainer.current_epoch}" if trainer.state.fn == "fit" else stage
         # A child of the logger that the Lightning of this trainer tells its users things with.
         package = next((name for name in PACKAGES if type(trainer).__module__.startswith(name)), __name__)
-        logging.getLogger(f"{package}.ranking_metrics").info("\n%s", table_of(self.values, title, prefix))
+        logging.getLogger(f"{package}.ranking_metrics").info("\n%s", table_of(self.values, title, prefix, self.errors))
 
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end

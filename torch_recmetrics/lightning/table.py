@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,13 +13,19 @@ NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+))?")
 LOADER = re.compile(r"(?P<name>.*)/dataloader_idx_(?P<number>\d+)")
 
 
-def table_of(values: Mapping[str, Any], title: str, prefix: str = "") -> str:
+def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Mapping[str, Any] | None = None) -> str:
     """A row for each metric, a column for each cutoff, a block for each loader.
+
+    Behind a value stands its standard error, where there is one.
 
     >>> print(table_of({"val_ndcg@5": 0.25, "val_ndcg@10": 0.5, "val_mrr": 0.125}, "validation, epoch 3", "val_"))
     validation, epoch 3          @5     @10
     ndcg                     0.2500  0.5000
     mrr                                  0.1250
+    >>> print(table_of({"ndcg@5": 0.25, "mrr": 0.125}, "test", errors={"ndcg@5": 0.0312}))
+    test                @5
+    ndcg  0.2500 +- 0.0312
+    mrr                     0.1250
     """
     blocks: dict[str | None, dict[str, dict[str, str]]] = {}
     for full, value in values.items():
@@ -29,10 +36,16 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "") -> str:
         parts = NAME.fullmatch(name)
         stem, cut = (parts["stem"], parts["cut"]) if parts else (name, None)
         rows = blocks.setdefault(loader["number"] if loader else None, {})
-        rows.setdefault(stem, {})[f"@{cut}" if cut else ""] = f"{float(value):.4f}"
+        rows.setdefault(stem, {})[f"@{cut}" if cut else ""] = cell_of(value, (errors or {}).get(full))
     return "\n\n".join(
         block(rows, title if number is None else f"{title}, loader {number}") for number, rows in blocks.items()
     )
+
+
+def cell_of(value: Any, error: Any) -> str:
+    """A value, with its standard error where that is a number."""
+    number = f"{float(value):.4f}"
+    return number if error is None or math.isnan(error) else f"{number} +- {float(error):.4f}"
 
 
 def block(rows: Mapping[str, Mapping[str, str]], title: str) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.plot import plot_curve
 
+from torch_recmetrics.core.auc.delong import auc_and_error, lacks_squares
 from torch_recmetrics.core.auc.exchange import count_everywhere, exchange, gathered
 from torch_recmetrics.core.auc.histogram import histogram
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
@@ -18,6 +19,7 @@ from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, Tables, 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
+from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
@@ -50,7 +52,8 @@ class BinaryAUC(RowMetric):
 
     Undefined: nan where a class is missing.  Range: [0, 1], higher is better, 0.5 is chance.
     Source: J. A. Hanley and B. J. McNeil, The meaning and use of the area under a receiver operating characteristic
-    (ROC) curve, Radiology 1982. Same convention as scikit-learn's ``roc_auc_score``.
+    (ROC) curve, Radiology 1982. Same convention as scikit-learn's ``roc_auc_score``. The standard error is that of
+    DeLong et al., Biometrics 1988; between processes it takes the rows of all of them on each, as :meth:`roc` does.
 
     Raises:
         ValueError: for a number of bins that is not a power of two.
@@ -66,6 +69,7 @@ class BinaryAUC(RowMetric):
 
     stem = "auc"
     best_value = 1.0
+    has_interval = True
     public = ("error_bound", "roc", "precision_recall")
 
     num_bins: int | None = option(
@@ -135,6 +139,18 @@ class BinaryAUC(RowMetric):
         missing. All ranks must call it.
         """
         return self.read(lambda: self._verdict()[1])
+
+    def spread(self) -> Spread:
+        seen = self._scored_labels()
+        if lacks_squares(seen):
+            self.warn_once(
+                "the standard error is nan: bins, which scores of half precision and `num_bins` are counted in, do not "
+                "hold what it needs of weights; give float32 scores and leave `num_bins` out"
+            )
+        return Spread(*auc_and_error(seen))
+
+    def spread_everywhere(self) -> Spread:
+        return self.read(self.spread, "rows")
 
     def roc(self) -> tuple[Tensor, Tensor, Tensor]:
         """The curve of true over false positives: ``(fpr, tpr, thresholds)``, a point for each different score.

@@ -19,7 +19,9 @@ from torch_recmetrics.core.distributed.collectives import (
     sum_over_processes,
 )
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
+from torch_recmetrics.core.tensors.moments import addable, from_added, moments
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
+from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
@@ -59,6 +61,7 @@ class GroupAUC(RowMetric):
     stem = "group_auc"
     best_value = 1.0
     public = ("per_group",)
+    has_interval = True
 
     weighting: Literal["impressions", "positives", "uniform"] = option(
         default="impressions",
@@ -103,9 +106,11 @@ class GroupAUC(RowMetric):
 
     def compute(self) -> Tensor:
         """The weighted mean over the groups with both classes, 0-dim float64; nan where there is none."""
+        return self.spread().value
+
+    def spread(self) -> Spread:
         synced = self.state("verdict")
-        total, weight = (synced[0] if synced else sums_of(self._table())).unbind()
-        return total / weight
+        return spread_of(synced[0] if synced else sums_of(self._table()))
 
     def per_group(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(indexes, values, weights)`` of the groups with both classes, ascending by id.
@@ -141,7 +146,8 @@ class GroupAUC(RowMetric):
             groups, rows = rows_of_own_groups(groups, rows, process_group)
         table = group_table(groups, rows, self.weighting)
         if self.asked == "verdict":
-            self.set_state("verdict", [sum_over_processes(sums_of(table), process_group)])
+            summed = sum_over_processes(addable(sums_of(table)), process_group)
+            self.set_state("verdict", [from_added(summed)])
         else:
             packed = torch.stack([table[0], *map(float_bits, table[1:])], 1)
             self.set_state("table", [torch.cat(gather_rows(packed, process_group))])
@@ -169,9 +175,9 @@ def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
 
 
 def sums_of(table: GroupTable) -> Tensor:
-    """(2,): the weighted sum of the values, and the sum of the weights."""
+    """(6,): the sums of the groups, see core/tensors/moments.py."""
     _, values, weights = table
-    return torch.stack([values * weights, weights]).sum(1)  # one order of adding up: no mean above 1
+    return moments((values * weights).unsqueeze(1), weights).flatten()
 
 
 def rows_of_own_groups(groups: Tensor, rows: Rows, process_group: Any) -> tuple[Tensor, Rows]:

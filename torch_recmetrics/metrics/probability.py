@@ -39,6 +39,11 @@ class LogLoss(ClickLoss):
     def value(sums: Tensor) -> Tensor:
         return sums[LOSS] / (sums[CLICKS] + sums[PASSED])
 
+    @staticmethod
+    def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
+        total = sums[CLICKS] + sums[PASSED]
+        return (sums[LOSS] / total).expand(2), total
+
 
 class NormalizedEntropy(ClickLoss):
     r"""The log loss by that of always predicting the mean click rate.
@@ -65,12 +70,17 @@ class NormalizedEntropy(ClickLoss):
 
     @staticmethod
     def value(sums: Tensor) -> Tensor:
-        classes = sums[[CLICKS, PASSED]]
-        share = classes / classes.sum()
-        # log1p of the other class: where a class is nearly all, its share is rounded to one and its log lost.
-        logs = torch.where(share > 0.5, (-share.flip(0)).log1p(), share.log())
+        classes, share, logs = class_logs(sums)
         entropy = -(share * logs).sum()
         return torch.where((classes > 0).all(), sums[LOSS] / classes.sum() / entropy, float("nan"))
+
+    @staticmethod
+    def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
+        # The sum of the losses of always predicting the click rate, which is where it is least: so its own error, that
+        # of the rate, has no part in the error to the first order.
+        classes, _, logs = class_logs(sums)
+        total = -(classes * logs).sum()
+        return -logs.flip(0) * (sums[LOSS] / total), torch.where((classes > 0).all(), total, float("nan"))
 
 
 class Calibration(ClickSums):
@@ -90,9 +100,23 @@ class Calibration(ClickSums):
     """
 
     stem = "calibration"
+    measured = PREDICTED
     higher_is_better = None  # 1 is best
     best_value = 1.0
 
     @staticmethod
     def value(sums: Tensor) -> Tensor:
         return torch.where(sums[CLICKS] > 0, sums[PREDICTED] / sums[CLICKS], float("nan"))
+
+    @staticmethod
+    def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
+        value = Calibration.value(sums)
+        return torch.stack([torch.zeros_like(value), value]), sums[CLICKS]
+
+
+def class_logs(sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the rows that were clicked and of the others, (2,) each: their weight, its share, and the log of that."""
+    classes = sums[[CLICKS, PASSED]]
+    share = classes / classes.sum()
+    # log1p of the other class: where a class is nearly all, its share is rounded to one and its log lost.
+    return classes, share, torch.where(share > 0.5, (-share.flip(0)).log1p(), share.log())

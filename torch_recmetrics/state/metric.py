@@ -179,7 +179,7 @@ class RecMetric(Configured, Metric):
         Raises:
             NotImplementedError: for a metric of counts over items, which has none in closed form.
         """
-        error: Tensor = self.read(self.spread).error
+        error: Tensor = self.spread_everywhere().error
         return error
 
     def confidence_interval(
@@ -214,7 +214,7 @@ class RecMetric(Configured, Metric):
         check.check_share("level", level)
         if method is not None:
             check.check_choice("method", method, METHODS)
-        spread = self.read(self.spread)
+        spread = self.spread_everywhere()
         return spread.interval(level, method, self.value_range, zero_one=self.zero_one)
 
     def spread(self) -> Spread:
@@ -222,6 +222,10 @@ class RecMetric(Configured, Metric):
         raise NotImplementedError(
             f"{self.name} has no standard error in closed form: it is no mean and no ratio of sums over users"
         )
+
+    def spread_everywhere(self) -> Spread:
+        """The same of the states of all ranks."""
+        return self.read(self.spread)
 
     @property
     def value_range(self) -> tuple[float | None, float | None]:
@@ -525,7 +529,12 @@ class RecMetric(Configured, Metric):
             for key in foreign:
                 state_dict.pop(key)
         found = {name: state_dict[prefix + name] for name in self._defaults if prefix + name in state_dict}
+        missing = [name.partition("__")[0] for name in self._defaults if found and name not in found]
         try:
+            if missing:
+                raise ValueError(
+                    f"the checkpoint holds `{self.name}` without its `{missing[0]}`: it is of another version"
+                )
             state_dict.update((prefix + name, value) for name, value in self._checked_states(found).items())
         except ValueError as error:
             error_msgs.append(f"{prefix.rstrip('.') or 'this metric'}: {error}")

@@ -1,9 +1,9 @@
-"""The memory of metrics that follow from four sums over the rows; rows are kept only where they have sample ids."""
+"""The memory of metrics that follow from a few sums over the rows; rows are kept only where they have sample ids."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,20 @@ from torch import Tensor
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.moments import (
+    ADDABLE,
+    COUNT,
+    MOMENTS,
+    addable,
+    added,
+    combined,
+    from_added,
+    moments,
+    ratio,
+    squares_about,
+)
 from torch_recmetrics.core.tensors.sort_keys import slices
+from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
@@ -25,9 +38,14 @@ def check_eps(name: str, eps: Any) -> None:
 
 
 class ClickSums(RowMetric):
-    """A metric whose value follows from four sums over the rows; a subclass says how, in :meth:`value`."""
+    """A metric whose value follows from four sums over the rows; a subclass says how, in :meth:`value`.
 
-    stems = ("sums_of_sample", "sample_ids")
+    Its standard error follows from six more for each class, see core/tensors/moments.py.
+    """
+
+    stems = ("sums_of_sample", "spread_of_sample", "sample_ids")
+    measured: ClassVar[int] = LOSS  # the column whose spread decides the error
+    has_interval = True
     probabilities = True
     plot_upper_bound = None
     eps: float | None = None  # how near predictions count to 0 and 1, where a loss is asked for
@@ -35,44 +53,95 @@ class ClickSums(RowMetric):
     def setup(self) -> None:
         super().setup()
         self.add("sums", self.empty_row("sums_of_sample").sum(0))
+        self.add("spread", self.empty_row("spread_of_sample").sum(0).view(2, MOMENTS), combined)
 
     @staticmethod
     def value(sums: Tensor) -> Tensor:
         """The metric from the sums."""
         raise NotImplementedError
 
+    @staticmethod
+    def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
+        """What a row that was not clicked and one that was must measure to leave the value as it is, (2,); and what
+        the sums of these deviations are divided by."""
+        raise NotImplementedError
+
     @classmethod
     def value_of(cls, rows: dict[str, Any], *, eps: float | None = None, **options: Any) -> Tensor:
         """The value of these rows alone: what its function returns."""
-        return cls.value(click_sums(read_clicks(**rows, **options, probabilities=True), eps))
+        return cls.value(click_sums(read_clicks(**rows, **options, probabilities=True), eps)[0])
 
     def count(self, clicks: Clicks) -> None:
         if clicks.sample_ids is None:
-            self.set_state("sums", self.state("sums") + click_sums(clicks, self.eps))
+            sums, spread = click_sums(clicks, self.eps, self.measured)
+            self.set_state("sums", self.state("sums") + sums)
+            if spread is not None:
+                self.set_state("spread", added(self.state("spread"), spread))
         elif clicks.preds.shape[0]:
-            sums = terms(clicks.preds, clicks.labels, clicks.weights, self.eps)
-            self.keep(clicks, sums_of_sample=sums.view(clicks.sample_ids.shape[0], -1, 4).sum(1))
+            rows = terms(clicks.preds, clicks.labels, clicks.weights, self.eps).T
+            of_sample = rows.reshape(clicks.sample_ids.shape[0], -1, 4)
+            several = (
+                {}
+                if of_sample.shape[1] == 1
+                else {"spread_of_sample": spread_of_samples(of_sample, self.measured).flatten(1)}
+            )
+            self.keep(clicks, sums_of_sample=of_sample.sum(1), **several)
 
     def compute(self) -> Tensor:
         """The value over all rows, 0-dim float64."""
-        return self.value(self.state("sums") + self._sums_of_samples())
+        return self.value(self._totals()[0])
 
-    def _sums_of_samples(self, group: Any = None, *, everywhere: bool = False) -> Tensor:
-        parts = [piece["sums_of_sample"].sum(0) for piece in self.counted(group, everywhere=everywhere)]
-        return torch.stack(parts).sum(0) if parts else torch.zeros_like(self.state("sums"))
+    def spread(self) -> Spread:
+        sums, spread = self._totals()
+        centres, denominator = self.centres(sums)
+        n = spread[:, COUNT].sum()
+        error = (squares_about(spread, centres).sum() * n / (n - 1)).sqrt() / denominator
+        return Spread(self.value(sums), torch.where(n > 1, error, float("nan")), n)
+
+    def _totals(self) -> tuple[Tensor, Tensor]:
+        """The sums of all rows, and for each class what tells their spread."""
+        sums, spread = self._sums_of_samples()
+        return self.state("sums") + sums, added(self.state("spread"), spread)
+
+    def _sums_of_samples(self, group: Any = None, *, everywhere: bool = False) -> tuple[Tensor, Tensor]:
+        sums, spread = torch.zeros_like(self.state("sums")), torch.zeros_like(self.state("spread"))
+        for piece in self.counted(group, everywhere=everywhere):
+            rows = piece["sums_of_sample"]
+            sums = sums + rows.sum(0)
+            several = piece.get("spread_of_sample")  # of samples of one row their sums say it
+            if several is None:
+                here = spread_of_rows(rows.T, self.measured, weighted=True)
+            else:
+                here = combined(several.view(-1, 2, MOMENTS))
+            spread = added(spread, here)
+        return sums, spread
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """Samples of one row each have no spread of their own."""
+        several = pieces.pop("spread_of_sample", None)
+        return super().pieces_fit(pieces) and (
+            several is None or several.shape[0] in (0, pieces["sums_of_sample"].shape[0])
+        )
 
     def exchange(self, process_group: Any) -> None:
         sums = self.state("sums")
         n_pieces = sums.new_tensor([float(len(self.state("sample_ids")))])
-        n_pieces, sums = torch.split(sum_alike([self.exchanged], torch.cat([n_pieces, sums]), process_group), [1, 4])
+        vector = torch.cat([n_pieces, sums, addable(self.state("spread")).flatten()])
+        n_pieces, sums, spread = torch.split(sum_alike([self.exchanged], vector, process_group), [1, 4, 2 * ADDABLE])
+        spread = from_added(spread.view(2, ADDABLE))
         if bool(n_pieces):
-            sums = sums + sum_over_processes(self._sums_of_samples(process_group, everywhere=True), process_group)
+            of_samples, their_spread = self._sums_of_samples(process_group, everywhere=True)
+            vector = torch.cat([of_samples, addable(their_spread).flatten()])
+            of_samples, their_spread = torch.split(sum_over_processes(vector, process_group), [4, 2 * ADDABLE])
+            sums, spread = sums + of_samples, added(spread, from_added(their_spread.view(2, ADDABLE)))
         self.set_state("sums", sums)
+        self.set_state("spread", spread)
         self.drop_rows()
 
     def empty_row(self, stem: str) -> Tensor:
-        if stem == "sums_of_sample":
-            return torch.zeros((0, 4), dtype=accumulator_dtype(self.device), device=self.device)
+        columns = {"sums_of_sample": 4, "spread_of_sample": 2 * MOMENTS}
+        if stem in columns:
+            return torch.zeros((0, columns[stem]), dtype=accumulator_dtype(self.device), device=self.device)
         return super().empty_row(stem)
 
 
@@ -90,21 +159,51 @@ class ClickLoss(ClickSums):
 
 
 def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None) -> Tensor:
-    """(M, 4): what each row adds to the sums."""
+    """(4, M): what each row adds to the sums."""
     if eps is None:
         eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
     preds, label = exact(preds), exact(labels)
     clipped = preds.clamp(eps, 1 - eps)
     # 1 - eps may be rounded to 1; the limit holds all the same.
     loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
-    columns = torch.stack([loss, 1 - label, label, preds], 1)
-    return columns if weights is None else columns * weights.unsqueeze(1)
+    columns = torch.stack([loss, 1 - label, label, preds])
+    return columns if weights is None else columns * weights
 
 
-def click_sums(clicks: Clicks, eps: float | None) -> Tensor:
-    """(4,): the sums over the rows."""
+def spread_of_rows(columns: Tensor, measured: int, *, weighted: bool) -> Tensor:
+    """(2, 6): the moments of the rows of each class, from their (4, M) terms.
+
+    As core/tensors/moments.py has them, in products with the columns alone.
+    """
+    weights = columns[PASSED : CLICKS + 1]
+    classes = (weights != 0).to(weights.dtype) if weighted else weights
+    total = weights.sum(1)
+    numerators = classes @ columns[measured]
+    shift = -ratio(numerators, total)
+    deviations = columns[measured] + shift @ weights
+    sums = torch.stack([numerators, total, classes.sum(1) if weighted else total])
+    squares, products = classes @ deviations.square(), weights @ deviations
+    return torch.cat([sums, torch.stack([squares, products, weights.square().sum(1) if weighted else total])]).T
+
+
+def spread_of_samples(rows: Tensor, measured: int) -> Tensor:
+    """(S, 2, 6): the same for each of several samples, from (S, M, 4) terms."""
+    weights = rows[:, :, PASSED : CLICKS + 1]
+    numerators = torch.where(weights != 0, rows[:, :, measured : measured + 1], 0)
+    n_samples, n_rows = rows.shape[:2]
+    by_place = [part.movedim(0, 1).reshape(n_rows, 2 * n_samples) for part in (numerators, weights)]
+    return moments(*by_place).T.reshape(n_samples, 2, MOMENTS)
+
+
+def click_sums(clicks: Clicks, eps: float | None, measured: int | None = None) -> tuple[Tensor, Tensor | None]:
+    """(4,): the sums over the rows; and (2, 6), what tells the spread of a column in each class, where it is asked."""
     total = torch.zeros(4, dtype=accumulator_dtype(clicks.preds.device), device=clicks.preds.device)
+    spread: Tensor | None = None
     weights = [] if clicks.weights is None else [clicks.weights]
     for preds, labels, *weight in slices(clicks.preds, clicks.labels, *weights):
-        total = total + terms(preds, labels, weight[0] if weight else None, eps).sum(0)
-    return total
+        columns = terms(preds, labels, weight[0] if weight else None, eps)
+        total = total + columns.sum(1)
+        if measured is not None:
+            here = spread_of_rows(columns, measured, weighted=bool(weight))
+            spread = here if spread is None else added(spread, here)
+    return total, spread

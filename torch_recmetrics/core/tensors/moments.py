@@ -66,6 +66,13 @@ def added(some: Tensor, others: Tensor) -> Tensor:
     return combined(torch.stack([some, others]))
 
 
+def squares_about(sums: Tensor, centre: Tensor) -> Tensor:
+    """(...,) sum (a - c b)^2, from (..., 6) sums and (...,) ratios c."""
+    shift = centre - ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])
+    squares, products, denominator_squares = sums[..., SQUARES:].unbind(-1)
+    return (squares - shift * (2 * products - shift * denominator_squares)).clamp(min=0)
+
+
 def addable(sums: Tensor) -> Tensor:
     """(..., 9): the same sums as numbers that ranks may add up; see :func:`from_added`."""
     centre = ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])

@@ -1,0 +1,80 @@
+"""How sure an AUC is: the spread of the placements of the rows of each class among those of the other.
+
+The placement of a positive row is the weighted share of the negatives below it, ties one half; that of a negative row
+is the share of the positives above it. The AUC is the mean of either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.auc.histogram import used_bins
+from torch_recmetrics.core.auc.scored_labels import ScoredLabels, distinct_rows, joined
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.segments import run_starts, sum_by
+
+
+class Side(NamedTuple):
+    """The rows of one class, for each different score, ascending."""
+
+    weights: Tensor
+    squares: Tensor  # of the weights
+    counts: Tensor  # of the rows with a weight
+
+
+def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
+    """The AUC, its standard error, and the number of rows with a weight; 0-dim.
+
+    Source: E. R. DeLong, D. M. DeLong and D. L. Clarke-Pearson, Comparing the areas under two or more correlated
+    receiver operating characteristic curves, Biometrics 1988. A row of weight w counts w times in its class, and
+    :math:`w^2` times in the squares. The error is nan for fewer than two rows of a class, and where rows with weights
+    were counted in bins, which do not hold the squares of weights.
+    """
+    negatives, positives = sides_of(seen)
+    totals = negatives.weights.sum(), positives.weights.sum()
+    # The share of each class that lies below a score, half of those at it.
+    below, below_positives = (
+        (side.weights.cumsum(0) - side.weights / 2) / total
+        for side, total in zip((negatives, positives), totals, strict=True)
+    )
+    auc = (positives.weights * below).sum() / totals[1]
+    variance = torch.zeros_like(auc)
+    for side, placement, total in zip((negatives, positives), (1 - below_positives, below), totals, strict=True):
+        n = side.counts.sum()
+        variance = variance + (side.squares * (placement - auc).square()).sum() / total**2 * n / (n - 1)
+    n_rows = negatives.counts.sum() + positives.counts.sum()
+    return auc.clamp(max=1), variance.sqrt(), n_rows
+
+
+def lacks_squares(seen: ScoredLabels) -> bool:
+    """Whether rows with weights were counted in bins."""
+    return any(counts.is_floating_point() for counts in seen.tables.values())
+
+
+def sides_of(seen: ScoredLabels) -> tuple[Side, Side]:
+    """The negatives and the positives."""
+    counts = seen.only_histogram
+    if counts is not None:
+        sides = [exact(side) for side in used_bins(counts)[1:]]
+        others = [torch.full_like(side, float("nan")) if lacks_squares(seen) else side for side in sides]
+        return Side(sides[0], others[0], others[0]), Side(sides[1], others[1], others[1])
+    tables = [distinct_rows(counts, dtype) for dtype, counts in seen.tables.items()]
+    rows = joined([*seen.rows, *tables], torch.promote_types(seen.dtype, torch.float32), seen.device, weighted=True)
+    weights = exact(rows.labels) if rows.weights is None else rows.weights
+    squares, number = weights.square(), exact(weights > 0)
+    n_counted = sum(part.keys.shape[0] for part in tables)  # each of these stands for many rows of one score
+    if n_counted:
+        of_bins = weights[-n_counted:]
+        squares[-n_counted:] = number[-n_counted:] = float("nan") if lacks_squares(seen) else of_bins
+    keys, order = torch.sort(rows.keys)
+    starts = run_starts(keys)
+    score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
+    positive = rows.labels
+    found = [
+        Side(*(sum_by(score, torch.where(mine, column, 0)[order], n_scores) for column in (weights, squares, number)))
+        for mine in (~positive, positive)
+    ]
+    return found[0], found[1]
