@@ -159,9 +159,10 @@ class RankingStats:
         self._columns_at(cutoffs)
         lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
         n_retrieved = torch.minimum(lengths, self._table(cutoffs, float("inf")))
-        if self._full_list is None or None not in cutoffs:
+        full_list = self.ranking.full_list
+        if full_list is None or None not in cutoffs:
             return n_retrieved
-        return torch.where(self._table(cutoffs, 0) == 0, self._full_list.lengths.unsqueeze(1), n_retrieved)
+        return torch.where(self._table(cutoffs, 0) == 0, full_list.lengths.unsqueeze(1), n_retrieved)
 
     def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
         """(B, cutoffs): what stands at the cutoffs of something that was summed up along :meth:`items`."""
