@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,10 @@ def test_the_first_process_alone_shows_a_table_after_each_validation(name: str, 
     lines = told[0][name]["tables"][2].splitlines()
     values = expected(strength=STRENGTHS[2])
     assert lines[1].split() == ["validation,", "epoch", "2", "@1", "@10"]
-    assert lines[3].split() == ["ndcg", f"{values['ndcg@1']:.4f}", f"{values['ndcg@10']:.4f}"]
+    name_of, *cells = re.split(r"\s{2,}", lines[3])
+    shown = [cell.split(" +- ")[0] for cell in cells]
+    assert [name_of, *shown] == ["ndcg", f"{values['ndcg@1']:.4f}", f"{values['ndcg@10']:.4f}"]
+    assert all(re.fullmatch(r"\d\.\d{4} \+- 0\.\d{4}", cell) for cell in cells)
 
 
 def test_a_checkpoint_from_before_the_metrics_is_resumed(ran: Ran) -> None:
