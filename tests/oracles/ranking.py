@@ -152,6 +152,18 @@ def mean(pairs: Sequence[tuple[float | None, float]]) -> float:
     return math.fsum(value * weight for value, weight in defined) / total if total else math.nan
 
 
+def pooled_parts(
+    measure: Measure, users: Sequence[User], k: int | None, ties: str, **options: Any
+) -> list[tuple[float, float]]:
+    """What each user adds to the numerator and to the denominator of a micro-average, times the weight."""
+    if measure in (mean_rank, mean_percentile_rank):
+        found = [0 if u.empty else len(u.relevant) * expectation(measure, u, k, ties) for u in users]
+    else:
+        found = [expectation(hits, u, k, ties) for u in users]
+    most = k if options.get("denominator") == "min" and k is not None else math.inf
+    return [(u.weight * value, u.weight * min(most, len(u.relevant))) for u, value in zip(users, found, strict=True)]
+
+
 def over_users(
     measure: Measure,
     users: Sequence[User],
@@ -163,13 +175,9 @@ def over_users(
 ) -> float:
     """The value over all users; `pooled`: all hits by all possible hits, or the mean over all relevant items."""
     if pooled:
-        if measure in (mean_rank, mean_percentile_rank):
-            found = [(0 if u.empty else len(u.relevant) * expectation(measure, u, k, ties), u.weight) for u in users]
-        else:
-            found = [(expectation(hits, u, k, ties), u.weight) for u in users]
-        most = k if options.get("denominator") == "min" and k is not None else math.inf
-        sought = math.fsum(u.weight * min(most, len(u.relevant)) for u in users)
-        return math.fsum(value * weight for value, weight in found) / sought if sought else math.nan
+        parts = pooled_parts(measure, users, k, ties, **options)
+        sought = math.fsum(n for _, n in parts)
+        return math.fsum(found for found, _ in parts) / sought if sought else math.nan
     if empty_target_action == "error" and any(u.empty for u in users if u.weight > 0):
         raise ValueError("a user has no relevant item")
     instead = {"neg": 0.0, "pos": 1.0}.get(empty_target_action)
