@@ -197,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="what the batches hold")
     parser.add_argument("--only", type=int, nargs="*", help=f"numbers of the shapes, 0 to {len(SHAPES) - 1}")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, help="of torch; as many as it takes by itself when not given")
     options = parser.parse_args()
     if options.threads:
