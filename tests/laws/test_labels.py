@@ -28,7 +28,7 @@ from torch_recmetrics import (
 )
 
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 1e-13, "nan_ok": True}
-IGNORED = 7
+IGNORED = 99  # no item of the cases: among ids it is padding
 
 
 def labelled(update: Update, ignored: torch.Tensor) -> Update:

