@@ -8,24 +8,24 @@ of 4,096 users, told as time per batch, so that users who wait are evaluated wit
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from benchmarks.harness import Contestant, Result, machine, race, table
 from benchmarks.ranking import (
-    CUTS,
-    METRICS,
     OURS,
     READ,
-    REPLAY,
     TOPK,
     Data,
     Values,
     Workload,
     check_agreement,
     draw,
+    pyg,
+    recmetrics,
+    replay,
+    topk_then_sums,
 )
 
 SHAPES = ((64, 3706), (256, 3706), (64, 20_000), (512, 1000), (256, 20_000))
@@ -34,18 +34,8 @@ EPOCH = 4096  # users
 KINDS = ("random", "seen", "dense", "good", "bfloat16", "equal")
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """Batches of one shape; all hold the same users, which are copies in places of their own."""
-
-    batches: list[Data]
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
-def epoch_of(work: Workload, kind: str, n_batches: int) -> Epoch:
-    """Batches of a workload with their own scores."""
+def epoch_of(work: Workload, kind: str, n_batches: int) -> list[Data]:
+    """Batches of a workload; those of four draws take turns."""
     batches = []
     for seed in range(min(n_batches, 4)):
         data = draw(replace(work, on_top=0.5 if kind == "good" else 0.0), torch.device("cpu"), seed)
@@ -56,119 +46,23 @@ def epoch_of(work: Workload, kind: str, n_batches: int) -> Epoch:
             scores = (data.scores % 50).contiguous()
             data = Data(scores, data.target_ids, data.target, data.seen_ids, scores)
         batches.append(data)
-    return Epoch([batches[number % len(batches)] for number in range(n_batches)])
+    return [batches[number % len(batches)] for number in range(n_batches)]
 
 
-def ours(epoch: Epoch, names: tuple[str, ...], cuts: tuple[int, ...], *, dense: bool = False) -> Callable[[], Values]:
-    from torch_recmetrics import ranking_metrics
-
-    metrics = ranking_metrics(names, top_k=cuts)
-
-    def run() -> Values:
-        metrics.reset()
-        for data in epoch.batches:
-            truth = {"target": data.target} if dense else {"target_ids": data.target_ids}
-            metrics.update(data.scores, seen_ids=data.seen_ids, **truth)
-        return {name: float(value) for name, value in metrics.compute().items()}
-
-    return run
-
-
-def one_of_ours(epoch: Epoch) -> Callable[[], Values]:
-    from torch_recmetrics import NDCG
-
-    metric = NDCG(10)
-
-    def run() -> Values:
-        metric.reset()
-        for data in epoch.batches:
-            metric.update(data.scores, seen_ids=data.seen_ids, target_ids=data.target_ids)
-        return {"ndcg@10": float(metric.compute())}
-
-    return run
-
-
-def replay(epoch: Epoch) -> Callable[[], Values]:
-    from replay.metrics.torch_metrics_builder import TorchMetricsBuilder
-
-    builder = TorchMetricsBuilder(list(REPLAY), list(CUTS), epoch.batches[0].scores.shape[1])
-
-    def run() -> Values:
-        builder.reset()
-        for data in epoch.batches:
-            builder.add_prediction(data.top(), data.target_ids)
-        return {name: float(value) for name, value in builder.get_metrics().items()}
-
-    return run
-
-
-def topk_then_sums(epoch: Epoch) -> Callable[[], Values]:
-    """What such loops do at their best: one top-k, one comparison with the truth, then sums in float32."""
-    deepest = max(CUTS)
-    discounts = torch.arange(2, deepest + 2).log2().reciprocal()
-    ideal = torch.cat([discounts.new_zeros(1), discounts.cumsum(0)])
-    ranks = torch.arange(1, deepest + 1)
-
-    def run() -> Values:
-        sums: dict[str, torch.Tensor] = {}
-        n_users = 0
-        for data in epoch.batches:
-            hits = (data.top().unsqueeze(2) == data.target_ids.unsqueeze(1)).any(2).float()
-            relevant = (data.target_ids >= 0).sum(1)
-            n_users += hits.shape[0]
-            for k in CUTS:
-                top = hits[:, :k]
-                reachable = relevant.clamp(max=k)
-                values = {
-                    f"recall@{k}": top.sum(1) / relevant,
-                    f"precision@{k}": top.sum(1) / k,
-                    f"ndcg@{k}": (top * discounts[:k]).sum(1) / ideal[reachable],
-                    f"map@{k}": (top * top.cumsum(1) / ranks[:k]).sum(1) / reachable,
-                    f"mrr@{k}": (top / ranks[:k]).amax(1),
-                }
-                for name, value in values.items():
-                    sums[name] = sums.get(name, 0) + value.sum()
-        return {name: float(value) / n_users for name, value in sums.items()}
-
-    return run
-
-
-def pyg(epoch: Epoch) -> Callable[[], Values]:
-    from torch_geometric import metrics as link
-
-    classes = {
-        "precision": link.LinkPredPrecision,
-        "recall": link.LinkPredRecall,
-        "ndcg": link.LinkPredNDCG,
-        "map": link.LinkPredMAP,
-        "mrr": link.LinkPredMRR,
-    }
-    metrics = link.LinkPredMetricCollection({f"{n}@{k}": c(k=k) for n, c in classes.items() for k in CUTS})
-
-    def run() -> Values:
-        metrics.reset()
-        for data in epoch.batches:
-            users, places = (data.target_ids >= 0).nonzero(as_tuple=True)
-            metrics.update(data.top(), torch.stack([users, data.target_ids[users, places]]))
-        return {name: float(value) for name, value in metrics.compute().items()}
-
-    return run
-
-
-def entrants(epoch: Epoch, kind: str) -> list[Contestant]:
+def entrants(epoch: list[Data], kind: str) -> list[Contestant]:
     """Everybody who takes part, after their values have been checked."""
 
     def read() -> None:
-        for data in epoch.batches:
+        for data in epoch:
             data.scores.amax(1)
 
     def topk() -> None:
-        for data in epoch.batches:
+        for data in epoch:
             data.top()
 
     makers = {
-        OURS: lambda: ours(epoch, METRICS, CUTS, dense=kind == "dense"),
-        f"{OURS}, one number": lambda: one_of_ours(epoch),
+        OURS: lambda: recmetrics(epoch, dense=kind == "dense"),
+        f"{OURS}, one number": lambda: recmetrics(epoch, ("ndcg",), (10,), dense=kind == "dense"),
         "RePlay": lambda: replay(epoch),
         "top-k, then sums": lambda: topk_then_sums(epoch),
         "PyG": lambda: pyg(epoch),

@@ -7,7 +7,7 @@ are hidden by the others in a copy of the scores that is theirs to overwrite, as
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -108,57 +108,68 @@ def draw(work: Workload, device: torch.device, seed: int = 0) -> Data:
     return Data(scores, target_ids.to(device), target, seen_ids, scores if seen_ids is None else scores.clone())
 
 
-def recmetrics(data: Data, names: tuple[str, ...] = METRICS, *, dense: bool = False) -> Callable[[], Values]:
+def recmetrics(
+    batches: Sequence[Data], names: tuple[str, ...] = METRICS, cuts: tuple[int, ...] = CUTS, *, dense: bool = False
+) -> Callable[[], Values]:
     from torch_recmetrics import ranking_metrics
 
-    metrics = ranking_metrics(names, top_k=CUTS).to(data.scores.device)
-    truth = {"target": data.target} if dense else {"target_ids": data.target_ids}
+    metrics = ranking_metrics(names, top_k=cuts).to(batches[0].scores.device)
 
     def run() -> Values:
         metrics.reset()
-        metrics.update(data.scores, seen_ids=data.seen_ids, **truth)
+        for data in batches:
+            truth = {"target": data.target} if dense else {"target_ids": data.target_ids}
+            metrics.update(data.scores, seen_ids=data.seen_ids, **truth)
         return {name: float(value) for name, value in metrics.compute().items()}
 
     return run
 
 
-def topk_then_sums(data: Data) -> Callable[[], Values]:
+def topk_then_sums(batches: Sequence[Data]) -> Callable[[], Values]:
     """What such loops do at their best: one top-k, one comparison with the truth, then sums in float32."""
-    discounts = torch.arange(2, DEEPEST + 2, device=data.scores.device).log2().reciprocal()
+    device = batches[0].scores.device
+    discounts = torch.arange(2, DEEPEST + 2, device=device).log2().reciprocal()
     ideal = torch.cat([discounts.new_zeros(1), discounts.cumsum(0)])
-    ranks = torch.arange(1, DEEPEST + 1, device=data.scores.device)
+    ranks = torch.arange(1, DEEPEST + 1, device=device)
+    n_users = sum(data.scores.shape[0] for data in batches)
 
     def run() -> Values:
-        hits = (data.top().unsqueeze(2) == data.target_ids.unsqueeze(1)).any(2).float()
-        relevant = (data.target_ids >= 0).sum(1)
-        values = {}
-        for k in CUTS:
-            top = hits[:, :k]
-            reachable = relevant.clamp(max=k)
-            values[f"recall@{k}"] = top.sum(1) / relevant
-            values[f"precision@{k}"] = top.sum(1) / k
-            values[f"ndcg@{k}"] = (top * discounts[:k]).sum(1) / ideal[reachable]
-            values[f"map@{k}"] = (top * top.cumsum(1) / ranks[:k]).sum(1) / reachable
-            values[f"mrr@{k}"] = (top / ranks[:k]).amax(1)
-        return {name: value.mean().item() for name, value in values.items()}
+        sums: dict[str, Tensor] = {}
+        for data in batches:
+            hits = (data.top().unsqueeze(2) == data.target_ids.unsqueeze(1)).any(2).float()
+            relevant = (data.target_ids >= 0).sum(1)
+            for k in CUTS:
+                top = hits[:, :k]
+                reachable = relevant.clamp(max=k)
+                values = {
+                    f"recall@{k}": top.sum(1) / relevant,
+                    f"precision@{k}": top.sum(1) / k,
+                    f"ndcg@{k}": (top * discounts[:k]).sum(1) / ideal[reachable],
+                    f"map@{k}": (top * top.cumsum(1) / ranks[:k]).sum(1) / reachable,
+                    f"mrr@{k}": (top / ranks[:k]).amax(1),
+                }
+                for name, value in values.items():
+                    sums[name] = sums.get(name, 0) + value.sum()
+        return {name: float(value) / n_users for name, value in sums.items()}
 
     return run
 
 
-def replay(data: Data) -> Callable[[], Values]:
+def replay(batches: Sequence[Data]) -> Callable[[], Values]:
     from replay.metrics.torch_metrics_builder import TorchMetricsBuilder
 
-    builder = TorchMetricsBuilder(list(REPLAY), list(CUTS), data.scores.shape[1])
+    builder = TorchMetricsBuilder(list(REPLAY), list(CUTS), batches[0].scores.shape[1])
 
     def run() -> Values:
         builder.reset()
-        builder.add_prediction(data.top(), data.target_ids)
+        for data in batches:
+            builder.add_prediction(data.top(), data.target_ids)
         return {name: float(value) for name, value in builder.get_metrics().items()}
 
     return run
 
 
-def pyg(data: Data) -> Callable[[], Values]:
+def pyg(batches: Sequence[Data]) -> Callable[[], Values]:
     from torch_geometric import metrics as link
 
     classes = {
@@ -171,13 +182,16 @@ def pyg(data: Data) -> Callable[[], Values]:
         "mrr": link.LinkPredMRR,
     }
     metrics = link.LinkPredMetricCollection({f"{n}@{k}": c(k=k) for n, c in classes.items() for k in CUTS})
-    metrics.to(data.scores.device)
-    users, places = (data.target_ids >= 0).nonzero(as_tuple=True)
-    edges = torch.stack([users, data.target_ids[users, places]])
+    metrics.to(batches[0].scores.device)
+    edges = []
+    for data in batches:
+        users, places = (data.target_ids >= 0).nonzero(as_tuple=True)
+        edges.append(torch.stack([users, data.target_ids[users, places]]))
 
     def run() -> Values:
         metrics.reset()
-        metrics.update(data.top(), edges)
+        for data, relevant in zip(batches, edges, strict=True):
+            metrics.update(data.top(), relevant)
         return {name: float(value) for name, value in metrics.compute().items()}
 
     return run
@@ -251,14 +265,14 @@ def check_agreement(ours: Values, name: str, theirs: Values) -> None:
 def rivals(work: Workload, data: Data, slow_rounds: int) -> dict[str, Callable[[], Callable[[], Values]]]:
     """How to make each contestant that gives metric values."""
     makers: dict[str, Callable[[], Callable[[], Values]]] = {
-        OURS: lambda: recmetrics(data),
-        f"{OURS}, RePlay's 15": lambda: recmetrics(data, REPLAY),
-        "top-k, then sums": lambda: topk_then_sums(data),
-        "RePlay": lambda: replay(data),
-        "PyG": lambda: pyg(data),
+        OURS: lambda: recmetrics([data]),
+        f"{OURS}, RePlay's 15": lambda: recmetrics([data], REPLAY),
+        "top-k, then sums": lambda: topk_then_sums([data]),
+        "RePlay": lambda: replay([data]),
+        "PyG": lambda: pyg([data]),
     }
     if work.short and not work.seen:
-        makers[f"{OURS}, dense target"] = lambda: recmetrics(data, dense=True)
+        makers[f"{OURS}, dense target"] = lambda: recmetrics([data], dense=True)
         makers["ignite"] = lambda: ignite(data)
         if slow_rounds:
             makers["ranx"] = lambda: ranx(data)

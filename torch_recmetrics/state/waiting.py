@@ -30,9 +30,6 @@ class WaitingUsers:
         self.parts: list[JoinableUsers] = []
         self.n_users = self.width = 0
 
-    def __bool__(self) -> bool:
-        return bool(self.parts)
-
     def append(self, users: JoinableUsers) -> None:
         """Let users wait; bounded memory: so many of them are evaluated."""
         if self.parts and self.parts[0].join_key != users.join_key:

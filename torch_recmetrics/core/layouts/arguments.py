@@ -18,7 +18,7 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embe
 from torch_recmetrics.core.catalogue.parts import Part, checked_part
 from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
 from torch_recmetrics.core.layouts.embeddings import rank_part
-from torch_recmetrics.core.layouts.flat import rank_flat
+from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.layouts.lists import rank_lists
@@ -147,9 +147,7 @@ class ReadyLayout(Layout):
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={needs.depth} is needed")
         if needs.full_list and ranking.full_list is None and ranking.depth is not None:
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
-        return ReadyUsers(
-            ranking, weights=ranking.weights, sample_ids=ranking.sample_ids, has_target=ranking.has_target
-        )
+        return ReadyUsers.of(ranking)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +157,8 @@ class FlatLayout(Layout):
     rows: FlatRows
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
-        ranking = rank_flat(self.checked_rows(needs, checks), needs, checks)
-        return ReadyUsers(
-            ranking, weights=ranking.weights, sample_ids=ranking.sample_ids, has_target=ranking.has_target
-        )
+        lists = read_lists(self.checked_rows(needs, checks), needs, checks)
+        return ReadyUsers.of(lists.ranking(needs))
 
     def checked_rows(self, needs: RankingRequirements, checks: ValueChecks) -> FlatRows:
         """The rows, with the rules about their values."""

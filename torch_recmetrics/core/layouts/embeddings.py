@@ -1,4 +1,4 @@
-"""User and item embeddings -> Ranking, without a score for every pair in memory."""
+"""User and item embeddings -> ranked users, without a score for every pair in memory."""
 
 from __future__ import annotations
 

@@ -131,11 +131,6 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
     )
 
 
-def rank_flat(rows: FlatRows, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
-    """The ranking of flat rows, users ascending by index."""
-    return read_lists(rows, needs, checks).ranking(needs)
-
-
 class SortedRows(NamedTuple):
     """Rows by user, then by falling score: (user << user_shift) + (place of the score << score_shift) + relevance."""
 

@@ -1,4 +1,4 @@
-"""Scores -> Ranking.
+"""Scores -> ranked users.
 
 Nothing here loops over users. On a CPU the shape of the work follows from the values (are there ties at all?); on any
 other device every step has a shape that is known beforehand, so that an update never waits for the device.

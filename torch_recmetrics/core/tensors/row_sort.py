@@ -25,19 +25,13 @@ def sorts_with_numpy(device: torch.device) -> bool:
     return sort_keys.SORT_WITH_NUMPY and is_sync_free(device) and _has_numpy()
 
 
-def sort_rows_(rows: Tensor) -> Tensor:
-    """A matrix with each row ascending, in place where numpy does it: do not read the argument afterwards."""
-    if sorts_with_numpy(rows.device):
-        rows.numpy().sort(axis=1)
-        return rows
-    return rows.sort(dim=1).values
-
-
 def sorted_rows(rows: Tensor) -> Tensor:
     """A copy of a matrix with each row ascending."""
-    if sorts_with_numpy(rows.device):
-        return sort_rows_(rows.clone(memory_format=torch.contiguous_format))
-    return rows.sort(dim=1).values
+    if not sorts_with_numpy(rows.device):
+        return rows.sort(dim=1).values
+    copied = rows.clone(memory_format=torch.contiguous_format)
+    copied.numpy().sort(axis=1)
+    return copied
 
 
 def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -64,7 +58,7 @@ def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] |
     torch.bitwise_left_shift(ids, bits, out=both[:, :n_ids])
     torch.bitwise_left_shift(wanted, bits, out=both[:, n_ids:])
     both[:, n_ids:] += torch.arange(1, n_wanted + 1, device=ids.device)
-    both = sort_rows_(both)
+    both.numpy().sort(axis=1)
     bare = both >> bits
     rows, place = ((bare[:, 1:] == bare[:, :-1]) & (bare[:, 1:] >= 0)).nonzero(as_tuple=True)
     found, before = both[rows, place + 1], both[rows, place]
