@@ -21,7 +21,9 @@ N_ITEMS = 60
 def batch(seed: int, users: int = 5, **more: Any) -> dict[str, Any]:
     g = torch.Generator().manual_seed(seed)
     preds = torch.randn(users, N_ITEMS, generator=g)
-    return {"preds": preds, "target_ids": preds.argsort(1)[:, : 1 + seed % 4] + 0, **more}
+    best_first = preds.argsort(1, descending=True)
+    # A value of its own for each seed: the first relevant item stands at another rank.
+    return {"preds": preds, "target_ids": best_first[:, seed % 5 : 40 : 9][:, : 1 + seed % 4], **more}
 
 
 def at_once(update: dict[str, Any]) -> torch.Tensor:

@@ -215,7 +215,7 @@ class RecMetricCollection(MetricCollection):
         Members that are counts over items, and those of torchmetrics, have none. All ranks must call it.
 
         Args:
-            level: a float between 0 and 1, see :meth:`~torch_recmetrics.NDCG.confidence_interval`.
+            level: a float between 0 and 1, as of ``confidence_interval`` of a metric.
 
         Raises:
             ValueError: for a level that is none.
