@@ -32,6 +32,7 @@ def expected(rows: dict[str, torch.Tensor], threshold: float = 0.5, beta: float 
     eps = torch.finfo(torch.float32).eps
     return {
         "auc": oracles.auc(made),
+        "average_precision": oracles.average_precision(made),
         "group_auc": oracles.group_auc(made),
         "log_loss": oracles.log_loss(made, eps),
         "normalized_entropy": oracles.normalized_entropy(made, eps),

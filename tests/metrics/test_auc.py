@@ -18,10 +18,10 @@ from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
-from torch_recmetrics.metrics import auc as module
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.state import scored_rows as module
 
 SCORES_OF_FOUR, LABELS = torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1])
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}

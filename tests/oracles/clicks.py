@@ -51,6 +51,21 @@ def auc(rows: Sequence[Row]) -> float:
     return float(twice_u / (2 * positives * negatives)) if positives and negatives else math.nan
 
 
+def average_precision(rows: Sequence[Row]) -> float:
+    """The rise of the recall at each threshold times the precision there."""
+    positives = sum((Fraction(row.weight) for row in rows if row.label), Fraction())
+    if not positives:
+        return math.nan
+    total, recall = Fraction(), Fraction()
+    for threshold in sorted({row.score for row in rows}, reverse=True):
+        found = [row for row in rows if row.score >= threshold]
+        hits = sum((Fraction(row.weight) for row in found if row.label), Fraction())
+        weight = sum((Fraction(row.weight) for row in found), Fraction())
+        total += (hits / positives - recall) * (hits / weight if weight else 0)
+        recall = hits / positives
+    return float(total)
+
+
 def by_group(rows: Sequence[Row]) -> dict[int, list[Row]]:
     groups: dict[int, list[Row]] = {}
     for row in rows:

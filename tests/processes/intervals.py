@@ -39,7 +39,7 @@ WHO: dict[str, Any] = {
     "copies differ": copies_differ,
     "mixed memories": mixed_memories,
 }
-OF_CLICKS: Asked = {str(v): (v, None) for v in CLICKED if v.label != "bins"}
+OF_CLICKS: Asked = {str(v): (v, None) for v in CLICKED if v.label != "bins" and v.make().has_interval}
 SCENARIOS = {f"{who}, {way}": (share, way) for who, share in WHO.items() for way in ("together", "alone")}
 SCENARIOS |= {f"clicks, {who}": (share, "clicks") for who, share in CLICK_SHARDS.items()}
 AT_MOST = {f"{who}, {h}, together": n for h, n in COST.items() for who in ("uneven", "idle")}

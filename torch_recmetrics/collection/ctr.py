@@ -13,7 +13,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.metrics.auc import BinaryAUC
+from torch_recmetrics.metrics.auc import AveragePrecision, BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
@@ -116,14 +116,14 @@ def ctr_metrics(
 ) -> RecMetricCollection:
     """The metrics of a click-through model in one collection, to be logged with one ``self.log_dict(metrics)``.
 
-    From this package ``auc``, ``group_auc``, ``log_loss``, ``normalized_entropy`` and ``calibration``; from
-    torchmetrics ``accuracy``, ``precision``, ``recall``, ``f<beta>`` and the four cells of the confusion matrix, all at
-    `threshold`. With `num_classes` the collection is one for multi-class heads: torchmetrics' accuracy, and precision,
-    recall and F-beta as ``_macro``, ``_micro`` and ``_weighted`` mean of the classes.
+    From this package ``auc``, ``average_precision``, ``group_auc``, ``log_loss``, ``normalized_entropy`` and
+    ``calibration``; from torchmetrics ``accuracy``, ``precision``, ``recall``, ``f<beta>`` and the four cells of the
+    confusion matrix, all at `threshold`. With `num_classes` the collection is one for multi-class heads: torchmetrics'
+    accuracy, and precision, recall and F-beta as ``_macro``, ``_micro`` and ``_weighted`` mean of the classes.
 
     Args:
         weighting: of :class:`~torch_recmetrics.GroupAUC`, which needs ``indexes`` in every update; None leaves it out.
-        num_bins: of :class:`~torch_recmetrics.BinaryAUC`.
+        num_bins: of :class:`~torch_recmetrics.BinaryAUC` and :class:`~torch_recmetrics.AveragePrecision`.
         threshold: above which probability a row counts as predicted positive; one at the threshold does not.
         beta: of the F-beta score; 1 weighs precision and recall alike.
         num_classes: C, more than 2, for (B, C) predictions or (B,) predicted classes, and (B,) integer classes.
@@ -141,7 +141,9 @@ def ctr_metrics(
     f_beta = f"f{beta:g}".replace(".", "_")
     if num_classes is not None:
         return _multiclass(num_classes, beta, f_beta, prefix, postfix, validate_args)
-    members: dict[str, Metric] = {"auc": BinaryAUC(num_bins, validate_args=validate_args)}
+    members: dict[str, Metric] = {
+        metric.stem: metric(num_bins, validate_args=validate_args) for metric in (BinaryAUC, AveragePrecision)
+    }
     if weighting is not None:
         members["group_auc"] = GroupAUC(weighting, validate_args=validate_args)
     for metric in (LogLoss, NormalizedEntropy, Calibration):
