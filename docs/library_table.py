@@ -133,6 +133,8 @@ ROWS = [
     Row("scikit-learn", "ndcg_score(k=K)", "NDCG", LINEAR),
     Row("scikit-learn", "dcg_score(k=K)", "DCG", LINEAR),
     Row("scikit-learn", "label_ranking_average_precision_score()", "MAP", RELEVANT, cut=False),
+    Row("scikit-learn", "roc_auc_score()", "BinaryAUC", cut=None),
+    Row("scikit-learn", "roc_auc_score(max_fpr=0.2)", "BinaryAUC", {"max_fpr": 0.2}, cut=None),
     Row("scikit-learn", "average_precision_score()", "AveragePrecision", cut=None),
     Row("ranx", "hit_rate@K", "HitRate"),
     Row("ranx", "precision@K", "Precision"),

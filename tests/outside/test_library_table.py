@@ -59,7 +59,8 @@ def sklearn(row: Row, scores: Tensor, target: Tensor) -> float:
 
     function = getattr(metrics, row.theirs.split("(")[0])
     if row.cut is None:
-        return float(function(target.flatten().numpy(), scores.flatten().numpy()))
+        part = {"max_fpr": 0.2} if "max_fpr" in row.theirs else {}
+        return float(function(target.flatten().numpy(), scores.flatten().numpy(), **part))
     cut = {"k": K} if row.cut else {}
     return float(function(target.numpy(), scores.numpy(), **cut))
 

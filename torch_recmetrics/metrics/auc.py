@@ -12,13 +12,28 @@ from torch_recmetrics.core.auc.exchange import Agreed, count_everywhere
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.auc.pairs import Pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels
-from torch_recmetrics.core.auc.thresholds import Thresholds, average_precision, thresholds_everywhere, thresholds_of
+from torch_recmetrics.core.auc.thresholds import (
+    average_precision,
+    partial_auc,
+    thresholds_everywhere,
+    thresholds_of,
+)
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.options import option
 from torch_recmetrics.state.scored_rows import ScoredRows
 
 __all__ = ["AveragePrecision", "BinaryAUC"]
+
+
+def check_max_fpr(name: str, max_fpr: Any) -> None:
+    """Refuse what is no part of the axis."""
+    number = isinstance(max_fpr, int | float) and not isinstance(max_fpr, bool)
+    if max_fpr is not None and not (number and 0 < max_fpr <= 1):
+        raise ValueError(
+            f"`{name}` must be a number above 0 and at most 1, or None for the whole curve, got {max_fpr!r}"
+        )
 
 
 class BinaryAUC(ScoredRows):
@@ -33,13 +48,21 @@ class BinaryAUC(ScoredRows):
     bytes for a row of float32 scores, nothing per row for float16, bfloat16 and with ``num_bins``; over processes only
     the scores of the smaller class travel.
 
+    With ``max_fpr`` only the left end of the curve counts, where the rate of false positives is no higher: the area
+    there, moved and stretched so that 0.5 is chance and 1 the best. It has no standard error.
+
+    .. math:: \frac{1}{2} \left(1 + \frac{\int_0^{f} \text{TPR} - f^2 / 2}{f - f^2 / 2}\right), \; f = \text{max\_fpr}
+
     Undefined: nan where a class is missing.  Range: [0, 1], higher is better, 0.5 is chance.
     Source: J. A. Hanley and B. J. McNeil, The meaning and use of the area under a receiver operating characteristic
     (ROC) curve, Radiology 1982. Same convention as scikit-learn's ``roc_auc_score``. The standard error is that of
     DeLong et al., Biometrics 1988; between processes it takes the rows of all of them on each, as :meth:`roc` does.
 
+    The partial area is that of D. K. McClish, Analyzing a portion of the ROC curve, Medical Decision Making 1989, as
+    scikit-learn's ``roc_auc_score(max_fpr=)`` has it.
+
     Raises:
-        ValueError: for a number of bins that is not a power of two.
+        ValueError: for a number of bins that is not a power of two, and for a rate that is not above 0 and at most 1.
 
     >>> metric = BinaryAUC()
     >>> metric.update(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
@@ -51,6 +74,18 @@ class BinaryAUC(ScoredRows):
     has_interval = True
     is_area = True
 
+    max_fpr: float | None = option(
+        default=None,
+        config="changed",
+        check=check_max_fpr,
+        doc="The highest rate of false positives that counts, above 0 and at most 1; None for the whole curve.",
+    )
+
+    def setup(self) -> None:
+        super().setup()
+        if self.max_fpr is not None:
+            self.__dict__.update(has_interval=False, is_area=False)
+
     def error_bound(self) -> Tensor:
         r"""How far the exact value can be from :meth:`compute`, 0-dim float64; 0 where every score counts.
 
@@ -58,11 +93,16 @@ class BinaryAUC(ScoredRows):
 
         The rows of a bin with weight :math:`p_b` of positives and :math:`n_b` of negatives are counted as tied;
         whatever their order is, it cannot move the value by more than half of their pairs. nan where a class is
-        missing. All ranks must call it.
+        missing. With ``max_fpr`` the curve may go anywhere between the corners of each bin. All ranks must call it.
         """
         return self.read(lambda: self._verdict()[1])
 
     def spread(self) -> Spread:
+        if self.max_fpr is not None:
+            raise NotImplementedError(
+                "the area of a part of the curve has no standard error here: leave `max_fpr` out for that of the whole "
+                "curve"
+            )
         seen = self.scored_labels()
         if lacks_squares(seen):
             self.warn_once(
@@ -75,9 +115,13 @@ class BinaryAUC(ScoredRows):
         return self.read(self.spread, "rows")
 
     def judged(self, seen: ScoredLabels) -> Tensor:
+        if self.max_fpr is not None:
+            return judged_thresholds(partial_auc(thresholds_of(seen), self.max_fpr), seen)
         return self._of_pairs(seen.pairs())
 
     def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
+        if self.max_fpr is not None:
+            return judged_thresholds(partial_auc(thresholds_everywhere(seen, agreed, group), self.max_fpr), seen)
         return self._of_pairs(count_everywhere(seen, agreed, group))
 
     def _of_pairs(self, pairs: Pairs) -> Tensor:
@@ -113,14 +157,16 @@ class AveragePrecision(ScoredRows):
     stem = "average_precision"
 
     def judged(self, seen: ScoredLabels) -> Tensor:
-        return self._of_thresholds(thresholds_of(seen), seen)
+        return judged_thresholds(average_precision(thresholds_of(seen)), seen)
 
     def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
-        return self._of_thresholds(thresholds_everywhere(seen, agreed, group), seen)
+        return judged_thresholds(average_precision(thresholds_everywhere(seen, agreed, group)), seen)
 
-    def _of_thresholds(self, found: Thresholds, seen: ScoredLabels) -> Tensor:
-        value, bound = average_precision(found)
-        return torch.stack([value, bound if seen.in_bins else torch.where(value.isnan(), value, 0)])
+
+def judged_thresholds(judged: Tensor, seen: ScoredLabels) -> Tensor:
+    """A value and its error bound, which is 0 where every score counts."""
+    value, bound = judged
+    return torch.stack([value, bound if seen.in_bins else torch.where(value.isnan(), value, 0)])
 
 
 def auc(
