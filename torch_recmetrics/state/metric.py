@@ -280,11 +280,11 @@ class RecMetric(Configured, Metric):
         """The present value of a state."""
         return getattr(self, self._state_names[stem])
 
-    def put_away(self, waiting: Any) -> None:
+    def put_away(self, waiting: Any, stem: str = "sums") -> None:
         """Hide the sums while users wait in a ``WaitingUsers``; those of another one are evaluated first."""
         if self._waiting is not None:
             self._waiting.evaluate()
-        name = self._state_names["sums"]
+        name = self._state_names[stem]
         self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name)})
 
     def bring_back(self) -> None:
