@@ -282,6 +282,7 @@ class ScoredRows(RowMetric):
             return
         self.drop_rows()
         if agreed.positives + agreed.negatives:
-            rows = joined(seen.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
+            how = {"weighted": agreed.weighted_rows, "grouped": "groups" in self.stems}
+            rows = joined(seen.rows, agreed.kept_dtype, self.device, **how)
             self.keep(gathered(rows, process_group))
         self.set_tables(seen.tables)
