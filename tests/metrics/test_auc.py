@@ -455,6 +455,16 @@ def test_rows_that_all_come_twice_have_the_error_of_half_of_them() -> None:
     assert float(twice.standard_error()) == pytest.approx(float(once.standard_error()), rel=1e-10)
 
 
+def test_users_without_a_weight_are_not_there() -> None:
+    preds, target, user = torch.randn(200), torch.rand(200) < 0.3, torch.arange(200) // 4
+    there, all_of_them = BinaryAUC(clustered=True), BinaryAUC(clustered=True)
+    there.update(preds[:100], target[:100], indexes=user[:100])
+    all_of_them.update(preds, target, (torch.arange(200) < 100).double(), indexes=user)
+    assert float(all_of_them.standard_error()) == pytest.approx(float(there.standard_error()), rel=1e-12)
+    for mine, other in zip(all_of_them.confidence_interval(), there.confidence_interval(), strict=True):
+        assert float(mine) == pytest.approx(float(other), rel=1e-12)
+
+
 def test_one_user_alone_has_no_interval() -> None:
     preds, target = torch.rand(9), torch.arange(9) % 2
     for indexes in (torch.zeros(9, dtype=torch.int64), target):  # one user; one of each class
