@@ -35,6 +35,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "search": (CORE, {"torch"}),
     "functional": (CORE | {"state", "metrics"}, {"torch"}),
     "collection": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
+    "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
         CORE | {"state", "metrics", "collection"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
@@ -43,7 +44,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
         CORE | {"state", "metrics", "functional"},
         {"torch", "numpy", "scipy", "statsmodels", "pandas", "pyarrow", "matplotlib"},
     ),
-    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection"}, set()),
+    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection", "wrappers"}, set()),
 }
 
 
