@@ -16,7 +16,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
-from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
+from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import METHODS, hold_hits, student_quantile, wilson_interval
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.metric import RecMetric
@@ -237,7 +237,9 @@ class Sliced(Wrapper):
                 if isinstance(memory, MeanMemory) and prepared.packed is not None:
                     memory.hold(prepared.packed, entries)
                 elif isinstance(memory, MeanMemory):
-                    memory.count(*columns_of(evaluator, values_of(evaluator, prepared)), entries, prepared.sample_ids)
+                    memory.count(
+                        *columns_of(evaluator, evaluator.evaluated(prepared).values), entries, prepared.sample_ids
+                    )
                 elif isinstance(memory, CountMemory):
                     shape = next(iter(memory.members.values())).list_shape
                     memory.count(prepared.lists[shape], entries, prepared.sample_ids)
@@ -261,8 +263,8 @@ class Sliced(Wrapper):
         for number in range(n):
             own = self.slice_evaluator
             of_slice = own.prepare(read_layout(own.labels, **self._of_slice(given, number)))
-            found.append(columns_of(own, values_of(own, of_slice)))
-        found.append(columns_of(evaluator, values_of(evaluator, prepared)))
+            found.append(columns_of(own, own.evaluated(of_slice).values))
+        found.append(columns_of(evaluator, evaluator.evaluated(prepared).values))
         # A user has a row for each slice, and one for all.
         columns = [torch.stack(parts, 1).flatten(0, 1) for parts in zip(*found, strict=True)]
         rows = torch.arange(columns[0].shape[0], device=columns[0].device)
@@ -480,13 +482,6 @@ def entries_of(slices: Tensor, rows: Tensor | None, n_slices: int) -> Tensor:
         known = (slices >= 0).nonzero().squeeze(1)
         inside = torch.stack([known, slices[known].to(torch.int64)], 1)
     return torch.cat([inside, torch.stack([every, torch.full_like(every, n_slices)], 1)])
-
-
-def values_of(evaluator: Evaluator, prepared: PendingUpdate) -> Any:
-    """The values of the users of an update."""
-    if prepared.users is not None:
-        return evaluator.evaluate(prepared.users.ranking(), check.ValueChecks(False))
-    return prepared.values
 
 
 def interval_of_each(spread: SliceSpread, level: float, method: Any, member: RecMetric) -> tuple[Tensor, Tensor]:

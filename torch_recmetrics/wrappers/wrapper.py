@@ -56,9 +56,9 @@ class Wrapper(RecMetric):
         inner.reset()
         self.metric = inner
         members = self.members
-        self.__dict__["has_interval"] = any(member.has_interval for member in members.values())
+        self.has_interval = any(member.has_interval for member in members.values())
         self.memories = self.make_memories()
-        self.__dict__["parallel"] = tuple(memory.names for memory in self.memories)
+        self.parallel = tuple(memory.names for memory in self.memories)
         for memory in self.memories:
             memory.declare()
 
