@@ -29,6 +29,8 @@ TITLES = {
     "torch_recmetrics.metrics.serendipity": "Lists",
     "torch_recmetrics.metrics.categories": "Lists",
     "torch_recmetrics.metrics.coverage": "Catalogue",
+    "torch_recmetrics.wrappers.sliced": "Around other metrics",
+    "torch_recmetrics.wrappers.bootstrap": "Around other metrics",
 }
 NAMES = frozenset(torch_recmetrics.__all__)
 HERE = Path(__file__).parent

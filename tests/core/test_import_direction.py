@@ -36,6 +36,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "search": (CORE, {"torch"}),
     "functional": (CORE | {"state", "metrics"}, {"torch"}),
     "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
+    "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
         CORE | {"state", "metrics", "collection"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
@@ -44,7 +45,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
         CORE | {"users", "state", "metrics", "functional"},
         {"torch", "numpy", "scipy", "statsmodels", "pandas", "pyarrow", "matplotlib"},
     ),
-    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection"}, set()),
+    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection", "wrappers"}, set()),
 }
 
 
