@@ -17,11 +17,12 @@ from oracles.clicks import Row, auc, pairs
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
+from torch_recmetrics import RecMetricCollection
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
-from torch_recmetrics.metrics import auc as module
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.state import scored_rows as module
 
 SCORES_OF_FOUR, LABELS = torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1])
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}
@@ -73,6 +74,39 @@ def test_scikit_learn_agrees(kind: str, weighted: bool, rate: float) -> None:
         metric.update(preds[part], target[part], **{name: w[part] for name, w in given_weights.items()})
     assert float(metric.compute()) == pytest.approx(theirs, **EXACT)
     assert float(auc_of(preds, target, **given_weights)) == pytest.approx(theirs, **EXACT)
+
+
+@pytest.mark.parametrize("kind", ["random", "tied", "float16"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("max_fpr", [1e-3, 0.1, 0.5, 1])
+def test_scikit_learn_agrees_on_a_part_of_the_curve(kind: str, weighted: bool, max_fpr: float) -> None:
+    preds, target = SCORES[kind](3000), (torch.rand(3000) < 0.3).long()
+    weights = torch.rand(3000, dtype=torch.float64).mul(3) if weighted else None
+    theirs = roc_auc_score(target.numpy(), preds.double().numpy(), sample_weight=weights, max_fpr=max_fpr)
+    metric = BinaryAUC(max_fpr=max_fpr)
+    for part in torch.arange(3000).split(700):
+        metric.update(preds[part], target[part], None if weights is None else weights[part])
+    assert float(metric.compute()) == pytest.approx(theirs, abs=1e-11)
+    assert metric.error_bound() == 0
+
+
+def test_a_part_of_the_curve_worked_by_hand() -> None:
+    """The curve goes up to 1/2, right to 1/4, then straight to (3/4, 1) where a positive and two negatives are tied."""
+    preds, target = torch.tensor([0.9, 0.8, 0.5, 0.5, 0.5, 0.1]), torch.tensor([1, 0, 1, 0, 0, 0])
+    metric = updated(BinaryAUC(max_fpr=0.5), preds, target)
+    area = 1 / 4 * 1 / 2 + 1 / 4 * (1 / 2 + 3 / 4) / 2
+    assert float(metric.compute()) == pytest.approx((1 + (area - 1 / 8) / (1 / 2 - 1 / 8)) / 2, **EXACT)
+    for labels in (target * 0, target * 0 + 1):
+        assert updated(BinaryAUC(max_fpr=0.5), preds, labels).compute().isnan()
+    assert metric.definition() == "BinaryAUC(num_bins=None, max_fpr=0.5)"
+    assert "confidence_interval" not in dir(metric) and "confidence_interval" in dir(BinaryAUC())
+    for ask in (metric.standard_error, metric.confidence_interval):
+        with pytest.raises(NotImplementedError, match="leave `max_fpr` out for that of the whole curve"):
+            ask()
+    assert list(RecMetricCollection({"a": metric, "b": BinaryAUC()}).confidence_intervals()) == ["b"]
+    for wrong in (0, 0.0, -0.1, 1.1, True, "0.1", math.nan):
+        with pytest.raises(ValueError, match="`max_fpr` must be a number above 0 and at most 1"):
+            BinaryAUC(max_fpr=wrong)
 
 
 @pytest.mark.parametrize("target", [[0, 0, 0], [1, 1, 1], []])
@@ -141,8 +175,8 @@ def adversarial(draw: Any, dtype: torch.dtype, n_bins: int) -> tuple[torch.Tenso
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n_bins", [4, 16, 1 << 10, 1 << 16])
-def test_the_exact_value_never_leaves_the_bound(dtype: torch.dtype, n_bins: int) -> None:
+@pytest.mark.parametrize(("n_bins", "max_fpr"), [(4, None), (16, None), (1 << 10, None), (1 << 16, None), (16, 0.4)])
+def test_the_exact_value_never_leaves_the_bound(dtype: torch.dtype, n_bins: int, max_fpr: float | None) -> None:
     reached: list[float] = []
 
     @settings(max_examples=100)
@@ -150,14 +184,14 @@ def test_the_exact_value_never_leaves_the_bound(dtype: torch.dtype, n_bins: int)
     def law(data: Any) -> None:
         preds, target, weights = adversarial(data.draw, dtype, n_bins)
         for given_weights in ({}, {"weights": weights}):
-            metric = BinaryAUC(num_bins=n_bins)
+            metric = BinaryAUC(num_bins=n_bins, max_fpr=max_fpr)
             half = len(preds) // 2
             for part in (slice(0, half), slice(half, None)):
                 metric.update(preds[part], target[part], **{n: w[part] for n, w in given_weights.items()})
             weight = given_weights.get("weights", torch.ones(len(preds))).tolist()
-            exact = auc([Row(*row) for row in zip(preds.tolist(), target.tolist(), weight, strict=True)])
+            exact = auc([Row(*row) for row in zip(preds.tolist(), target.tolist(), weight, strict=True)], max_fpr)
             bound = float(metric.error_bound())
-            assert 0 <= bound <= 0.5
+            assert 0 <= bound <= (0.5 if max_fpr is None else 1)
             distance = abs(float(metric.compute()) - exact)
             assert distance <= bound + 1e-12
             if bound:

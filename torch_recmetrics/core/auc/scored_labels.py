@@ -109,6 +109,11 @@ class ScoredLabels:
         """The histogram, where there is nothing else."""
         return next(iter(self.tables.values())) if not self.rows and len(self.tables) == 1 else None
 
+    @property
+    def in_bins(self) -> bool:
+        """Whether scores that differ were counted as one."""
+        return bool(self.tables.keys() - set(HALF_DTYPES))
+
     def all_rows(self) -> Rows:
         """All rows, and histograms of half precision as rows with weights."""
         parts = self.rows + [distinct_rows(counts, dtype) for dtype, counts in self.tables.items()]
