@@ -37,6 +37,10 @@ VALIDATIONS = {
     "callback_embeddings": named(expected()),
     "callback_half_embeddings": named(expected()),  # issue 12, point 10
     "callback_as_many_items_as_rows": named(expected(23)),  # two ranks: 12 rows, one of them repeated, and 12 items
+    "callback_jagged": named(expected()),
+    "callback_by_name": named(expected()),  # issue 14, point 3: the batch that no step returned
+    "callback_by_method": named(expected()),
+    "callback_by_function": named(expected()),
     "callback_combined_loader": named(expected()),  # issue 12, point 24: one stream, one name
     "callback_bfloat16": named(expected()),
     "callback_process_without_batch": named(expected()),

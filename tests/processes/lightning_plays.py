@@ -75,6 +75,21 @@ def ready() -> Any:
     return RankingMetrics(RecMetricCollection(ranking_metrics(tuple(STEMS), top_k=CUTS), prefix="mine_"))
 
 
+def by_name(world: int, model: type[models.Returns], preds: str) -> dict[str, float]:
+    """A batch that the step does not return, read by name."""
+    ours = callback(preds=preds, target_ids="batch.ground_truth", seen_ids="batch.train", ignore_index=-2)
+    values = by_callback(world, model, loader(collate_fn=models.named_batch), ours)
+    values.pop("val_loss", None)
+    return values
+
+
+def by_function(world: int) -> dict[str, float]:
+    ours = callback(
+        inputs=lambda outputs, batch: {"preds": outputs["logits"][:, :-1], "target_ids": batch["ground_truth"]}
+    )
+    return by_callback(world, models.ReturnsOutputs, loader(collate_fn=models.named_batch), ours)
+
+
 def collection_bfloat16(folder: Path, world: int) -> dict[str, Any]:
     model = models.LogsCollectionInStep()
     values = validated(world, model, precision="bf16-true")
@@ -172,6 +187,10 @@ PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "callback_as_many_items_as_rows": lambda _, world: by_callback(
         world, models.ReturnsHalfEmbeddings, loader(23, batch_size=12)
     ),
+    "callback_jagged": lambda _, world: by_callback(world, models.ReturnsJagged),
+    "callback_by_name": lambda _, world: by_name(world, models.ReturnsOutputs, "logits"),
+    "callback_by_method": lambda _, world: by_name(world, models.ReturnsNothing, "module.predict_step"),
+    "callback_by_function": lambda _, world: by_function(world),
     "callback_combined_loader": lambda _, world: by_callback(world, models.ReturnsCombined, combined()),
     "callback_bfloat16": lambda _, world: by_callback(world, precision="bf16-true"),
     "callback_process_without_batch": lambda _, world: by_callback(world, loaders=stream()),
