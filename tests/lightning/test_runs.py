@@ -173,3 +173,13 @@ def test_a_checkpoint_from_before_the_metrics_is_resumed(ran: Ran) -> None:
 def test_processes_agree_to_the_last_bit(ran: Ran) -> None:
     told = [{name: value for name, value in of_rank.items() if name in VALIDATIONS} for of_rank in ran[2]]
     assert all(str(of_rank) == str(told[0]) for of_rank in told)
+
+
+def test_accelerate_in_two_processes(ran: Ran) -> None:
+    """issue 14, point 6: accelerate repeats one of the 301 users, and its sample id makes it count once."""
+    found = [of_rank["accelerate_loop"] for of_rank in ran[2]]
+    if not found[0]:
+        pytest.skip("accelerate is run in two processes, where it is installed")
+    from examples.clients.accelerate_loop import main
+
+    assert found == [pytest.approx(main(epochs=0), abs=1e-12)] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -172,6 +173,15 @@ def collection_on_step(folder: Path, world: int) -> dict[str, Any]:
     return floats(run.logged_metrics)
 
 
+def accelerate_loop(folder: Path, world: int) -> dict[str, Any]:
+    """The client of accelerate with an untrained model, in the processes that are there already."""
+    if world != 2 or importlib.util.find_spec("accelerate") is None:
+        return {}
+    from examples.clients.accelerate_loop import main
+
+    return main(epochs=0)
+
+
 # name -> what is run in a folder on a number of processes
 PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "callback_default_sampler": lambda _, world: by_callback(world),
@@ -212,4 +222,5 @@ PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "old_checkpoint": old_checkpoint,
     "monitor_one_of_two_loaders": monitor_one_of_two_loaders,
     "collection_on_step": collection_on_step,
+    "accelerate_loop": accelerate_loop,
 }
