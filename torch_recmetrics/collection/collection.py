@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,11 @@ from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.kept_users import user_values
 from torch_recmetrics.state.metric import RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.users.user_values import UserValues
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,6 +42,8 @@ class RecMetricCollection(MetricCollection):
         additional_metrics: more metrics.
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
+        keep_users: True keeps the value of every user in every ranking metric, which :meth:`users` returns: 16 bytes
+            for each user and metric, and every update must give ``sample_ids``.
 
     Raises:
         ValueError: for two metrics of one name (pass a dict then), for a name that cannot be one, or for an update that
@@ -51,11 +57,12 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    __jit_ignored_attributes__ = ("_fused", "_fused_from", "_others")
+    __jit_ignored_attributes__ = ("_fused", "_fused_from", "_others", "_keep_users")
     __jit_unused_properties__ = ["metric_state", "compute_groups"]  # noqa: RUF012 (as in torchmetrics)
     _fused: FusedState | None = None
     _fused_from: tuple[Any, ...] = ()  # the members that it was made for
     _others: Sequence[Metric] = ()  # those of them that read no ranking
+    _keep_users: bool = False
 
     def __init__(
         self,
@@ -66,7 +73,10 @@ class RecMetricCollection(MetricCollection):
         *additional_metrics: Metric,
         prefix: str | None = None,
         postfix: str | None = None,
+        keep_users: bool = False,
     ) -> None:
+        check.check_flag("keep_users", keep_users)
+        self._keep_users = keep_users
         super().__init__(metrics, *additional_metrics, prefix=prefix, postfix=postfix, compute_groups=False)  # type: ignore[arg-type]
 
     def add_metrics(self, metrics: Any, *additional_metrics: Metric) -> None:
@@ -106,6 +116,8 @@ class RecMetricCollection(MetricCollection):
     def __setitem__(self, key: str, module: Metric) -> None:  # type: ignore[override]
         self._check_name(key)
         self._refuse([*(member for name, member in self._modules.items() if name != key), module])
+        if self._keep_users and isinstance(module, UserMeans):
+            module.start_keeping_users()
         super().__setitem__(key, module)
 
     def _check_known(self, arguments: Iterable[str]) -> None:
@@ -137,6 +149,13 @@ class RecMetricCollection(MetricCollection):
                 raise ValueError(f"{member.name} has dist_sync_on_step=True: a collection gives the values of one rank")
         if ranked:
             Evaluator(*_split(ranked))
+
+    def start_keeping_users(self) -> None:
+        """As if it had been made with ``keep_users=True``."""
+        self._keep_users, self._fused = True, None
+        for member in self._modules.values():
+            if isinstance(member, UserMeans):
+                member.start_keeping_users()
 
     def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
@@ -237,6 +256,42 @@ class RecMetricCollection(MetricCollection):
             values: dict[str, Any] = super().compute()
             errors = {self._set_name(name): member.standard_error() for name, member in self._with_intervals().items()}
         return values, errors
+
+    def users(self, candidates: str | None = None) -> UserValues:
+        """The value of every user in every member that keeps them, on every rank the same. All ranks must call it.
+
+        Users stand in ascending order of their ``sample_ids`` (``indexes`` where rows are flat), each once. Other
+        members with an interval, such as pooled shares and :class:`~torch_recmetrics.GroupAUC`, are in ``summaries``
+        with their standard errors.
+
+        Args:
+            candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, else ``"full"``.
+
+        Raises:
+            ValueError: where no member keeps its users, and where users came without sample ids.
+
+        >>> from torch_recmetrics import MRR, NDCG
+        >>> metrics = RecMetricCollection([NDCG(2), MRR()], keep_users=True)
+        >>> metrics.update(torch.tensor([[0.3, 0.1], [0.2, 0.9]]), target_ids=torch.tensor([0, 0]),
+        ...                sample_ids=torch.tensor([8, 3]))
+        >>> metrics.users()
+        UserValues(2 users, ndcg@2, mrr, candidates='full')
+        """
+        keeping, others = {}, {}
+        for name, member in self._modules.items():
+            if isinstance(member, UserMeans) and member.keep_users and not member.pooled:
+                keeping[self._set_name(name)] = member
+            elif isinstance(member, RecMetric) and member.has_interval:
+                others[self._set_name(name)] = member
+        if not keeping:
+            raise ValueError("no member keeps its users: make the collection with keep_users=True")
+        return user_values(keeping, candidates, lambda: self._summaries(others))
+
+    def _summaries(self, members: Mapping[str, RecMetric]) -> dict[str, tuple[float, float]]:
+        """The value and the standard error of each, where it has both."""
+        with self._fused_state().together():
+            pairs = {name: (float(m.compute()), float(m.standard_error())) for name, m in members.items()}
+        return {name: pair for name, pair in pairs.items() if all(map(math.isfinite, pair))}
 
     def _with_intervals(self) -> dict[str, RecMetric]:
         members = self._modules.items()

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from torch_recmetrics.compare import UserValues, user_values
+from torch_recmetrics.compare import UserValues
+from torch_recmetrics.users import user_values
 
 NAN = float("nan")
 
