@@ -99,6 +99,10 @@ trainer:
               - class_path: torch_recmetrics.NDCG
                 init_args: {top_k: 2, gain: linear}
               - class_path: torch_recmetrics.MRR
+    - class_path: torch_recmetrics.lightning.RankingMetrics
+      init_args: {metrics: mrr, prefix: named_, preds: preds, target: batch.1, min_relevance: 1}
+    - class_path: torch_recmetrics.lightning.RankingMetrics
+      init_args: {metrics: mrr, prefix: made_, inputs: mine.arguments}
     - class_path: EarlyStopping
       init_args: {monitor: val_ndcg_at_2, mode: max}
     - class_path: ModelCheckpoint
@@ -110,6 +114,7 @@ trainer:
 def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
     needs(package, "jsonargparse")
     (tmp_path / "run.yaml").write_text(YAML)
+    (tmp_path / "mine.py").write_text("def arguments(outputs, batch):\n    return outputs['preds'], batch[1]\n")
     told = run(
         f"""
         import sys
@@ -122,7 +127,7 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
 
         cli = LightningCLI(Model, args=["fit", "--config", "run.yaml"])
         ours = [c for c in cli.trainer.callbacks if type(c).__name__ == "RankingMetrics"]
-        assert len(ours) == 2 and all(isinstance(c, pl.Callback) for c in ours)
+        assert len(ours) == 4 and all(isinstance(c, pl.Callback) for c in ours)
         print(sorted((name, float(value)) for name, value in cli.trainer.callback_metrics.items()))
         assert "{PACKAGES[package]}" not in sys.modules, "the other Lightning was imported"
         print(open("config.yaml").read() if __import__("os").path.exists("config.yaml") else "")
@@ -132,6 +137,8 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
     value = (1 + 1 / 2) / 2
     ndcg = (1 + 0.6309297535714575) / 2
     wanted = [
+        ("made_mrr@10", value),
+        ("named_mrr@10", value),
         ("ready_mrr", value),
         ("ready_ndcg@2", ndcg),
         ("val_map_at_1", 0.5),

@@ -37,6 +37,10 @@ VALIDATIONS = {
     "callback_embeddings": named(expected()),
     "callback_half_embeddings": named(expected()),  # issue 12, point 10
     "callback_as_many_items_as_rows": named(expected(23)),  # two ranks: 12 rows, one of them repeated, and 12 items
+    "callback_jagged": named(expected()),
+    "callback_by_name": named(expected()),  # issue 14, point 3: the batch that no step returned
+    "callback_by_method": named(expected()),
+    "callback_by_function": named(expected()),
     "callback_combined_loader": named(expected()),  # issue 12, point 24: one stream, one name
     "callback_bfloat16": named(expected()),
     "callback_process_without_batch": named(expected()),
@@ -169,3 +173,13 @@ def test_a_checkpoint_from_before_the_metrics_is_resumed(ran: Ran) -> None:
 def test_processes_agree_to_the_last_bit(ran: Ran) -> None:
     told = [{name: value for name, value in of_rank.items() if name in VALIDATIONS} for of_rank in ran[2]]
     assert all(str(of_rank) == str(told[0]) for of_rank in told)
+
+
+def test_accelerate_in_two_processes(ran: Ran) -> None:
+    """issue 14, point 6: accelerate repeats one of the 301 users, and its sample id makes it count once."""
+    found = [of_rank["accelerate_loop"] for of_rank in ran[2]]
+    if not found[0]:
+        pytest.skip("accelerate is run in two processes, where it is installed")
+    from examples.clients.accelerate_loop import main
+
+    assert found == [pytest.approx(main(epochs=0), abs=1e-12)] * 2

@@ -20,6 +20,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.lightning.bases import Callback
+from torch_recmetrics.lightning.inputs import Inputs, Step, checked_inputs, checked_names, named_arguments, padded_lists
 from torch_recmetrics.lightning.outputs import arguments_of, check_known
 from torch_recmetrics.lightning.padding import without_repeats
 from torch_recmetrics.lightning.table import table_of
@@ -59,13 +60,16 @@ def unpickled(plain: Any, packages: tuple[str, ...]) -> Any:
 
 
 class RankingMetrics(Callback):
-    """Updates, logs, shows and resets ranking metrics from what ``validation_step`` and ``test_step`` return.
+    """Updates, logs, shows and resets ranking metrics from the steps of validation and test.
 
     A step returns a dict with the argument names of a metric's ``update`` (``preds``, ``target_ids``, ``seen_ids``
-    ...), or a tuple ``(preds, target)``. Values are logged at the end of the epoch under names such as ``val_ndcg@10``,
-    where ``EarlyStopping`` and ``ModelCheckpoint`` find them whatever the order of the callbacks. Several loaders that
-    are read one after the other have names of their own, such as ``val_ndcg@10/dataloader_idx_0``. All ranks log the
-    same value, also one that had no batch. Rows that a ``DistributedSampler`` repeats are left out.
+    ...), or a tuple ``(preds, target)``. Or the callback reads each argument by its name, such as ``preds="logits",
+    target_ids="batch.labels"``, and the module stays as it is.
+
+    Values are logged at the end of the epoch under names such as ``val_ndcg@10``, where ``EarlyStopping`` and
+    ``ModelCheckpoint`` find them whatever the order of the callbacks. Several loaders that are read one after the
+    other have names of their own, such as ``val_ndcg@10/dataloader_idx_0``. All ranks log the same value, also one
+    that had no batch. Rows that a ``DistributedSampler`` repeats are left out.
 
     Args:
         metrics: names of metrics, metrics, a list of both, a dict from names to metrics, or a collection, as
@@ -77,7 +81,15 @@ class RankingMetrics(Callback):
         ties: how equal scores count, for metrics given by name; as are the next three.
         empty_target_action: what users without relevant items count.
         nan_action: NaN scores are refused, or not recommended.
+        ignore_index: this label or id stands for padding, as -1 does among ids.
+        min_relevance: relevance below it counts as 0.
         validate_args: False leaves out the checks that read values.
+        preds: where an argument of ``update`` is to be found, as is each of the next twelve: a dotted name of keys,
+            attributes and places in tuples. ``"logits"`` is an entry of what the step returns, ``"outputs"`` all of
+            it, ``"batch.labels"`` an entry of the batch, ``"module.items.weight"`` one of the module; a method, such as
+            in ``"module.predict_step.logits"``, is called with the batch. Where one is given, nothing else is read.
+            Lists of ids of any lengths are padded.
+        inputs: in place of names, a function of what the step returned and of its batch that returns the arguments.
         prefix: in front of the names in validation; None: that of the collection, else ``"val_"``.
         test_prefix: in front of the names in ``trainer.test``.
         prog_bar: show the values in the progress bar too.
@@ -106,7 +118,23 @@ class RankingMetrics(Callback):
         ties: Ties = "average",
         empty_target_action: EmptyTargetAction = "skip",
         nan_action: Literal["error", "worst"] = "error",
+        ignore_index: int | None = None,
+        min_relevance: float | None = None,
         validate_args: bool = True,
+        preds: str | None = None,
+        target: str | None = None,
+        indexes: str | None = None,
+        item_ids: str | None = None,
+        target_ids: str | None = None,
+        target_relevance: str | None = None,
+        seen_ids: str | None = None,
+        mask: str | None = None,
+        weights: str | None = None,
+        sample_ids: str | None = None,
+        user_embeddings: str | None = None,
+        item_embeddings: str | None = None,
+        item_bias: str | None = None,
+        inputs: Inputs | None = None,
         prefix: str | None = None,
         test_prefix: str = "test_",
         prog_bar: bool = False,
@@ -123,6 +151,7 @@ class RankingMetrics(Callback):
         flags = {"prog_bar": prog_bar, "table": table, "log_errors": log_errors, "drop_padding": drop_padding}
         for name, value in flags.items():
             check_flag(name, value)
+        labels: dict[str, Any] = {"ignore_index": ignore_index, "min_relevance": min_relevance}
         self._template = copy.deepcopy(
             ranking_metrics(
                 metrics,
@@ -133,9 +162,27 @@ class RankingMetrics(Callback):
                 empty_target_action=empty_target_action,
                 nan_action=nan_action,
                 validate_args=validate_args,
+                **{name: value for name, value in labels.items() if value is not None},
             )
         )
         self._template.reset()
+        names = {
+            "preds": preds,
+            "target": target,
+            "indexes": indexes,
+            "item_ids": item_ids,
+            "target_ids": target_ids,
+            "target_relevance": target_relevance,
+            "seen_ids": seen_ids,
+            "mask": mask,
+            "weights": weights,
+            "sample_ids": sample_ids,
+            "user_embeddings": user_embeddings,
+            "item_embeddings": item_embeddings,
+            "item_bias": item_bias,
+        }
+        self.input_names = checked_names(names, self._template.argument_names())
+        self.inputs = checked_inputs(inputs, self.input_names)
         self.prefix = prefix if prefix is not None else (self._template.prefix or "val_")
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
@@ -175,9 +222,17 @@ class RankingMetrics(Callback):
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        metrics, step = self._collections[dataloader_idx], f"{self._now(trainer)[0]}_step"
-        arguments = arguments_of(outputs, step, self.other_keys)
-        check_known(arguments, metrics.argument_names(), step, self.other_keys)
+        metrics, name = self._collections[dataloader_idx], f"{self._now(trainer)[0]}_step"
+        if self.input_names:
+            step = Step(name, outputs, batch, pl_module, batch_idx, dataloader_idx)
+            with trainer.precision_plugin.val_step_context():  # as the step itself: methods of the module may be called
+                arguments = named_arguments(self.input_names, step)
+        else:
+            if self.inputs is not None:
+                name, outputs = "inputs", self.inputs(outputs, batch)
+            arguments = arguments_of(outputs, name, self.other_keys)
+            check_known(arguments, metrics.argument_names(), name, self.other_keys)
+        arguments = padded_lists(arguments, pl_module.device)
         if self.drop_padding:
             arguments = without_repeats(arguments, loader_of(trainer, dataloader_idx), batch_idx)
         if arguments:

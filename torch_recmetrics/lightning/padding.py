@@ -7,6 +7,7 @@ numbers from N on were counted elsewhere. The sampler alone tells which they are
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DistributedSampler
 
+from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.lightning.outputs import n_rows
 
@@ -24,7 +26,7 @@ WRAPPERS = {
 }
 
 
-# These have a row for each item of the catalogue, as `item_ids` (C,) has.
+# These have a row for each item of the catalogue, as `item_ids` (C,) has, and `mask` (N,) beside embeddings.
 PER_ITEM = {"item_embeddings", "item_bias"}
 
 
@@ -47,15 +49,23 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
             stacklevel=2,
         )
         return arguments
+    # Nested tensors have no slices of rows.
+    ragged = {name: padded_nested(name, value) for name, value in arguments.items() if is_nested(value)}
     return {
-        name: value if is_per_item(name, value) else first_rows(value, genuine, rows)
-        for name, value in arguments.items()
+        name: value if is_per_item(name, arguments) else first_rows(value, genuine, rows)
+        for name, value in (arguments | ragged).items()
     }
 
 
-def is_per_item(name: str, value: Any) -> bool:
+def is_nested(value: Any) -> bool:
+    """Whether a value is a nested tensor."""
+    return isinstance(value, Tensor) and value.is_nested
+
+
+def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether an argument belongs to the catalogue and not to the users of the batch, whatever its length."""
-    return name in PER_ITEM or (name == "item_ids" and isinstance(value, Tensor) and value.ndim == 1)
+    is_shared = name == "item_ids" or (name == "mask" and "user_embeddings" in arguments)
+    return name in PER_ITEM or (is_shared and getattr(arguments[name], "ndim", 0) == 1)
 
 
 def rows_of_batch(loader: Any, batch_idx: int) -> tuple[int, int] | None:
