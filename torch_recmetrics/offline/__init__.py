@@ -1,0 +1,9 @@
+"""Files and frames in, numbers and a report out: what is measured outside training, by the same metrics.
+
+DuckDB reads, joins and sorts; it and the other packages of the extra ``offline`` are imported where they are used.
+U users, B events or users of a batch, K cutoff.
+"""
+
+from torch_recmetrics.offline.report import Input, Report
+
+__all__ = ["Input", "Report"]
