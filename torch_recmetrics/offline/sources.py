@@ -214,6 +214,18 @@ def types_of(connection: Any, place: str, sql: str) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
+def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source:
+    """The columns of a source in a table of DuckDB, which goes to the disk beyond the memory limit.
+
+    It is read once then, and its ``rowid`` is the order of the file.
+    """
+    table = quoted(f"{source.role}_columns")
+    chosen = ", ".join(quoted(column) for column in dict.fromkeys(columns))
+    with refused_in_one_line(source):
+        connection.execute(f"CREATE TEMP TABLE {table} AS SELECT {chosen} FROM {source.sql}")
+    return Source(source.role, source.name, table, source.types, source.files)
+
+
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:
     """InputError for a column that is not there.
 
