@@ -217,7 +217,7 @@ def test_an_empty_table_recommends_nothing(tmp_path: Path) -> None:
         (
             [*SIMILAR, ("b", "c", 0.1)],
             LOG,
-            r"`similar` .*, row 7\): a pair must .* this is \('b', 'c'\) again: it has 2 rows",
+            r"`similar` .*, row 7\): a pair must .* this is \('b', 'c'\) again",
         ),
         ([("a", "b", math.nan)], LOG, "row 1.: column 'score' must be a finite number, got"),
         ([("a", "b", math.inf)], LOG, "got 'inf'"),
