@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from types import FunctionType
 
-import library_table
 import torchmetrics
 
 import torch_recmetrics
@@ -120,7 +119,6 @@ def write(path: Path, text: str) -> None:
 def write_all() -> None:
     pages = {f"metrics/{name}": text for name, text in metric_pages().items()}
     pages["reference/index.rst"] = reference_page()
-    pages["reference/libraries.md"] = "\n".join(library_table.markdown()) + "\n"
     for name, text in pages.items():
         write(HERE / name, text)
     for folder in ("metrics", "reference"):
