@@ -226,8 +226,7 @@ class RecMetricCollection(MetricCollection):
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
         with self._fused_state().together():
-            values: dict[str, Any] = super().compute()
-        return values
+            return self._values()
 
     def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[Tensor, Tensor]]:
         """The interval of each member that has one, by its name with prefix and postfix, from one exchange.
@@ -254,15 +253,15 @@ class RecMetricCollection(MetricCollection):
     def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
         with self._fused_state().together():
-            values: dict[str, Any] = super().compute()
+            values = self._values()
             members = self._with_intervals().items()
             errors = self._named((name, member, member.standard_error()) for name, member in members)
         return values, errors
 
-    def _compute_and_reduce(self, method_name: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def _values(self) -> dict[str, Any]:
         """The value of each member; members that have several values by names name them themselves."""
         if not any(hasattr(member, "named_values") for member in self._modules.values()):
-            return super()._compute_and_reduce(method_name, *args, **kwargs)
+            return super().compute()
         values: list[tuple[str, Any, Any]] = []
         for name, member in self._modules.items():
             value = member.compute()

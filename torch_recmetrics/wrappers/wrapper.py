@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.distributed.collectives import first_everywhere
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS
@@ -28,6 +29,10 @@ from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.rows import RowMetric
 from torch_recmetrics.state.user_means import UserMeans
 
+NOT_UPDATED = (
+    "The ``compute`` method of metric {} was called before the ``update`` method which may lead to errors, as metric "
+    "states have not yet been updated."
+)  # torchmetrics' words, which others filter
 KINDS = (UserMeans, ItemCounts, ClickSums, BinaryAUC, GroupAUC)
 
 
@@ -141,6 +146,22 @@ class Wrapper(RecMetric):
         """Refuse input that is not where the metric is."""
         for name, value in given.items():
             self.check_device(name, value)
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """As torchmetrics has it, without a copy of each of the values: there may be 100,000, and they are new."""
+
+        @functools.wraps(compute)
+        def wrapped() -> Any:
+            if not self.update_called:
+                rank_zero_warn(NOT_UPDATED.format(type(self).__name__), UserWarning)
+            if self._computed is not None:
+                return self._computed
+            value = self.read(compute)
+            if self.compute_with_cache:
+                self._computed = value
+            return value
+
+        return wrapped
 
     # -- states -------------------------------------------------------------------------------------------------------
 
