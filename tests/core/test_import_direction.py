@@ -37,7 +37,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "functional": (CORE | {"state", "metrics"}, {"torch"}),
     "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
-        CORE | {"state", "metrics", "collection"},
+        CORE | {"users", "state", "metrics", "collection", "compare"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
     ),
     "compare": (
