@@ -165,6 +165,30 @@ class UserValues:
         known = ~values.isnan() & (weights > 0)
         return float((weights[known] * values[known]).sum() / weights[known].sum())
 
+    def select(self, sample_ids: Tensor | list[int]) -> UserValues:
+        """The same of some users, such as those of one country; the summaries are of all and are left out.
+
+        Raises:
+            ValueError: for an id that there is not.
+
+        >>> users = UserValues([7, 3, 5], {"mrr": [0.5, 1.0, 0.25]})
+        >>> users.select([5, 7])["mrr"]
+        tensor([0.2500, 0.5000], dtype=torch.float64)
+        """
+        ids = vector("sample_ids", sample_ids, None)
+        missing = ids[~torch.isin(ids, self.sample_ids)]
+        if len(missing):
+            raise ValueError(f"`sample_ids` must name users that there are, got {missing[0]}")
+        chosen = torch.isin(self.sample_ids, ids)
+        return UserValues(
+            self.sample_ids[chosen],
+            {name: column[chosen] for name, column in self._values.items()},
+            definitions=self.definitions,
+            weights=None if self.weights is None else self.weights[chosen],
+            candidates=self.candidates,
+            versions=self.versions,
+        )
+
     def to_frame(self) -> Any:
         """A pandas frame: the names as columns (and ``weight``), ``sample_id`` as index; needs pandas."""
         pandas = needed("pandas", "UserValues.to_frame")
