@@ -38,7 +38,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
     "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
-        CORE | {"state", "metrics", "collection"},
+        CORE | {"users", "state", "metrics", "collection", "compare"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
     ),
     "compare": (

@@ -103,6 +103,8 @@ trainer:
       init_args: {metrics: mrr, prefix: named_, preds: preds, target: batch.1, min_relevance: 1}
     - class_path: torch_recmetrics.lightning.RankingMetrics
       init_args: {metrics: mrr, prefix: made_, inputs: mine.arguments}
+    - class_path: torch_recmetrics.lightning.SignificantStopping
+      init_args: {monitor: val_ndcg_at_2, level: 0.8, patience: 2}
     - class_path: EarlyStopping
       init_args: {monitor: val_ndcg_at_2, mode: max}
     - class_path: ModelCheckpoint
@@ -225,6 +227,12 @@ def test_both_at_once(tmp_path: Path) -> None:
             assert isinstance(of_both, pl.Callback)
             assert pickle.loads(pickle.dumps(of_both)).names() == ["val_ndcg@2"]
             print(pl.Trainer(callbacks=of_both, **QUIET).validate(Model(), verbose=False))
+        from torch_recmetrics.lightning import SignificantStopping
+        stop = SignificantStopping("val_ndcg@2")
+        assert isinstance(stop, pl.Callback)
+        fit = pl.Trainer(callbacks=[stop, second("ndcg", top_k=2, table=False)], max_epochs=2, **QUIET)
+        fit.fit(Model())
+        assert stop.wait_count == 1 and len(pickle.loads(pickle.dumps(stop)).best_users) == 2
         # a callback that was made for the other one serves in a list
         print(pl.Trainer(callbacks=[of_first], **QUIET).validate(Model(), verbose=False))
         assert pickle.loads(pickle.dumps(of_first)).names() == ["val_ndcg@2"]

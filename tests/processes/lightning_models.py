@@ -85,6 +85,11 @@ class ReturnsJagged(Returns):
         return {"preds": scores, "target_ids": ids}
 
 
+class ReturnsSampleIds(Returns):
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        return {**super().validation_step(batch, batch_idx), "sample_ids": batch[0]}
+
+
 def named_batch(rows: Sequence[Any]) -> dict[str, Any]:
     """A batch as RePlay's loaders make them; the item behind the last one is the best, and seen by everybody."""
     _, scores, truths = (torch.stack(column) for column in zip(*rows))

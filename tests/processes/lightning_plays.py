@@ -12,7 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from fixtures.histories import floats
-from fixtures.lightning_users import CUTS, STEMS
+from fixtures.lightning_users import CUTS, STEMS, data
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import CombinedLoader
@@ -20,8 +20,9 @@ from torch.utils.data import DataLoader
 
 from processes import lightning_models as models
 from processes.lightning_models import loader
-from torch_recmetrics import RecMetricCollection, ranking_metrics
-from torch_recmetrics.lightning import RankingMetrics
+from torch_recmetrics import NDCG, RecMetricCollection, functional, ranking_metrics
+from torch_recmetrics.compare import UserValues
+from torch_recmetrics.lightning import RankingMetrics, SignificantStopping
 
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False, "logger": False}
 
@@ -173,6 +174,29 @@ def collection_on_step(folder: Path, world: int) -> dict[str, Any]:
     return floats(run.logged_metrics)
 
 
+def significant_stopping(folder: Path, world: int) -> dict[str, Any]:
+    """A training that is stopped by values of users, and compared with those of a baseline."""
+    ids, scores, truths = data()
+    untrained = {"ndcg@10": functional.ndcg(scores, target_ids=truths, top_k=10)}
+    definition = NDCG(10).definition()
+    baseline = UserValues(ids, untrained, definitions={"ndcg@10": definition}, candidates="full")
+    stop, ours = SignificantStopping("val_ndcg@10", level=0.9, patience=2), callback(baseline=baseline)
+    run = trainer(world, max_epochs=6, callbacks=[stop, ours])
+    run.fit(models.Returns(), models.train_loader(), loader())
+    users = stop.best_users
+    compared = [] if ours.comparison is None else [(row.system, row.difference) for row in ours.comparison]
+    without_batch = callback(keep_users=True)
+    by_callback(world, models.ReturnsSampleIds, stream(), without_batch)
+    return {
+        "epochs": run.current_epoch,
+        "stopped": stop.stopped_epoch,
+        "sample_ids": users.sample_ids.tolist(),
+        "values": users["val_ndcg@10"].tolist(),
+        "compared": compared,
+        "without batch": without_batch.users[0]["val_ndcg@10"].tolist(),
+    }
+
+
 def accelerate_loop(folder: Path, world: int) -> dict[str, Any]:
     """The client of accelerate with an untrained model, in the processes that are there already."""
     if world != 2 or importlib.util.find_spec("accelerate") is None:
@@ -222,5 +246,6 @@ PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "old_checkpoint": old_checkpoint,
     "monitor_one_of_two_loaders": monitor_one_of_two_loaders,
     "collection_on_step": collection_on_step,
+    "significant_stopping": significant_stopping,
     "accelerate_loop": accelerate_loop,
 }
