@@ -212,10 +212,11 @@ def make_lists(connection: Any, table: Source, columns: tuple[str, str, str], de
     Ranks beyond `depth` are not kept, and a length counts up to it.
     """
     item1, item2, score = columns
-    pairs = f"SELECT {item1} AS item1, {item2} AS item2, {score} + 0.0 AS score, rowid AS place FROM {table.sql}"
+    columns_read = f"{item1} AS item1, {item2} AS item2, {score} + 0.0 AS score, {table.order[0]} AS place"
+    pairs = f"SELECT {columns_read} FROM {table.sql}"
     connection.execute(f"CREATE TEMP TABLE pairs AS {pairs}")
     again = connection.execute(
-        "SELECT CAST(item1 AS VARCHAR), CAST(item2 AS VARCHAR), count(*), max(place) + 1 FROM pairs "
+        "SELECT CAST(item1 AS VARCHAR), CAST(item2 AS VARCHAR), count(*), max(place) FROM pairs "
         "GROUP BY item1, item2 HAVING count(*) > 1 ORDER BY 4 LIMIT 1"
     ).fetchall()
     if again:
@@ -244,7 +245,7 @@ def make_lists(connection: Any, table: Source, columns: tuple[str, str, str], de
 def raise_duplicate(table: Source, one: str, other: str, times: int, row: int) -> None:
     """InputError for a pair that stands in the table more than once."""
     pair = f"({one!r}, {other!r})"
-    raise InputError(f"{table}: a pair must stand there once, got {pair} {times} times, the last in row {row:,}")
+    raise InputError(f"{table.place((row,))}: a pair must stand there once, this is {pair} again: it has {times} rows")
 
 
 def make_events(connection: Any, log: Source, columns: tuple[str, str, str, str], horizon: int) -> None:
@@ -256,7 +257,8 @@ def make_events(connection: Any, log: Source, columns: tuple[str, str, str, str]
     )
     connection.execute(
         f"CREATE TEMP TABLE following AS SELECT event, user_id, item, time = lag(time) OVER log AS tied, {ahead} FROM ("
-        f"SELECT rowid AS event, {user} AS user_id, {item} AS item, {grade} AS grade, {time} AS time FROM {log.sql}) "
+        f"SELECT {log.order[0]} AS event, {user} AS user_id, {item} AS item, {grade} AS grade, {time} AS time "
+        f"FROM {log.sql}) "
         "WINDOW log AS (PARTITION BY user_id ORDER BY time, event)"
     )
     wanted = " OR ".join(f"coalesce(grade{step} > 0, false)" for step in range(1, horizon + 1))

@@ -431,15 +431,22 @@ def types_of(connection: Any, place: str, sql: str) -> dict[str, str]:
 
 
 def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source:
-    """The columns of a source in a table of DuckDB, which goes to the disk beyond the memory limit.
+    """A source whose rows are numbered through and read once, into a table that goes to the disk where memory is short.
 
-    It is read once then, and its ``rowid`` is the order of the file.
+    Text stands in a table already; of the rest the table has these columns.
     """
+    if len(source.order) == 1 and source.registered is None:
+        return source
     table = quoted(f"{source.role}_columns")
     chosen = ", ".join(quoted(column) for column in dict.fromkeys(columns))
+    starts = source.starts
     with refused_in_one_line(source):
         connection.execute(f"CREATE TEMP TABLE {table} AS SELECT {chosen} FROM {source.sql}")
-    return Source(source.role, source.name, table, source.types, source.files)
+        if len(source.order) > 1:
+            per_file = f"SELECT {source.order[0]}, count(*) FROM {source.sql} GROUP BY {source.order[0]}"
+            counts = dict(connection.execute(per_file).fetchall()) if len(source.files) > 1 else {}
+            starts = tuple(itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0))
+    return Source(source.role, source.name, table, source.types, source.files, ("rowid",), starts)
 
 
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:
