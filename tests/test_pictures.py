@@ -1,0 +1,54 @@
+"""The pictures of the documentation: they exist, and what is said of them is what the package computes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Any:
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("docs_pictures", DOCS / "pictures.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_picture_of_a_page_is_there_and_says_what_it_shows() -> None:
+    pages = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+    found = [(page, text, target) for page in pages for text, target in PICTURE.findall(page.read_text("utf-8"))]
+    assert found
+    for page, text, target in found:
+        assert (page.parent / target).is_file(), f"{page.name} shows {target}"
+        assert len(text) > 20, f"{page.name} says nothing about {target}"
+
+
+def test_the_numbers_beside_a_list_are_the_metrics(pictures: Any) -> None:
+    told = dict(PICTURE.findall((DOCS / "which_metric.md").read_text("utf-8")))
+    checked = 0
+    for text, target in told.items():
+        name = Path(target).stem
+        if name not in pictures.RANKED:
+            continue
+        lists = (pictures.GRADED if name in pictures.READS_GRADES else pictures.PLAIN).values()
+        numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)}
+        assert numbers == {float(f"{value:.2f}") for value in pictures.values(name, lists)}, name
+        checked += 1
+    assert checked >= 8
+
+
+@pytest.mark.parametrize("name", ["ndcg", "auc"])
+def test_a_picture_is_drawn(pictures: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "FOLDER", tmp_path)
+    pictures.save(pictures.ranked_list(name) if name in pictures.RANKED else pictures.OTHERS[name](), name)
+    drawn, kept = (tmp_path / f"{name}.png").read_bytes(), (DOCS / "images" / "which" / f"{name}.png").read_bytes()
+    assert drawn[16:24] == kept[16:24]  # width and height
