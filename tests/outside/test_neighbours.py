@@ -1,4 +1,4 @@
-"""The README's table of neighbours: each yes and no is tried, each time stands in the table that a benchmark printed."""
+"""The README's table of neighbours: yes and no are tried, times stand in the table that a benchmark printed."""
 
 from __future__ import annotations
 
