@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+import torch
+from fixtures.histories import updated
 
-from benchmarks import auc, batches, compare
+from benchmarks import auc, batches, compare, intervals
+from torch_recmetrics import MRR
 
 
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,6 +37,26 @@ def test_the_randomisation_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_a_wrong_p_stops_it() -> None:
     with pytest.raises(SystemExit, match=r"gives p = 0.5000, the normal distribution 0.0455: nothing was timed"):
         compare.check(0.5, 2.0)
+
+
+def test_intervals_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(intervals, "ITEMS", 60)
+    monkeypatch.setattr(intervals, "EPOCH", 512)
+    monkeypatch.setattr(sys, "argv", ["intervals", "--rounds", "1"])
+    intervals.main()
+    printed = capsys.readouterr().out
+    for part in (
+        "2 batches of 256 users x 60 items",
+        "| sums alone ",
+        "keep_users",
+        "intervals: ",
+        "goal: at most +3 %",
+    ):
+        assert part in printed
+    with intervals.without_intervals():
+        metric = updated(MRR(3), torch.eye(3), target_ids=torch.arange(3))
+        assert metric.state("sums")[0].tolist() == [3.0, 3.0, 0.0, 0.0, 0.0, 0.0]
+    assert updated(MRR(3), torch.eye(3), target_ids=torch.arange(3)).state("sums")[0, 2] == 3
 
 
 def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
