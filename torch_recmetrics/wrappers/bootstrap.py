@@ -61,8 +61,9 @@ class UserBootstrap(Wrapper):
     them count, 16 bytes a metric. Counts over items keep the lists, a median the values, AUCs the rows; their resamples
     are counted a block at a time. Between processes what waits goes to all of them. ``update`` is that of the metric.
 
-    A resample holds fewer different users than the sample, so of coverage and entropy it is lower: their value may lie
-    above the interval.
+    A resample holds fewer different users than the sample, some of them several times. So coverage, entropy and
+    personalization come out lower in it, and Gini higher: with few users for an item their value may lie outside of the
+    interval.
 
     Undefined: nan where the metric is.  Range: that of the metric.
     Source: B. Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 1979; N. Chamandy et al.,
