@@ -27,10 +27,18 @@ def test_a_wrong_value_stops_it() -> None:
 
 
 def test_the_randomisation_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["compare", "--users", "5000", "--draws", "500", "--rounds", "1"])
+    monkeypatch.setattr(
+        sys, "argv", ["compare", "--users", "5000", "--draws", "500", "--rounds", "1", "--batches", "1"]
+    )
     compare.main()
     printed = capsys.readouterr().out
-    for part in ("5,000 users x 500 draws", "randomization_test, weights", "integers(0, 2), bool", "peak memory"):
+    for part in (
+        "5,000 users x 500 draws",
+        "randomization_test, weights",
+        "integers(0, 2), bool",
+        "peak memory",
+        "Sliced(NDCG(10), 100,000)",
+    ):
         assert part in printed
 
 

@@ -64,6 +64,17 @@ def sliced(name: str) -> Any:
     return Sliced(metrics_of(name), 3)
 
 
+def bootstrap(name: str) -> Any:
+    from torch_recmetrics import UserBootstrap
+
+    return UserBootstrap(metrics_of(name), num_replicates=10)
+
+
+def has_ids(name: str) -> bool:
+    """Whether units are drawn by an id that is theirs in every split."""
+    return any(word in name for word in ("sample ids", "flat", "user everywhere", "padded", "copies", "nobody"))
+
+
 def taken(metric: Any, updates: list[Update]) -> list[Update]:
     known = metric._update_signature.parameters
     return [{key: value for key, value in update.items() if key in known} for update in updates]
@@ -86,10 +97,23 @@ def said_of_slices(metric: Any) -> dict[str, Any]:
     }
 
 
+def said_of_replicates(metric: Any) -> dict[str, Any]:
+    values = metric.compute()
+    return {
+        "replicates": {name: [repr(float(one)) for one in drawn] for name, drawn in metric.replicates().items()},
+        "values": {name: float(result["value"]) for name, result in values.items()},
+        "results": repr(values),
+    }
+
+
 def play(name: str, rank: int, world: int) -> dict[str, Any]:
     """What this process says, and that its own updates are there afterwards."""
     metric = sliced(name)
     for update in taken(metric, sliced_shards(name, world)[rank]):
         metric.update(**update)
     before = str(metric.metric_state)
-    return {"slices": said_of_slices(metric), "kept": str(metric.metric_state) == before}
+    said = said_of_slices(metric)
+    drawn = bootstrap(name)
+    for update in taken(drawn, WHO[name](world)[rank]):
+        drawn.update(**update)
+    return {"slices": said, "kept": str(metric.metric_state) == before, "bootstrap": said_of_replicates(drawn)}

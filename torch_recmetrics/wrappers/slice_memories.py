@@ -70,6 +70,11 @@ class SliceMemory(Memory):
         n: int = len(self.holder.names) + 1
         return n
 
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        slices = pieces["entries"][:, 1]
+        known = not slices.numel() or (int(slices.min()) >= 0 and int(slices.max()) < self.n_groups)
+        return known and super().pieces_fit(pieces)
+
     def spreads(self) -> dict[str, SliceSpread]:
         """Of each member, from the present states."""
         raise NotImplementedError

@@ -34,7 +34,7 @@ from torch_recmetrics.wrappers.slice_memories import (
     SliceSpread,
     columns_of,
 )
-from torch_recmetrics.wrappers.wrapper import Wrapper, click_rows
+from torch_recmetrics.wrappers.wrapper import Wrapper, click_rows, inner_metrics
 
 SHOWN_NAMES = 20  # of slices, in a definition
 
@@ -119,6 +119,12 @@ class Sliced(Wrapper):
         if isinstance(slices, ItemSlices):
             self.item_slices = slices.slice_ids
         self.names = slice_names(slices)
+        for member in inner_metrics(self.__dict__["metric"]):
+            if getattr(member, "aggregation", "mean") != "mean":
+                raise ValueError(
+                    f"`metric` must be a mean over the users, whose sums are scattered: {member.name} has "
+                    f"aggregation={member.aggregation!r}"
+                )
         self.slices = self.names if len(self.names) <= SHOWN_NAMES else f"{len(self.names)} slices"
         super().setup()
         if self.item_slices is not None:

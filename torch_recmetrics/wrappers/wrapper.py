@@ -36,15 +36,18 @@ NOT_UPDATED = (
 KINDS = (UserMeans, ItemCounts, ClickSums, BinaryAUC, GroupAUC)
 
 
+def inner_metrics(metric: Any) -> list[Any]:
+    """The metric, or those of a collection."""
+    return list(metric.values()) if isinstance(metric, MetricCollection) else [metric]
+
+
 def check_wrapped(name: str, metric: Any) -> None:
     """Refuse what is no metric of this package, and no collection of them alone."""
-    members = list(metric.values()) if isinstance(metric, MetricCollection) else [metric]
+    members = inner_metrics(metric)
     for member in members:
         if not isinstance(member, KINDS):
             what = member.__name__ if isinstance(member, type) else type(member).__name__
             raise TypeError(f"`{name}` must be a metric of this package, or a collection of such metrics, got {what}")
-        if getattr(member, "aggregation", "mean") != "mean":
-            raise ValueError(f"`{name}` must be a mean over the users: {member.name} has another `aggregation`")
     if not members:
         raise ValueError(f"`{name}` must have a member, got an empty collection")
 
@@ -154,8 +157,9 @@ class Wrapper(RecMetric):
         def wrapped() -> Any:
             if not self.update_called:
                 rank_zero_warn(NOT_UPDATED.format(type(self).__name__), UserWarning)
-            if self._computed is not None:
-                return self._computed
+            known: Any = self._computed
+            if known is not None:
+                return known
             value = self.read(compute)
             if self.compute_with_cache:
                 self._computed = value
@@ -255,8 +259,8 @@ class Memory:
         n_rows, n_ids = pieces[self.columns[0]].shape[0], pieces["sample_ids"].shape[0]
         rows = [piece.shape[0] for stem, piece in pieces.items() if stem in self.columns and stem != "weights"]
         weights = pieces["weights"].shape[0] if "weights" in pieces else 0
-        entries = pieces["entries"]
-        inside = not entries.numel() or (int(entries.min()) >= 0 and int(entries[:, 0].max()) < n_rows)
+        entry_rows = pieces["entries"][:, 0]
+        inside = not entry_rows.numel() or (int(entry_rows.min()) >= 0 and int(entry_rows.max()) < n_rows)
         return {*rows} == {n_rows} and weights in (0, n_rows) and n_rows % (n_ids or 1) == 0 and inside
 
     def keep(self, entries: Tensor, sample_ids: Tensor | None, **columns: Tensor | None) -> None:
