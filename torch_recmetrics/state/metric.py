@@ -19,7 +19,7 @@ from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.state.intervals import METHODS, Spread
+from torch_recmetrics.state.intervals import METHODS, Spread, draw_interval
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
@@ -247,8 +247,14 @@ class RecMetric(Configured, Metric):
             return function()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot one value or several, as torchmetrics does; needs matplotlib."""
-        return self._plot(val, ax)
+        """Plot one value or several, as torchmetrics does; needs matplotlib.
+
+        Without `val` it is its own value, with the 95 % interval; all ranks must call it then.
+        """
+        drawn = self._plot(val, ax)
+        if val is None and self.has_interval:
+            draw_interval(drawn[1], 0, self.compute(), self.confidence_interval())
+        return drawn
 
     # -- states -------------------------------------------------------------------------------------------------------
 
