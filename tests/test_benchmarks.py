@@ -62,5 +62,5 @@ def test_files_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 
 
 def test_another_value_stops_it() -> None:
-    with pytest.raises(SystemExit, match="theirs gives recall 0.5, 0.6 expected: nothing was timed"):
+    with pytest.raises(SystemExit, match=r"theirs gives recall 0.5, 0.6 expected: nothing was timed"):
         offline.check("theirs", {"recall": 0.5}, {"recall@10": 0.6})
