@@ -150,12 +150,6 @@ def metric_pages() -> dict[str, str]:
     for name, metric in metrics.items():
         groups.setdefault(TITLES.get(metric.__module__, metric.__module__), []).append(name)
         text = heading(name) + f".. autoclass:: torch_recmetrics.{name}\n\n"
-        if name in functions:
-            text += heading("As a function", "-")
-            text += "".join(f".. autofunction:: torch_recmetrics.functional.{f}\n\n" for f in functions[name])
-        if name in METHODS:
-            text += heading("Methods", "-")
-            text += "".join(f".. automethod:: torch_recmetrics.{name}.{method}\n\n" for method in METHODS[name])
         text += picture(name, metric)
         related = [other for other in RELATED.get(name, ()) if other in metrics]
         if related:
@@ -164,6 +158,12 @@ def metric_pages() -> dict[str, str]:
                 text += f"- :doc:`{other} <{other.lower()}>`: {first_sentence(metrics[other])}\n"
             text += "\nWhich to take: :doc:`/which_metric`.\n\n"
         text += agreeing(name)
+        if name in functions:
+            text += heading("As a function", "-")
+            text += "".join(f".. autofunction:: torch_recmetrics.functional.{f}\n\n" for f in functions[name])
+        if name in METHODS:
+            text += heading("Methods", "-")
+            text += "".join(f".. automethod:: torch_recmetrics.{name}.{method}\n\n" for method in METHODS[name])
         files[f"{name.lower()}.rst"] = text
     toc: list[str] = []
     index = heading("Metrics")
