@@ -91,7 +91,7 @@ def values(name: str, lists: Iterable[list[int]]) -> list[float]:
 
 
 def save(figure: Figure, name: str) -> None:
-    figure.savefig(FOLDER / f"{name}.png", dpi=160, facecolor="white", metadata={"Software": None})
+    figure.savefig(FOLDER / f"{name}.png", dpi=180, facecolor="white", metadata={"Software": None})
 
 
 def plain_axes(axes: Axes) -> None:
@@ -105,12 +105,12 @@ def ranked_list(name: str) -> Figure:
     graded = name in READS_GRADES
     lists = GRADED if graded else PLAIN
     scores = values(name, lists.values())
-    figure = Figure(figsize=(4.6, 1.35), layout="constrained")
+    figure = Figure(figsize=(4.0, 1.35), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[3, 2], sharey=True)
     for row, grades in enumerate(lists.values()):
         for rank in range(K):
             grade = grades[rank] if rank < len(grades) else 0
-            left.scatter(rank + 1, row, s=70, color=BLUE if grade else "white", edgecolor=BLUE if grade else GREY)
+            left.scatter(rank + 1, row, s=55, color=BLUE if grade else "white", edgecolor=BLUE if grade else GREY)
             if graded and grade:
                 left.text(rank + 1, row, str(grade), color="white", ha="center", va="center_baseline", size=7)
     plain_axes(left)
@@ -129,7 +129,7 @@ def ranked_list(name: str) -> Figure:
 
 def rank_weights() -> Figure:
     """What one relevant item counts at each rank."""
-    figure = Figure(figsize=(4.6, 2.3), layout="constrained")
+    figure = Figure(figsize=(4.0, 2.3), layout="constrained")
     axes = figure.subplots()
     ranks = torch.arange(1, 21)
     alone = {"item_ids": torch.arange(20).expand(20, -1), "target_ids": ranks - 1}
@@ -159,7 +159,7 @@ def auc() -> Figure:
     of_users = functional.group_auc(scores, target, users).tolist()
     grouped = GroupAUC()
     grouped.update(scores, target, users)
-    figure = Figure(figsize=(4.6, 1.35), layout="constrained")
+    figure = Figure(figsize=(4.0, 1.35), layout="constrained")
     axes = figure.subplots()
     for row in (0, 1):
         axes.plot((0, 1), (row, row), color=GREY, lw=0.8, zorder=0)
@@ -171,13 +171,15 @@ def auc() -> Figure:
     axes.set(yticks=(0, 1), yticklabels=("user 0", "user 1"), xlim=(0, 1.25), ylim=(1.6, -0.6), xlabel="score")
     axes.tick_params(length=0)
     axes.set_title(f"BinaryAUC {overall:.2f}, GroupAUC {float(grouped.compute()):.2f}", size=8, loc="left")
-    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.02, 0.95), handletextpad=0.2)
+    axes.legend(
+        frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.04, 0.95), handletextpad=0, columnspacing=0.6
+    )
     return figure
 
 
 def calibration() -> Figure:
     """Two models of the same order: one promises twice the clicks."""
-    figure = Figure(figsize=(4.6, 1.7), layout="constrained")
+    figure = Figure(figsize=(4.0, 1.7), layout="constrained")
     axes = figure.subplots()
     rates = torch.linspace(0.02, 0.45, 60, dtype=torch.float64)
     rows = rates.repeat_interleave(100)
@@ -198,7 +200,7 @@ def calibration() -> Figure:
 
 def ties() -> Figure:
     """A model whose scores are all equal, by the number of items."""
-    figure = Figure(figsize=(4.6, 1.9), layout="constrained")
+    figure = Figure(figsize=(4.0, 1.9), layout="constrained")
     axes = figure.subplots()
     items = [10, 20, 50, 100, 200, 500, 1000]
     for rule, color in (("optimistic", ORANGE), ("average", BLUE), ("pessimistic", SLATE)):
@@ -223,7 +225,7 @@ def candidates() -> Figure:
     rank_a = torch.where(place < 0.3, 5, 2000)
     rank_b = 20 + (place * 100).long()
     sizes = [20, 50, 100, 200, 500, 1000, 2000, n_items]
-    figure = Figure(figsize=(4.6, 1.9), layout="constrained")
+    figure = Figure(figsize=(4.0, 1.9), layout="constrained")
     axes = figure.subplots()
     for ranks, color, label in ((rank_a, ORANGE, "model A"), (rank_b, BLUE, "model B")):
         # The other items stand at all other ranks; drawn without repeats, the wanted one first.
@@ -246,7 +248,7 @@ def candidates() -> Figure:
 
 def empty_users() -> Figure:
     """One model; more and more users without a relevant item."""
-    figure = Figure(figsize=(4.6, 1.9), layout="constrained")
+    figure = Figure(figsize=(4.0, 1.9), layout="constrained")
     axes = figure.subplots()
     n_users = 100
     shares = range(0, 100, 10)
@@ -283,7 +285,7 @@ def popularity() -> Figure:
         "Coverage": lambda: Coverage(n_items, 10),
         "Novelty / 10": lambda: Novelty(counts, n_users, 10),
     }
-    figure = Figure(figsize=(4.6, 1.7), layout="constrained")
+    figure = Figure(figsize=(4.0, 1.7), layout="constrained")
     axes = figure.subplots()
     for shift, ((label, scores), color) in enumerate(zip(models.items(), (ORANGE, BLUE))):
         lengths = []

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+
+from torch_recmetrics.lightning.inputs import Step, named_arguments
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = sorted(path for path in (ROOT / "examples" / "clients").glob("*.py") if path.stem != "__init__")
@@ -44,6 +47,12 @@ def test_transformers_trainer() -> None:
     labels = np.array([[1, 3], [-100, -100]])
     evaluated = importlib.import_module("transformers").EvalPrediction(predictions=logits, label_ids=labels)
     assert found.Evaluation()(evaluated)["mrr@10"] == (1 / 2 + 1) / 2
+    # The callback of Lightning reads what such a model returns.
+    outputs = importlib.import_module("transformers.modeling_outputs").MaskedLMOutput(logits=torch.zeros(2, 3))
+    step = Step("validation_step", outputs, {"labels": torch.zeros(2)}, None)
+    assert named_arguments({"preds": "logits", "target_ids": "batch.labels"}, step)["preds"] is outputs.logits
+    with pytest.raises(ValueError, match=r"has no 'loss': .*It has logits"):
+        named_arguments({"preds": "loss"}, step)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -122,6 +122,7 @@ def test_a_name_that_is_not_there(name: str, outputs: Any, batch: Any, says: str
         ({"preds": "logits", "inputs": dict}, TypeError, "`inputs` makes all arguments: leave out `preds`"),
         ({"inputs": "logits"}, TypeError, "`inputs` must be a function"),
         ({"metrics": "auc", "preds": "logits", "seen_ids": "batch.x"}, ValueError, "no metric takes `seen_ids`"),
+        ({"preds": "logits", "slice_ids": "batch.x"}, ValueError, "no metric takes `slice_ids`"),
         ({"ignore_index": "x"}, ValueError, "`ignore_index`"),
     ],
 )

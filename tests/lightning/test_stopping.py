@@ -76,7 +76,7 @@ def loader(**options: Any) -> DataLoader:
 
 def trained(*callbacks: Any, model: Any = None, max_epochs: int = 8, checkpoint: Any = None, **options: Any) -> Any:
     trainer = pl.Trainer(**{**QUIET, **options}, callbacks=list(callbacks), max_epochs=max_epochs)
-    trainer.fit(model or Model(), loader(), loader(), ckpt_path=checkpoint, weights_only=False)
+    trainer.fit(model or Model(), loader(), loader(), ckpt_path=checkpoint, weights_only=True)
     return trainer
 
 

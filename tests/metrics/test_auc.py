@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import pytest
@@ -431,6 +432,56 @@ def test_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     metric.plot()
     with pytest.raises(ValueError, match="`curve` must be one of 'roc', 'precision_recall', got 'lift'"):
         metric.plot(curve="lift")
+
+
+# Rows that belong together --------------------------------------------------------------------------------------------
+
+
+def test_rows_that_are_users_of_their_own_have_the_error_of_rows() -> None:
+    preds, target, weights = torch.randn(300), torch.rand(300) < 0.3, torch.rand(300)
+    for given_weights in (None, weights):
+        clustered = updated(BinaryAUC(clustered=True), preds, target, given_weights, indexes=torch.arange(300))
+        alone = updated(BinaryAUC(), preds, target, given_weights)
+        assert clustered.compute() == alone.compute()
+        assert float(clustered.standard_error()) == pytest.approx(float(alone.standard_error()), rel=1e-10)
+
+
+def test_rows_that_all_come_twice_have_the_error_of_half_of_them() -> None:
+    preds, target, user = torch.randn(200), torch.rand(200) < 0.3, torch.arange(200) // 3
+    once, twice = BinaryAUC(clustered=True), BinaryAUC(clustered=True)
+    once.update(preds, target, indexes=user)
+    for _ in range(2):
+        twice.update(preds, target, indexes=user)
+    assert float(twice.standard_error()) == pytest.approx(float(once.standard_error()), rel=1e-10)
+
+
+def test_one_user_alone_has_no_interval() -> None:
+    preds, target = torch.rand(9), torch.arange(9) % 2
+    for indexes in (torch.zeros(9, dtype=torch.int64), target):  # one user; one of each class
+        metric = updated(BinaryAUC(clustered=True), preds, target, indexes=indexes)
+        assert metric.standard_error().isnan()
+
+
+def test_users_are_asked_for_and_read_only_where_rows_belong_together() -> None:
+    preds, target, user = torch.arange(40) * 7 % 40 / 40, torch.arange(40) % 2, torch.arange(40) // 4
+    by_row, by_user = BinaryAUC(), BinaryAUC(clustered=True)
+    with refused(by_row, "`indexes` is read with `clustered=True` alone", ValueError):
+        by_row.update(preds, target, indexes=user)
+    with refused(by_user, "`indexes` must be a tensor, got None"):
+        by_user.update(preds, target)
+    for options, name in (({"num_bins": 64}, "num_bins"), ({"max_fpr": 0.1}, "max_fpr")):
+        with pytest.raises(ValueError, match=f"`clustered`.*: leave `{name}` out, got {name}="):
+            BinaryAUC(clustered=True, **options)
+    metrics = RecMetricCollection({"rows": BinaryAUC(), "users": BinaryAUC(clustered=True), "group": GroupAUC()})
+    for each in (metrics, pickle.loads(pickle.dumps(metrics))):
+        each.update(preds, target, user)
+        assert each["rows"].compute() == each["users"].compute()
+        assert each["users"].standard_error() != each["rows"].standard_error()
+    with refused(metrics, "`indexes` is missing: auc needs preds, target, indexes", ValueError):
+        metrics.update(preds, target)
+    with pytest.raises(TypeError, match="no member of the collection takes `indexes`"):
+        RecMetricCollection([BinaryAUC()]).update(preds, target, user)
+    assert BinaryAUC(clustered=True).definition() == "BinaryAUC(num_bins=None, clustered=True)"
 
 
 def test_what_a_definition_says() -> None:

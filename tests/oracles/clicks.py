@@ -47,7 +47,7 @@ def pairs(rows: Sequence[Row]) -> tuple[Fraction, Fraction, Fraction]:
     )
 
 
-def auc(rows: Sequence[Row], max_fpr: float | None = None) -> float:
+def auc(rows: Sequence[Row], max_fpr: float | None = None, clustered: bool = False) -> float:
     if max_fpr is not None:
         return partial_auc(rows, max_fpr)
     twice_u, positives, negatives = pairs(rows)

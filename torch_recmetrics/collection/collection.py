@@ -19,6 +19,7 @@ from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.intervals import draw_interval
 from torch_recmetrics.state.kept_users import user_values
 from torch_recmetrics.state.metric import RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
@@ -346,7 +347,10 @@ class RecMetricCollection(MetricCollection):
         return copied
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
-        """Plot the value of each member, as torchmetrics does; needs matplotlib."""
+        """Plot the value of each member, as torchmetrics does; needs matplotlib.
+
+        Without `val` these are its own values, with their 95 % intervals; all ranks must call it then.
+        """
         can = [name for name, member in self._modules.items() if type(member).plot is not Metric.plot]
         for name, member in self._modules.items():
             if not together and hasattr(member, "named_values"):
@@ -356,7 +360,15 @@ class RecMetricCollection(MetricCollection):
             if not together and name not in can:
                 hint = f": plot the others by themselves, metrics[{can[0]!r}].plot()" if can else ""
                 raise NotImplementedError(f"{name} ({type(member).__name__}) has no plot{hint}")
-        return super().plot(val, ax, together)
+        drawn: Any = super().plot(val, ax, together)
+        if val is None:
+            intervals, values = self.confidence_intervals(), self.compute()
+            names: Any = values if together else self.keys(keep_base=False)  # of all values, or of the members
+            for place, name in enumerate(names):
+                if name in intervals:
+                    axes, at = (drawn[1], place) if together else (drawn[place][1], 0)
+                    draw_interval(axes, at, values[name], intervals[name])
+        return drawn
 
     def __getstate__(self) -> dict[str, Any]:
         made_anew = ("_fused", "_fused_from", "_others")

@@ -52,7 +52,7 @@ class RankingMetrics(Callback):
         ignore_index: this label or id stands for padding, as -1 does among ids.
         min_relevance: relevance below it counts as 0.
         validate_args: False leaves out the checks that read values.
-        preds: where an argument of ``update`` is to be found, as is each of the next twelve: a dotted name of keys,
+        preds: where an argument of ``update`` is to be found, as is each of the next thirteen: a dotted name of keys,
             attributes and places in tuples. ``"logits"`` is an entry of what the step returns, ``"outputs"`` all of
             it, ``"batch.labels"`` an entry of the batch, ``"module.items.weight"`` one of the module; a method, such as
             in ``"module.predict_step.logits"``, is called with the batch. Where one is given, nothing else is read.
@@ -106,6 +106,7 @@ class RankingMetrics(Callback):
         mask: str | None = None,
         weights: str | None = None,
         sample_ids: str | None = None,
+        slice_ids: str | None = None,
         user_embeddings: str | None = None,
         item_embeddings: str | None = None,
         item_bias: str | None = None,
@@ -151,6 +152,7 @@ class RankingMetrics(Callback):
             "mask": mask,
             "weights": weights,
             "sample_ids": sample_ids,
+            "slice_ids": slice_ids,
             "user_embeddings": user_embeddings,
             "item_embeddings": item_embeddings,
             "item_bias": item_bias,

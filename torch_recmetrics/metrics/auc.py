@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.delong import auc_and_error, lacks_squares
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, auc_and_error, lacks_squares
 from torch_recmetrics.core.auc.exchange import Agreed, count_everywhere
-from torch_recmetrics.core.auc.labelled_rows import read_clicks
+from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.auc.pairs import Pairs
-from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels
+from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, joined
 from torch_recmetrics.core.auc.thresholds import (
     average_precision,
     partial_auc,
@@ -56,13 +56,16 @@ class BinaryAUC(ScoredRows):
     Undefined: nan where a class is missing.  Range: [0, 1], higher is better, 0.5 is chance.
     Source: J. A. Hanley and B. J. McNeil, The meaning and use of the area under a receiver operating characteristic
     (ROC) curve, Radiology 1982. Same convention as scikit-learn's ``roc_auc_score``. The standard error is that of
-    DeLong et al., Biometrics 1988; between processes it takes the rows of all of them on each, as :meth:`roc` does.
+    DeLong et al., Biometrics 1988, or with ``clustered=True`` that of N. A. Obuchowski, Nonparametric analysis of
+    clustered ROC curve data, Biometrics 1997; between processes it takes the rows of all of them on each, as
+    :meth:`roc` does.
 
     The partial area is that of D. K. McClish, Analyzing a portion of the ROC curve, Medical Decision Making 1989, as
     scikit-learn's ``roc_auc_score(max_fpr=)`` has it.
 
     Raises:
-        ValueError: for a number of bins that is not a power of two, and for a rate that is not above 0 and at most 1.
+        ValueError: for a number of bins that is not a power of two, for a rate that is not above 0 and at most 1, and
+            for ``clustered`` beside either.
 
     >>> metric = BinaryAUC()
     >>> metric.update(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
@@ -81,10 +84,70 @@ class BinaryAUC(ScoredRows):
         doc="The highest rate of false positives that counts, above 0 and at most 1; None for the whole curve.",
     )
 
+    clustered: bool = option(
+        default=False,
+        config="changed",
+        doc="Whether rows of one user, as `indexes` of `update` names them, belong together: then users are drawn, and "
+        "not rows, for the standard error. The value is the same.",
+    )
+
     def setup(self) -> None:
+        for name, value in (("num_bins", self.num_bins), ("max_fpr", self.max_fpr)):
+            if self.clustered and value is not None:
+                why = "reads the rows" if name == "num_bins" else "is about a standard error, which there is not"
+                raise ValueError(f"`clustered` {why}: leave `{name}` out, got {name}={value!r}")
+        if self.clustered:
+            stems = (*self.stems, "groups")
+            parallel = (stems, *self.parallel[1:])
+            self.__dict__.update(stems=stems, parallel=parallel, needed=(*self.needed, "indexes"))
         super().setup()
         if self.max_fpr is not None:
             self.__dict__.update(has_interval=False, is_area=False)
+        self._leave_indexes_out()
+
+    def _leave_indexes_out(self) -> None:
+        """Of the arguments that a collection hands on, where they are not read."""
+        if not self.clustered:
+            known = self._update_signature.parameters.values()
+            self._update_signature = self._update_signature.replace(
+                parameters=[parameter for parameter in known if parameter.name != "indexes"]
+            )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._leave_indexes_out()
+
+    def update(
+        self,
+        preds: Tensor,
+        target: Tensor,
+        weights: Tensor | None = None,
+        *,
+        sample_ids: Tensor | None = None,
+        indexes: Tensor | None = None,
+    ) -> None:
+        """Add rows.
+
+        Args:
+            preds: scores of any shape, floating point; -inf and inf are ordinary scores.
+            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
+            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) scores.
+            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
+            indexes: integer, likewise: the user of each row, any number; with ``clustered=True``, and then needed.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        if indexes is not None and not self.clustered:
+            raise ValueError("`indexes` is read with `clustered=True` alone: make the metric so, or leave it out")
+        self.count(self.read_clicks(preds, target, indexes=indexes, weights=weights, sample_ids=sample_ids))
+
+    def count(self, clicks: Clicks) -> None:
+        if not self.clustered:
+            super().count(clicks)
+        elif clicks.preds.shape[0]:  # half precision is widened: rows are kept, never counted in bins
+            preds = clicks.preds.to(torch.promote_types(clicks.preds.dtype, torch.float32))
+            self.keep(clicks, keys=ordered_keys(preds), groups=clicks.indexes)
 
     def error_bound(self) -> Tensor:
         r"""How far the exact value can be from :meth:`compute`, 0-dim float64; 0 where every score counts.
@@ -104,6 +167,9 @@ class BinaryAUC(ScoredRows):
                 "curve"
             )
         seen = self.scored_labels()
+        if self.clustered:
+            dtype = torch.promote_types(seen.dtype, torch.float32)
+            return Spread(*auc_and_clustered_error(joined(seen.rows, dtype, self.device, grouped=True)))
         if lacks_squares(seen):
             self.warn_once(
                 "the standard error is nan: bins, which scores of half precision and `num_bins` are counted in, do not "

@@ -254,6 +254,8 @@ def report_of(
     """What was found."""
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
+    if not any(value > 0 for value in values.values()):
+        tables.refuse_foreign_items()
     counts = {
         "users": tables.n_users,
         "users_without_list": found.users_without_list,

@@ -46,7 +46,7 @@ HASHED_AT_ONCE = 2**20
 FORMATS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "arrow": "arrow", "trec": "trec"}
 DELIMITERS = ",\t;|"
 LONGEST_LINE = 2_000_000  # bytes of a line of text, its end included
-WHOLE = "0|-?[1-9][0-9]{0,17}"  # text that is an int64, written as one is
+WHOLE = r"(0|-?[1-9][0-9]{0,17})(\.0+)?"  # text that is an int64: pandas writes 7.0 beside a gap
 # The columns of a line of TREC's, by the number of its fields, which DuckDB counts from 1: of a run, and of qrels.
 TREC = {
     6: {"user_id": 1, "item_id": 3, "rank": 4, "score": 5},
@@ -140,6 +140,11 @@ def refused_in_one_line(source: Source | str) -> Iterator[None]:
         yield
     except InputError:
         raise
+    except RuntimeError as error:
+        refuse_interrupt(error)
+        raise
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         if "No space left" in str(error) or isinstance(error, duckdb.OutOfMemoryException):
             message = f"{first_line(error)}; give `memory_limit` more, or a `temp_directory` with more space"
@@ -147,6 +152,12 @@ def refused_in_one_line(source: Source | str) -> Iterator[None]:
         raise InputError(f"{source} cannot be read: {first_line(error)}") from None
     except duckdb.Error as error:
         raise InputError(f"{source} cannot be read: {first_line(error)}") from None
+
+
+def refuse_interrupt(error: BaseException) -> None:
+    """KeyboardInterrupt for what DuckDB makes of one while it runs a query."""
+    if "interrupted" in str(error).lower():
+        raise KeyboardInterrupt from None
 
 
 def first_line(error: BaseException) -> str:
@@ -257,7 +268,9 @@ def with_integers(connection: Any, source: Source) -> Source:
     found = dict(zip(texts, one_row(connection, f"SELECT {whole} FROM {source.sql}")))
     types = {column: "BIGINT" if found.get(column) else kind for column, kind in source.types.items()}
     columns = [
-        f"CAST({quoted(column)} AS BIGINT) AS {quoted(column)}" if found.get(column) else quoted(column)
+        rf"CAST(regexp_replace({quoted(column)}, '\.0+$', '') AS BIGINT) AS {quoted(column)}"
+        if found.get(column)
+        else quoted(column)
         for column in source.types
     ]
     return replace(

@@ -14,7 +14,7 @@ from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, InputError, Source, need_columns, open_source, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
-NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN")
+NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,25 @@ class Tables:
                 raise self.fault_of(source) or InputError(f"{source}: a row has no user")
         if not rows:
             raise InputError(f"{self.lists}: there is no row")
+        if rows == foreign_rows:
+            raise self._nothing_in_common("user", self.user_ids)
         return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
+
+    def refuse_foreign_items(self) -> None:
+        """InputError where no recommended item is anybody's truth: then the ids are not of one kind."""
+        known = [f"SELECT {self.item_ids.of(source)} FROM {source.sql}" for source in (self.lists, self.truth)]
+        if not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]:
+            raise self._nothing_in_common("item", self.item_ids)
+
+    def _nothing_in_common(self, key: str, ids: Ids) -> InputError:
+        one, other = (
+            self.workspace.one(f"SELECT min({ids.of(source)}) FROM {source.sql}")[0]
+            for source in (self.lists, self.truth)
+        )
+        return InputError(
+            f"{self.lists} and {self.truth} have no {key} in common, such as {key}s {str(one)!r} and {str(other)!r}: "
+            "are the ids of the same kind, and the columns the right ones?"
+        )
 
     def count_overlap(self, *, allowed: bool) -> int:
         """How many pairs of user and item stand in training and in the truth; an error where they must not."""

@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, InputError, Source, connect, first_line, quoted
+from torch_recmetrics.offline.sources import (
+    FLOATS,
+    INTEGERS,
+    InputError,
+    Source,
+    connect,
+    first_line,
+    quoted,
+    refuse_interrupt,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,7 +61,7 @@ class Workspace:
             ) from None
         try:
             self.connection = connect(memory_limit, self._own, threads)
-        except InputError:
+        except BaseException:  # an interrupt too leaves nothing behind
             shutil.rmtree(self._own, ignore_errors=True)
             raise
 
@@ -107,9 +116,10 @@ class Workspace:
         duckdb = self.duckdb
         try:
             yield
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
-        except (duckdb.Error, OSError, MemoryError) as error:
+        except InputError:
+            raise
+        except (duckdb.Error, OSError, MemoryError, RuntimeError) as error:
+            refuse_interrupt(error)
             text = str(error)
             full = isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "No space left" in text
             if full or self._own in text:
@@ -117,8 +127,6 @@ class Workspace:
                     f"memory, or the disk of `temp_directory` {self.temp_directory!r}, is full: raise `memory_limit` "
                     f"or give a folder with more room ({first_line(error)})"
                 ) from None
-            if "RuntimeError: Query interrupted" in text:
-                raise KeyboardInterrupt from None
             name = next((source for source in self.sources if any(str(f) in text for f in source.files)), None)
             if name is None and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
                 raise

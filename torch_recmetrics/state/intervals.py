@@ -77,6 +77,17 @@ def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Ten
     return torch.where(n > 1, low, float("nan")), torch.where(n > 1, high, float("nan"))
 
 
+def draw_interval(axes: Any, place: float, value: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+    """Draw an interval about a value that stands at this place of matplotlib's axes; nothing where it is nan."""
+    middle, low, high = (float(number) for number in (value, *bounds))
+    if not all(map(math.isfinite, (middle, low, high))):
+        return
+    bottom, top = axes.get_ylim()
+    axes.errorbar([place], [middle], [[middle - low], [high - middle]], fmt="none", ecolor="0.3", capsize=6, zorder=1)
+    margin = 0.05 * (high - low)
+    axes.set_ylim(min(bottom, low - margin), max(top, high + margin))
+
+
 def are_hits(sums: Tensor) -> bool:
     """Whether these are the (6,) sums of values of 0 and 1 without weights: of no others are they the same."""
     return bool(hold_hits(sums))

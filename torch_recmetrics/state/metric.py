@@ -19,7 +19,7 @@ from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.state.intervals import METHODS, Spread
+from torch_recmetrics.state.intervals import METHODS, Spread, draw_interval
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
@@ -84,7 +84,7 @@ class RecMetric(Configured, Metric):
     is_differentiable = False
     full_state_update = False
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
-    put_away_states: tuple[str, ...] = ("sums",)  # what users who wait will be added to
+    put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned = False
     _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
@@ -247,8 +247,14 @@ class RecMetric(Configured, Metric):
             return function()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot one value or several, as torchmetrics does; needs matplotlib."""
-        return self._plot(val, ax)
+        """Plot one value or several, as torchmetrics does; needs matplotlib.
+
+        Without `val` it is its own value, with the 95 % interval; all ranks must call it then.
+        """
+        drawn = self._plot(val, ax)
+        if val is None and self.has_interval:
+            draw_interval(drawn[1], 0, self.compute(), self.confidence_interval())
+        return drawn
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -288,7 +294,7 @@ class RecMetric(Configured, Metric):
         return getattr(self, self._state_names[stem])
 
     def put_away(self, waiting: Any) -> None:
-        """Hide what users who wait in a ``WaitingUsers`` will be added to; those of another one are evaluated first."""
+        """Hide the states that rows which wait will be added to; those that wait elsewhere are evaluated first."""
         if self._waiting is not None:
             self._waiting.evaluate()
         names = [self._state_names[stem] for stem in self.put_away_states]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import torch
@@ -11,17 +12,20 @@ from torchmetrics import Metric
 from torchmetrics.utilities.plot import plot_curve
 
 from torch_recmetrics.core.auc.exchange import Agreed, exchange, gathered
-from torch_recmetrics.core.auc.histogram import histogram
+from torch_recmetrics.core.auc.histogram import count_into, histogram
 from torch_recmetrics.core.auc.labelled_rows import Clicks
 from torch_recmetrics.core.auc.scored_labels import ScoredLabels, Tables, add_counts, bins_of, joined, rows_of
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 
-# So many rows or updates wait to be counted into bins, since counting costs a pass over all bins.
+# So many rows or updates wait to be counted into bins where that costs a pass over all bins: while others hold the
+# histogram, it must be made anew.
 FOLD_ROWS = 1 << 18
 FOLD_PIECES = 1 << 10
+FIRST_FOLD = 1 / 8  # of them, where there is no histogram yet
 LARGEST_NUM_BINS = 1 << 28
 
 
@@ -32,6 +36,49 @@ def check_num_bins(name: str, num_bins: Any) -> None:
         raise ValueError(f"`{name}` must be a power of two from 4 to {LARGEST_NUM_BINS}, or None, got {num_bins!r}")
 
 
+class OwnTables:
+    """The histograms of a metric that nobody else holds, so rows are counted into them in place.
+
+    The state is put away meanwhile, as the sums are in state/waiting.py. Whoever reads it takes the histograms over,
+    and they are never written to again.
+    """
+
+    def __init__(self, metric: ScoredRows, tables: Tables, dtypes: Collection[torch.dtype]) -> None:
+        self._metric = metric
+        self._tables = tables
+        self._own = set(dtypes)  # of the scores whose histograms were made here
+        metric.put_away(self)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the state is still put away: after an error an earlier one may stand in its place."""
+        return self._metric.state_name("counts") not in self._metric.__dict__
+
+    def count(self, clicks: Clicks) -> bool:
+        """Count rows in place, if that can be."""
+        dtype = clicks.preds.dtype
+        if dtype not in self._own or not self.hidden:
+            return False
+        counts = self._tables[dtype]
+        if clicks.weights is not None and not counts.is_floating_point():
+            counts = exact(counts)
+        elif counts.is_inference() and not torch.is_inference_mode_enabled():
+            counts = counts.clone()
+        count_into(counts, clicks.preds, clicks.labels, clicks.weights)
+        self._tables[dtype] = counts
+        return True
+
+    def evaluate(self) -> None:
+        """The state is there again."""
+        name = self._metric.state_name("counts")
+        put_back = None if self.hidden else self._metric.__dict__[name]
+        self._metric.bring_back()
+        if put_back is None:
+            self._metric.set_tables(self._tables)
+        else:
+            self._metric.__dict__[name] = put_back
+
+
 class ScoredRows(RowMetric):
     """A metric of scores and labels, from rows that are kept or from bins.
 
@@ -40,6 +87,7 @@ class ScoredRows(RowMetric):
 
     stems = ("keys", "labels", "weights", "sample_ids")
     parallel = (("counts", "count_keys"),)
+    put_away_states = ("counts",)
 
     best_value = 1.0
     public = ("error_bound", "roc", "precision_recall")
@@ -66,9 +114,11 @@ class ScoredRows(RowMetric):
             return
         self._check_one_dtype(dtype)
         n_bins = bins_of(dtype, self.num_bins) if clicks.sample_ids is None else None
+        if n_bins is not None and self._waiting is not None and self._waiting.count(clicks):
+            return
         if n_bins is not None and n_rows >= self._fold_rows:
             table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
-            self._set_tables(add_counts(self._tables(), dtype, table))
+            self._own_tables(add_counts(self._tables(), dtype, table), {dtype})
             return
         self.keep(clicks, keys=ordered_keys(clicks.preds))
         if n_bins is not None:
@@ -180,23 +230,31 @@ class ScoredRows(RowMetric):
             tables = add_counts(tables, SCORE_DTYPES[keys.dtype], counts.to(self.device))
         return tables
 
-    def _set_tables(self, tables: Tables) -> None:
+    def set_tables(self, tables: Tables) -> None:
+        """Replace the histograms."""
         self.set_state("counts", [*tables.values()])
         self.set_state("count_keys", [torch.zeros(0, dtype=KEY_DTYPES[d], device=self.device) for d in tables])
 
     def _fold(self) -> None:
         """Count the rows that wait for it, once there are many; keep one histogram of each dtype."""
         if len(self.state("counts")) > 1:
-            self._set_tables(self._tables())
+            self.set_tables(self._tables())
         columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
         binned = (bins_of(SCORE_DTYPES[keys.dtype], self.num_bins) and not ids.shape[0] for keys, ids in columns)
         waits = [keys.shape[0] if wait else 0 for keys, wait in zip(self.state("keys"), binned, strict=True)]
-        if sum(waits) < self._fold_rows and len(waits) - waits.count(0) < FOLD_PIECES:
+        enough = self._fold_rows * (1 if self.state("counts") else FIRST_FOLD)
+        if sum(waits) < enough and len(waits) - waits.count(0) < FOLD_PIECES:
             return
         parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
-        self._set_tables(ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables)
+        tables = ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables
         for stem in self.stems:
             self.set_state(stem, [part for part, wait in zip(self.state(stem), waits, strict=True) if not wait])
+        self._own_tables(tables, {part.dtype for part in parts})
+
+    def _own_tables(self, tables: Tables, made: Collection[torch.dtype]) -> None:
+        """Hold histograms of which those of some dtypes of scores were made just now."""
+        self.set_tables(tables)
+        OwnTables(self, tables, made)
 
     def scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
         """All that is held; a sample id counts once."""
@@ -225,6 +283,7 @@ class ScoredRows(RowMetric):
             return
         self.drop_rows()
         if agreed.positives + agreed.negatives:
-            rows = joined(seen.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
+            how = {"weighted": agreed.weighted_rows, "grouped": "groups" in self.stems}
+            rows = joined(seen.rows, agreed.kept_dtype, self.device, **how)
             self.keep(gathered(rows, process_group))
-        self._set_tables(seen.tables)
+        self.set_tables(seen.tables)

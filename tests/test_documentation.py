@@ -1,11 +1,15 @@
-"""The pictures of the documentation: they exist, and what is said of them is what the package computes."""
+"""What the pages show beside code: pictures that exist and say what the package computes, links between metrics."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,6 +25,27 @@ def pictures() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Any]:
+    with mock.patch.object(sys, "path", [*sys.path, str(DOCS)]), mock.patch.dict(sys.modules):
+        yield importlib.import_module("pages")
+
+
+def test_related_metrics_are_others_that_exist(pages: Any) -> None:
+    metrics = {name for name, thing in pages.public().items() if pages.is_metric(thing)}
+    assert set(pages.RELATED) <= metrics
+    for name, others in pages.RELATED.items():
+        assert set(others) <= metrics - {name}
+
+
+def test_the_page_of_a_metric_shows_its_libraries_and_picture(pages: Any) -> None:
+    page = pages.metric_pages()["recall.rst"]
+    assert "implicit" in page
+    assert "``Recall(top_k=K, denominator='min', pooled=True)``" in page
+    assert "/images/which/recall.png" in page
+    assert ":doc:`Precision <precision>`" in page
 
 
 def test_every_picture_of_a_page_is_there_and_says_what_it_shows() -> None:
