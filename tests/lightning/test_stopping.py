@@ -178,6 +178,10 @@ def test_the_interval_is_that_of_the_paired_t_test() -> None:
     bounds = difference_bounds(second, first, "a", 0.9)
     wanted = t_test(ndcg(4), ndcg(1), level=0.9)
     assert bounds == pytest.approx((wanted.low, wanted.high), rel=1e-4)
+    # Users of one epoch alone do not count, and the others are paired by their ids.
+    more = UserValues([-1, *ids[5:]], {"a": torch.cat([torch.ones(1), ndcg(1)[5:]])})
+    wanted = t_test(ndcg(4)[5:], ndcg(1)[5:], level=0.9)
+    assert difference_bounds(second, more, "a", 0.9) == pytest.approx((wanted.low, wanted.high), rel=1e-4)
     with pytest.raises(ValueError, match=r"a of this epoch cannot be compared .*two users or more"):
         difference_bounds(UserValues([1], {"a": [0.5]}), first, "a", 0.9)
 
