@@ -115,7 +115,7 @@ def draw_slices(path: Path, rows: dict[str, ComparisonRow]) -> None:
         values.bar([place + shift for place in places], heights, width=0.38, label=model)
     values.set_xticks(list(places), names)
     values.set_ylabel(DECIDES)
-    values.legend()
+    figure.legend(loc="outside upper center", ncols=2)
     for place, row in zip(places, rows.values()):
         differences.plot((row.low, row.high), (-place, -place), color="C0", linewidth=2)
         differences.plot([row.difference], [-place], "o", color="C0")

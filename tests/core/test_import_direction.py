@@ -36,6 +36,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "search": (CORE, {"torch"}),
     "functional": (CORE | {"state", "metrics"}, {"torch"}),
     "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
+    "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
         CORE | {"users", "state", "metrics", "collection", "compare"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
@@ -44,7 +45,11 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
         CORE | {"users", "state", "metrics", "functional"},
         {"torch", "numpy", "scipy", "statsmodels", "pandas", "pyarrow", "matplotlib"},
     ),
-    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection"}, set()),
+    "offline": (
+        CORE | {"users", "state", "metrics", "functional", "collection", "compare"},
+        {"torch", "torchmetrics", "numpy", "duckdb", "pyarrow", "jinja2", "tqdm", "rich", "jsonargparse", "pyspark"},
+    ),
+    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection", "wrappers"}, set()),
 }
 
 
@@ -202,7 +207,7 @@ def test_importing_the_package_imports_no_extra() -> None:
     program = (
         "import sys, torchmetrics\n"
         "before = set(sys.modules)\n"
-        f"import {NAME}, {NAME}.functional, {NAME}.compare\n"
+        f"import {NAME}, {NAME}.functional, {NAME}.compare, {NAME}.offline\n"
         "print('\\n'.join(sorted({name.partition('.')[0] for name in set(sys.modules) - before})))\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)

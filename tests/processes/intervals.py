@@ -40,7 +40,7 @@ WHO: dict[str, Any] = {
     "copies differ": copies_differ,
     "mixed memories": mixed_memories,
 }
-OF_CLICKS: Asked = {str(v): (v, None) for v in CLICKED if v.label != "bins"}
+OF_CLICKS: Asked = {str(v): (v, None) for v in CLICKED if v.label != "bins" and v.make().has_interval}
 
 
 def sampled_candidates(world: int) -> Shards:

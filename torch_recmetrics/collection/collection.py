@@ -196,7 +196,8 @@ class RecMetricCollection(MetricCollection):
     ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone."""
         arguments = {"preds": preds, "target": target, "indexes": indexes, **named}
-        return {self._set_name(name): value for name, value in self._advance(arguments, "forward").items()}
+        values = self._advance(arguments, "forward")
+        return self._named((name, self._modules[name], value) for name, value in values.items())
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         fused = self._fused_state()
@@ -226,8 +227,7 @@ class RecMetricCollection(MetricCollection):
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
         with self._fused_state().together():
-            values: dict[str, Any] = super().compute()
-        return values
+            return self._values()
 
     def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[Tensor, Tensor]]:
         """The interval of each member that has one, by its name with prefix and postfix, from one exchange.
@@ -249,14 +249,38 @@ class RecMetricCollection(MetricCollection):
         check.check_share("level", level)
         with self._fused_state().together():
             members = self._with_intervals().items()
-            return {self._set_name(name): member.confidence_interval(level) for name, member in members}
+            return self._named((name, member, member.confidence_interval(level)) for name, member in members)
 
     def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
         with self._fused_state().together():
-            values: dict[str, Any] = super().compute()
-            errors = {self._set_name(name): member.standard_error() for name, member in self._with_intervals().items()}
+            values = self._values()
+            members = self._with_intervals().items()
+            errors = self._named((name, member, member.standard_error()) for name, member in members)
         return values, errors
+
+    def _values(self) -> dict[str, Any]:
+        """The value of each member; members that have several values by names name them themselves."""
+        if not any(hasattr(member, "named_values") for member in self._modules.values()):
+            return super().compute()
+        values: list[tuple[str, Any, Any]] = []
+        for name, member in self._modules.items():
+            value = member.compute()
+            several = isinstance(value, dict) and not hasattr(member, "named_values")  # as torchmetrics has it
+            values += [(own, member, one) for own, one in (value.items() if several else [(name, value)])]
+        return self._named(values)
+
+    def _named(self, values: Iterable[tuple[str, Any, Any]]) -> dict[str, Any]:
+        """Values by name with prefix and postfix, from names of members, these, and what they gave."""
+        found: dict[str, Any] = {}
+        for name, member, value in values:
+            named = getattr(member, "named_values", None)
+            for own, one in ({name: value} if named is None else named(name, value)).items():
+                key = self._set_name(own)
+                if key in found:
+                    raise ValueError(f"two values are named {key!r}: name the members yourself with a dict")
+                found[key] = one
+        return found
 
     def users(self, candidates: str | None = None) -> UserValues:
         """The value of every user in every member that keeps them, on every rank the same. All ranks must call it.
@@ -282,7 +306,7 @@ class RecMetricCollection(MetricCollection):
         for name, member in self._modules.items():
             if isinstance(member, UserMeans) and member.keep_users and not member.pooled:
                 keeping[self._set_name(name)] = member
-            elif isinstance(member, RecMetric) and member.has_interval:
+            elif isinstance(member, RecMetric) and member.has_interval and not hasattr(member, "named_values"):
                 others[self._set_name(name)] = member
         if not keeping:
             raise ValueError("no member keeps its users: make the collection with keep_users=True")
@@ -388,5 +412,6 @@ def all_or_nothing(members: Iterable[Metric]) -> Iterator[None]:
 def remembered(member: Metric) -> dict[str, Any]:
     """What an update may change in a metric. It may write to a tensor, but only add to a list of tensors."""
     states = {name: getattr(member, name) for name in member._defaults}
-    copies = {name: list(value) if isinstance(value, list) else value.clone() for name, value in states.items()}
+    own = isinstance(member, RecMetric)  # the states of ours are never written to
+    copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
     return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}

@@ -90,10 +90,15 @@ def draw_interval(axes: Any, place: float, value: Tensor, bounds: tuple[Tensor, 
 
 def are_hits(sums: Tensor) -> bool:
     """Whether these are the (6,) sums of values of 0 and 1 without weights: of no others are they the same."""
-    n, squares = sums[COUNT], sums[SQUARES]
-    share = ratio(sums[NUMERATOR], sums[DENOMINATOR])
-    unweighted = (sums[DENOMINATOR] == n) & (sums[DENOMINATOR_SQUARES] == n)
-    return bool(unweighted & ((squares - n * share * (1 - share)).abs() <= ACCURATE * n))
+    return bool(hold_hits(sums))
+
+
+def hold_hits(sums: Tensor) -> Tensor:
+    """(...,) bool: the same of each of (..., 6) sums."""
+    n, squares = sums[..., COUNT], sums[..., SQUARES]
+    share = ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])
+    unweighted = (sums[..., DENOMINATOR] == n) & (sums[..., DENOMINATOR_SQUARES] == n)
+    return unweighted & ((squares - n * share * (1 - share)).abs() <= ACCURATE * n)
 
 
 @functools.lru_cache(maxsize=256)

@@ -84,7 +84,7 @@ class RecMetric(Configured, Metric):
     is_differentiable = False
     full_state_update = False
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
-    put_away_states: tuple[str, ...] = ("sums",)  # what users who wait will be added to
+    put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned = False
     _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
@@ -294,7 +294,7 @@ class RecMetric(Configured, Metric):
         return getattr(self, self._state_names[stem])
 
     def put_away(self, waiting: Any) -> None:
-        """Hide what users who wait in a ``WaitingUsers`` will be added to; those of another one are evaluated first."""
+        """Hide the states that rows which wait will be added to; those that wait elsewhere are evaluated first."""
         if self._waiting is not None:
             self._waiting.evaluate()
         names = [self._state_names[stem] for stem in self.put_away_states]

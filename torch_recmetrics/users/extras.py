@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-EXTRAS = {"scipy": "stats", "statsmodels": "stats", "pyarrow": "offline", "matplotlib": "plot", "pandas": None}
+EXTRAS = {
+    "scipy": "stats",
+    "statsmodels": "stats",
+    "duckdb": "offline",
+    "jinja2": "offline",
+    "pyarrow": "offline",
+    "matplotlib": "plot",
+    "pandas": None,
+}
 
 
 def needed(module: str, purpose: str) -> Any:
