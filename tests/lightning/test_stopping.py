@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
 
-from torch_recmetrics import Coverage, functional, rank, ranking_metrics
+from torch_recmetrics import NDCG, Coverage, Sliced, functional, rank, ranking_metrics
 from torch_recmetrics.compare import UserValues, t_test
 from torch_recmetrics.lightning.evidence import difference_bounds
 from torch_recmetrics.lightning.padding import STEPS, row_numbers, with_sample_ids
@@ -195,6 +195,21 @@ def test_values_of_users() -> None:
     (users,) = metrics.users
     assert users.sample_ids.tolist() == list(range(N_USERS)) and list(users) == ["val_ndcg@3", "val_mrr@3"]
     assert torch.equal(users["val_ndcg@3"], ndcg(1))
+
+
+def test_slices_are_read_by_name_and_beside_values_of_users() -> None:
+    metrics = RankingMetrics(
+        [NDCG(3), Sliced(NDCG(3), ("even", "odd"))],
+        preds="preds",
+        target_ids="target_ids",
+        slice_ids="batch.1",
+        table=False,
+    )
+    trainer = pl.Trainer(**QUIET, callbacks=[metrics, SignificantStopping("val_ndcg@3")], max_epochs=1)
+    rows = torch.arange(N_USERS)
+    trainer.fit(Model(), loader(), DataLoader(TensorDataset(rows, rows % 2), batch_size=16))
+    assert float(metrics.values["val_ndcg@3/odd"]) == pytest.approx(float(ndcg(0)[1::2].mean()), abs=1e-12)
+    assert torch.equal(metrics.users[0]["val_ndcg@3"], ndcg(0))
 
 
 def test_places_in_the_data_set() -> None:
