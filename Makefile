@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 DATA ?=
 ARGS ?=
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 BENCH ?= $(filter-out __init__ __main__ harness gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo evaluate test check lint types docs bench gpu format clean
+.PHONY: help install demo evaluate test check lint types docs bench gpu package lowest newest format clean
 
 help:  ## print what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,6 +18,7 @@ help:  ## print what there is
 	@echo "  DATA=path    make demo, evaluate: a directory in MovieLens' CSV layout"
 	@echo "  ARGS='...'   make demo, evaluate, test, bench: further arguments for the program that is run"
 	@echo "  BENCH=name   make bench: one of $(BENCH)"
+	@echo "  PYTHONS=...  make package: the interpreters; NO_DEPS=1: without torch, which some have in gigabytes alone"
 	@echo "  PYTHON=...   the interpreter to make the environment with; VENV=... the place of the environment"
 
 # The stamp is newer than both files exactly when what is installed is what they ask for.
@@ -56,6 +58,20 @@ bench: $(READY)  ## time the package beside the other libraries that are install
 
 gpu: $(READY)  ## run the tests and the benchmarks of a GPU and keep their table; without one it says so
 	$(BIN)/python -m benchmarks.gpu
+
+package: $(READY)  ## build sdist and wheel, and install both in an empty environment of each of PYTHONS
+	rm -rf dist && $(BIN)/python -m hatchling build
+	.ci/package $(PYTHONS)
+
+lowest:  ## run the tests on the lowest versions that pyproject.toml admits (downloads gigabytes)
+	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --requirement lowest.txt --editable .
+	$(VENV)-lowest/bin/python -m pytest --numprocesses=2 --dist=loadfile $(or $(ARGS),tests/core tests/metrics tests/laws)
+
+newest:  ## run the tests on the newest versions of everything there are
+	test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --upgrade --editable '.[dev]'
+	$(VENV)-newest/bin/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 format: $(READY)  ## bring all files into the one format
 	$(BIN)/ruff check --fix .

@@ -27,6 +27,7 @@ class RankingMetric(RecMetric):
     needs_target: ClassVar[bool] = True  # False: it does not ask what is relevant, so no target needs to be given
     reads_lists: ClassVar[bool] = False  # True: it looks at all items of the list, not at the relevant ones alone
     reads_items: ClassVar[bool] = False  # True: it looks at their ids
+    reads_first_alone: ClassVar[bool] = False  # True: of the relevant items it asks for the place of the first
     reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
     candidates_seen: frozenset[int] = frozenset()  # how many candidates the users of all updates had, where not all
@@ -257,6 +258,7 @@ def requirements_of(
         depth=top_k or 0,
         full_list=top_k is None,
         sort_full_list=top_k is None and (metric.reads_lists or "stable" in rules),
+        all_places=top_k is None and not metric.reads_first_alone,
         rules=frozenset(rules),
         ordered="stable" in rules,
         lists=metric.reads_lists or reads_lengths,
