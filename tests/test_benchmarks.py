@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import auc, batches, compare
+from benchmarks import auc, batches, compare, offline
 
 
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,3 +45,22 @@ def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     for kind in ("seen", "equal"):
         assert f"2 batches of 64 users x 200 items, {kind}" in printed
         assert f"{kind}, 64 x 200: " in printed
+
+
+def test_files_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--rows", "2000", "--users", "100", "--items", "500", "--events", "2000", "--small", "0"]
+    monkeypatch.setattr(sys, "argv", ["offline", *sizes, "--rounds", "1"])
+    offline.main()
+    printed = capsys.readouterr().out
+    for part in (
+        "2,000 rows of lists for 100 users",
+        "2,000 events of 100 users",
+        "item_to_item, 1 GB",
+        "DuckDB alone",
+    ):
+        assert part in printed
+
+
+def test_another_value_stops_it() -> None:
+    with pytest.raises(SystemExit, match=r"theirs gives recall 0.5, 0.6 expected: nothing was timed"):
+        offline.check("theirs", {"recall": 0.5}, {"recall@10": 0.6})

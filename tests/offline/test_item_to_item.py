@@ -249,3 +249,23 @@ def test_bad_rows_are_refused(similar: list[tuple], log: list[tuple], message: s
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run(SIMILAR, LOG, **options)
+
+
+def test_many_events_stand_in_the_order_of_time() -> None:
+    """More rows than DuckDB sorts in one piece, by several threads; the table has one item in each row."""
+    draw = np.random.default_rng(5)
+    n_events, n_items = 400_000, 50
+    user, item, time = (
+        draw.integers(0, 3000, n_events),
+        draw.integers(0, n_items, n_events),
+        draw.integers(0, 99, n_events),
+    )
+    log = pd.DataFrame({"user": user, "item": item, "relevance": 1, "time": time})
+    similar = pd.DataFrame([(i, (i + 1) % n_items, 1.0) for i in range(n_items)], columns=list(PAIRS))
+    report = item_to_item(similar, log, 1, threads=4)
+    order = np.lexsort((time, user))
+    user, item, time = user[order], item[order], time[order]
+    follows = user[1:] == user[:-1]
+    found = (item[1:] == (item[:-1] + 1) % n_items) & follows
+    assert report["recall@1"] == pytest.approx(found.sum() / follows.sum(), rel=1e-12)
+    assert report.counts["events_at_equal_times"] == ((time[1:] == time[:-1]) & follows).sum()

@@ -16,6 +16,7 @@ from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.batches import Rows, batches_of
+from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
@@ -49,6 +50,7 @@ def evaluate(
     candidates: str | None = None,
     level: float = 0.95,
     keep_users: bool = True,
+    curves: bool = False,
     progress: bool = False,
     memory_limit: str | None = None,
     temp_directory: str | os.PathLike[str] | None = None,
@@ -89,6 +91,8 @@ def evaluate(
         candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``: `compare` never mixes them.
         level: of the intervals, between 0 and 1.
         keep_users: whether the report has the value of every user: 8 bytes for each user and metric.
+        curves: also work out recall by the popularity of the item and the ROC curve of all rows, for the page of the
+            report: one more pass over the rows.
         progress: show a bar of the users on standard error; needs tqdm.
         memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the batches, some 200 MB, and the users.
         temp_directory: a folder for what does not fit into memory.
@@ -135,7 +139,9 @@ def evaluate(
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance:
             found = measure(tables, collection, collector, advance)
-        return report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
+        report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
+        report.details |= curves_of(tables, report) if curves else {}
+        return report
 
 
 @dataclass
