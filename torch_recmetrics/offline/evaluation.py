@@ -19,6 +19,7 @@ from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
 from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.spark import evaluate_spark, is_spark
 from torch_recmetrics.offline.tables import Names, Tables
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
@@ -114,6 +115,19 @@ def evaluate(
     check_names(metrics)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
+    if is_spark(recommendations) or is_spark(truth):
+        refused = {"slices": slices, "train": train, "items": items, "format": format}
+        if taken := [name for name, value in refused.items() if value is not None]:
+            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames")
+        if ties == "stable":
+            raise ValueError('`ties` must not be "stable" with Spark\'s frames, whose rows have no order')
+        every = {"ties": ties, "empty_target_action": empty_target_action, **common}
+        return evaluate_spark(
+            recommendations, truth, names, seen,
+            lambda tables: collection_of(metrics, top_k, options, every, tables),
+            lambda tables, collection, collector: measure(tables, collection, collector, lambda _: None),
+            level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
+        )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
         tables = Tables(workspace, {**given, "items": items}, names, format)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
