@@ -281,7 +281,7 @@ def run_evaluate(options: Options, output: Output) -> int:
     torch-recmetrics evaluate --recommendations 'recs/*.parquet' --truth test.parquet -m ndcg@10 -m hit_rate@10
     """
     lists, folder = required(options, "recommendations"), options.pop("report")
-    report = evaluated(lists, options)
+    report = evaluated(lists, options | {"curves": folder is not None})
     if folder is not None and not output.silent:
         write_folder(folder, files_of(report))
     output.show(str(report), report.to_json)

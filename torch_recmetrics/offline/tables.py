@@ -270,8 +270,8 @@ class Tables:
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    def counted_lists(self) -> dict[str, int]:
-        """Rows of lists, and lists of users that the truth has not."""
+    def counted_lists(self, *, strict: bool = True) -> dict[str, int]:
+        """Rows of lists, and lists of users that the truth has not; `strict` refuses where there are no others."""
         own = f"SELECT {self.user_ids.of(self.lists)} AS id, count(*) AS n FROM {self.lists.sql} GROUP BY 1"
         rows, nameless, foreign, foreign_rows = self.workspace.one(
             "SELECT coalesce(sum(n), 0), coalesce(sum(n) FILTER (id IS NULL), 0), "
@@ -284,9 +284,9 @@ class Tables:
         for source, wrong in ((self.lists, nameless), (self.truth, truth_rows)):
             if wrong:
                 raise self.fault_of(source) or InputError(f"{source}: a row has no user")
-        if not rows:
+        if not rows and strict:
             raise InputError(f"{self.lists}: there is no row")
-        if rows == foreign_rows:
+        if rows == foreign_rows and strict:
             raise self._nothing_in_common("user", self.user_ids)
         return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
 
