@@ -275,7 +275,7 @@ def report_of(
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
     if not any(value > 0 for value in values.values()):
-        tables.refuse_foreign_items()
+        tables.warn_of_foreign_items()
     counts = {
         "users": tables.n_users,
         "users_without_list": found.users_without_list,

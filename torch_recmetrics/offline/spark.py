@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.compare.extras import needed
@@ -218,10 +219,8 @@ def gathered(
             counts[name] += int(count)
     if not counts["truth_rows"]:
         raise InputError("`truth` (Spark): there is no row with a user")
-    if counts["rows"] and counts["rows"] == counts["rows_without_truth"]:
-        raise InputError(
-            "`recommendations` (Spark) and `truth` (Spark) have no user in common: are the ids of one kind?"
-        )
+    if counts["rows"] == counts["rows_without_truth"]:
+        rank_zero_warn("`recommendations` (Spark) and `truth` (Spark) have no user in common: are the ids of one kind?")
     for payload in parts["states"]:
         merge_states(collection, unpacked(payload))
     intervals = {
