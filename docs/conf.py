@@ -26,7 +26,10 @@ suppress_warnings = ["config.cache"]
 
 # A link to a public name that leads nowhere is an error. Other projects' pages would need a network to be looked up.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!torch_recmetrics\b).*"), ("py:.*", r"torch_recmetrics\.(core|metrics)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!torch_recmetrics\b).*"),
+    ("py:.*", r"torch_recmetrics\.(core|metrics|wrappers)\..*"),
+]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -29,6 +29,8 @@ TITLES = {
     "torch_recmetrics.metrics.serendipity": "Lists",
     "torch_recmetrics.metrics.categories": "Lists",
     "torch_recmetrics.metrics.coverage": "Catalogue",
+    "torch_recmetrics.wrappers.sliced": "Around other metrics",
+    "torch_recmetrics.wrappers.bootstrap": "Around other metrics",
 }
 # What a reader of a metric's page may want instead, or beside it.
 RELATED = {

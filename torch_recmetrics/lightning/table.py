@@ -42,6 +42,16 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
     )
 
 
+def without_loader(name: str) -> tuple[str, int]:
+    """A name without the loader that it is of, and the number of the loader.
+
+    >>> without_loader("val_ndcg@10/dataloader_idx_1"), without_loader("val_ndcg@10")
+    (('val_ndcg@10', 1), ('val_ndcg@10', 0))
+    """
+    loader = LOADER.fullmatch(name)
+    return (loader["name"], int(loader["number"])) if loader else (name, 0)
+
+
 def cell_of(value: Any, error: Any) -> str:
     """A value, with its standard error where that is a number."""
     number = f"{float(value):.4f}"
