@@ -3,20 +3,22 @@ PYTHON ?= python3
 VENV ?= .venv
 DATA ?=
 ARGS ?=
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 BENCH ?= $(filter-out __init__ __main__ harness gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types docs bench gpu format clean
+.PHONY: help install demo compare evaluate test check lint types docs bench gpu package lowest newest format clean
 
 help:  ## print what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  DATA=path    make demo: a directory in MovieLens' CSV layout instead of the built-in data"
-	@echo "  ARGS='...'   make demo, test, bench: further arguments for the program that is run"
+	@echo "  DATA=path    make demo, compare, evaluate: a directory in MovieLens' CSV layout instead of the built-in data"
+	@echo "  ARGS='...'   make demo, compare, evaluate, test, bench: further arguments for the program that is run"
 	@echo "  BENCH=name   make bench: one of $(BENCH)"
+	@echo "  PYTHONS=...  make package: the interpreters; NO_DEPS=1: without torch, which some have in gigabytes alone"
 	@echo "  PYTHON=...   the interpreter to make the environment with; VENV=... the place of the environment"
 
 # The stamp is newer than both files exactly when what is installed is what they ask for.
@@ -29,6 +31,12 @@ install: $(READY)  ## make the virtual environment and install the package with 
 
 demo: $(READY)  ## train on MovieLens-like data in two processes and report (DATA=path: on your own)
 	$(BIN)/python -m examples.movielens.demo $(if $(DATA),--data $(DATA)) $(ARGS)
+
+compare: $(READY)  ## which of the demo's two models is better, and is that beyond chance? (runs the demo where it has not run)
+	$(BIN)/python -m examples.compare $(if $(DATA),--data $(DATA)) $(ARGS)
+
+evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare the files (DATA=path: of your own)
+	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(READY)  ## run all tests, doctests and examples
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $(ARGS)
@@ -53,6 +61,20 @@ bench: $(READY)  ## time the package beside the other libraries that are install
 
 gpu: $(READY)  ## run the tests and the benchmarks of a GPU and keep their table; without one it says so
 	$(BIN)/python -m benchmarks.gpu
+
+package: $(READY)  ## build sdist and wheel, and install both in an empty environment of each of PYTHONS
+	rm -rf dist && $(BIN)/python -m hatchling build
+	.ci/package $(PYTHONS)
+
+lowest:  ## run the tests on the lowest versions that pyproject.toml admits (downloads gigabytes)
+	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --requirement lowest.txt --editable .
+	$(VENV)-lowest/bin/python -m pytest --numprocesses=2 --dist=loadfile $(or $(ARGS),tests/core tests/metrics tests/laws)
+
+newest:  ## run the tests on the newest versions of everything there are
+	test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --upgrade --editable '.[dev]'
+	$(VENV)-newest/bin/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 format: $(READY)  ## bring all files into the one format
 	$(BIN)/ruff check --fix .

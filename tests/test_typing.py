@@ -26,7 +26,7 @@ from torch_recmetrics import (
     CollapseRate, Coverage, Entropy, Gini, GroupAUC, HitRate, IntraListDiversity, LogLoss, NormalizedEntropy, Novelty,
     Personalization, Popularity, Precision, Ranking, RPrecision, RecMetricCollection, Recall, Serendipity, TailShare,
     TieRate, Unexpectedness, UserCoverage, ctr_metrics, functional, pad_ids, rank, ranking_metrics,
-    topk_catalogue,
+    Sliced, UserBootstrap, slice_by_popularity, topk_catalogue,
 )
 from torch_recmetrics.lightning import RankingMetrics
 
@@ -44,6 +44,8 @@ metrics: list[Metric] = [
     CategoryDiversity(table, 2, kind="share"), CategoryCalibration(table, table), BinaryAUC(num_bins=1024),
     AveragePrecision(num_bins=4), GroupAUC("positives"), LogLoss(eps=1e-7), NormalizedEntropy(),
     Calibration(sync_on_compute=False),
+    Sliced(NDCG(10), ("cold", "warm"), sep="-"), Sliced(NDCG(10), slices=slice_by_popularity(counts, (2,))),
+    UserBootstrap(NDCG(10), num_replicates=100, seed=1),
 ]
 ndcg = NDCG(10)
 scores, target = torch.zeros(1, 3), torch.zeros(1, 3)

@@ -30,20 +30,26 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/catalogue": (TENSORS, {"torch"}),
     "core/auc": (TENSORS, {"torch"}),
     "core/layouts": (TENSORS | MIDDLE, {"torch"}),
-    "state": (CORE, {"torch", "torchmetrics"}),
+    "users": (TENSORS, {"torch"}),  # what metrics write and comparisons read, so it knows neither
+    "state": (CORE | {"users"}, {"torch", "torchmetrics"}),
     "metrics": (CORE | {"state"}, {"torch", "torchmetrics", "matplotlib"}),
     "search": (CORE, {"torch"}),
     "functional": (CORE | {"state", "metrics"}, {"torch"}),
-    "collection": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
+    "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
+    "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
-        CORE | {"state", "metrics", "collection"},
+        CORE | {"users", "state", "metrics", "collection", "compare"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
     ),
     "compare": (
-        CORE | {"state", "metrics", "functional"},
+        CORE | {"users", "state", "metrics", "functional"},
         {"torch", "numpy", "scipy", "statsmodels", "pandas", "pyarrow", "matplotlib"},
     ),
-    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection"}, set()),
+    "offline": (
+        CORE | {"users", "state", "metrics", "functional", "collection", "compare"},
+        {"torch", "torchmetrics", "numpy", "duckdb", "pyarrow", "jinja2", "tqdm", "rich", "jsonargparse", "pyspark"},
+    ),
+    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection", "wrappers"}, set()),
 }
 
 
@@ -201,7 +207,7 @@ def test_importing_the_package_imports_no_extra() -> None:
     program = (
         "import sys, torchmetrics\n"
         "before = set(sys.modules)\n"
-        f"import {NAME}, {NAME}.functional, {NAME}.compare\n"
+        f"import {NAME}, {NAME}.functional, {NAME}.compare, {NAME}.offline\n"
         "print('\\n'.join(sorted({name.partition('.')[0] for name in set(sys.modules) - before})))\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)

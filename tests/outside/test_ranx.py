@@ -5,10 +5,13 @@ Without ties: it leaves their order open.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from outside.problem import Problem, close, drawn
+
+from torch_recmetrics.offline import evaluate
 
 pytestmark = [
     pytest.mark.timeout(240),  # it compiles itself on first use
@@ -64,3 +67,16 @@ def test_rank_biased_precision() -> None:
         ours = problem.ours("rbp", None, persistence=persistence)
         assert ours == doubled.ours("rbp", None, persistence=persistence) == close(theirs[name]), name
         assert of_doubled[name] == close([2 * value for value in ours]), name
+
+
+def test_agreement_on_its_own_files(tmp_path: Path) -> None:
+    """TREC's run and qrels, read by both."""
+    ranx = pytest.importorskip("ranx", exc_type=ImportError)
+    problem = drawn().without_empty_users
+    run, qrels = str(tmp_path / "lists.run"), str(tmp_path / "truth.qrels")
+    ranx.Run(problem.run(), name="ours").save(run, kind="trec")
+    ranx.Qrels(problem.qrels()).save(qrels, kind="trec")
+    names = ["ndcg@5", "mrr@10", "precision@5", "recall@10", "hit_rate@1"]
+    report = evaluate(run, qrels, names, format="trec", options={"ndcg": {"gain": "linear"}})
+    own = ranx.evaluate(ranx.Qrels.from_file(qrels, kind="trec"), ranx.Run.from_file(run, kind="trec"), names)
+    assert {name: report[name] for name in names} == pytest.approx(own, rel=1e-9)

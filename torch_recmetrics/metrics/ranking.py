@@ -383,6 +383,7 @@ class MRR(RelevanceMeans):
 
     stem = "mrr"
     function = "reciprocal_rank"
+    reads_first_alone = True
 
     top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
 

@@ -27,6 +27,7 @@ class RankingMetric(RecMetric):
     needs_target: ClassVar[bool] = True  # False: it does not ask what is relevant, so no target needs to be given
     reads_lists: ClassVar[bool] = False  # True: it looks at all items of the list, not at the relevant ones alone
     reads_items: ClassVar[bool] = False  # True: it looks at their ids
+    reads_first_alone: ClassVar[bool] = False  # True: of the relevant items it asks for the place of the first
     reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
     candidates_seen: frozenset[int] = frozenset()  # how many candidates the users of all updates had, where not all
@@ -195,6 +196,17 @@ class UserMeasure(RankingMetric):
     ties: str = "stable"
     empty_target_action: str = "skip"
     keep_bounds: bool = False
+    keep_users: bool = False
+    aggregation: Any = "mean"
+    keeps_values: bool = False  # the values of users are remembered beside their sums, without a sample id too
+
+    def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
+        """(columns,): what (U, columns) values of users with (U,) weights come to, where values are kept."""
+        raise NotImplementedError
+
+    def keep(self, values: Tensor, weights: Tensor) -> None:
+        """Remember (U, columns) values, nan where undefined, and the (U,) weights of the users."""
+        raise NotImplementedError
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
@@ -257,6 +269,7 @@ def requirements_of(
         depth=top_k or 0,
         full_list=top_k is None,
         sort_full_list=top_k is None and (metric.reads_lists or "stable" in rules),
+        all_places=top_k is None and not metric.reads_first_alone,
         rules=frozenset(rules),
         ordered="stable" in rules,
         lists=metric.reads_lists or reads_lengths,

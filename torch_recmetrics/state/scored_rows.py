@@ -47,7 +47,7 @@ class OwnTables:
         self._metric = metric
         self._tables = tables
         self._own = set(dtypes)  # of the scores whose histograms were made here
-        metric.put_away(self, "counts")
+        metric.put_away(self)
 
     @property
     def hidden(self) -> bool:
@@ -87,6 +87,7 @@ class ScoredRows(RowMetric):
 
     stems = ("keys", "labels", "weights", "sample_ids")
     parallel = (("counts", "count_keys"),)
+    put_away_states = ("counts",)
 
     best_value = 1.0
     public = ("error_bound", "roc", "precision_recall")

@@ -170,3 +170,11 @@ def test_a_metric_that_knows_the_catalogue_knows_when_it_was_scored() -> None:
     assert sampled_members == ["ndcg@2", "hit_rate@1"]
     metrics.reset()
     assert not any("sampled" in metric.definition() for metric in metrics.values())
+
+
+@pytest.mark.parametrize("top_k", [3, None])
+def test_the_best_list_may_be_longer_than_the_candidates(top_k: int | None) -> None:
+    preds, target_ids = torch.tensor([[0.9, 0.4]]), torch.tensor([[5, 7, 8]])
+    for item_ids in (torch.tensor([[5, 6]]), torch.tensor([5, 6])):
+        value = functional.ndcg(preds, item_ids=item_ids, target_ids=target_ids, top_k=top_k)
+        assert float(value) == pytest.approx(1 / (1 + 1 / math.log2(3) + 1 / 2))

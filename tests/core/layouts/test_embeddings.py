@@ -14,6 +14,7 @@ from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, 
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.topk import catalogue_ranks
+from torch_recmetrics.core.tensors import thresholds
 
 CUTS = (1, 3, 10, None)
 KINDS = ("smooth", "whole numbers", "copies", "constant", "near ties", "half")
@@ -190,8 +191,10 @@ def test_refused_before_anything_is_counted(change: dict[str, torch.Tensor | Non
         metrics.update(**{name: value for name, value in {**data, **change}.items() if value is not None})
 
 
+@pytest.mark.parametrize("sorted_from", [0, 96])
 @pytest.mark.parametrize("kind", KINDS)
-def test_standing_is_a_count(kind: str) -> None:
+def test_standing_is_a_count(kind: str, sorted_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "COUNTED_TARGETS", sorted_from)
     data = batch(kind, 9, n_items=500)
     preds, users, items = scored(data)["preds"], data["user_embeddings"], data["item_embeddings"]
     ids = torch.randint(0, 500, (13, 4))
@@ -206,6 +209,24 @@ def test_standing_is_a_count(kind: str) -> None:
             equal = preds == wanted[:, t : t + 1]
             assert torch.equal(same[:, t], equal.sum(1))
             assert torch.equal(before[:, t], (equal & (column < ids[:, t : t + 1])).sum(1))
+
+
+@pytest.mark.parametrize("rule", TIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_relevant_item_alone_is_counted(kind: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank of the first needs one threshold a user, where nobody asks for the others."""
+    from torch_recmetrics.core.layouts import embeddings, scores
+
+    data = batch(kind, 5)
+    counted = watched(monkeypatch, embeddings, "catalogue_ranks"), watched(monkeypatch, scores, "full_ranks")
+    for update, searches in zip((data, scored(data)), counted):
+        together = ranking_metrics(("mrr", "map"), None, ties=rule)
+        together.update(**update)
+        alone = MRR(ties=rule)
+        alone.update(**update)
+        torch.testing.assert_close(alone.compute(), together.compute()["mrr"], rtol=0, atol=1e-14)
+        if searches:  # the stable order of scores is read from the whole list
+            assert [given[1].shape[1] for given, _ in searches] == [update["target_ids"].shape[1], 1]
 
 
 def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.row_sort import sorted_rows
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_starts, table
 
 
@@ -163,25 +164,43 @@ def catalogue_ranks(
     if target_scores.numel():
         # Nothing is above inf, so -inf costs nothing.
         target_scores = torch.where(target_scores > float("-inf"), target_scores, float("inf"))
+        n_counted = thresholds.SORTED_ITEMS if _is_sorted(target_scores) else thresholds.COUNTED_ITEMS
         for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
             batch = pairs.of_users(part)
             seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS, shown):
+            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or n_counted, shown):
                 _count_ranks(chunk, batch, target_scores[part], ids[part], counts[:, part])
     return counts
+
+
+def _is_sorted(target_scores: Tensor) -> bool:
+    """Whether scores are sorted to find the places of so many; below that, the higher ones of each are counted."""
+    return target_scores.shape[1] > thresholds.COUNTED_TARGETS
+
+
+def _counted(chunk: ScoreChunk, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, R) int64 each: how many of the chunk's scores are above `high`, and how many are not below `low`."""
+    mask = torch.empty_like(chunk.scores, dtype=torch.float32)  # faster to write and to add up than bool
+    above, not_below = torch.empty((2, *low.T.shape), dtype=torch.float32, device=low.device)
+    ranges = zip(low.T.contiguous(), high.T.contiguous(), strict=True)  # comparing with strided numbers is slow
+    for column, (lowest, highest) in enumerate(ranges):
+        torch.sum(torch.gt(chunk.scores, highest, out=mask), 0, out=above[column])
+        torch.sum(torch.ge(chunk.scores, lowest, out=mask), 0, out=not_below[column])
+    return above.T.to(torch.int64), not_below.T.to(torch.int64)
 
 
 def _count_ranks(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: Tensor, counts: Tensor) -> None:
     """Add what one chunk has above, beside and before (B, R) scores to (3, B, R) counts."""
     low, high = chunk.coarse_range(target_scores)
-    mask = torch.empty_like(chunk.scores, dtype=torch.float32)  # faster to write and to add up than bool
-    above, not_below = torch.empty((2, *target_scores.T.shape), dtype=torch.float32, device=ids.device)
-    ranges = zip(low.T.contiguous(), high.T.contiguous(), strict=True)  # comparing with strided numbers is slow
-    for column, (lowest, highest) in enumerate(ranges):
-        torch.sum(torch.gt(chunk.scores, highest, out=mask), 0, out=above[column])
-        torch.sum(torch.ge(chunk.scores, lowest, out=mask), 0, out=not_below[column])
-    counts[0] += above.T.to(torch.int64)
-    users, columns = (not_below > above).T.nonzero(as_tuple=True)
+    if _is_sorted(target_scores):
+        ascending = sorted_rows(chunk.scores.T)
+        width = ascending.shape[1]
+        above = width - torch.searchsorted(ascending, high.contiguous(), right=True)
+        not_below = width - torch.searchsorted(ascending, low.contiguous())
+    else:
+        above, not_below = _counted(chunk, low, high)
+    counts[0] += above
+    users, columns = (not_below > above).nonzero(as_tuple=True)
     for part in steps(users.shape[0], chunk.scores.shape[0]):
         user, column = users[part], columns[part]
         scores = chunk.scores.T[user]

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
@@ -103,6 +104,10 @@ def rank_candidates(
     checks: check.ValueChecks,
 ) -> RankedUsers:
     """(B, C) scores of candidates against what is relevant, by item ids."""
+    if needs.depth is not None and preds.shape[1] < needs.depth:  # the best list may be longer than the candidates
+        missing = needs.depth - preds.shape[1]
+        preds = pad(preds, (0, missing), value=float("-inf"))
+        candidates = Candidates(pad(candidates.item_ids, (0, missing), value=-1))
     if seen_ids is not None:
         seen_ids = candidates.columns_of(seen_ids)
     scores = ScoreMatrix(preds, seen_ids, candidates.shown(preds.shape), nan_hidden=needs.nan_hidden)

@@ -71,7 +71,7 @@ def rank_catalogue(
         item_ids=item_ids,
         tie_groups=tie_groups,
         best_tied=tied.cumprod(1).sum(1) + 1 if needs.lists else None,
-        full_list=scored.full_list() if counted else None,
+        full_list=scored.full_list(needs) if counted else None,
         retrieved=lambda: targets.ideal(depth, scored.scores > HIDDEN),
     )
     return ReadyUsers(ranking)
@@ -115,11 +115,17 @@ class ScoredTargets:
         members = torch.where(self.scores[rows] == last, self.targets.values[rows], 0)
         return with_cutoff_tie(tie_groups, crosses, rows, equal.squeeze(1), members, needs)
 
-    def full_list(self) -> FullListStats:
-        """The uncut lists, from the number of items above and beside each relevant one."""
+    def full_list(self, needs: RankingRequirements) -> FullListStats:
+        """The uncut lists, from the number of items above and beside each relevant one that is read."""
         targets = self.targets
         seen_ids, mask = self.seen_ids, self.mask
-        above, equal, before = catalogue_ranks(self.pairs, self.scores, targets.sorted_ids, seen_ids, mask=mask)
+        scores = counted = self.scores
+        ids = targets.sorted_ids
+        if not needs.all_places and targets.width:
+            scores, place = targets.first_alone(scores)
+            counted, ids = scores.gather(1, place), ids.gather(1, place)
+        ranks = catalogue_ranks(self.pairs, counted, ids, seen_ids, mask=mask)
+        above, equal, before = ranks.expand(-1, *scores.shape)
         lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items) if mask is None else mask.sum(1)
         if seen_ids is not None and self.pairs.n_items:
             seen = listed_relevance(seen_ids, None).sorted_ids
@@ -128,4 +134,4 @@ class ScoredTargets:
             if mask is not None:
                 hides &= mask.gather(1, seen.clamp(min=0))
             lengths = lengths - hides.sum(1)
-        return targets.full_list(self.scores, above, equal, before, lengths)
+        return targets.full_list(scores, above, equal, before, lengths)

@@ -90,6 +90,15 @@ class Relevance:
         """(B, T): the score of each item; -inf for padding."""
         return scores.dense() if self.ids is None else scores.gather(self.ids)
 
+    def first_alone(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T) scores without those of relevant items that others of the same user stand above, which are -inf.
+
+        And (B, 1) the place of the first of those that are left. Needs at least one column.
+        """
+        scores = torch.where(self.values > 0, scores, HIDDEN)
+        best, place = scores.max(1, keepdim=True)
+        return torch.where(scores == best, scores, HIDDEN), place
+
     def full_list(
         self, scores: Tensor, above: Tensor, equal: Tensor, before: Tensor | None, lengths: Tensor
     ) -> FullListStats:

@@ -34,7 +34,7 @@ def rank_scores(
     if needs.full_list and (not scores.is_sync_free or needs.sort_full_list):
         needs = replace(needs, depth=None, full_list=False)
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
-    full_list = _full_lists(scores, targets, checks) if needs.full_list else None
+    full_list = _full_lists(scores, targets, needs, checks) if needs.full_list else None
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
     k = min(depth + 1, n_items)  # one more than is kept, to see whether a tie crosses the cutoff
     packed = packed_topk(scores, k) if full_list is None and can_sort_packed(scores, k) else None
@@ -157,9 +157,16 @@ def _cutoff_members(
     return CutoffMembers(rows, count, torch.where(target_scores == kth.unsqueeze(1), relevance, 0))
 
 
-def _full_lists(scores: ScoreMatrix, targets: Relevance, checks: check.ValueChecks) -> FullListStats:
-    """The uncut lists, from the number of scores above and beside that of each relevant item."""
-    target_scores = targets.scores(scores)
-    above, not_below, lengths = full_ranks(scores, target_scores)
+def _full_lists(
+    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks
+) -> FullListStats:
+    """The uncut lists, from the number of scores above and beside that of each relevant item that is read."""
+    target_scores = counted = targets.scores(scores)
+    # Lists that are cut too are made from the ranks of all.
+    if not needs.all_places and needs.depth == 0 and targets.width:
+        target_scores, place = targets.first_alone(target_scores)
+        counted = target_scores.gather(1, place)
+    above, not_below, lengths = full_ranks(scores, counted)
+    above, not_below = above.expand_as(target_scores), not_below.expand_as(target_scores)
     check.defer_nan(checks, "preds", lengths < 0)
     return targets.full_list(target_scores, above, not_below - above, None, lengths)

@@ -13,6 +13,7 @@ class RankingRequirements:
         depth: ranks to keep; None keeps all, in order.
         full_list: also work out the uncut lists, without sorting them where that can be had.
         sort_full_list: the uncut lists are read rank by rank, or in the order of the input, so they must be sorted.
+        all_places: the uncut lists are read at all relevant items, not at the first alone.
         rules: the tie rules that will read it.
         ordered: put equal scores into the order of the input (``stable``, and whoever shows item ids).
         lists: the items between the relevant ones are looked at too.
@@ -24,6 +25,7 @@ class RankingRequirements:
     depth: int | None
     full_list: bool = False
     sort_full_list: bool = False
+    all_places: bool = False
     rules: frozenset[str] = frozenset({"average"})
     ordered: bool = False
     lists: bool = False

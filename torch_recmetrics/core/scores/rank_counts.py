@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_recmetrics.core.scores.block_max import count_rows
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.row_sort import sorted_rows
 
 
 def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,7 +33,7 @@ def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tens
         with_nan[rows] |= values.amax(1).isnan()
         lengths[rows] += count_rows(torch.gt, values, HIDDEN, mask)
         if n_targets > thresholds.COUNTED_TARGETS:
-            ascending = values.sort(dim=1).values
+            ascending = sorted_rows(values)
             above[rows] += width - torch.searchsorted(ascending, against.contiguous(), right=True)
             not_below[rows] += width - torch.searchsorted(ascending, against.contiguous())
             continue

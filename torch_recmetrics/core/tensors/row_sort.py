@@ -29,6 +29,8 @@ def sorted_rows(rows: Tensor) -> Tensor:
     """A copy of a matrix with each row ascending."""
     if not sorts_with_numpy(rows.device):
         return rows.sort(dim=1).values
+    if rows.dtype == torch.bfloat16:  # numpy has no such numbers
+        return sorted_rows(rows.float()).to(rows.dtype)
     copied = rows.clone(memory_format=torch.contiguous_format)
     copied.numpy().sort(axis=1)
     return copied

@@ -68,7 +68,7 @@ BLOCKS_PER_RANK = 2  # blocks to scan per rank of a user; with more use a top-k,
 # Sort the scores once a user has more relevant items; below that, counting the higher scores of each is cheaper.
 # Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; m = t.MRR();
 # x = torch.rand(256, 20000); i = x.topk(96).indices" "m.update(x, target_ids=i)"`.
-COUNTED_TARGETS = 96
+COUNTED_TARGETS = 12
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
 
@@ -83,4 +83,5 @@ WAITING_PAIRS = 1 << 14  # candidates, or k per user if that is more, that wait 
 # with the id, the best items fill whole blocks, and one pair in so many must be scored exactly.
 CHUNK_BLOCKS_PER_ITEM = 16
 BFLOAT16_CANDIDATES = 1 / 32  # of a chunk; if more must be scored exactly, float32 products replace those of bfloat16
+SORTED_ITEMS = 1 << 12  # of a chunk whose scores are sorted to find the places of many targets
 COUNTED_ITEMS = 1 << 10  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache

@@ -1,0 +1,233 @@
+"""Bad input is one line that names the file and the row or column, exit code 2, and nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from torch_recmetrics.offline import InputError, evaluate
+from torch_recmetrics.offline.commands import main
+
+HEADER = "user_id,item_id,score\n"
+GOOD = HEADER + "u,a,0.5\nu,b,0.25\nv,a,1\n"
+TRUTH = "user_id,item_id\nu,b\nv,a\n"
+
+
+def refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """The one line of the command, which must write nothing."""
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    (tmp_path / "good.csv").write_text(GOOD)
+    before = sorted(os.listdir(tmp_path))
+    capfd.readouterr()
+    code = main([*arguments, "--report", str(tmp_path / "out")])
+    out, err = capfd.readouterr()
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == before
+    return err
+
+
+def damaged_parquet(path: Path) -> None:
+    parquet.write_table(pa.table({"user_id": range(9999), "item_id": range(9999), "score": [0.5] * 9999}), path)
+    path.write_bytes(path.read_bytes()[:-3000])
+
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "empty.csv": (b"", "is empty"),
+    "header.csv": (HEADER.encode(), "there is no row"),
+    "latin.csv": (HEADER.encode() + b"u,caf\xe9,1\n", r"latin.csv, line \d\): the file must be UTF-8"),
+    "long.csv": (HEADER.encode() + b"u," + b"x" * 2_500_000 + b",1\n", r"long.csv, line \d\): Maximum line size"),
+    "wide.csv": (HEADER.encode() + b"u,a,1,2\nv,b\n", r"wide.csv, line \d\): "),
+    "text.csv": (
+        GOOD.encode() + b"v,b,high\n",
+        r"text.csv, row 4\): column 'score' must be a finite number, got 'high'",
+    ),
+    "nan.csv": (GOOD.encode() + b"v,b,nan\n", r"nan.csv, row 4\): column 'score' must be a finite number, got 'nan'"),
+    "inf.csv": (GOOD.encode() + b"v,b,-inf\n", r"inf.csv, row 4\): column 'score' must be a finite number, got '-inf'"),
+    "gap.csv": (GOOD.encode() + b"v,,1\n", r"gap.csv, row 4\): column 'item_id' must have a value"),
+    "nobody.csv": (GOOD.encode() + b",b,1\n", r"nobody.csv, row 4\): column 'user_id' must have a value"),
+    "twice.csv": (GOOD.encode() + b"u,a,0.1\n", r"twice.csv, row 4\): user 'u' has item 'a' a second time"),
+    "columns.csv": (b"user_id,item,score\nu,a,1\n", "no column 'item_id': did you mean 'item'"),
+    "unordered.csv": (b"user_id,item_id\nu,a\n", "no column 'score' or 'rank'"),
+    "noise.parquet": (b"PAR1 and no more", "noise.parquet"),
+    "run.trec": (b"u Q0 a 1 0.5 me\nu Q0 b 2 best me\n", r"run.trec, row 2\): rank and score must be numbers"),
+    "short.trec": (b"u Q0 a 1 0.5 me\nu Q0 b\n", r"short.trec, row 2\): it must have 6 fields, got 3"),
+    "what.trec": (b"u a\n", r"a line of a TREC run has 6 fields"),
+    "file.xyz": (b"1", "the kind of '.*file.xyz' is unknown"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+    content, message = FILES[name]
+    (tmp_path / name).write_bytes(content)
+    truth = ["--truth", f"{tmp_path}/truth.csv"]
+    line = refused(tmp_path, capfd, ["evaluate", "--recommendations", str(tmp_path / name), *truth])
+    assert re.search(message, line), line
+    assert name in line
+
+
+def test_parquet_that_ends_early(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    damaged_parquet(tmp_path / "cut.parquet")
+    line = refused(
+        tmp_path, capfd, ["evaluate", "--recommendations", f"{tmp_path}/*.parquet", "--truth", f"{tmp_path}/truth.csv"]
+    )
+    assert "cut.parquet" in line
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("no*.csv", "finds no file"), ("no.csv", "there is no file"), (".", "is a directory")],
+)
+def test_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, message: str) -> None:
+    assert message in refused(
+        tmp_path, capfd, ["evaluate", "--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/{path}"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["-m", "ndgc@10"], "did you mean 'ndcg'"),
+        (["--ties", "random"], "`ties` must be one of"),
+        (["--level", "3"], "`level`"),
+        (["--memory-limit", "lots"], "memory_limit"),
+        (["--temp-directory", "/nowhere"], "`temp_directory` must be a folder that can be written to, got '/nowhere'"),
+        (["--format", "xls"], "`format` must be one of"),
+        (["--user", "user"], "did you mean 'user_id'"),
+        (["--train", "{}/truth.csv"], "2 pairs of user and item stand in `train`"),
+    ],
+)
+def test_flags(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:
+    files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/truth.csv"]
+    flags = [flag.format(tmp_path) for flag in flags]
+    assert message in refused(tmp_path, capfd, ["evaluate", *files, *flags])
+
+
+def test_columns_of_another_type() -> None:
+    truth = pa.table({"user_id": ["u"], "item_id": ["a"]})
+    for column, values, message in (
+        ("score", ["high"], "column 'score' must be numbers, its type is VARCHAR"),
+        ("item_id", [[1]], "column 'item_id' must be integers, text or UUIDs"),
+        ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, got 1.5"),
+        ("score", [None], r"row 1\): column 'score' must be a finite number, got nothing"),
+    ):
+        lists: dict[str, Any] = {"user_id": ["u"], "item_id": ["a"], "score": [1.0], column: values}
+        with pytest.raises(InputError, match=message):
+            evaluate(pa.table(lists), truth)
+    with pytest.raises(InputError, match="`truth` must be a path, a pattern"):
+        evaluate(pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}), {"u": ["a"]})
+    lists = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]})
+    for relevance, message in ((-1.0, "column 'r' must be a finite number >= 0, got '-1.0'"), (None, "got nothing")):
+        wrong = pa.table({"user_id": ["u"], "item_id": ["a"], "r": pa.array([relevance], pa.float64())})
+        with pytest.raises(InputError, match=message):
+            evaluate(lists, wrong, relevance="r")
+
+
+def many_rows(path: Path, users: int) -> None:
+    import duckdb
+
+    duckdb.connect().execute(
+        f"COPY (SELECT u AS user_id, i * 37 AS item_id, hash(u, i) / 1e19 AS score FROM range({users}) a(u), "
+        f"range(100) b(i) ORDER BY hash(i, u)) TO '{path}' (FORMAT parquet)"
+    )
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_rows(tmp_path / "lists.parquet", 10_000)
+    from torch_recmetrics.offline import workspace
+
+    connect = workspace.connect
+
+    def limited(*arguments: Any) -> Any:
+        connection = connect(*arguments)
+        connection.execute("SET max_temp_directory_size = '1MB'")
+        return connection
+
+    monkeypatch.setattr(workspace, "connect", limited)
+    (tmp_path / "spill").mkdir()
+    with pytest.raises(InputError, match=r"memory, or the disk of `temp_directory` '.*spill', is full") as error:
+        evaluate(
+            tmp_path / "lists.parquet",
+            tmp_path / "lists.parquet",
+            memory_limit="20MB",
+            temp_directory=tmp_path / "spill",
+            threads=1,
+        )
+    assert "\n" not in str(error.value)
+    assert not os.listdir(tmp_path / "spill")
+
+
+@pytest.mark.parametrize("moment", [0, 0.7])  # seconds after it began
+def test_an_interrupt_writes_nothing(tmp_path: Path, moment: float) -> None:
+    many_rows(tmp_path / "lists.parquet", 30_000)
+    (tmp_path / "spill").mkdir()
+    path = f"{tmp_path}/lists.parquet"
+    flags = ["--report", f"{tmp_path}/out", "--temp-directory", f"{tmp_path}/spill", "--progress", "false"]
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "torch_recmetrics.offline",
+            "evaluate",
+            "--recommendations",
+            path,
+            "--truth",
+            path,
+            *flags,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not os.listdir(tmp_path / "spill") and process.poll() is None:
+        time.sleep(0.02)
+    time.sleep(moment)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (130, "", "torch-recmetrics: interrupted: nothing was written\n")
+    assert sorted(os.listdir(tmp_path)) == ["lists.parquet", "spill"]
+    assert not os.listdir(tmp_path / "spill")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("x,a,1", "no user in common, such as users 'x' and 'u'"),
+        ("u,x,1", "no item in common, such as items 'x' and 'a'"),
+    ],
+)
+def test_ids_that_never_meet_are_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], row: str, message: str
+) -> None:
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    (tmp_path / "lists.csv").write_text(HEADER + row + "\n")
+    files = ["--recommendations", f"{tmp_path}/lists.csv", "--truth", f"{tmp_path}/truth.csv"]
+    assert main(["evaluate", *files, "-m", "recall@5", "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["values"] == {"recall@5": 0.0}
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    (tmp_path / "good.csv").write_text(GOOD)
+    files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/truth.csv", "-m", "ndcg@2"]
+    assert main(["evaluate", *files, "--report", f"{tmp_path}/good.csv"]) == 2
+    assert "`report` must be a folder" in capfd.readouterr().err
+    assert main(["evaluate", *files, "--report", f"{tmp_path}/new/out"]) == 0
+    assert sorted(os.listdir(tmp_path / "new")) == ["out"]
+    assert sorted(os.listdir(tmp_path / "new" / "out")) == ["report.html", "report.json", "users.parquet"]
+    assert json.loads((tmp_path / "new" / "out" / "report.json").read_text())["values"].keys() == {"ndcg@2"}

@@ -1,0 +1,173 @@
+"""The command gives the numbers of the functions, as a table or as JSON, and its exit code says what happened."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from torch_recmetrics.compare import UserValues
+from torch_recmetrics.offline import evaluate
+from torch_recmetrics.offline.commands import main
+from torch_recmetrics.state.registry import METRICS
+
+USERS = range(60)
+
+
+def lists(shift: int) -> pa.Table:
+    """User u is given the items u + shift, ..., best first."""
+    rows = [(user, user + shift + rank, -rank) for user in USERS for rank in range(5)]
+    return pa.table([pa.array(column) for column in zip(*rows)], ["user_id", "item_id", "score"])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name, shift in (("good", 0), ("shifted", 1), ("bad", 3)):
+        parquet.write_table(lists(shift), tmp_path / f"{name}.parquet")
+    truth = [(user, user + 3 + user % 2) for user in USERS]
+    parquet.write_table(
+        pa.table([pa.array(c) for c in zip(*truth)], ["user_id", "item_id"]), tmp_path / "truth.parquet"
+    )
+    return tmp_path
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
+    capfd.readouterr()
+    code = main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def test_evaluate_gives_the_report(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    given = ("--recommendations", files / "good.parquet", "--truth", files / "truth.parquet")
+    report = evaluate(files / "good.parquet", files / "truth.parquet", ("ndcg@4", "hit_rate@2"))
+    code, out, err = run(capfd, "evaluate", *given, "-m", "ndcg@4", "-m", "hit_rate@2")
+    assert (code, out.strip(), err) == (0, str(report), "")
+    code, out, err = run(
+        capfd, "evaluate", *given, "-m", "ndcg@4", "-m", "hit_rate@2", "--json", "--report", files / "out"
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(out)["values"] == dict(report)
+    assert (files / "out" / "report.json").read_text() == out
+    assert list(UserValues.load(files / "out" / "users.parquet")) == ["ndcg@4", "hit_rate@2"]
+    code, _, err = run(capfd, "evaluate", *given, "--progress", "true")
+    assert code == 0
+    assert "users" in err
+
+
+def test_flags_win_over_the_configuration(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = f"recommendations: {files}/good.parquet\ntruth: {files}/truth.parquet\nmetric: [mrr, ndcg]\ntop_k: [3, 5]\n"
+    (files / "run.yaml").write_text(text)
+
+    def names(*flags: str) -> list[str]:
+        code, out, _ = run(capfd, "evaluate", *flags, "--json")
+        assert code == 0
+        return list(json.loads(out)["values"])
+
+    config = ("--config", f"{files}/run.yaml")
+    assert names(*config) == ["mrr@3", "mrr@5", "ndcg@3", "ndcg@5"]
+    assert names(*config, "-m", "recall") == ["recall@3", "recall@5"]
+    assert names("-m", "recall@1", *config) == ["recall@1"]
+    assert names("-k", "2", *config, "--top-k=4") == ["mrr@2", "mrr@4", "ndcg@2", "ndcg@4"]
+    (files / "typo.yaml").write_text("truht: x\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["evaluate", "--config", f"{files}/typo.yaml"])
+    assert stopped.value.code == 2
+    assert "truht" in capfd.readouterr().err
+
+
+def test_the_configuration_of_the_repository_is_one(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = Path(__file__).parents[2] / "configs" / "evaluate.yaml"
+    given = ("--recommendations", files / "good.parquet", "--truth", files / "truth.parquet")
+    code, out, _ = run(capfd, "evaluate", "--config", config, *given, "--json")
+    assert code == 0
+    assert "recall@20" in json.loads(out)["values"]
+
+
+def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    runs = (f"old={files}/good.parquet", f"new={files}/shifted.parquet")
+    flags = ("--truth", files / "truth.parquet", "-m", "mrr@5")
+    code, out, _ = run(capfd, "compare", *runs, *flags, "--baseline", "old", "--json", "--report", files / "out")
+    (row,) = json.loads(out)
+    assert (code, row["system"], row["metric"]) == (0, "new", "mrr@5")
+    assert row["value"] == pytest.approx((1 / 3 + 1 / 4) / 2)
+    assert row["baseline_value"] == pytest.approx((1 / 4 + 1 / 5) / 2)
+    assert {"report.html", "comparison.csv", "users_old.parquet"} <= {path.name for path in (files / "out").iterdir()}
+    assert run(capfd, "compare", *runs[:1], *flags)[0] == 2
+    old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
+    assert run(capfd, "gate", new, old, "--better", "mrr@5")[0] == 0
+    assert run(capfd, "gate", old, new, "--better", "mrr@5")[0] == 3
+    assert run(capfd, "gate", old, old, "--better", "mrr@5")[0] == 4
+    truth = ("--truth", files / "truth.parquet")
+    decided = ("gate", files / "shifted.parquet", files / "good.parquet", *truth, "--better", "mrr@5")
+    code, out, _ = run(capfd, *decided, "--not-worse", "recall@5=0.02", "--json")
+    assert (code, json.loads(out)["outcome"]) == (0, "promoted")  # recall is the same
+    assert run(capfd, *decided, "--not-worse", "recall@5=much")[0] == 2
+    code, _, err = run(capfd, "gate", files / "good.parquet", files / "bad.parquet", "--better", "mrr@5")
+    assert code == 2
+    assert "need --truth" in err
+
+
+def test_the_other_commands(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(
+        capfd, "overlap", "--train", files / "truth.parquet", "--test", files / "truth.parquet", "--json"
+    )
+    assert (code, json.loads(out)["counts"]["interactions"]) == (0, len(USERS))
+    log = pa.table({"user": [1, 1, 1], "item": [1, 2, 3], "relevance": [1, 1, 1], "time": [1, 2, 3]})
+    parquet.write_table(log, files / "log.parquet")
+    similar = pa.table({"item1": [1, 2], "item2": [2, 1], "score": [1.0, 1.0]})
+    parquet.write_table(similar, files / "similar.parquet")
+    given = ("--similar", files / "similar.parquet", "--behaviour", files / "log.parquet")
+    code, out, _ = run(capfd, "item-to-item", *given, "-k", "1", "--json")
+    assert code == 0
+    assert json.loads(out)["values"]["precision@1"] == 0.5
+    code, out, _ = run(capfd, "metrics", "--json")
+    assert code == 0
+    assert [own["name"] for own in json.loads(out)] == list(METRICS)
+    assert all(own["sentence"] for own in json.loads(out))
+    assert "ndcg: " in run(capfd, "metrics")[1]
+    assert run(capfd, "metrics", "ndgc")[0] == 2
+
+
+def test_a_failure_of_ours_is_another_exit_code(
+    files: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_recmetrics.offline import evaluation
+
+    def broken(*_: Any) -> Any:
+        raise IndexError
+
+    monkeypatch.setattr(evaluation, "arguments_of", broken)
+    given = ("--recommendations", files / "good.parquet", "--truth", files / "truth.parquet")
+    code, out, err = run(capfd, "evaluate", *given)
+    assert (code, out) == (1, "")
+    assert "IndexError" in err
+
+
+def test_torchrun_splits_the_users(files: Path) -> None:
+    arguments = [
+        "evaluate",
+        "--recommendations",
+        f"{files}/good.parquet",
+        "--truth",
+        f"{files}/truth.parquet",
+        "--json",
+    ]
+    arguments += ["-m", "ndcg@5", "-m", "mrr@5", "--report", f"{files}/out"]
+    module = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "torch_recmetrics.offline"]
+    result = subprocess.run(
+        [sys.executable, *module, *arguments], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    report = evaluate(files / "good.parquet", files / "truth.parquet", ("ndcg@5", "mrr@5"))
+    found = json.loads(result.stdout)
+    assert found["values"] == pytest.approx(dict(report), rel=1e-12)
+    assert found["counts"] == report.counts
+    users = UserValues.load(files / "out" / "users.parquet")
+    assert users["mrr@5"].tolist() == report.users["mrr@5"].tolist()

@@ -1,0 +1,247 @@
+"""What comes out of files and frames is what the metrics give for the same lists as tensors."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import feather, parquet
+
+from torch_recmetrics import NDCG, RecMetricCollection, functional
+from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables
+
+N_USERS, N_ITEMS = 40, 30
+
+
+class Problem:
+    """Lists with equal scores and truths, as a dense table and as rows in no order."""
+
+    def __init__(self, seed: int = 0) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        shape = (N_USERS, N_ITEMS)
+        listed = torch.rand(shape, generator=generator) < torch.rand(N_USERS, 1, generator=generator)
+        self.scores = torch.randint(0, 9, shape, generator=generator).double().masked_fill(~listed, -torch.inf)
+        self.relevance = (torch.rand(shape, generator=generator) < 0.2) * torch.randint(
+            0, 4, shape, generator=generator
+        )
+        self.scores[3] = -torch.inf  # a user without a list
+        self.relevance[5] = 0
+        self.rated = self.relevance > 0
+        self.rated[5, :2] = True  # a user all of whose rows have relevance 0
+        self.rated[7] = False  # a list without truth
+        self.relevance[7] = 0
+        self.kept = self.rated.any(1)
+        self.lists = self.rows(listed & (self.scores > -torch.inf), self.scores, "score", generator)
+        self.truth = self.rows(self.rated, self.relevance.double(), "relevance", generator)
+
+    @staticmethod
+    def rows(chosen: torch.Tensor, values: torch.Tensor, name: str, generator: torch.Generator) -> dict[str, list[Any]]:
+        users, items = chosen.nonzero(as_tuple=True)
+        order = torch.randperm(len(users), generator=generator)
+        users, items = users[order], items[order]
+        return {"user_id": users.tolist(), "item_id": items.tolist(), name: values[users, items].tolist()}
+
+    def values(self, function: Any, **options: Any) -> torch.Tensor:
+        return function(self.scores, self.relevance.double(), **options)[self.kept]
+
+
+PROBLEM = Problem()
+LISTS, TRUTH = pa.table(PROBLEM.lists), pa.table(PROBLEM.truth)
+
+
+@pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic"])
+def test_values_are_those_of_the_dense_tables(ties: str) -> None:
+    names = ("ndcg", "hit_rate", "map", "recall", "mrr")
+    report = evaluate(LISTS, TRUTH, names, top_k=(2, 5, None), relevance="relevance", ties=ties)
+    functions = (functional.ndcg, functional.hit_rate, functional.average_precision, functional.recall)
+    for name, function in zip(names, (*functions, functional.reciprocal_rank)):
+        for cutoff in (2, 5, None):
+            expected = PROBLEM.values(function, top_k=cutoff, ties=ties)
+            key = name if cutoff is None else f"{name}@{cutoff}"
+            torch.testing.assert_close(report.users[key], expected, equal_nan=True, rtol=1e-13, atol=1e-13)
+            assert report[key] == pytest.approx(float(expected.nanmean()), rel=1e-12)
+            assert report.intervals[key][0] <= report[key] <= report.intervals[key][1]
+    assert report.user_ids == PROBLEM.kept.nonzero()[:, 0].tolist()
+    assert report.definitions["ndcg@5"] == NDCG(5, ties=ties).definition()
+    assert report.counts == {
+        "users": int(PROBLEM.kept.sum()),
+        "users_without_list": int(((PROBLEM.scores == -torch.inf).all(1) & PROBLEM.kept).sum()),
+        "users_without_relevant_items": 1,
+        "lists_without_truth": 1,
+        "rows": LISTS.num_rows,
+        "rows_without_truth": int((PROBLEM.scores[7] > -torch.inf).sum()),
+        "truth_rows": TRUTH.num_rows,
+    }
+
+
+def test_stable_ties_stand_in_the_order_of_the_rows() -> None:
+    lists = pa.table({"user_id": [1, 1, 1, 2, 2], "item_id": [4, 9, 2, 9, 4], "score": [1.0] * 5})
+    truth = pa.table({"user_id": [1, 2], "item_id": [9, 9]})
+    assert evaluate(lists, truth, "mrr", None, ties="stable").users["mrr"].tolist() == [0.5, 1.0]
+
+
+def same(report: Report, other: Report) -> None:
+    assert list(report) == list(other)
+    assert dict(report) == dict(other)  # to the last bit
+    assert report.intervals == other.intervals
+    assert report.counts == other.counts
+
+
+def forms(folder: Path, name: str, table: pa.Table) -> dict[str, Any]:
+    parquet.write_table(table[:50], folder / f"{name}0.parquet", row_group_size=7)
+    parquet.write_table(table[50:], folder / f"{name}1.parquet")
+    feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
+    frame = table.to_pandas()
+    frame.to_csv(folder / f"{name}.csv", index=False)
+    frame.to_json(folder / f"{name}.jsonl", orient="records", lines=True)
+    return {
+        "parquet": str(folder / f"{name}*.parquet"),
+        "csv": folder / f"{name}.csv",
+        "json": [folder / f"{name}.jsonl"],
+        "arrow": folder / f"{name}.arrow",
+        "pandas": frame,
+        "polars": pl.from_arrow(table),
+        "table": table,
+        "duckdb": duckdb.connect().from_arrow(table),
+    }
+
+
+def test_every_form_and_kind_of_id_gives_the_same_report(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"top_k": (3, 5), "relevance": "relevance"}
+    expected = evaluate(LISTS, TRUTH, **options)
+    lists, truth = forms(tmp_path, "lists", LISTS), forms(tmp_path, "truth", TRUTH)
+    for name in lists:
+        report = evaluate(lists[name], truth[name], **options)
+        same(report, expected)
+        assert report.user_ids == expected.user_ids, name
+        assert [given.role for given in report.inputs] == ["recommendations", "truth"]
+    same(evaluate(lists["csv"], truth["parquet"], **options), expected)
+    as_text = [with_ids(table, lambda number: f"{number:04}") for table in (LISTS, TRUTH)]
+    same(evaluate(*as_text, **options), expected)
+    as_uuid = [with_ids(table, lambda number: str(uuid.UUID(int=number))) for table in (LISTS, TRUTH)]
+    same(evaluate(*as_uuid, **options), expected)
+    database = duckdb.connect()
+    relations = [
+        database.from_arrow(table).select(
+            "user_id::UUID AS user_id, item_id::UUID AS item_id, * EXCLUDE (user_id, item_id)"
+        )
+        for table in as_uuid
+    ]
+    same(evaluate(*relations, **options), expected)
+    below = [with_ids(table, lambda number: number - 20) for table in (LISTS, TRUTH)]
+    same(evaluate(*below, **options), expected)
+
+
+def with_ids(table: pa.Table, rule: Any) -> pa.Table:
+    columns = [pa.array([rule(number) for number in table[name].to_pylist()]) for name in ("user_id", "item_id")]
+    return table.set_column(0, "user_id", columns[0]).set_column(1, "item_id", columns[1])
+
+
+def test_text_that_begins_with_zero_stays_text(tmp_path: Path) -> None:
+    (tmp_path / "lists.csv").write_text("user_id,item_id,score\n007,1,0.5\n7,1,0.5\n")
+    (tmp_path / "truth.csv").write_text("user_id,item_id\n007,1\n7,2\n")
+    report = evaluate(tmp_path / "lists.csv", tmp_path / "truth.csv", "hit_rate@1")
+    assert report.user_ids == ["007", "7"]
+    assert report.users["hit_rate@1"].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_batches_are_of_whole_users(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    expected = evaluate(LISTS, TRUTH, relevance="relevance")
+    monkeypatch.setattr(tables, "BATCH_ROWS", size)
+    monkeypatch.setattr(batches, "BATCH_USERS", 3)
+    monkeypatch.setattr(batches, "BATCH_CELLS", 40)
+    report = evaluate(LISTS, TRUTH, relevance="relevance")
+    assert report.counts == expected.counts
+    for name in report:
+        assert torch.equal(report.users[name].nan_to_num(-1), expected.users[name].nan_to_num(-1))
+        assert report[name] == pytest.approx(expected[name], rel=1e-12)
+
+
+def test_ranks_take_the_place_of_scores() -> None:
+    lists = pa.table({"user_id": ["a", "b", "a"], "item_id": ["x", "x", "y"], "place": [2, 1, 1]})
+    truth = pa.table({"user_id": ["a", "b"], "item_id": ["x", "z"]})
+    assert evaluate(lists, truth, "mrr", 5, rank="place").users["mrr@5"].tolist() == [0.5, 0.0]
+    twice = pa.table({"user_id": ["a", "a"], "item_id": ["x", "y"], "place": [2, 2]})
+    with pytest.raises(InputError, match=r"row 2\): user 'a' has rank 2 a second time"):
+        evaluate(twice, truth, "mrr", 5, rank="place")
+
+
+def test_seen_items_are_taken_out_and_the_rest_moves_up() -> None:
+    lists = pa.table({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "score": [0.9, 0.8, 0.7]})
+    truth = pa.table({"user_id": [1, 2], "item_id": [6, 5]})
+    seen = pa.table({"user_id": [1, 1, 2], "item_id": [5, 7, 5]})
+    report = evaluate(lists, truth, "mrr", 2, seen=seen)
+    assert report.users["mrr@2"].tolist() == [1.0, 0.0]
+    assert report.counts["rows_seen"] == 2
+    assert report.counts["users_without_list"] == 1
+
+
+def test_weights_and_slices_are_of_users() -> None:
+    lists = pa.table({"user_id": [1, 2, 3], "item_id": [5, 5, 5], "score": [1.0, 1.0, 1.0]})
+    truth = pa.table({"user_id": [1, 2, 3, 3], "item_id": [5, 6, 5, 6], "w": [1.0, 3.0, 4.0, 4.0]})
+    slices = pa.table({"user_id": [1, 2, 2, 3, 9], "segment": ["new", "new", "old", "old", "none"]})
+    report = evaluate(lists, truth, "recall", 1, weight="w", slices=slices)
+    assert report["recall@1"] == (1 + 0 + 4 * 0.5) / 8
+    assert report["recall@1/new"] == 1 / 4
+    assert report["recall@1/old"] == (0 + 4 * 0.5) / 7
+    assert (report.counts["users/new"], report.counts["users/old"]) == (2, 2)
+    assert list(report) == ["recall@1", "recall@1/new", "recall@1/old"]
+    other = truth.set_column(2, "w", pa.array([1.0, 3.0, 4.0, 5.0]))
+    with pytest.raises(InputError, match=r"the same in all rows of a user, got 4\.0 to 5\.0 for user 3"):
+        evaluate(lists, other, "recall", 1, weight="w")
+
+
+def test_metrics_of_items_know_the_catalogue_and_training_data() -> None:
+    lists = pa.table({"user_id": ["u", "v"], "item_id": ["b", "c"], "score": [1.0, 1.0]})
+    truth = pa.table({"user_id": ["u", "v"], "item_id": ["a", "a"]})
+    items = pa.table({"item_id": ["d", "c", "b", "a"]})
+    train = pa.table({"user_id": ["u", "v", "v"], "item_id": ["b", "b", "c"]})
+    report = evaluate(lists, truth, ("coverage", "popularity"), 1, items=items, train=train)
+    assert report["coverage@1"] == 0.5
+    assert report["popularity@1"] == pytest.approx((2 / 3 + 1 / 3) / 2) or report["popularity@1"] == 1.5
+    with pytest.raises(ValueError, match="coverage must know the catalogue: give items="):
+        evaluate(lists, truth, "coverage", 1)
+    with pytest.raises(ValueError, match="popularity counts popularity: give train="):
+        evaluate(lists, truth, "popularity", 1)
+    with pytest.raises(InputError, match="item 'b' is not in `items`"):
+        evaluate(lists, truth, "coverage", 1, items=items[:2])
+    overlapping = pa.table({"user_id": ["u"], "item_id": ["a"]})
+    with pytest.raises(InputError, match="1 pairs of user and item stand in `train`"):
+        evaluate(lists, truth, "recall", 1, train=overlapping)
+    with pytest.warns(UserWarning, match="no item in common"):
+        report = evaluate(lists, truth, "recall", 1, train=overlapping, train_overlap="keep")
+    assert report.counts["train_overlap"] == 1
+
+
+def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
+    metric = NDCG(3)
+    metric.update(item_ids=torch.tensor([[1]]), target_ids=torch.tensor([[1]]))
+    report = evaluate(LISTS, TRUTH, RecMetricCollection({"mine": metric}), keep_users=False)
+    assert report["mine"] == evaluate(LISTS, TRUTH, "ndcg@3")["ndcg@3"]
+    assert report.users is None
+    assert float(metric.compute()) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "options", "message"),
+    [
+        ("ndgc", {}, "'ndgc', which is no metric: did you mean 'ndcg'"),
+        ("ndcg@x", {}, "'ndcg' or 'ndcg@10', got 'ndcg@x'"),
+        ("auc", {}, "metrics of ranked lists, got 'auc'"),
+        (("ndcg@5", "ndcg"), {}, "anything twice, got 'ndcg@5' twice"),
+        ("ndcg", {"gian": "linear"}, "did you mean `gain`"),
+        ("ndcg", {"level": 2.0}, "`level`"),
+        ("ndcg", {"options": {"map": {}}}, "`options` must be one of 'ndcg'"),
+        ("ndcg", {"score": "score", "rank": "rank"}, "`score` and `rank` must not be given together"),
+    ],
+)
+def test_options_that_there_are_not_are_refused(metrics: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        evaluate(LISTS, TRUTH, metrics, **options)

@@ -1,0 +1,153 @@
+"""The page of a report: every section is drawn, ids are text and nothing else, nothing is asked for from outside."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import torch
+from fixtures import browser
+
+from torch_recmetrics.compare import UserValues, compare
+from torch_recmetrics.offline import Input, Report
+from torch_recmetrics.offline.pictures import against_cutoff, forest, histogram, roc, ticks
+
+ROGUE = '<script>alert(1)</script><img src="http://localhost/x.png" onerror="alert(2)">&"\'{{ 7 * 7 }}'
+SECTIONS = ["Against the cutoff", "Over users", "By slice", "By popularity of the item", "ROC", "Compared"]
+
+
+def users(seed: int) -> UserValues:
+    draw = torch.Generator().manual_seed(seed)
+    values = torch.rand(3, 200, generator=draw, dtype=torch.float64)
+    columns = {f"ndcg@{k}": values[place] * (values[0] > 0.3) for place, k in enumerate((5, 10, 20))}
+    return UserValues(torch.arange(200), columns | {ROGUE: (values[1] > 0.5).double()})
+
+
+def full_report() -> Report:
+    of_users = users(1)
+    values = {name: of_users.mean(name) for name in of_users}
+    return Report(
+        {**values, "gauc": math.nan},
+        {name: (value - 0.02, value + 0.02) for name, value in values.items()},
+        {"users": 200, "users_without_list": 3},
+        of_users,
+        [ROGUE] * 200,
+        {name: f"definition of {name}" for name in values},
+        [Input("recommendations", ROGUE, 1000, "ab" * 32), Input("truth", "x" * 120, 17)],
+        {
+            "slices": {"ndcg@10": {ROGUE: (0.2, 0.1, 0.3), "warm": 0.4, "cold": None, "y" * 90: (0.1, None, None)}},
+            "popularity": {"recall@10": {"1 to 3": 0.1, "4 to 90": 0.5}},
+            "roc": {"all": {"fpr": [0.0, 0.1, 1.0], "tpr": [0.0, 0.8, 1.0], "auc": 0.85}},
+            "comparison": compare({"popularity": users(2), ROGUE: of_users}, baseline="popularity", num_draws=50),
+        },
+        title=ROGUE,
+    )
+
+
+class Elements(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.links += [value or "" for name, value in attrs if name in ("src", "href") or name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_every_section_is_there() -> None:
+    page = full_report().to_html()
+    found = Elements(page)
+    headings = re.findall("<h2>(.*?)</h2>", page)
+    assert headings == ["Values", "Counts", *SECTIONS, "Definitions", "Inputs", "Versions"]
+    assert found.tags["svg"] == found.tags["figure"] == 1 + 2 + 1 + 1 + 1 + 1
+    assert "0.85" in found.text
+    assert "ab" * 32 in found.text
+    assert str(torch.__version__) in found.text
+    for picture in re.findall("<svg.*?</svg>", page):
+        ET.fromstring(picture)
+
+
+def test_names_are_text() -> None:
+    found = Elements(full_report().to_html())
+    assert not found.tags.keys() & {"script", "img", "iframe", "object"}
+    assert found.links == ["data:,"]
+    assert "http" not in "".join(found.links)
+    assert ROGUE in found.text
+
+
+def test_a_report_of_one_value_needs_no_picture() -> None:
+    page = Report({"coverage": 0.5}, versions={}).to_html()
+    assert re.findall("<h2>(.*?)</h2>", page) == ["Values", "Versions"]
+    assert "<svg" not in page
+    assert "0.5000" in page
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1e-9), (-3, 12), (0.2, 0.21), (-1e6, 5), (0, 1)])
+def test_ticks_cover_the_range(low: float, high: float) -> None:
+    marks = ticks(low, high)
+    assert marks[0] <= low <= high <= marks[-1]
+    assert 2 <= len(marks) <= 8
+    assert marks == sorted(set(marks))
+
+
+def test_pictures_of_odd_values() -> None:
+    pictures = [
+        against_cutoff("one", {5: (0.0, None, None)}),
+        against_cutoff("below", {5: (-1.0, -2.0, 0.5), 10: (3.0, None, None)}),
+        histogram("none", [0, 0], (0.0, 1.0), 0.5),
+        histogram("many", [10**9, 1], (-2.0, 5.0), 0.0),
+        forest("nothing", []),
+        forest("nan", [("a", (math.nan, None, None), "")], zero=True),
+        forest("many", [(f"row {n}", (n / 100, n / 100 - 1, n / 100 + 1), "") for n in range(1000)], signed=True),
+        roc("long", [n / 5000 for n in range(5001)], [n / 5000 for n in range(5001)]),
+        roc("none", [], []),
+    ]
+    for picture in pictures:
+        drawn = ET.fromstring(picture)
+        numbers = [
+            float(value) for e in drawn.iter() for name, value in e.items() if name in ("x", "y", "cx", "cy", "r")
+        ]
+        assert all(map(math.isfinite, numbers))
+        assert len(picture) < 40_000
+    assert len(re.findall("<circle", pictures[6])) == 40
+
+
+@pytest.mark.skipif(browser.PROGRAM is None, reason="no Chromium on this machine")
+def test_in_a_browser(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    full_report().to_html(path)
+    colours = set()
+    with browser.Browser() as page:
+        for width, dark in ((1280, False), (390, True), (390, False), (1280, True)):
+            page.open(path, width, dark=dark)
+            assert page.value("document.documentElement.scrollWidth <= innerWidth"), width
+            sizes = page.value("[...document.querySelectorAll('svg')].map(s => s.getBBox().width * s.clientHeight)")
+            assert len(sizes) == 7
+            assert min(sizes) > 10_000
+            inside = """[...document.querySelectorAll('svg')].every(s => {
+                const all = s.getBBox(), box = s.viewBox.baseVal;
+                return all.x >= -1 && all.y >= -1 && all.x + all.width <= box.width + 1 && all.height <= box.height + 1
+            })"""
+            assert page.value(inside), "a picture is cut"
+            colours.add((dark, page.value("getComputedStyle(document.body).backgroundColor")))
+            assert page.complaints() == []
+            assert page.requests() == [path.resolve().as_uri()]
+        noisy = tmp_path / "noisy.html"
+        noisy.write_text("<script>console.error('no')</script><img src='nowhere.png'>")
+        page.open(noisy, 390)
+        assert page.complaints()
+        assert len(page.requests()) == 2
+    assert colours == {(False, "rgb(255, 255, 255)"), (True, "rgb(18, 22, 28)")}

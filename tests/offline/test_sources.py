@@ -1,0 +1,163 @@
+"""Whatever DuckDB can scan is read alike; what cannot be read is refused in one line that says where."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import uuid
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from torch_recmetrics.offline.sources import (
+    InputError,
+    connect,
+    id_sql,
+    need_columns,
+    number_sql,
+    open_source,
+    quoted,
+    time_sql,
+)
+
+ROWS = {"item": ["x", "y", "z"], "score": [1.0, 2.5, -1.0]}
+
+
+def forms(folder: Path) -> dict[str, Any]:
+    table = pa.table(ROWS)
+    lines = [f"{item},{score}" for item, score in zip(*ROWS.values())]
+    for number, part in enumerate((table[:2], table[2:])):
+        parquet.write_table(part, folder / f"part{number}.parquet")
+    (folder / "all.csv").write_text("item,score\n" + "\n".join(lines))
+    (folder / "all.csv.gz").write_bytes(gzip.compress((folder / "all.csv").read_bytes()))
+    (folder / "all.jsonl").write_text("\n".join(f'{{"item": "{i}", "score": {s}}}' for i, s in zip(*ROWS.values())))
+    (folder / "it's.csv").write_bytes((folder / "all.csv").read_bytes())
+    return {
+        "pattern": f"{folder}/part*.parquet",
+        "paths": [folder / "part0.parquet", str(folder / "part1.parquet")],
+        "csv": folder / "all.csv",
+        "gzip": str(folder / "all.csv.gz"),
+        "json": folder / "all.jsonl",
+        "quote": folder / "it's.csv",
+        "pandas": pd.DataFrame(ROWS),
+        "polars": pl.DataFrame(ROWS),
+        "lazy": pl.DataFrame(ROWS).lazy(),
+        "arrow": table,
+        "relation": duckdb.connect().from_arrow(table),
+    }
+
+
+def test_every_form_gives_the_same_rows(tmp_path: Path) -> None:
+    connection = connect()
+    for name, given in forms(tmp_path).items():
+        source = open_source(connection, f"truth_{name}", given)
+        need_columns(source, {"item": "item", "score": "score"})
+        (item,), score = id_sql(connection, (source, "item")), number_sql(connection, source, "score")
+        rows = connection.execute(f"SELECT {item}, {score} FROM {source.sql}").fetchall()
+        assert rows == list(zip(*ROWS.values())), name
+        again = connection.execute(f"SELECT count(*) FROM {source.sql}").fetchall()
+        assert again == [(3,)], name  # a stream too can be read twice
+        assert (source.describe().sha256 is None) == (not source.files), name
+
+
+def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item\n1\n")
+    source = open_source(connect(), "truth", tmp_path / "a.csv")
+    assert source.describe(1).sha256 == hashlib.sha256(b"item\n1\n").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", b"", "is empty"),
+        ("u.csv", b"item,score\n\xff\xfe,1\n", r"u.csv, line 2\): the file must be UTF-8"),
+        ("long.csv", b"item,score\n" + b"a" * 3_000_000 + b",1\n", "Maximum line size"),
+        ("t.parquet", b"PAR1 and no more", "cannot be read"),
+        ("t.xyz", b"1", "kind of .* is unknown"),
+        (
+            "text.csv",
+            b"item,score\na,1\nb,oops\n",
+            r"text.csv, row 2\): column 'score' must be a finite number, got 'oops'",
+        ),
+        ("nan.csv", b"item,score\na,1\nb,2\nc,nan\n", r"row 3\): .* got 'nan'"),
+        ("inf.csv", b"item,score\na,1\nb,-inf\n", r"row 2\): .* got '-inf'"),
+        ("gap.csv", b"item,score\na,\n", r"row 1\): .* got nothing \(null\)"),
+        ("name.csv", b"item,scores\na,1\n", "no column 'score': did you mean 'scores'"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as refused:
+        read_score(tmp_path / name)
+    assert "truth" in str(refused.value)
+    assert name in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def read_score(given: Any) -> None:
+    connection = connect()
+    source = open_source(connection, "truth", given)
+    need_columns(source, {"score": "score"})
+    number_sql(connection, source, "score")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("nowhere*.csv", "the pattern 'nowhere\\*.csv' finds no file"),
+        ("nowhere.csv", "there is no file"),
+        ("/", "is a directory"),
+        ([], "an empty list"),
+        ({"item": 1}, "must be a path, a pattern"),
+        (["a.csv", 3], "must be a path, a pattern"),
+        (pd.DataFrame({"score": [pd.Timestamp("2024-01-01")]}), "its type is TIMESTAMP"),
+    ],
+)
+def test_what_is_no_input_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_score(given)
+
+
+def test_ids_of_different_types_meet() -> None:
+    connection = connect()
+    one = uuid.UUID(int=5)
+    frames = {
+        "numbers": {"id": [1, 2]},
+        "small": {"id": pd.Series([1, 2], dtype="int8")},
+        "floats": {"id": [1.0, 2.0]},
+        "text": {"id": ["1", "2"]},
+        "uuids": {"id": [one]},
+        "named": {"id": [str(one)]},
+    }
+    sources = {name: open_source(connection, name, pd.DataFrame(frame)) for name, frame in frames.items()}
+    pairs = [("numbers", "text"), ("numbers", "floats"), ("small", "text"), ("floats", "text"), ("uuids", "named")]
+    for left, right in pairs:
+        one_id, other_id = id_sql(connection, (sources[left], "id"), (sources[right], "id"))
+        ids, others = f"SELECT {one_id} k FROM {sources[left].sql}", f"SELECT {other_id} k FROM {sources[right].sql}"
+        joined = f"SELECT count(*) FROM ({ids}) JOIN ({others}) USING (k)"
+        assert connection.execute(joined).fetchall() == [(len(frames[left]["id"]),)], (left, right)
+    source = open_source(connection, "halves", pd.DataFrame({"id": [1.0, 1.5]}))
+    with pytest.raises(InputError, match=r"row 2\): .* a whole number, got '1.5'"):
+        id_sql(connection, (source, "id"))
+
+
+def test_times_that_do_not_parse_are_refused() -> None:
+    connection = connect()
+    source = open_source(connection, "log", pd.DataFrame({"time": ["2024-01-01", "soon"]}))
+    with pytest.raises(InputError, match=r"row 2\): .* must be a time, .* got 'soon'"):
+        time_sql(connection, source, "time")
+
+
+def test_names_are_no_statements() -> None:
+    connection = connect()
+    name = 'a" FROM x; DROP TABLE x --'
+    source = open_source(connection, "log", pd.DataFrame({name: [3]}))
+    assert connection.execute(f"SELECT {quoted(name)} FROM {source.sql}").fetchall() == [(3,)]
+    (ids,) = id_sql(connection, (source, name))
+    assert connection.execute(f"SELECT {ids} FROM {source.sql}").fetchall() == [(3,)]

@@ -1,0 +1,130 @@
+"""Arrow batches, sorted by user, as tensors of whole users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+BATCH_ROWS = 491_520  # rows of an Arrow batch
+BATCH_USERS = 4096
+BATCH_CELLS = 1 << 22  # of a table of users and the longest of their lists
+
+
+class SortedRows:
+    """Rows in ascending order of their first column, the number of the user, read as they are asked for.
+
+    Args:
+        batches: Arrow batches of columns without nulls.
+        check: called with each batch, before its columns become tensors.
+    """
+
+    def __init__(self, batches: Iterator[Any], check: Callable[[Any], None]) -> None:
+        self._batches, self._check = batches, check
+        self._parts: list[list[Tensor]] = []
+        self._last = -1
+        self.n_rows = 0
+        self.ended = False
+
+    def complete_below(self, number: int) -> int:
+        """Read on until all rows of some user from `number` on are there; the users below the result are complete."""
+        while not self.ended and self._last <= number:
+            self._read()
+        return torch.iinfo(torch.int64).max if self.ended else self._last
+
+    def _read(self) -> None:
+        batch = next(self._batches, None)
+        if batch is None:
+            self.ended = True
+        elif batch.num_rows:
+            self._check(batch)
+            self._parts.append([from_dlpack(column) for column in batch.columns])
+            self._last = int(self._parts[-1][0][-1])
+            self.n_rows += batch.num_rows
+
+    def take(self, below: int) -> list[Tensor]:
+        """The rows of the users below a number, which must be complete."""
+        taken = []
+        while self._parts:
+            part = self._parts[0]
+            end = int(torch.searchsorted(part[0], below))
+            if end:
+                taken.append([column[:end] for column in part])
+            if end < part[0].shape[0]:
+                self._parts[0] = [column[end:] for column in part]
+                break
+            self._parts.pop(0)
+        if len(taken) == 1:
+            return taken[0]
+        return [torch.cat(columns) for columns in zip(*taken)] if taken else []
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of B users in a row, those of each user together."""
+
+    starts: Tensor  # (B + 1,) int64: where the rows of each user begin
+    columns: list[Tensor]
+
+    @classmethod
+    def of(cls, columns: list[Tensor], first: int, below: int) -> Rows:
+        """Of the users `first` to `below`; the first column is their number, and is left out."""
+        if not columns:
+            return cls(torch.zeros(below - first + 1, dtype=torch.int64), [])
+        return cls(torch.searchsorted(columns[0], torch.arange(first, below + 1)), columns[1:])
+
+    @property
+    def counts(self) -> Tensor:
+        """(B,) how many rows each user has."""
+        return self.starts[1:] - self.starts[:-1]
+
+    def part(self, start: int, end: int) -> Rows:
+        """Those of some of the users."""
+        rows = slice(int(self.starts[start]), int(self.starts[end]))
+        return Rows(self.starts[start : end + 1] - self.starts[start], [column[rows] for column in self.columns])
+
+    def padded(self, fills: Sequence[int]) -> list[Tensor]:
+        """(B, W) for each column, W being the most rows of a user; a view where all have as many."""
+        counts = self.counts
+        n_users, width = counts.shape[0], int(counts.max())
+        if not width:
+            return [torch.full((n_users, 0), fill) for fill in fills]
+        if bool((counts == width).all()):
+            return [column.view(n_users, width) for column in self.columns]
+        first = torch.arange(n_users) * width - self.starts[:-1]
+        at = torch.arange(int(self.starts[-1])) + first.repeat_interleave(counts)
+        tables = []
+        for column, fill in zip(self.columns, fills):
+            table = torch.full((n_users * width,), fill, dtype=column.dtype)
+            table[at] = column
+            tables.append(table.view(n_users, width))
+        return tables
+
+
+def batches_of(lists: SortedRows, truth: SortedRows, first: int, below: int) -> Iterator[tuple[int, Rows, Rows]]:
+    """The users from `first` to `below`, some at a time: number of the first, lists, what is relevant."""
+    at = first
+    while at < below:
+        end = min(lists.complete_below(at), below)
+        end = min(truth.complete_below(end - 1), end)
+        ours, theirs = Rows.of(lists.take(end), at, end), Rows.of(truth.take(end), at, end)
+        start = 0
+        while start < end - at:
+            size = fitting_users(ours.counts[start:], theirs.counts[start:])
+            yield at + start, ours.part(start, start + size), theirs.part(start, start + size)
+            start += size
+        at = end
+
+
+def fitting_users(*counts: Tensor) -> int:
+    """How many users, one at least, have tables of bounded size."""
+    size = min(BATCH_USERS, counts[0].shape[0])
+    users = torch.arange(1, size + 1)
+    for own in counts:
+        fits = int((own[:size].cummax(0).values * users[:size] <= BATCH_CELLS).sum())
+        size = max(1, min(size, fits))
+    return size

@@ -1,0 +1,336 @@
+"""`evaluate`: the metrics of training, of exported lists."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, distributed
+
+from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.compare.extras import needed
+from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.offline.batches import Rows, batches_of
+from torch_recmetrics.offline.curves import curves_of
+from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
+from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.spark import evaluate_spark, is_spark
+from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
+
+
+def evaluate(
+    recommendations: Any,
+    truth: Any,
+    metrics: Any = ("ndcg", "hit_rate", "map"),
+    top_k: int | Sequence[int | None] | None = (5, 10, 20),
+    *,
+    user: str = "user_id",
+    item: str = "item_id",
+    score: str | None = None,
+    rank: str | None = None,
+    relevance: str | None = None,
+    weight: str | None = None,
+    seen: Any = None,
+    slices: Any = None,
+    train: Any = None,
+    items: Any = None,
+    format: str | None = None,  # noqa: A002
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    ties: Ties = "average",
+    empty_target_action: EmptyTargetAction = "skip",
+    train_overlap: Literal["error", "keep"] = "error",
+    candidates: str | None = None,
+    level: float = 0.95,
+    keep_users: bool = True,
+    curves: bool = False,
+    progress: bool = False,
+    memory_limit: str | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    **common: Any,
+) -> Report:
+    """The values of metrics of recommended lists in files or frames.
+
+    DuckDB reads, joins and sorts, on disk where memory is short; lists come over in batches of whole users and go
+    through the ordinary metrics, so the numbers are those that validation logs for the same lists. Users of `truth`
+    without a list have a list without hits; lists of users without a row in `truth` are counted and left out. Ids may
+    be integers, text or UUIDs. In several processes of ``torch.distributed`` each takes a part of the users, and all
+    return the same values.
+
+    Args:
+        recommendations: rows of user, item and score or rank: a path, a pattern (``"lists/*.parquet"``) or a list of
+            paths of Parquet, CSV, JSON, Arrow or TREC run files; a pandas, Polars or Arrow frame; a relation of DuckDB.
+        truth: rows of user and relevant item, likewise (or TREC qrels).
+        metrics: names, with or without a cutoff (``"ndcg"``, ``"ndcg@10"``), or metric objects. Those that know
+            something of items by their id need integer ids, or `items`.
+        top_k: the cutoffs of names without one.
+        user, item: the columns of ids, the same in all tables.
+        score: the column of scores, finite, higher is better; by default ``"score"`` where there is one.
+        rank: the column of ranks, the lowest is best, each once in a list; in place of scores.
+        relevance: the column of `truth` with relevance >= 0; by default all rows have 1 (TREC qrels: their own).
+        weight: the column of `truth` with the weight of the user, >= 0, the same in all rows of a user.
+        seen: rows of user and item that must not be recommended: they are taken out of the lists.
+        slices: rows of user and slice, in a column ``"slice"`` or the only other one: ``report["ndcg@10/cold"]``.
+        train: rows of user and item of the training data. Popularity is counted in it, and pairs that
+            stand in `truth` too are refused.
+        items: rows of item: the catalogue, each item once; item k of a table of features is row k.
+        format: of files: ``"parquet"``, ``"csv"``, ``"json"``, ``"arrow"`` or ``"trec"``; by default by their suffix.
+        options: of single metrics by name, such as ``{"coverage": {"num_items": 9066}}``, which `items` gives as well.
+        ties: how equal scores count: ``"average"``, ``"optimistic"``, ``"pessimistic"`` or ``"stable"`` (in the
+            order of the rows).
+        empty_target_action: what a user counts whose rows in `truth` all have relevance 0.
+        train_overlap: ``"error"`` refuses pairs that stand in `train` and in `truth`, ``"keep"`` counts them.
+        candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``: `compare` never mixes them.
+        level: of the intervals, between 0 and 1.
+        keep_users: whether the report has the value of every user: 8 bytes for each user and metric.
+        curves: also work out recall by the popularity of the item and the ROC curve of all rows, for the page of the
+            report: one more pass over the rows.
+        progress: show a bar of the users on standard error; needs tqdm.
+        memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the batches, some 200 MB, and the users.
+        temp_directory: a folder for what does not fit into memory.
+        threads: of DuckDB.
+        common: options of all metrics, as of :func:`~torch_recmetrics.ranking_metrics`.
+
+    Raises:
+        InputError: a ValueError for what cannot be read or evaluated; it names the file and the row or column.
+        ValueError, TypeError: for options that there are not.
+
+    >>> import pyarrow
+    >>> lists = pyarrow.table({"user_id": ["ann", "ann", "bob"], "item_id": [3, 5, 3], "score": [0.9, 0.4, 0.7]})
+    >>> truth = pyarrow.table({"user_id": ["ann", "bob"], "item_id": [5, 8]})
+    >>> report = evaluate(lists, truth, metrics=("hit_rate", "mrr"), top_k=2)
+    >>> report["hit_rate@2"], report["mrr@2"], report.counts["users"]
+    (0.5, 0.25, 2)
+    """
+    check.check_share("level", level)
+    check.check_choice("train_overlap", train_overlap, ("error", "keep"))
+    check_names(metrics)
+    names = Names(user, item, score, rank, relevance, weight)
+    given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
+    if is_spark(recommendations) or is_spark(truth):
+        refused = {"slices": slices, "train": train, "items": items, "format": format}
+        if taken := [name for name, value in refused.items() if value is not None]:
+            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames")
+        if ties == "stable":
+            raise ValueError('`ties` must not be "stable" with Spark\'s frames, whose rows have no order')
+        every = {"ties": ties, "empty_target_action": empty_target_action, **common}
+        return evaluate_spark(
+            recommendations, truth, names, seen,
+            lambda tables: collection_of(metrics, top_k, options, every, tables),
+            lambda tables, collection, collector: measure(tables, collection, collector, lambda _: None),
+            level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
+        )  # fmt: skip
+    with Workspace(memory_limit, temp_directory, threads) as workspace:
+        tables = Tables(workspace, {**given, "items": items}, names, format)
+        counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
+        tables.number_ids(reads_items=metrics_read_items(metrics))
+        common = {"ties": ties, "empty_target_action": empty_target_action, **common}
+        collection = collection_of(metrics, top_k, options, common, tables)
+        counts = tables.counted_lists() | counts
+        wanted = keep_users or slices is not None
+        collector = UserCollector(collection, tables.n_users) if wanted else None
+        with bar_of_users(tables.n_users, shown=progress) as advance:
+            found = measure(tables, collection, collector, advance)
+        report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
+        report.details |= curves_of(tables, report) if curves else {}
+        return report
+
+
+@dataclass
+class Found:
+    """What was met on the way.
+
+    Attributes:
+        weights: (U,) of the users; None where all have 1.
+        list_rows: rows of lists that were ranked.
+        truth_rows: rows of the truth that were read.
+        users_without_list: users of the truth that no row of a list names.
+        users_without_relevant_items: users whose rows of the truth all have relevance 0.
+    """
+
+    weights: Tensor | None = None
+    list_rows: int = 0
+    truth_rows: int = 0
+    users_without_list: int = 0
+    users_without_relevant_items: int = 0
+
+
+def measure(
+    tables: Tables,
+    collection: RecMetricCollection,
+    collector: UserCollector | None,
+    advance: Callable[[int], object],
+) -> Found:
+    """Count the users of this process; InputError names the row of what the metrics refuse."""
+    share, found = share_of_users(tables.n_users), Found(tables.weights())
+    lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
+    for first, listed, relevant in batches_of(lists, truth, *share):
+        n_users = listed.counts.shape[0]
+        arguments = arguments_of(tables, listed, relevant)
+        if found.weights is not None:
+            arguments["weights"] = found.weights[first : first + n_users]
+        try:
+            if "preds" not in arguments:
+                refuse_equal_ranks(listed)
+            if collector is None:
+                collection.update(**arguments)
+            else:
+                collection.update(collector.rank(first, arguments))
+        except ValueError as error:
+            raise tables.fault(error) from None
+        found.users_without_list += int((listed.counts == 0).sum())
+        if "target_relevance" in arguments:
+            found.users_without_relevant_items += int((~(arguments["target_relevance"] > 0).any(1)).sum())
+        advance(n_users)
+    found.list_rows, found.truth_rows = lists.n_rows, truth.n_rows
+    summed_over_processes(found, collector)
+    return found
+
+
+def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tensor]:
+    """The arguments of ``update`` for a batch of users."""
+    graded = "relevance" in tables.columns["truth"]
+    targets = relevant.padded([-1, 0] if graded else [-1])
+    arguments = dict(zip(("target_ids", "target_relevance"), targets))
+    lists = listed.padded([-1, 0])
+    arguments["item_ids"] = lists[0]
+    if "score" in tables.columns["recommendations"]:
+        arguments["preds"] = lists[1] if lists[1].is_floating_point() else lists[1].to(torch.float32)
+    return arguments
+
+
+def refuse_equal_ranks(listed: Rows) -> None:
+    """ValueError for a list in which two items have one rank; they stand beside each other."""
+    if listed.columns:
+        ranks = listed.columns[1]
+        again = ranks[1:] == ranks[:-1]
+        inner = listed.starts[(listed.starts > 0) & (listed.starts < len(ranks))]
+        again[inner - 1] = False
+        if bool(again.any()):
+            raise ValueError("two items of a list have one rank")
+
+
+@contextmanager
+def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], object]]:
+    """What is called with the number of users that are done."""
+    if not shown:
+        yield lambda _: None
+        return
+    with needed("tqdm", "progress=True").tqdm(total=n_users, unit=" users", unit_scale=True, desc="evaluate") as bar:
+        yield bar.update
+
+
+# Processes ------------------------------------------------------------------------------------------------------------
+
+
+def in_processes() -> bool:
+    """Whether there are other processes that evaluate the same."""
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def share_of_users(n_users: int) -> tuple[int, int]:
+    """The numbers of the users of this process: the first, and the one after the last."""
+    if not in_processes():
+        return 0, n_users
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    return rank * n_users // size, (rank + 1) * n_users // size
+
+
+def summed_over_processes(found: Found, collector: UserCollector | None) -> None:
+    """Add what the other processes have found."""
+    if not in_processes():
+        return
+    names = ("list_rows", "truth_rows", "users_without_list", "users_without_relevant_items")
+    counts = torch.tensor([getattr(found, name) for name in names])
+    distributed.all_reduce(counts)
+    for name, count in zip(names, counts.tolist()):
+        setattr(found, name, count)
+    if collector is not None and collector.names:
+        distributed.all_reduce(collector.values)  # 0 for the users of other processes
+
+
+# The report -----------------------------------------------------------------------------------------------------------
+
+
+def report_of(
+    tables: Tables,
+    collection: RecMetricCollection,
+    collector: UserCollector | None,
+    found: Found,
+    counted: Mapping[str, int],
+    level: float,
+    candidates: str | None,
+    *,
+    keep_users: bool,
+) -> Report:
+    """What was found."""
+    intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
+    values = {name: float(value) for name, value in collection.compute().items()}
+    if not any(value > 0 for value in values.values()):
+        tables.warn_of_foreign_items()
+    counts = {
+        "users": tables.n_users,
+        "users_without_list": found.users_without_list,
+        "users_without_relevant_items": found.users_without_relevant_items,
+        **counted,
+        "truth_rows": found.truth_rows,
+    }
+    if tables.seen is not None:
+        counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - found.list_rows
+    # Without the number of candidates, which differs from list to list.
+    definitions = {name: RecMetric.definition(member) for name, member in collection.items()}  # type: ignore[arg-type]
+    users = user_ids = None
+    details: dict[str, Any] = {}
+    if collector is not None:
+        columns = dict(zip(collector.names, collector.values))
+        everyone = UserValues(
+            torch.arange(tables.n_users),
+            columns,
+            definitions={name: definitions[name] for name in columns},
+            weights=found.weights,
+            candidates=candidates,
+        )
+        if tables.slices is not None:
+            details["slices"], sizes = means_of_slices(tables, everyone)
+            values |= {
+                f"{name}/{own}": value for name, part in details["slices"].items() for own, value in part.items()
+            }
+            counts |= sizes
+        if keep_users:
+            users, user_ids = everyone, tables.ids_of_users()
+    known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}
+    return Report(
+        values,
+        intervals,  # type: ignore[arg-type]
+        counts,
+        users,
+        user_ids,
+        definitions,
+        [source.describe(known_rows.get(source.role)) for source in tables.workspace.sources],
+        details,
+        level=level,
+    )
+
+
+def means_of_slices(tables: Tables, users: UserValues) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+    """Metric -> {slice: mean over its users}, and how many users each slice has."""
+    names, who, where = tables.slices_of_users()
+    weights = torch.ones(len(users), dtype=torch.float64) if users.weights is None else users.weights
+    means = {}
+    for metric in users:
+        values = users[metric]
+        weight = weights.masked_fill(values.isnan(), 0)[who]
+        sums = torch.zeros(2, len(names), dtype=torch.float64)
+        sums[0].index_add_(0, where, values.nan_to_num()[who] * weight)
+        sums[1].index_add_(0, where, weight)
+        means[metric] = dict(zip(names, (sums[0] / sums[1]).tolist()))
+    sizes = torch.bincount(where, minlength=len(names)).tolist()
+    return means, {f"users/{name}": size for name, size in zip(names, sizes)}

@@ -1,0 +1,446 @@
+"""The next events of a log, checked against the rows of an item-to-item table."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.core.ranking.from_ranks import columns_of
+from torch_recmetrics.core.ranking.full_lists import RelevantItems
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ties import TIES
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.moments import moments, ratio
+from torch_recmetrics.core.tensors.segments import largest_first, run_starts
+from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
+from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.sources import (
+    InputError,
+    Source,
+    id_sql,
+    in_memory,
+    need_columns,
+    number_sql,
+    one_row,
+    open_source,
+    refused_in_one_line,
+    time_sql,
+)
+from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.state.intervals import spread_of
+
+NAMES = ("precision", "recall", "f1", "mrr", "ndcg", "hit_rate")
+SUMS = ("hits", "retrieved", "mrr", "ndcg", "hit_rate")  # what is added up over events, at each cutoff
+MEANING = {
+    "precision": "hits / recommended items",
+    "recall": "hits / items to find",
+    "f1": "2 hits / (recommended items + items to find)",
+    "mrr": "mean over events of 1 / rank of the first item found, 0 without one",
+    "ndcg": "mean over events of NDCG({gain} gain)",
+    "hit_rate": "share of the events with an item found",
+}
+POPULARITY_GROUPS = 5
+ROWS_AT_ONCE = 2**18  # of DuckDB
+ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
+
+
+def item_to_item(
+    similar: Any,
+    behaviour: Any,
+    top_k: int | Sequence[int] = (5, 10, 20),
+    horizon: int = 1,
+    *,
+    item1: str = "item1",
+    item2: str = "item2",
+    score: str = "score",
+    user: str = "user",
+    item: str = "item",
+    relevance: str | None = "relevance",
+    time: str = "time",
+    ties: Literal["average", "optimistic", "pessimistic", "stable"] = "average",
+    gain: Literal["exponential", "linear"] = "exponential",
+    level: float = 0.95,
+    memory_limit: str | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+) -> Report:
+    """Check an item-to-item table against what users did next.
+
+    A user's events stand in order of time, equal times in the order of the log. For each event but the last, the row of
+    its item in the table, best score first, is the recommendation for the next event's item: at serving time a list is
+    made from what the user has done so far.
+
+    The report has precision, recall, F1, MRR, NDCG and hit rate at every cutoff. ``"precision@5"`` is of all events:
+    hits by recommended items, of which a row of three items has three. ``"user_precision@5"`` is the mean over users of
+    each user's own. MRR, NDCG and hit rate are means over events. An event whose item has no row recommends nothing.
+    Intervals are those of users, also where all events are pooled: events of one user are not independent.
+
+    Args:
+        similar: the table: a path, a pattern, a list of paths, a pandas, Polars or Arrow frame, a DuckDB relation; with
+            columns of an item, a recommended item and its score. A pair stands there once.
+        behaviour: the log, in the same forms; with columns of user, item, relevance and time. Ids are of any type.
+        top_k: the cutoffs.
+        horizon: how many events ahead are to be found. Their items count once each, with their highest relevance.
+        item1, item2, score: names of the columns of `similar`.
+        user, item, relevance, time: names of the columns of `behaviour`. Time is a number, a date, a timestamp, or text
+            that reads as one. An event with a relevance of 0 or less is nothing to be found, though it asks for a list;
+            with ``relevance=None`` every event counts 1.
+        ties: how equal scores of a row count, as in every metric.
+        gain: of relevance in NDCG, with a horizon beyond 1.
+        level: of the intervals.
+        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it the joins go to the disk.
+
+    Raises:
+        InputError: (a ValueError) for files and columns that are not there or do not hold what they must, in one line
+            that names the file and the row or column.
+        ValueError: for options that are no such thing.
+
+    >>> import pandas as pd
+    >>> similar = pd.DataFrame({"item1": ["a", "a", "b"], "item2": ["b", "c", "c"], "score": [0.9, 0.5, 0.7]})
+    >>> log = pd.DataFrame({"user": [7, 7, 7], "item": ["a", "b", "a"], "relevance": [2, 1, 3], "time": [0, 10, 30]})
+    >>> report = item_to_item(similar, log, top_k=2)
+    >>> round(report["precision@2"], 4), report["recall@2"], report["mrr@2"]  # 1 of 3 recommended, 1 of 2 found
+    (0.3333, 0.5, 0.5)
+    """
+    cutoffs = checked_cutoffs(top_k)
+    check.check_positive("horizon", horizon)
+    check.check_choice("ties", ties, TIES)
+    check.check_choice("gain", gain, ("exponential", "linear"))
+    check.check_share("level", level)
+    with Workspace(memory_limit, temp_directory, threads) as workspace:
+        connection = workspace.connection
+        table = open_source(connection, "similar", similar)
+        need_columns(table, {"item1": item1, "item2": item2, "score": score})
+        log = open_source(connection, "behaviour", behaviour)
+        graded = {} if relevance is None else {"relevance": relevance}
+        need_columns(log, {"user": user, "item": item, **graded, "time": time})
+        table_rows = in_memory(connection, table, (item1, item2, score))
+        log_rows = in_memory(connection, log, (user, item, *graded.values(), time))
+        scores = number_sql(connection, table_rows, score)
+        grades = "1.0"
+        if relevance is not None:
+            most = check.LARGEST_EXPONENTIAL_RELEVANCE
+            limit = {"rule": f"a number up to {most}", "wrong": f"{{}} > {most}"} if gain == "exponential" else {}
+            grades = number_sql(connection, log_rows, relevance, **limit)
+        times = time_sql(connection, log_rows, time)
+        (users,) = id_sql(connection, (log_rows, user))
+        item1_ids, item2_ids, item_ids = id_sql(connection, (table_rows, item1), (table_rows, item2), (log_rows, item))
+        with refused_in_one_line(table):
+            make_lists(connection, table_rows, (item1_ids, item2_ids, scores), max(cutoffs), stable=ties == "stable")
+        with refused_in_one_line(log):
+            make_events(connection, log_rows, (users, item_ids, grades, times), horizon)
+            if log_rows.sql != log.sql:
+                connection.execute(f"DROP TABLE {log_rows.sql}")  # half of the memory
+            counts = counts_of(connection, table_rows)
+            if horizon == 1:
+                sums = summed_kinds(connection, cutoffs, ties, gain)
+            else:
+                sums = summed_events(connection, cutoffs, ties, gain, horizon)
+            user_ids = [row[0] for row in connection.execute("SELECT user_id FROM users ORDER BY number").fetchall()]
+        events, relevant, at_cutoffs, by_popularity = sums
+        counts |= {"users": int(events.shape[0]), "events_checked": int(events.sum())}
+        inputs = [table.describe(counts["similar_rows"]), log.describe(counts["events"])]
+    values, intervals, definitions, of_users = {}, {}, {}, {}
+    options = f"horizon={horizon}, ties={ties!r}"
+    ratios = ratios_of(at_cutoffs, events, relevant, cutoffs)
+    for prefix in ("", "user_"):
+        for name, (numerators, denominators) in ratios.items():
+            if prefix:
+                numerators = of_users[f"user_{name}"] = ratio(numerators, denominators)
+                denominators = torch.ones_like(denominators)
+            spread = spread_of(moments(numerators.unsqueeze(1), denominators.unsqueeze(1))[:, 0])
+            nothing = len(events) > 0 and not bool(denominators.any())  # events, but nothing recommended
+            values[prefix + name] = 0.0 if nothing else float(spread.value)
+            low, high = spread.interval(level, None, (0, 1), zero_one=False)
+            intervals[prefix + name] = (float(low), float(high))
+            metric, _, k = name.partition("@")
+            whose = "mean over users of: " if prefix else "all events: "
+            definitions[prefix + name] = f"{whose}{MEANING[metric].format(gain=gain)}; top_k={k}, {options}"
+    return Report(
+        values,
+        intervals,
+        counts,
+        UserValues(torch.arange(events.shape[0]), of_users, definitions={n: definitions[n] for n in of_users}),
+        user_ids,
+        definitions,
+        inputs,
+        {} if by_popularity is None else {"popularity": by_popularity},
+        level=level,
+        title="Item to item",
+    )
+
+
+def checked_cutoffs(top_k: int | Sequence[int]) -> tuple[int, ...]:
+    """Ascending, each once; ValueError for what is no cutoff."""
+    given = list(top_k) if isinstance(top_k, list | tuple | range) else [top_k]
+    cutoffs = [check.plain_number(k) for k in given]
+    if not cutoffs:
+        raise ValueError("`top_k` must have one cutoff or more, got none")
+    for k in cutoffs:
+        check.check_positive("top_k", k)
+    return tuple(sorted(set(cutoffs)))
+
+
+def ratios_of(
+    sums: Tensor, events: Tensor, relevant: Tensor, cutoffs: Sequence[int]
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Name -> (U,) numerators and (U,) denominators, from (U, cutoffs, 5) sums."""
+    hits, retrieved, *means = sums.unbind(2)
+    found = {}
+    for name in NAMES:
+        for place, k in enumerate(cutoffs):
+            own_hits, own_retrieved = hits[:, place], retrieved[:, place]
+            found[f"{name}@{k}"] = {
+                "precision": (own_hits, own_retrieved),
+                "recall": (own_hits, relevant),
+                "f1": (2 * own_hits, own_retrieved + relevant),
+            }.get(name) or (means[SUMS.index(name) - 2][:, place], events)
+    return found
+
+
+def make_lists(connection: Any, table: Source, columns: tuple[str, str, str], depth: int, *, stable: bool) -> None:
+    """The tables `lists` (item -> length), `ranked` (pair -> rank) and `kinds` (the ranks that there are).
+
+    Ranks beyond `depth` are not kept, and a length counts up to it.
+    """
+    item1, item2, score = columns
+    columns_read = f"{item1} AS item1, {item2} AS item2, {score} + 0.0 AS score, {table.order[0]} AS place"
+    pairs = f"SELECT {columns_read} FROM {table.sql}"
+    connection.execute(f"CREATE TEMP TABLE pairs AS {pairs}")
+    again = connection.execute(
+        "SELECT CAST(item1 AS VARCHAR), CAST(item2 AS VARCHAR), count(*), max(place) FROM pairs "
+        "GROUP BY item1, item2 HAVING count(*) > 1 ORDER BY 4 LIMIT 1"
+    ).fetchall()
+    if again:
+        one, other, times, row = again[0]
+        raise_duplicate(table, one, other, times, row)
+    connection.execute(
+        f"CREATE TEMP TABLE lists AS SELECT item1, least(count(*), {depth}) AS length FROM pairs GROUP BY item1"
+    )
+    start, size = "rank() OVER (PARTITION BY item1 ORDER BY score DESC)", "count(*) OVER (PARTITION BY item1, score)"
+    if stable:
+        start, size = "row_number() OVER (PARTITION BY item1 ORDER BY score DESC, place)", "1"
+    connection.execute(
+        f"CREATE TEMP TABLE ranks AS SELECT item1, item2, start, size, length FROM (SELECT item1, item2, "
+        f"{start} - 1 AS start, {size} AS size FROM pairs QUALIFY start < {depth}) JOIN lists USING (item1)"
+    )
+    connection.execute(
+        "CREATE TEMP TABLE kinds AS SELECT *, row_number() OVER (ORDER BY start, size, length) - 1 AS kind "
+        "FROM (SELECT DISTINCT start, size, length FROM ranks)"
+    )
+    connection.execute(
+        "CREATE TEMP TABLE ranked AS SELECT item1, item2, kind FROM ranks JOIN kinds USING (start, size, length)"
+    )
+    connection.execute("DROP TABLE pairs; DROP TABLE ranks")
+
+
+def raise_duplicate(table: Source, one: str, other: str, times: int, row: int) -> None:
+    """InputError for a pair that stands in the table more than once."""
+    pair = f"({one!r}, {other!r})"
+    raise InputError(f"{table.place((row,))}: a pair must stand there once, this is {pair} again: it has {times} rows")
+
+
+def make_events(connection: Any, log: Source, columns: tuple[str, str, str, str], horizon: int) -> None:
+    """The table `following`: an event and what follows it, as many events ahead as the horizon says."""
+    user, item, grade, time = columns
+    # Sorted once and read along: half the time of a window for each user. What is ahead of a user's last events is
+    # another's.
+    ahead = ", ".join(
+        f"CASE WHEN lead(user_id, {step}) OVER () = user_id THEN lead(item, {step}) OVER () END AS target{step}, "
+        f"CASE WHEN lead(user_id, {step}) OVER () = user_id THEN lead(grade, {step}) OVER () END AS grade{step}"
+        for step in range(1, horizon + 1)
+    )
+    connection.execute(
+        "CREATE TEMP TABLE following AS SELECT event, user_id, item, "
+        f"time = lag(time) OVER () AND user_id = lag(user_id) OVER () AS tied, {ahead} FROM ("
+        f"SELECT {log.order[0]} AS event, {user} AS user_id, {item} AS item, {grade} AS grade, {time} AS time "
+        f"FROM {log.sql} ORDER BY user_id, time, event)"
+    )
+    wanted = " OR ".join(f"coalesce(grade{step} > 0, false)" for step in range(1, horizon + 1))
+    connection.execute(f"CREATE TEMP VIEW checked AS SELECT * FROM following WHERE {wanted}")
+    # Groups of items that were taken about as often, of about as many events each.
+    connection.execute(
+        "CREATE TEMP TABLE popularity AS SELECT item, n, CAST(ceil("
+        f"{POPULARITY_GROUPS} * sum(n) OVER (ORDER BY n) / sum(n) OVER ()) - 1 AS BIGINT) AS popularity "
+        "FROM (SELECT item, count(*) AS n FROM following GROUP BY item)"
+    )
+    connection.execute(
+        "CREATE TEMP TABLE users AS SELECT user_id, row_number() OVER (ORDER BY user_id) - 1 AS number "
+        "FROM (SELECT DISTINCT user_id FROM checked)"
+    )
+
+
+def counts_of(connection: Any, table: Source) -> dict[str, int]:
+    """What was read, and what was left out."""
+    events, last, tied, users = one_row(
+        connection,
+        "SELECT count(*), count_if(target1 IS NULL), count_if(coalesce(tied, false)), count(DISTINCT user_id) "
+        "FROM following",
+    )
+    events_without, items_without = one_row(
+        connection,
+        "SELECT count(*), count(DISTINCT item) FROM checked ANTI JOIN lists ON item = item1",
+    )
+    (checked,) = one_row(connection, "SELECT count(*) FROM checked")
+    return {
+        "events": events,
+        "users_in_log": users,
+        "last_events": last,
+        "events_without_target": events - last - checked,
+        "events_at_equal_times": tied,
+        "events_without_list": events_without,
+        "items_without_list": items_without,
+        "similar_rows": one_row(connection, f"SELECT count(*) FROM {table.sql}")[0],
+        "lists": one_row(connection, "SELECT count(*) FROM lists")[0],
+    }
+
+
+def batches(connection: Any, query: str) -> Iterator[dict[str, Tensor]]:
+    """The columns of numbers of a query, some rows at a time, as tensors that share the memory of Arrow."""
+    for batch in connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
+        yield {name: from_dlpack(batch.column(name)) for name in batch.schema.names}
+
+
+def whole(connection: Any, query: str) -> dict[str, Tensor]:
+    """All rows of a query of numbers."""
+    parts = list(batches(connection, query))
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]} if parts else {}
+
+
+def event_sums(
+    entries: RelevantItems, lengths: Tensor, best: Tensor, n_relevant: Tensor, cutoffs: Cutoffs, ties: str, gain: str
+) -> Tensor:
+    """(B, cutoffs, 5): what each of B events adds to its user's :data:`SUMS`."""
+    depth = max(k for k in cutoffs if k is not None)
+    needs = RankingRequirements(depth, rules=frozenset({ties}))
+    relevance, tie_groups = columns_of(entries, (lengths.shape[0], depth), needs)
+    ranking = Ranking(
+        relevance,
+        lengths,
+        n_relevant,
+        best.shape[1],
+        Given(best),
+        depth,
+        tie_groups=tie_groups,
+        ordered=ties == "stable",
+    )
+    stats = ranking.stats(ties)
+    sums = (
+        stats.hits(cutoffs),
+        stats.n_retrieved(cutoffs),
+        MRR.measure(stats, cutoffs),
+        NDCG.measure(stats, cutoffs, gain=gain, ideal="relevant", discount="log2"),
+        HitRate.measure(stats, cutoffs, pooled=False),
+    )
+    return torch.stack(sums, 2)
+
+
+class Sums(NamedTuple):
+    """What was added up over events, in one order whatever the threads do."""
+
+    events: Tensor  # (U,)
+    relevant: Tensor  # (U,) items to find
+    at_cutoffs: Tensor  # (U, cutoffs, 5) of SUMS
+    by_popularity: dict[str, dict[str, float]] | None  # metric -> group of items -> value; None where nobody counted
+
+
+def summed_kinds(connection: Any, cutoffs: Cutoffs, ties: str, gain: str) -> Sums:
+    """Sums of the users where one item is to be found: an event is known by its rank and the length of the list."""
+    depth = max(k for k in cutoffs if k is not None)
+    n_users = one_row(connection, "SELECT count(*) FROM users")[0]
+    kinds = whole(connection, "SELECT start, size, length FROM kinds ORDER BY kind")
+    n_kinds = kinds["start"].shape[0] if kinds else 0
+    # Behind the kinds come the misses of lists of 0, 1, ... depth items.
+    start, size = (torch.full((n_kinds + depth + 1,), fill, dtype=torch.int64) for fill in (depth, 1))
+    lengths = torch.cat([kinds["length"] if kinds else start[:0], torch.arange(depth + 1)])
+    if kinds:
+        start[:n_kinds], size[:n_kinds] = kinds["start"], kinds["size"]
+    table = torch.empty((len(lengths), len(cutoffs), len(SUMS)), dtype=torch.float64)
+    rows_at_once = max(1, ELEMENTS_AT_ONCE // depth)
+    for first in range(0, len(lengths), rows_at_once):
+        rows = torch.arange(first, min(first + rows_at_once, len(lengths)))
+        ones = torch.ones(len(rows), dtype=torch.float64)
+        entries = RelevantItems(torch.arange(len(rows)), start[rows], size[rows], None, ones)
+        n_relevant = torch.ones_like(rows)
+        table[rows] = event_sums(entries, lengths[rows], ones.unsqueeze(1), n_relevant, cutoffs, ties, gain)
+    events = torch.zeros(n_users, dtype=torch.float64)
+    sums = torch.zeros((n_users, len(cutoffs), len(SUMS)), dtype=torch.float64)
+    by_popularity = torch.zeros((POPULARITY_GROUPS, len(lengths)), dtype=torch.float64)
+    query = (
+        f"SELECT number, kind, popularity, n FROM (SELECT user_id, coalesce(kind, {n_kinds} + coalesce(length, 0)) AS "
+        "kind, popularity, count(*) AS n FROM checked "
+        "LEFT JOIN ranked ON checked.item = ranked.item1 AND target1 = item2 "
+        "LEFT JOIN lists ON checked.item = lists.item1 JOIN popularity ON target1 = popularity.item GROUP BY ALL) "
+        "JOIN users USING (user_id) ORDER BY number, kind"
+    )
+    for batch in batches(connection, query):
+        n, kind = batch["n"].to(torch.float64), batch["kind"]
+        events.index_add_(0, batch["number"], n)
+        sums.index_add_(0, batch["number"], table[kind] * n[:, None, None])
+        by_popularity.view(-1).index_add_(0, batch["popularity"] * len(lengths) + kind, n)
+    found = by_popularity @ table[:, :, 0] / by_popularity.sum(1, keepdim=True)
+    return Sums(events, events, sums, popularity_of(connection, found, cutoffs))
+
+
+def popularity_of(connection: Any, found: Tensor, cutoffs: Cutoffs) -> dict[str, dict[str, float]]:
+    """The recall of each group of items."""
+    groups = connection.execute(
+        "SELECT popularity, min(n), max(n) FROM popularity GROUP BY popularity ORDER BY popularity"
+    ).fetchall()
+    labels = [(group, f"{low:,}" if low == high else f"{low:,} to {high:,}") for group, low, high in groups]
+    return {
+        f"recall@{k}": {label: value for group, label in labels if not math.isnan(value := float(found[group, place]))}
+        for place, k in enumerate(cutoffs)
+    }
+
+
+def summed_events(connection: Any, cutoffs: Cutoffs, ties: str, gain: str, horizon: int) -> Sums:
+    """Sums of the users where several items are to be found, event by event."""
+    depth = max(k for k in cutoffs if k is not None)
+    n_users = one_row(connection, "SELECT count(*) FROM users")[0]
+    events, relevant = torch.zeros(n_users, dtype=torch.float64), torch.zeros(n_users, dtype=torch.float64)
+    sums = torch.zeros((n_users, len(cutoffs), len(SUMS)), dtype=torch.float64)
+    steps = ", ".join(f"{{'target': target{step}, 'grade': grade{step}}}" for step in range(1, horizon + 1))
+    query = (
+        f"SELECT number, event, coalesce(start, {depth}) AS start, coalesce(size, 1) AS size, "
+        "coalesce(lists.length, 0) AS length, grade FROM ("
+        "SELECT event, user_id, item, step.target AS target, max(step.grade) AS grade FROM ("
+        f"SELECT event, user_id, item, unnest([{steps}]) AS step FROM checked) WHERE step.grade > 0 GROUP BY ALL"
+        ") JOIN users USING (user_id) LEFT JOIN lists ON item = lists.item1 "
+        "LEFT JOIN (SELECT item1, item2, start, size FROM ranked JOIN kinds USING (kind)) AS ranks "
+        "ON item = ranks.item1 AND target = ranks.item2 ORDER BY number, event, start, grade DESC"
+    )
+    for rows in whole_events(batches(connection, query), max(1, ELEMENTS_AT_ONCE // depth)):
+        first = run_starts(rows["event"])
+        event = first.cumsum(0) - 1
+        users, lengths, grades = rows["number"][first], rows["length"][first], rows["grade"]
+        n_relevant = torch.bincount(event, minlength=len(users))
+        best = largest_first(event, grades, len(users), int(n_relevant.max()))
+        entries = RelevantItems(event, rows["start"], rows["size"], None, grades)
+        sums.index_add_(0, users, event_sums(entries, lengths, best, n_relevant, cutoffs, ties, gain))
+        relevant.index_add_(0, users, n_relevant.to(torch.float64))
+        events.index_add_(0, users, torch.ones(len(users), dtype=torch.float64))
+    return Sums(events, relevant, sums, None)
+
+
+def whole_events(parts: Iterator[dict[str, Tensor]], rows_at_once: int) -> Iterator[dict[str, Tensor]]:
+    """The same rows in pieces that end where an event ends, of as many rows or one event."""
+    kept: dict[str, Tensor] = {}
+    for part in parts:
+        for place in range(0, len(part["event"]), rows_at_once):
+            piece = {name: column[place : place + rows_at_once] for name, column in part.items()}
+            rows = {name: torch.cat([kept[name], column]) for name, column in piece.items()} if kept else piece
+            last = int(run_starts(rows["event"]).nonzero()[-1])
+            kept = {name: column[last:] for name, column in rows.items()}
+            if last:
+                yield {name: column[:last] for name, column in rows.items()}
+    if kept:
+        yield kept

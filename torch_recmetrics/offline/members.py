@@ -1,0 +1,153 @@
+"""The metrics of an evaluation, by name or as objects, and the values of its users."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
+from torch_recmetrics.core.layouts.arguments import read_layout
+from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.offline.tables import Tables
+from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.options import options_of
+from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.registry import METRICS
+
+KNOWN_ITEMS = ("num_items", "item_counts")  # options that say what is known of items
+
+
+def check_names(metrics: Any) -> None:
+    """ValueError for a name that there is not, with the nearest that there is."""
+    for entry in entries_of(metrics):
+        if isinstance(entry, str):
+            name, at, cutoff = entry.partition("@")
+            if name not in METRICS:
+                near = difflib.get_close_matches(name, METRICS, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(METRICS)}"
+                raise ValueError(f"`metrics` has {entry!r}, which is no metric: {hint}")
+            if at and not cutoff.isdecimal():
+                raise ValueError(f"`metrics` must be names such as 'ndcg' or 'ndcg@10', got {entry!r}")
+            if not issubclass(METRICS[name], RankingMetric):
+                raise ValueError(f"`metrics` must be metrics of ranked lists, got {entry!r}, which reads labelled rows")
+
+
+def metrics_read_items(metrics: Any) -> bool:
+    """Whether a metric that is given by name knows a table of items."""
+    names = [entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)]
+    return any(set(KNOWN_ITEMS) & set(options_of(METRICS[name])) for name in names)
+
+
+def collection_of(
+    metrics: Any,
+    top_k: Any,
+    options: Mapping[str, Mapping[str, Any]] | None,
+    common: Mapping[str, Any],
+    tables: Tables | None,
+) -> RecMetricCollection:
+    """The metrics in the order given; those by name with what the tables know of items."""
+    entries, members = entries_of(metrics), dict[str, Metric]()
+    own_options = {name: dict(own) for name, own in (options or {}).items()}
+    names = list(dict.fromkeys(entry.partition("@")[0] for entry in entries if isinstance(entry, str)))
+    for name in own_options:
+        check.check_choice("options", name, names)
+    if not names:
+        fresh = ranking_metrics(metrics).clone()
+        fresh.reset()
+        return of_lists(fresh)
+    for entry in entries:
+        if isinstance(entry, str):
+            name, at, cutoff = entry.partition("@")
+            own = {name: {**known_of_items(name, own_options.get(name, {}), tables), **own_options.get(name, {})}}
+            made = ranking_metrics(
+                name,  # type: ignore[arg-type]
+                [int(cutoff)] if at else cutoffs_of(top_k),
+                options=own,
+                **taken_by(name, names, common),
+            )
+        else:
+            made = ranking_metrics([entry]).clone()
+            made.reset()
+        for key, metric in made.items():
+            if key in members:
+                raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
+            members[key] = metric
+    return of_lists(RecMetricCollection(members))
+
+
+def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str, Any]:
+    """The common options that a metric has; one that no metric has is left in, to be refused."""
+    known = {option for other in names for option in options_of(METRICS[other])}
+    return {
+        option: value for option, value in common.items() if option in options_of(METRICS[name]) or option not in known
+    }
+
+
+def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> dict[str, Any]:
+    """The options that the catalogue and the training data give."""
+    declared, filled = options_of(METRICS[name]), dict[str, Any]()
+    if "num_items" in declared and "num_items" not in own:
+        if tables is None or tables.items is None or tables.n_items is None:
+            raise ValueError(
+                f"{name} must know the catalogue: give items=, a table of all items, or "
+                f"options={{{name!r}: {{'num_items': N}}}} with integer ids below N"
+            )
+        filled["num_items"] = tables.n_items
+    if "item_counts" in declared and "item_counts" not in own:
+        if tables is None or tables.train is None:
+            raise ValueError(f"{name} counts popularity: give train=, or options={{{name!r}: {{'item_counts': ...}}}}")
+        filled["item_counts"] = tables.item_counts()
+        if "num_users" in declared and "num_users" not in own and own.get("kind") != "self_information":
+            filled["num_users"] = tables.train_users()
+    return filled
+
+
+def of_lists(collection: RecMetricCollection) -> RecMetricCollection:
+    """Refuse metrics that do not read ranked lists."""
+    for name, member in collection.items():
+        if not isinstance(member, RankingMetric):
+            raise ValueError(f"`metrics` must be metrics of ranked lists, got {name} ({type(member).__name__})")
+    return collection
+
+
+class UserCollector:
+    """The value of every user in every metric that has one, from the ranking that the metrics count.
+
+    Args:
+        collection: whose values they are.
+        n_users: U.
+    """
+
+    def __init__(self, collection: RecMetricCollection, n_users: int) -> None:
+        self.names = [name for name, member in collection.items() if isinstance(member, UserMeasure)]
+        members: list[Any] = [member.clone() for member in collection.values()]
+        means = [member for member in members if isinstance(member, UserMeasure)]
+        self.evaluator = Evaluator(means, [member for member in members if isinstance(member, ListCounter)])
+        self.columns = [sum(self.evaluator.sizes[:place]) for place in range(len(means))]
+        self.values = torch.zeros(len(means), n_users, dtype=torch.float64)
+
+    def rank(self, first: int, arguments: Mapping[str, Tensor]) -> Ranking:
+        """Note the values of a batch of users, the first of which has this number; their ranking."""
+        evaluator = self.evaluator
+        with torch.no_grad():
+            checks = check.ValueChecks(evaluator.validate_args)
+            ranking = read_layout(evaluator.labels, **arguments).rank(evaluator.needs, checks)
+            evaluated = evaluator.evaluate(ranking, checks) if self.names else None
+            checks.raise_first()
+            if evaluated is not None:
+                columns, empty = evaluated.values(), ranking.n_relevant == 0
+                users = slice(first, first + ranking.n_users)
+                for row, (metric, place) in enumerate(zip(evaluator.metrics, self.columns)):
+                    skips = metric.needs_target and metric.empty_target_action in ("skip", "error")
+                    self.values[row, users] = (
+                        columns[place].masked_fill(empty, float("nan")) if skips else columns[place]
+                    )
+            return replace(ranking, labels=evaluator.labels)

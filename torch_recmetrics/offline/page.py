@@ -1,0 +1,133 @@
+"""The page of a report: one HTML file that needs nothing from outside."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import torch
+
+from torch_recmetrics.compare.extras import needed
+from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.offline import pictures
+from torch_recmetrics.offline.texts import number, words
+
+TEMPLATE = "report.html.jinja"
+POPULARITY = "items by how often they were taken"
+BINS = 20
+MOST_PICTURES = 12  # of a kind
+CUTOFF = re.compile(r"(?P<stem>.+)@(?P<k>\d+)")
+
+
+class Picture(NamedTuple):
+    """An SVG with what stands above it."""
+
+    title: str
+    note: str
+    svg: Any
+
+
+def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
+    """The page as text.
+
+    Args:
+        content: what ``Report.to_dict`` gives.
+        users: the values of the users, for the pictures of their distribution.
+    """
+    jinja2, markupsafe = needed("jinja2", "Report.to_html"), needed("markupsafe", "Report.to_html")
+    options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
+    environment = jinja2.Environment(**options)
+    environment.filters |= {"number": lambda value: "-" if value is None else number(value), "words": words}
+    template = files("torch_recmetrics.offline").joinpath(TEMPLATE).read_text(encoding="utf-8")
+
+    def drawn(found: Iterator[Picture]) -> list[Picture]:
+        return [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in found]
+
+    details = content["details"]
+    sections = {
+        "Against the cutoff": drawn(cutoff_pictures(content)),
+        "Over users": drawn(distribution_pictures(users)),
+        "By slice": drawn(group_pictures(details.get("slices", {}))),
+        "By popularity of the item": drawn(
+            group_pictures(details.get("popularity", {}), "items by how often they were taken")
+        ),
+        "ROC": drawn(roc_pictures(details.get("roc", {}))),
+        "Compared": drawn(comparison_pictures(details.get("comparison", []))),
+    }
+    return str(environment.from_string(template).render(content, sections=sections))
+
+
+def cutoff_pictures(content: Mapping[str, Any]) -> Iterator[Picture]:
+    """A picture of each metric that has several cutoffs."""
+    stems: dict[str, dict[int, pictures.Bar]] = {}
+    for name, value in content["values"].items():
+        found = CUTOFF.fullmatch(name)
+        if found and value is not None:
+            low, high = content["intervals"].get(name, (None, None))
+            stems.setdefault(found["stem"], {})[int(found["k"])] = (value, low, high)
+    several = {stem: bars for stem, bars in stems.items() if len(bars) > 1}
+    for stem, bars in list(several.items())[:MOST_PICTURES]:
+        yield Picture(stem, "", pictures.against_cutoff(stem, bars))
+
+
+def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
+    """How the users' values lie, of each metric at its largest cutoff."""
+    if users is None:
+        return
+    deepest: dict[str, str] = {}
+    for name in users:
+        found = CUTOFF.fullmatch(name)
+        stem, known = (found["stem"] if found else name), deepest.get(found["stem"] if found else name)
+        if known is None or (found and int(found["k"]) > int(known.rpartition("@")[2])):
+            deepest[stem] = name
+    for name in list(deepest.values())[:MOST_PICTURES]:
+        values = users[name][~users[name].isnan()]
+        if not len(values):
+            continue
+        low, high = min(0.0, float(values.min())), max(1.0, float(values.max()))
+        counts = torch.histc(values, BINS, low, high).to(torch.int64).tolist()
+        zeros = float((values == 0).double().mean())
+        note = f"{len(values):,} users, mean {number(float(values.mean()))}, {zeros:.0%} have 0"
+        yield Picture(name, note, pictures.histogram(name, counts, (low, high), float(values.mean())))
+
+
+def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "") -> Iterator[Picture]:
+    """The values of slices, of each metric."""
+    for name, values in list(groups.items())[:MOST_PICTURES]:
+        rows = [(label, pictures.bar_of(value), "") for label, value in values.items()]
+        rows = [row for row in rows if math.isfinite(row[1][0])]
+        if rows:
+            most = pictures.MOST_ROWS
+            part = f"the first {most} of {len(rows):,}" if len(rows) > most else note
+            yield Picture(name, part, pictures.forest(f"{name} by group", rows))
+
+
+def roc_pictures(curves: Mapping[str, Mapping[str, Any]]) -> Iterator[Picture]:
+    """A curve each."""
+    for name, curve in list(curves.items())[:MOST_PICTURES]:
+        area = curve.get("auc")
+        note = "true by false positives" + ("" if area is None else f", area under the curve {number(area)}")
+        yield Picture(name, note, pictures.roc(name, curve["fpr"], curve["tpr"]))
+
+
+def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
+    """The differences of each system from the baseline."""
+    systems = dict.fromkeys(row["system"] for row in rows)
+    for system in list(systems)[:MOST_PICTURES]:
+        bars = [
+            (row["metric"], pictures.bar_of([row["difference"], row["low"], row["high"]]), certainty(row))
+            for row in rows
+            if row["system"] == system and row["difference"] is not None
+        ]
+        if bars:
+            picture = pictures.forest(f"{system}: differences", bars, zero=True, signed=True)
+            yield Picture(system, "difference from the baseline with its interval", picture)
+
+
+def certainty(row: Mapping[str, Any]) -> str:
+    """The class of a point: whether its interval holds 0."""
+    low, high = row["low"], row["high"]
+    return "unsure" if low is None or high is None or low <= 0 <= high else ""

@@ -1,0 +1,576 @@
+"""What users give as an input, as something that DuckDB can scan, and what is wrong with it in one line."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import glob
+import gzip
+import hashlib
+import io
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch_recmetrics.compare.extras import needed
+from torch_recmetrics.offline.report import Input
+
+READERS = {
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".trec": "trec",
+    ".run": "trec",
+    ".qrels": "trec",
+    ".qrel": "trec",
+    ".parquet": "read_parquet",
+    ".pq": "read_parquet",
+    ".csv": "read_csv",
+    ".tsv": "read_csv",
+    ".txt": "read_csv",
+    ".json": "read_json",
+    ".jsonl": "read_json",
+    ".ndjson": "read_json",
+}
+PACKED = (".gz", ".zst")
+SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+INTEGERS = (*SIGNED, *(f"U{name}" for name in SIGNED))
+FLOATS = ("FLOAT", "DOUBLE")
+TEXT = "VARCHAR"
+HASHED_AT_ONCE = 2**20
+FORMATS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "arrow": "arrow", "trec": "trec"}
+DELIMITERS = ",\t;|"
+LONGEST_LINE = 2_000_000  # bytes of a line of text, its end included
+WHOLE = r"(0|-?[1-9][0-9]{0,17})(\.0+)?"  # text that is an int64: pandas writes 7.0 beside a gap
+# The columns of a line of TREC's, by the number of its fields, which DuckDB counts from 1: of a run, and of qrels.
+TREC = {
+    6: {"user_id": 1, "item_id": 3, "rank": 4, "score": 5},
+    4: {"user_id": 1, "item_id": 3, "relevance": 4},
+}
+ROW = "_row"
+
+
+class InputError(ValueError):
+    """What a user gave cannot be evaluated; one line that names the input and the row or column."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input, as DuckDB scans it.
+
+    Attributes:
+        role: the name of the argument.
+        name: the path or pattern, or the kind of the frame.
+        sql: what stands behind FROM.
+        types: column -> DuckDB's name of its type.
+        files: what is read, in this order; none for a frame.
+        order: the columns of `sql` that number its rows.
+        starts: the first row of each file, where the rows are numbered through.
+        registered: the name in SQL and the object of a frame that only the connection knows that it was given to.
+    """
+
+    role: str
+    name: str
+    sql: str
+    types: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+    order: tuple[str, ...] = (ROW,)
+    starts: tuple[int, ...] = (0,)
+    registered: tuple[str, Any] | None = None
+
+    def place(self, row: Sequence[Any]) -> str:
+        """A row, by its columns of `order`, in words: the file and the row in it, counted from 1."""
+        if len(row) == 2:
+            return f"`{self.role}` ({self.files[int(row[0])]}, row {int(row[1]) + 1:,})"
+        number, file = int(row[0]), 0
+        while file + 1 < len(self.starts) and self.starts[file + 1] <= number:
+            file += 1
+        return (
+            f"`{self.role}` ({self.files[file] if self.files else self.name}, row {number - self.starts[file] + 1:,})"
+        )
+
+    def __str__(self) -> str:
+        return f"`{self.role}` ({self.name})"
+
+    def describe(self, rows: int | None = None) -> Input:
+        """For the report; reads the files to hash them."""
+        digests = [digest(file) for file in self.files]
+        whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+        return Input(self.role, self.name, rows, whole if digests else None)
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of the bytes of a file, as hexadecimal digits."""
+    known = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(HASHED_AT_ONCE):
+            known.update(block)
+    return known.hexdigest()
+
+
+def connect(
+    memory_limit: str | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+) -> Any:
+    """A DuckDB of its own in memory, which spills to `temp_directory` beyond `memory_limit`; needs duckdb."""
+    duckdb = needed("duckdb", "Reading files and frames")
+    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    config |= {} if memory_limit is None else {"memory_limit": memory_limit}
+    config |= {} if temp_directory is None else {"temp_directory": os.fspath(temp_directory)}
+    config |= {} if threads is None else {"threads": str(threads)}
+    try:
+        connection = duckdb.connect(":memory:", config=config)
+    except duckdb.Error as error:
+        raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
+    connection.execute("SET preserve_insertion_order = true")
+    return connection
+
+
+@contextmanager
+def refused_in_one_line(source: Source | str) -> Iterator[None]:
+    """What DuckDB says about an input, as an :class:`InputError`."""
+    duckdb = needed("duckdb", "Reading files and frames")
+    try:
+        yield
+    except InputError:
+        raise
+    except RuntimeError as error:
+        refuse_interrupt(error)
+        raise
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        if "No space left" in str(error) or isinstance(error, duckdb.OutOfMemoryException):
+            message = f"{first_line(error)}; give `memory_limit` more, or a `temp_directory` with more space"
+            raise InputError(f"{source}: {message}") from None
+        raise InputError(f"{source} cannot be read: {first_line(error)}") from None
+    except duckdb.Error as error:
+        raise InputError(f"{source} cannot be read: {first_line(error)}") from None
+
+
+def refuse_interrupt(error: BaseException) -> None:
+    """KeyboardInterrupt for what DuckDB makes of one while it runs a query."""
+    if "interrupted" in str(error).lower():
+        raise KeyboardInterrupt from None
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, as one line; of DuckDB's on CSV files, without what it advises and shows of the file."""
+    lines = [line.strip() for line in str(error).partition("Possible")[0].splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("Original Line", "LINE ", "^"))]
+    return " ".join(lines[:3] or [type(error).__name__])[:500]
+
+
+def open_source(
+    connection: Any,
+    role: str,
+    given: Any,
+    *,
+    names: Sequence[str] | None = None,
+    format: str | None = None,  # noqa: A002
+) -> Source:
+    """An input as DuckDB scans it.
+
+    Parquet files are scanned where they are; text is read once, into a table whose columns are integers where every
+    value is written as one, and else text.
+
+    Args:
+        connection: of :func:`connect`.
+        role: the name of the argument; also of what is registered with DuckDB.
+        given: a path, a pattern, a list of paths; a pandas, Polars or Arrow frame; a DuckDB relation.
+        names: of the columns of CSV files that have no header.
+        format: of the files, in place of what their suffix says.
+
+    Raises:
+        InputError: for files that are not there, empty, damaged or of an unknown kind, and for no frame at all.
+    """
+    duckdb = needed("duckdb", "Reading files and frames")
+    paths = paths_of(role, given)
+    if paths is not None:
+        name = os.fspath(given) if isinstance(given, str | os.PathLike) else ", ".join(map(str, paths[:3]))
+        name += f", ... ({len(paths)} files)" if not isinstance(given, str | os.PathLike) and len(paths) > 3 else ""
+        return read_files(connection, role, name, paths, names, reader_of(role, paths, format))
+    name = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}"
+    if isinstance(given, duckdb.DuckDBPyRelation):
+        name, given = "DuckDB relation", given.to_arrow_reader()
+    if hasattr(given, "collect") and name.startswith("polars"):
+        given = given.collect()
+    registered = f"given_{role}"
+    with refused_in_one_line(f"`{role}` ({name})"):
+        try:
+            connection.register(registered, given)
+        except (TypeError, duckdb.InvalidInputException):
+            raise InputError(
+                f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
+                f"relation, got {name}"
+            ) from None
+        if hasattr(given, "read_next_batch"):  # a stream is read once
+            table = quoted(registered + "_rows")
+            connection.execute(f"CREATE TABLE {table} AS SELECT * FROM {quoted(registered)}")
+            connection.unregister(registered)
+            return Source(role, name, table, types_of(connection, f"`{role}` ({name})", table), order=("rowid",))
+    types = types_of(connection, f"`{role}` ({name})", quoted(registered))
+    return Source(role, name, numbered(quoted(registered)), types, registered=(registered, given))
+
+
+def numbered(table: str) -> str:
+    """What stands behind FROM for a table with its rows numbered from 0."""
+    return f"(SELECT row_number() OVER () - 1 AS {ROW}, * FROM {table})"
+
+
+def read_files(
+    connection: Any, role: str, name: str, paths: Sequence[Path], names: Sequence[str] | None, reader: str
+) -> Source:
+    """Files of one kind."""
+    place, files = f"`{role}` ({name})", tuple(paths)
+    if reader == "read_parquet":
+        # DuckDB takes the name of each file for a pattern; it says which one it cannot read.
+        sql = f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
+        types = types_of(connection, place, sql)
+        return Source(role, name, sql, types, files, ("file_index", "file_row_number"))
+    table = quoted(f"given_{role}")
+    if reader == "arrow":
+        frames = [mapped_arrow(place, path) for path in paths]
+        starts = tuple(itertools.accumulate(map(len, frames[:-1]), initial=0))
+        with refused_in_one_line(place):
+            frame = needed("pyarrow", "Reading Arrow files").concat_tables(frames)
+            connection.register(f"given_{role}", frame)
+        types = types_of(connection, place, table)
+        return Source(role, name, numbered(table), types, files, starts=starts, registered=(f"given_{role}", frame))
+    rows: list[int] = [0]
+    for number, path in enumerate(paths):
+        select = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}[reader](
+            connection, role, path, names
+        )
+        into = f"CREATE TABLE {table} AS" if number == 0 else f"INSERT INTO {table} BY NAME"
+        with refused_line(role, path):
+            connection.execute(f"{into} {select}")
+        rows.append(one_row(connection, f"SELECT count(*) FROM {table}")[0])
+        if reader == "trec":
+            check_trec(connection, role, table, path, rows[-2])
+    types = {column: kind for column, kind in types_of(connection, place, table).items() if column != "_fields"}
+    source = Source(role, name, table, types, files, ("rowid",), tuple(rows[:-1]))
+    return source if reader == "read_json" else with_integers(connection, source)
+
+
+def with_integers(connection: Any, source: Source) -> Source:
+    """A table of text, its columns integers where every value is written as one."""
+    texts = [column for column, kind in source.types.items() if kind == TEXT]
+    if not texts:
+        return source
+    whole = ", ".join(f"bool_and(regexp_full_match({quoted(column)}, '{WHOLE}'))" for column in texts)
+    found = dict(zip(texts, one_row(connection, f"SELECT {whole} FROM {source.sql}")))
+    types = {column: "BIGINT" if found.get(column) else kind for column, kind in source.types.items()}
+    columns = [
+        rf"CAST(regexp_replace({quoted(column)}, '\.0+$', '') AS BIGINT) AS {quoted(column)}"
+        if found.get(column)
+        else quoted(column)
+        for column in source.types
+    ]
+    return replace(
+        source, sql=f"(SELECT {', '.join(columns)}, rowid AS {ROW} FROM {source.sql})", types=types, order=(ROW,)
+    )
+
+
+def mapped_arrow(place: str, path: Path) -> Any:
+    """An Arrow IPC file, mapped into memory."""
+    feather, pyarrow = needed("pyarrow.feather", "Reading Arrow files"), needed("pyarrow", "Reading Arrow files")
+    try:
+        return feather.read_table(path, memory_map=True)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{place}: {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}") from None
+
+
+def csv_select(connection: Any, role: str, path: Path, names: Sequence[str] | None) -> str:  # noqa: ARG001
+    """SELECT of a CSV file, all columns text."""
+    if path.suffix == ".zst":
+        titles = "header = true" if names is None else f"header = false, names = [{', '.join(map(literal, names))}]"
+        return f"SELECT * FROM read_csv({literal(os.fspath(path))}, all_varchar = true, {titles})"
+    line = first_line_of_file(role, path)
+    delimiter = max(DELIMITERS, key=line.count)
+    header = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
+    if names is None and (not header or not all(header) or len({name.lower() for name in header}) < len(header)):
+        raise InputError(
+            f"`{role}` ({path}, line 1): a CSV file must begin with the names of its columns, got {line.strip()[:60]!r}"
+        )
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in (header if names is None else names))
+    return (
+        f"SELECT * FROM read_csv({literal(os.fspath(path))}, columns = {{{columns}}}, delim = {literal(delimiter)}, "
+        f"quote = '\"', escape = '\"', header = {str(names is None).lower()}, auto_detect = false, "
+        f"max_line_size = {LONGEST_LINE})"
+    )
+
+
+def first_line_of_file(role: str, path: Path) -> str:
+    """The first line of a file of text, which may be packed by gzip."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as stream:
+            line: bytes = stream.readline(LONGEST_LINE)
+        if len(line) == LONGEST_LINE:
+            raise InputError(f"`{role}` ({path}, line 1): a line must be shorter than {LONGEST_LINE:,} bytes")
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"`{role}` ({path}, line 1): the file must be UTF-8") from None
+    except (OSError, EOFError) as error:
+        raise InputError(f"`{role}` ({path}) cannot be read: {first_line(error)}") from None
+
+
+def json_select(connection: Any, role: str, path: Path, names: Sequence[str] | None) -> str:  # noqa: ARG001
+    """SELECT of a file of JSON objects."""
+    return f"SELECT * FROM read_json({literal(os.fspath(path))}, sample_size = -1)"
+
+
+def trec_select(connection: Any, role: str, path: Path, names: Sequence[str] | None) -> str:  # noqa: ARG001
+    """SELECT of a run or of qrels: fields with white space between them, whose number says which it is."""
+    trimmed, spaces = "trim(line, ' ' || chr(9) || chr(13))", r"'\s+'"
+    lines = (
+        f"read_csv({literal(os.fspath(path))}, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', "
+        f"escape = '', header = false, auto_detect = false, max_line_size = {LONGEST_LINE})"
+    )
+    split = f"(SELECT string_split_regex({trimmed}, {spaces}) AS f FROM {lines} WHERE {trimmed} <> '')"
+    with refused_line(role, path):
+        first = connection.execute(f"SELECT len(f) FROM {split} LIMIT 1").fetchall()
+    width = first[0][0] if first else 0
+    if width not in TREC:
+        raise InputError(
+            f"`{role}` ({path}, row 1): a line of a TREC run has 6 fields (query Q0 document rank score tag) and one "
+            f"of qrels 4 (query 0 document relevance), got {width}"
+        )
+    columns = ", ".join(
+        f"f[{place}] AS {name}" if name.endswith("_id") else f"TRY_CAST(f[{place}] AS DOUBLE) AS {name}"
+        for name, place in TREC[width].items()
+    )
+    return f"SELECT {columns}, len(f) AS _fields FROM {split}"
+
+
+def check_trec(connection: Any, role: str, table: str, path: Path, start: int) -> None:
+    """InputError for a line with more or fewer fields than the first, or with text in place of a number."""
+    names = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall() if row[0] != "_fields"]
+    width = next(width for width, columns in TREC.items() if list(columns) == names)
+    wrong = " OR ".join([f"_fields <> {width}", *(f"{name} IS NULL" for name in names)])
+    found = connection.execute(
+        f"SELECT rowid, _fields FROM {table} WHERE rowid >= {start} AND ({wrong}) ORDER BY rowid LIMIT 1"
+    ).fetchall()
+    if found:
+        row, fields = found[0]
+        numbers = "rank and score" if width == 6 else "the relevance"
+        reason = f"it must have {width} fields, got {fields}" if fields != width else f"{numbers} must be numbers"
+        raise InputError(f"`{role}` ({path}, row {row - start + 1:,}): {reason}")
+
+
+@contextmanager
+def refused_line(role: str, path: Path) -> Iterator[None]:
+    """What DuckDB says about a line of a file, as an :class:`InputError`."""
+    duckdb = needed("duckdb", "Reading files and frames")
+    try:
+        with refused_in_one_line(f"`{role}` ({path})"):
+            yield
+    except InputError as error:
+        cause = error.__context__
+        found = re.search(r"CSV Error on Line: (\d+)", str(cause)) if isinstance(cause, duckdb.Error) else None
+        if found is None:
+            raise
+        lines = [line.strip() for line in str(cause).splitlines()[1:]]
+        reasons = [line for line in lines if line and not line.startswith(("Original Line", "Possible"))]
+        reason = next((line for line in reasons if len(line) <= 200), "it cannot be read")
+        reason = "the file must be UTF-8" if "utf-8" in str(cause).lower() else reason
+        raise InputError(f"`{role}` ({path}, line {found[1]}): {reason}") from None
+
+
+def paths_of(role: str, given: Any) -> list[Path] | None:
+    """The files that are meant, in order; None where no paths were given."""
+    if isinstance(given, str | os.PathLike):
+        text = os.fspath(given)
+        if any(letter in text for letter in "*?[") and not os.path.exists(text):
+            found = sorted(glob.glob(text, recursive=True))
+            if not found:
+                raise InputError(f"`{role}`: the pattern {text!r} finds no file")
+            paths = [Path(entry) for entry in found]
+        else:
+            paths = [Path(text)]
+    elif isinstance(given, list | tuple) and all(isinstance(entry, str | os.PathLike) for entry in given):
+        if not given:
+            raise InputError(f"`{role}` must name a file, got an empty list")
+        paths = [Path(entry) for entry in given]
+    else:
+        return None
+    for path in paths:
+        if path.is_dir():
+            raise InputError(
+                f"`{role}`: {str(path)!r} is a directory: give a file, or a pattern as {str(path / '*')!r}"
+            )
+        if not path.is_file():
+            raise InputError(f"`{role}`: there is no file {str(path)!r}")
+        if not path.stat().st_size:
+            raise InputError(f"`{role}`: {str(path)!r} is empty")
+    return paths
+
+
+def reader_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # noqa: A002
+    """What reads these files."""
+    if format is not None:
+        if format not in FORMATS:
+            near = difflib.get_close_matches(str(format), FORMATS, 1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}{hint}")
+        return FORMATS[format]
+    readers = set()
+    for path in paths:
+        suffixes = [suffix for suffix in path.suffixes if suffix not in PACKED]
+        reader = READERS.get(suffixes[-1].lower() if suffixes else "")
+        if reader is None:
+            kinds = ", ".join(READERS)
+            raise InputError(
+                f"`{role}`: the kind of {str(path)!r} is unknown: give its `format`, or rename it to one of {kinds}"
+            )
+        readers.add(reader)
+    if len(readers) > 1:
+        raise InputError(f"`{role}` must be files of one kind, got {', '.join(str(path) for path in paths[:3])}")
+    return readers.pop()
+
+
+def types_of(connection: Any, place: str, sql: str) -> dict[str, str]:
+    """Column -> type; InputError where nothing can be read."""
+    with refused_in_one_line(place):
+        rows = connection.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()
+    return {row[0]: row[1] for row in rows}
+
+
+def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source:
+    """A source whose rows are numbered through and read once, into a table that goes to the disk where memory is short.
+
+    Text stands in a table already; of the rest the table has these columns.
+    """
+    if len(source.order) == 1 and source.registered is None:
+        return source
+    table = quoted(f"{source.role}_columns")
+    chosen = ", ".join(quoted(column) for column in dict.fromkeys(columns))
+    starts = source.starts
+    with refused_in_one_line(source):
+        connection.execute(f"CREATE TEMP TABLE {table} AS SELECT {chosen} FROM {source.sql}")
+        if len(source.order) > 1:
+            per_file = f"SELECT {source.order[0]}, count(*) FROM {source.sql} GROUP BY {source.order[0]}"
+            counts = dict(connection.execute(per_file).fetchall()) if len(source.files) > 1 else {}
+            starts = tuple(itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0))
+    return Source(source.role, source.name, table, source.types, source.files, ("rowid",), starts)
+
+
+def need_columns(source: Source, columns: Mapping[str, str]) -> None:
+    """InputError for a column that is not there.
+
+    Args:
+        source: the input.
+        columns: argument -> name of the column.
+    """
+    for argument, column in columns.items():
+        if column not in source.types:
+            near = difflib.get_close_matches(column, source.types, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}"
+            raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`")
+
+
+def refuse_rows(connection: Any, source: Source, column: str, wrong: str, rule: str) -> None:
+    """InputError that names the first row for which the condition `wrong` is true.
+
+    Args:
+        connection, source: where.
+        column: its name; it is shown.
+        wrong: SQL of the columns of the source.
+        rule: what the column must be.
+    """
+    name = quoted(column)
+    with refused_in_one_line(source):
+        if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE {wrong}")[0]:
+            return
+        *row, value = one_row(
+            connection,
+            f"SELECT {', '.join(source.order)}, CAST({name} AS VARCHAR) FROM {source.sql} WHERE {wrong} "
+            f"ORDER BY {', '.join(source.order)} LIMIT 1",
+        )
+    shown = "nothing (null)" if value is None else repr(value[:80])
+    raise InputError(f"{source.place(row)}: column {column!r} must be {rule}, got {shown}")
+
+
+def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> str:
+    """SQL of a column as float64; InputError for one that is not finite, or for which `wrong` is true.
+
+    In `wrong`, ``{}`` is the number.
+    """
+    name, kind = quoted(column), source.types[column]
+    if kind == TEXT:
+        number = f"TRY_CAST({name} AS DOUBLE)"
+    elif kind in (*INTEGERS, *FLOATS, "BOOLEAN") or kind.startswith("DECIMAL"):
+        number = f"CAST({name} AS DOUBLE)"
+    else:
+        raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
+    also = f" OR {wrong.format(number)}" if wrong else ""
+    refuse_rows(connection, source, column, f"{number} IS NULL OR NOT isfinite({number}){also}", rule)
+    return number
+
+
+def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
+    """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
+
+    Floats (what pandas makes of integers beside a gap) must be whole numbers. InputError for nulls.
+    """
+    kinds = []
+    for source, column in columns:
+        name, kind = quoted(column), source.types[column]
+        wrong, rule = f"{name} IS NULL", "an id"
+        if kind in FLOATS:
+            wrong, rule = f"{name} IS NULL OR NOT isfinite({name}) OR {name} != trunc({name})", "an id, a whole number"
+            kind = "BIGINT"
+        elif kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
+            raise InputError(f"{source}: column {column!r} must be ids, its type is {kind}")
+        refuse_rows(connection, source, column, wrong, rule)
+        kinds.append("BIGINT" if kind in INTEGERS and kind not in ("HUGEINT", "UHUGEINT", "UBIGINT") else kind)
+    common = kinds[0] if len(set(kinds)) == 1 else TEXT
+    return [
+        cast(cast(quoted(column), kind) if source.types[column] in FLOATS else quoted(column), common)
+        for (source, column), kind in zip(columns, kinds)
+    ]
+
+
+def time_sql(connection: Any, source: Source, column: str) -> str:
+    """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp."""
+    name, kind = quoted(column), source.types[column]
+    if kind == TEXT:
+        if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE TRY_CAST({name} AS DOUBLE) IS NULL")[0]:
+            return number_sql(connection, source, column, rule="a time")
+        time = f"TRY_CAST({name} AS TIMESTAMP)"
+        refuse_rows(connection, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
+        return time
+    if kind in FLOATS:
+        return number_sql(connection, source, column, rule="a time")
+    if not (kind in INTEGERS or kind.startswith(("DECIMAL", "TIMESTAMP", "DATE", "TIME"))):
+        raise InputError(f"{source}: column {column!r} must be times or numbers, its type is {kind}")
+    refuse_rows(connection, source, column, f"{name} IS NULL", "a time")
+    return name
+
+
+def one_row(connection: Any, sql: str) -> tuple[Any, ...]:
+    """The only row of a query; all of it is fetched, since DuckDB 2 takes no other query before."""
+    (row,) = connection.execute(sql).fetchall()
+    return tuple(row)
+
+
+def cast(sql: str, kind: str) -> str:
+    """SQL."""
+    return f"CAST({sql} AS {kind})"
+
+
+def quoted(name: str) -> str:
+    """A name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"

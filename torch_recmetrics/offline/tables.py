@@ -1,0 +1,383 @@
+"""The tables of one evaluation: rows of lists and of what is relevant, by the numbers of users and items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+from torchmetrics.utilities import rank_zero_warn
+
+from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, InputError, Source, need_columns, open_source, quoted
+from torch_recmetrics.offline.workspace import Ids, Workspace
+
+NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
+
+
+@dataclass(frozen=True)
+class Names:
+    """The columns that the user named."""
+
+    user: str
+    item: str
+    score: str | None = None
+    rank: str | None = None
+    relevance: str | None = None
+    weight: str | None = None
+
+
+class Tables:
+    """The sources of one evaluation, and the queries of them.
+
+    Args:
+        workspace: the database.
+        given: role -> files or frame, None where it was not given.
+        names: of the columns.
+        format: of the files of lists and of the truth.
+
+    Attributes:
+        n_users: U, the users of the truth, numbered in the order of their ids.
+        n_items: N, where items are numbered; None where they go by their own ids, integers from 0 on.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        given: Mapping[str, Any],
+        names: Names,
+        format: str | None,  # noqa: A002
+    ) -> None:
+        self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
+        self.n_users = 0
+        self.n_items: int | None = None
+        for role in ("recommendations", "truth", "seen", "slices", "train", "items"):
+            if given.get(role) is not None:
+                own = format if role in ("recommendations", "truth") else None
+                workspace.sources.append(open_source(workspace.connection, role, given[role], format=own))
+        known = {source.role: source for source in workspace.sources}
+        self.lists, self.truth = known["recommendations"], known["truth"]
+        self.seen, self.slices = known.get("seen"), known.get("slices")
+        self.train, self.items = known.get("train"), known.get("items")
+        # role -> {what it is: its column}
+        pair = {"user": names.user, "item": names.item}
+        self.columns: dict[str, dict[str, str]] = {"seen": pair, "train": pair, "items": {"item": names.item}}
+        self.columns["recommendations"] = pair | self._order_of_lists(names)
+        self.columns["truth"] = {
+            **pair,
+            **({} if names.relevance is None else {"relevance": names.relevance}),
+            **({} if names.weight is None else {"weight": names.weight}),
+        }
+        if names.relevance is None and self.truth.files and "relevance" in self.truth.types and self._is_trec(format):
+            self.columns["truth"]["relevance"] = "relevance"
+        if self.slices is not None:
+            self.columns["slices"] = {"user": names.user, "slice": self._slice_column(self.slices)}
+        for source in workspace.sources:
+            need_columns(source, self.columns[source.role])
+            for key, column in self.columns[source.role].items():
+                kind = source.types[column]
+                text = kind == "VARCHAR" and source.order != ("file_index", "file_row_number") and bool(source.files)
+                if key in ("score", "rank", "relevance", "weight") and not (
+                    kind in NUMBERS or kind.startswith("DECIMAL") or text
+                ):
+                    raise InputError(f"{source}: column {column!r} must be numbers, its type is {kind}")
+        self.user_ids = Ids(workspace, self._with("user"))
+        self.item_ids = Ids(workspace, self._with("item"))
+
+    def _with(self, key: str) -> list[tuple[Source, str]]:
+        having = [source for source in self.workspace.sources if key in self.columns[source.role]]
+        return [(source, self.columns[source.role][key]) for source in having]
+
+    def _is_trec(self, format: str | None) -> bool:  # noqa: A002
+        return format == "trec" or (
+            format is None and self.truth.files[0].suffix in (".trec", ".run", ".qrels", ".qrel")
+        )
+
+    def _order_of_lists(self, names: Names) -> dict[str, str]:
+        """The column that orders the lists."""
+        if names.score is not None and names.rank is not None:
+            raise ValueError("`score` and `rank` must not be given together: one of them orders a list")
+        if names.rank is not None:
+            return {"rank": names.rank}
+        if names.score is not None:
+            return {"score": names.score}
+        for key in ("score", "rank"):
+            if key in self.lists.types:
+                return {key: key}
+        raise InputError(
+            f"{self.lists} has no column 'score' or 'rank' (it has {', '.join(self.lists.types)}): say with `score` or "
+            "`rank` which column orders the lists"
+        )
+
+    def _slice_column(self, slices: Source) -> str:
+        others = [column for column in slices.types if column != self.user_name]
+        if "slice" in others or len(others) != 1:
+            return "slice"
+        return others[0]
+
+    # -- SQL ----------------------------------------------------------------------------------------------------------
+
+    def number(self, source: Source, key: str) -> str:
+        """SQL of a column of numbers: FLOAT or DOUBLE, NULL for text that is none."""
+        column = self.columns[source.role][key]
+        name, kind = quoted(column), source.types[column]
+        if kind in FLOATS:
+            return name
+        return f"TRY_CAST({name} AS DOUBLE)" if kind == "VARCHAR" else f"CAST({name} AS DOUBLE)"
+
+    def value(self, source: Source, key: str) -> str:
+        """SQL of a column by what it is."""
+        if key in ("user", "item"):
+            return (self.user_ids if key == "user" else self.item_ids).of(source)
+        return self.number(source, key)
+
+    def pairs(self, source: Source, *more: str) -> str:
+        """SELECT of the ids of a source, of further columns by what they are, and of the order of its rows."""
+        picked = [f"{self.value(source, key)} AS {quoted('_' + key)}" for key in ("user", "item", *more)]
+        return f"SELECT {', '.join([*picked, *source.order])} FROM {source.sql}"
+
+    def _numbered(self, source: Source, key: str | None, order: str, without: str = "") -> str:
+        """Rows of a source by the numbers of its users and items, in the order of the users."""
+        joins, item = "JOIN users ON users.id = r._user", "r._item"
+        if self.n_items is not None:
+            joins, item = f"{joins} LEFT JOIN items ON items.id = r._item", "items.i"
+        picked = "" if key is None else f", r._{key}"
+        rows = self.pairs(source, *([] if key is None else [key]))
+        return f"SELECT users.u, {item}{picked} FROM ({rows}) AS r {without} {joins} ORDER BY users.u, {order}"
+
+    # -- numbers for ids ----------------------------------------------------------------------------------------------
+
+    def number_ids(self, *, reads_items: bool) -> None:
+        """Make the table ``users``, and the table ``items`` where items cannot go by their own ids."""
+        work, truth = self.workspace, self.truth
+        work.run(
+            "CREATE TABLE users AS SELECT CAST(row_number() OVER (ORDER BY id) - 1 AS BIGINT) AS u, id "
+            f"FROM (SELECT DISTINCT {self.user_ids.of(truth)} AS id FROM {truth.sql}) WHERE id IS NOT NULL"
+        )
+        self.n_users = work.one("SELECT count(*) FROM users")[0]
+        if not self.n_users:
+            raise InputError(f"{truth}: there is no row with a user")
+        having = [source for source in (truth, self.lists, self.train) if source is not None]
+        if self.items is None and self.item_ids.kind == "BIGINT" and not (reads_items and self.train is not None):
+            lowest = [work.one(f"SELECT min({self.item_ids.of(source)}) FROM {source.sql}")[0] for source in having]
+            if all(low is None or low >= 0 for low in lowest):
+                return
+        if self.items is None:
+            ids = " UNION ".join(f"SELECT {self.item_ids.of(source)} AS id FROM {source.sql}" for source in having)
+            rows = f"SELECT id, id AS place FROM ({ids}) WHERE id IS NOT NULL"
+        else:
+            place = f"({', '.join(self.items.order)}) AS place"
+            rows = f"SELECT {self.item_ids.of(self.items)} AS id, {place} FROM {self.items.sql}"
+        work.run(
+            "CREATE TABLE items AS SELECT CAST(row_number() OVER (ORDER BY place) - 1 AS BIGINT) AS i, id "
+            f"FROM ({rows})"
+        )
+        self.n_items = work.one("SELECT count(*) FROM items")[0]
+        if self.items is not None and (fault := self._missing_or_twice(self.items, ("item",))):
+            raise fault
+
+    def ids_of_users(self) -> list[Any]:
+        """The ids of the users, by their number; UUIDs as text."""
+        own = "CAST(id AS VARCHAR)" if self.user_ids.kind == "UUID" else "id"
+        return [row[0] for row in self.workspace.rows(f"SELECT {own} FROM users ORDER BY u")]
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def sorted_lists(self, share: tuple[int, int]) -> SortedRows:
+        """Rows of a part of the users: user, item and score in the order of the source, or by rank."""
+        key = next(key for key in ("score", "rank") if key in self.columns["recommendations"])
+        order = "r._rank" if key == "rank" else ", ".join(f"r.{name}" for name in self.lists.order)
+        without = ""
+        if self.seen is not None:
+            without = f"ANTI JOIN ({self.pairs(self.seen)}) AS s ON s._user = r._user AND s._item = r._item"
+        sql = self._numbered(self.lists, key, order, without)
+        return self._stream(self.lists, sql, share)
+
+    def sorted_truth(self, share: tuple[int, int]) -> SortedRows:
+        """Rows of a part of the users: user, item, and relevance where there is one."""
+        key = "relevance" if "relevance" in self.columns["truth"] else None
+        return self._stream(self.truth, self._numbered(self.truth, key, "2"), share)
+
+    def _stream(self, source: Source, sql: str, share: tuple[int, int]) -> SortedRows:
+        if share != (0, self.n_users):
+            sql = sql.replace(
+                "JOIN users ON", f"JOIN (FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users ON"
+            )
+        return SortedRows(self.workspace.stream(sql, BATCH_ROWS), lambda batch: self._check_batch(source, batch))
+
+    def _check_batch(self, source: Source, batch: Any) -> None:
+        """Refuse what is missing and what is not finite."""
+        wrong = any(column.null_count for column in batch.columns)
+        if not wrong and batch.num_columns == 3:
+            wrong = not bool(from_dlpack(batch.column(2)).isfinite().all())
+        if wrong:
+            raise self.fault_of(source) or InputError(f"{source}: a row breaks a rule")
+
+    def weights(self) -> Tensor | None:
+        """(U,) the weight of each user; None where all are 1."""
+        if "weight" not in self.columns["truth"]:
+            return None
+        weight, user = self.number(self.truth, "weight"), self.user_ids.of(self.truth)
+        each = (
+            f"SELECT {user} AS id, min({weight}) AS low, max({weight}) AS high, bool_or({weight} IS NULL) AS gap "
+            f"FROM {self.truth.sql} GROUP BY 1"
+        )
+        wrong = self.workspace.rows(
+            f"SELECT id, low, high FROM ({each}) WHERE id IS NOT NULL AND (gap OR low <> high OR low < 0 OR NOT "
+            "(isfinite(low) AND isfinite(high))) ORDER BY id LIMIT 1"
+        )
+        if wrong:
+            user, low, high = wrong[0]
+            raise InputError(
+                f"{self.truth}: column {self.columns['truth']['weight']!r} must be a finite number >= 0, the same in "
+                f"all rows of a user, got {low} to {high} for user {user!r}"
+            )
+        return self.workspace.column(f"SELECT CAST(low AS DOUBLE) AS w FROM ({each}) JOIN users USING (id) ORDER BY u")
+
+    def slices_of_users(self) -> tuple[list[str], Tensor, Tensor]:
+        """The names of the slices, and (M,) users with (M,) the place of their slice; a user may be in several."""
+        slices = self.slices
+        if slices is None:
+            return [], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
+        name = f"CAST({quoted(self.columns['slices']['slice'])} AS VARCHAR)"
+        pairs = f"SELECT DISTINCT {self.user_ids.of(slices)} AS id, {name} AS slice FROM {slices.sql}"
+        self.workspace.run(
+            f"CREATE TABLE slices AS SELECT u, slice, dense_rank() OVER (ORDER BY slice) - 1 AS s FROM ({pairs}) "
+            "JOIN users USING (id) WHERE slice IS NOT NULL"
+        )
+        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT slice, s FROM slices ORDER BY s")]
+        own = [self.workspace.column(f"SELECT {column} FROM slices ORDER BY u, s") for column in ("u", "s")]
+        return names, own[0], own[1]
+
+    def item_counts(self) -> Tensor:
+        """(N,) how many users took each item in training."""
+        if self.train is None:
+            raise ValueError("`train` is missing: popularity is counted in the training data")
+        user, item = self.user_ids.of(self.train), self.item_ids.of(self.train)
+        taken = f"SELECT {item} AS id, count(DISTINCT {user}) AS n FROM {self.train.sql} GROUP BY 1"
+        return self.workspace.column(f"SELECT coalesce(n, 0) AS n FROM items LEFT JOIN ({taken}) USING (id) ORDER BY i")
+
+    def train_users(self) -> int:
+        """How many users there are in training."""
+        if self.train is None:
+            return 0
+        number: int = self.workspace.one(
+            f"SELECT count(DISTINCT {self.user_ids.of(self.train)}) FROM {self.train.sql}"
+        )[0]
+        return number
+
+    # -- counts -------------------------------------------------------------------------------------------------------
+
+    def counted_lists(self, *, strict: bool = True) -> dict[str, int]:
+        """Rows of lists, and lists of users that the truth has not; `strict` refuses where there are no others."""
+        own = f"SELECT {self.user_ids.of(self.lists)} AS id, count(*) AS n FROM {self.lists.sql} GROUP BY 1"
+        rows, nameless, foreign, foreign_rows = self.workspace.one(
+            "SELECT coalesce(sum(n), 0), coalesce(sum(n) FILTER (id IS NULL), 0), "
+            "count(*) FILTER (u IS NULL AND id IS NOT NULL), coalesce(sum(n) FILTER (u IS NULL), 0) "
+            f"FROM ({own}) LEFT JOIN users USING (id)"
+        )
+        (truth_rows,) = self.workspace.one(
+            f"SELECT count({self.user_ids.of(self.truth)}) - count(*) FROM {self.truth.sql}"
+        )
+        for source, wrong in ((self.lists, nameless), (self.truth, truth_rows)):
+            if wrong:
+                raise self.fault_of(source) or InputError(f"{source}: a row has no user")
+        if not rows and strict:
+            raise InputError(f"{self.lists}: there is no row")
+        if rows == foreign_rows and strict:
+            self._nothing_in_common("user", self.user_ids)
+        return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
+
+    def warn_of_foreign_items(self) -> None:
+        """A warning where no recommended item is anybody's truth: then the ids may not be of one kind."""
+        known = [f"SELECT {self.item_ids.of(source)} FROM {source.sql}" for source in (self.lists, self.truth)]
+        if not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]:
+            self._nothing_in_common("item", self.item_ids)
+
+    def _nothing_in_common(self, key: str, ids: Ids) -> None:
+        one, other = (
+            self.workspace.one(f"SELECT min({ids.of(source)}) FROM {source.sql}")[0]
+            for source in (self.lists, self.truth)
+        )
+        rank_zero_warn(
+            f"{self.lists} and {self.truth} have no {key} in common, such as {key}s {str(one)!r} and {str(other)!r}: "
+            "are the ids of the same kind, and the columns the right ones?"
+        )
+
+    def count_overlap(self, *, allowed: bool) -> int:
+        """How many pairs of user and item stand in training and in the truth; an error where they must not."""
+        if self.train is None:
+            return 0
+        pairs = [f"SELECT _user, _item FROM ({self.pairs(source)})" for source in (self.train, self.truth)]
+        both = f"({pairs[0]} INTERSECT {pairs[1]})"
+        number: int = self.workspace.one(f"SELECT count(*) FROM {both}")[0]
+        if number and not allowed:
+            user, item = self.workspace.one(f"SELECT * FROM {both} ORDER BY ALL LIMIT 1")
+            raise InputError(
+                f"{self.truth}: {number:,} pairs of user and item stand in {self.train} too, such as user "
+                f"{str(user)!r} and item {str(item)!r}: take "
+                "them out of one of the two, or allow it with train_overlap='keep'"
+            )
+        return number
+
+    # -- what is wrong ------------------------------------------------------------------------------------------------
+
+    def fault(self, error: ValueError) -> ValueError:
+        """What metrics refused, by its row."""
+        for source in (self.lists, self.truth):
+            if found := self.fault_of(source):
+                return found
+        return error
+
+    def fault_of(self, source: Source) -> InputError | None:
+        """The first row of a source that breaks a rule."""
+        columns = self.columns[source.role]
+        for key in columns:
+            if key in ("user", "item"):
+                found = self._first(source, f"{self.value(source, key)} IS NULL", key)
+                rule = "must have a value in every row"
+            else:
+                number = self.number(source, key)
+                below = f" OR {number} < 0" if key == "relevance" else ""
+                found = self._first(source, f"{number} IS NULL OR NOT isfinite({number}){below}", key)
+                rule = "must be a finite number" + (" >= 0" if below else "")
+            if found:
+                place, value = found
+                got = "nothing (missing or NaN)" if value is None else repr(value[:80])
+                return InputError(f"{place}: column {columns[key]!r} {rule}, got {got}")
+        keys = [("user", "item"), *([("user", "rank")] if "rank" in columns else [])]
+        faults = [self._missing_or_twice(source, pair) for pair in keys]
+        if self.items is not None and not any(faults):
+            known = f"{self.value(source, 'item')} NOT IN (SELECT id FROM items)"
+            if found := self._first(source, known, "item"):
+                return InputError(f"{found[0]}: item {found[1]!r} is not in {self.items}")
+        return next(filter(None, faults), None)
+
+    def _first(self, source: Source, wrong: str, key: str) -> tuple[str, str | None] | None:
+        """The place of the first row that meets a condition, and the text of a column of it."""
+        name, order = quoted(self.columns[source.role][key]), ", ".join(source.order)
+        found = self.workspace.rows(
+            f"SELECT {order}, CAST({name} AS VARCHAR) FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
+        )
+        return (source.place(found[0][:-1]), found[0][-1]) if found else None
+
+    def _missing_or_twice(self, source: Source, keys: tuple[str, ...]) -> InputError | None:
+        """What stands in a table a second time."""
+        own = ", ".join(f"{self.value(source, key)} AS _{key}" for key in keys)
+        named, order = ", ".join(f"_{key}" for key in keys), ", ".join(source.order)
+        copies = f"row_number() OVER (PARTITION BY {named} ORDER BY {order}) AS _copy"
+        found = self.workspace.rows(
+            f"SELECT {order}, {named} FROM (SELECT *, {copies} FROM (SELECT {own}, {order} FROM {source.sql})) "
+            f"WHERE _copy = 2 OR {' OR '.join(f'_{key} IS NULL' for key in keys)} ORDER BY {order} LIMIT 1"
+        )
+        if not found:
+            return None
+        *row, value = found[0] if len(keys) == 1 else (*found[0][:-2], found[0][-2:])
+        if len(keys) == 1:
+            return InputError(f"{source.place(row)}: each item must stand in a catalogue once, got {value!r} again")
+        user, other = value
+        what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
+        return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")

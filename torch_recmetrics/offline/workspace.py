@@ -1,0 +1,179 @@
+"""A DuckDB database for one evaluation: its folder on disk, streams of sorted rows, and numbers for ids."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.compare.extras import needed
+from torch_recmetrics.offline.sources import (
+    FLOATS,
+    INTEGERS,
+    InputError,
+    Source,
+    connect,
+    first_line,
+    quoted,
+    refuse_interrupt,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")
+
+
+class Workspace:
+    """A DuckDB database that lives as long as one evaluation, and spills to disk what does not fit into memory.
+
+    Args:
+        memory_limit: of DuckDB, such as ``"1GB"``; by default 80 % of the memory of the machine.
+        temp_directory: an existing folder for what does not fit; by default that of the system.
+        threads: of DuckDB; by default one for each core.
+
+    Raises:
+        InputError: for a limit that is none, and a folder that there is not or that cannot be written to.
+    """
+
+    def __init__(
+        self,
+        memory_limit: str | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.duckdb = needed("duckdb", "Reading files and frames")
+        self.temp_directory = os.fspath(temp_directory or tempfile.gettempdir())
+        self.sources: list[Source] = []
+        self._cursors: list[Any] = []
+        try:
+            self._own = tempfile.mkdtemp(prefix="torch-recmetrics-", dir=self.temp_directory)
+        except OSError as error:
+            raise InputError(
+                f"`temp_directory` must be a folder that can be written to, got {self.temp_directory!r}: "
+                f"{error.strerror}"
+            ) from None
+        try:
+            self.connection = connect(memory_limit, self._own, threads)
+        except BaseException:  # an interrupt too leaves nothing behind
+            shutil.rmtree(self._own, ignore_errors=True)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in (*self._cursors, self.connection):
+            connection.close()
+        shutil.rmtree(self._own, ignore_errors=True)
+
+    def run(self, sql: str) -> None:
+        """Run a statement."""
+        with self.errors():
+            self.connection.execute(sql)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self.errors():
+            rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+        return rows
+
+    def one(self, sql: str) -> tuple[Any, ...]:
+        """The first row of a query."""
+        return self.rows(sql)[0]
+
+    def column(self, sql: str) -> Tensor:
+        """A column of numbers."""
+        with self.errors():
+            (array,) = self.connection.execute(sql).fetchnumpy().values()
+        return torch.from_numpy(array.copy())
+
+    def stream(self, sql: str, batch_rows: int) -> Iterator[Any]:
+        """The rows of a query in Arrow batches, from a cursor of its own."""
+        with self.errors():
+            cursor = self.connection.cursor()
+            self._cursors.append(cursor)
+            for source in self.sources:
+                if source.registered is not None:
+                    cursor.register(*source.registered)
+            reader = cursor.sql(sql).to_arrow_reader(batch_rows)
+        while True:
+            with self.errors():
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """What DuckDB says of data as one line of an :class:`InputError`; an interrupt is a KeyboardInterrupt."""
+        duckdb = self.duckdb
+        try:
+            yield
+        except InputError:
+            raise
+        except (duckdb.Error, OSError, MemoryError, RuntimeError) as error:
+            refuse_interrupt(error)
+            text = str(error)
+            full = isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "No space left" in text
+            if full or self._own in text:
+                raise InputError(
+                    f"memory, or the disk of `temp_directory` {self.temp_directory!r}, is full: raise `memory_limit` "
+                    f"or give a folder with more room ({first_line(error)})"
+                ) from None
+            name = next((source for source in self.sources if any(str(f) in text for f in source.files)), None)
+            if name is None and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
+                raise
+            raise InputError(f"{name} cannot be read: {first_line(error)}" if name else first_line(error)) from None
+
+
+class Ids:
+    """What users, or items, are called in all sources that name them.
+
+    Integers are compared as integers and UUIDs as such; where sources differ, all are compared as text.
+
+    Args:
+        workspace: the database.
+        columns: the sources, each with its column.
+
+    Raises:
+        InputError: for a column that can hold no ids.
+    """
+
+    def __init__(self, workspace: Workspace, columns: Sequence[tuple[Source, str]]) -> None:
+        self._columns = {id(source): column for source, column in columns}
+        kinds = {self._kind(workspace, source, column) for source, column in columns}
+        self.kind = kinds.pop() if len(kinds) == 1 else "VARCHAR"
+
+    @staticmethod
+    def _kind(workspace: Workspace, source: Source, column: str) -> str:
+        kind, name = source.types[column], quoted(column)
+        if kind in LARGE:
+            fits = f"{name} BETWEEN -9223372036854775808 AND 9223372036854775807"
+            fit = workspace.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0]
+            return "VARCHAR" if fit is False else "BIGINT"
+        if kind in FLOATS:  # what pandas makes of integers beside a gap
+            whole = workspace.rows(
+                f"SELECT {', '.join(source.order)}, {name} FROM {source.sql} WHERE {name} IS NULL OR NOT "
+                f"isfinite({name}) OR {name} <> trunc({name}) ORDER BY {', '.join(source.order)} LIMIT 1"
+            )
+            if whole:
+                *row, value = whole[0]
+                raise InputError(f"{source.place(row)}: column {column!r} must be an id, a whole number, got {value}")
+            return "BIGINT"
+        if kind in INTEGERS:
+            return "BIGINT"
+        if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")):
+            raise InputError(f"{source}: column {column!r} must be integers, text or UUIDs, its type is {kind}")
+        return "UUID" if kind == "UUID" else "VARCHAR"
+
+    def of(self, source: Source) -> str:
+        """SQL of the ids of a source."""
+        column = self._columns[id(source)]
+        return quoted(column) if source.types[column] == self.kind else f"CAST({quoted(column)} AS {self.kind})"
