@@ -43,6 +43,7 @@ def metrics_of(name: str) -> Any:
     from torch_recmetrics import (
         MRR,
         NDCG,
+        AveragePrecision,
         BinaryAUC,
         Calibration,
         Coverage,
@@ -53,7 +54,8 @@ def metrics_of(name: str) -> Any:
     )
 
     if "clicks" in name:
-        return RecMetricCollection([BinaryAUC(), GroupAUC(), LogLoss(), Calibration()])
+        areas = {"auc": BinaryAUC(), "clustered": BinaryAUC(clustered=True), "precision": AveragePrecision()}
+        return RecMetricCollection({**areas, "groups": GroupAUC(), "loss": LogLoss(), "calibration": Calibration()})
     counts = [] if any(word in name for word in WITHOUT_ITEMS) else [Coverage(NUM_ITEMS, 3)]
     return RecMetricCollection([NDCG(3), HitRate(2, pooled=True), MRR(), *counts])
 

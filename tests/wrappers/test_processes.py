@@ -47,7 +47,7 @@ def test_replicates_are_those_of_one_process(name: str, outcomes: Outcomes) -> N
         found = outcome["bootstrap"]
         assert found["values"] == pytest.approx(one["values"], rel=1e-12, abs=1e-12, nan_ok=True)
         for member, replicates in one["replicates"].items():
-            if has_ids(name) or member == "group_auc":  # to the last bit
+            if has_ids(name) or member in ("groups", "clustered"):  # to the last bit
                 assert found["replicates"][member] == replicates, member
             elif name.startswith("uneven"):  # users without an id are drawn by their place and their process
                 assert found["replicates"][member] != replicates or len(set(replicates)) == 1, member
