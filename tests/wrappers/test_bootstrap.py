@@ -30,14 +30,25 @@ from torch_recmetrics import (
 )
 from torch_recmetrics.core.tensors.poisson import poisson_weights
 
-NAMED = ("ndcg", "novelty", "coverage", "gini", "personalization", "auc", "group_auc", "log_loss", "calibration")
+NAMED = (
+    "ndcg",
+    "novelty",
+    "coverage",
+    "gini",
+    "personalization",
+    "auc",
+    "average_precision",
+    "group_auc",
+    "log_loss",
+    "calibration",
+)
 R = 10
 WORDS = ["value", "standard_error", "low", "high"]
 
 
 def variants() -> list[tuple[Variant, str]]:
     some = [next(v for v in VARIANTS if v.name == name) for name in NAMED]
-    some.append(next(v for v in VARIANTS if v.pooled))
+    some += [next(v for v in VARIANTS if v.pooled), next(v for v in VARIANTS if v.options.get("max_fpr"))]
     return [(v, h) for v in some for h in v.histories if h in ("sample ids", "flat rows", "clicks with sample ids")]
 
 

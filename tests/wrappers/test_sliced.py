@@ -273,6 +273,24 @@ def test_a_collection_names_its_slices() -> None:
     assert float(around.overall["val_ndcg@2"]) == pytest.approx(float(metrics["ndcg@2"].compute()))
 
 
+def test_values_of_users_are_asked_of_those_who_keep_them() -> None:
+    metrics = RecMetricCollection([NDCG(2), Sliced(NDCG(2), ("cold", "warm"))], keep_users=True)
+    metrics.update(**dense(case(1)), sample_ids=torch.arange(4), slice_ids=torch.tensor([0, 1, 1, -1]))
+    assert list(metrics.users()) == ["ndcg@2"] and not metrics.users().summaries
+
+
+def test_a_plot_shows_all_slices() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    metrics = RecMetricCollection([NDCG(2), Sliced(NDCG(2), ("cold", "warm"))])
+    metrics.update(**dense(case(1)), slice_ids=torch.tensor([0, 1, 1, -1]))
+    _, axes = metrics.plot(together=True)
+    assert {"ndcg@2/cold", "ndcg@2/warm"} <= set(axes.get_legend_handles_labels()[1])
+    with pytest.raises(NotImplementedError, match=r"ndcg@2/slices has several values: plot\(together=True\)"):
+        metrics.plot()
+    metrics["ndcg@2/slices"].plot()
+    pyplot.close("all")
+
+
 def test_an_update_that_one_member_refuses_changes_none() -> None:
     metrics = RecMetricCollection([NDCG(2), Sliced(HitRate(2), 2)])
     with pytest.raises(ValueError, match="must be 0 to 1"):

@@ -11,10 +11,11 @@ from torch_recmetrics import Sliced
 
 NAMED = (
     *("hit_rate", "ndcg", "mean_rank", "tie_rate", "novelty", "category_calibration", "coverage", "personalization"),
-    *("auc", "group_auc", "log_loss", "normalized_entropy", "calibration"),
+    *("auc", "average_precision", "group_auc", "log_loss", "normalized_entropy", "calibration"),
 )  # one of each way to be evaluated and remembered
 FIRST = [next(v for v in VARIANTS if v.name == name) for name in NAMED]
 FIRST += [next(v for v in VARIANTS if v.pooled), next(v for v in VARIANTS if v.label == "bins")]
+FIRST += [next(v for v in VARIANTS if v.options.get("max_fpr"))]
 NAMES = ("cold", "warm", "hot")
 
 

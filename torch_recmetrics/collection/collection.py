@@ -318,6 +318,14 @@ class RecMetricCollection(MetricCollection):
             pairs = {name: (float(m.compute()), float(m.standard_error())) for name, m in members.items()}
         return {name: pair for name, pair in pairs.items() if all(map(math.isfinite, pair))}
 
+    def value_names(self) -> list[str]:
+        """The names of all values, with prefix and postfix."""
+        found: list[str] = []
+        for name, member in self._modules.items():
+            named = getattr(member, "value_names", None)
+            found += map(self._set_name, [name] if named is None else named(name))
+        return found
+
     def _with_intervals(self) -> dict[str, RecMetric]:
         members = self._modules.items()
         return {name: member for name, member in members if isinstance(member, RecMetric) and member.has_interval}
@@ -345,6 +353,10 @@ class RecMetricCollection(MetricCollection):
         """
         can = [name for name, member in self._modules.items() if type(member).plot is not Metric.plot]
         for name, member in self._modules.items():
+            if not together and hasattr(member, "named_values"):
+                raise NotImplementedError(
+                    f"{name} has several values: plot(together=True), or metrics[{name!r}].plot()"
+                )
             if not together and name not in can:
                 hint = f": plot the others by themselves, metrics[{can[0]!r}].plot()" if can else ""
                 raise NotImplementedError(f"{name} ({type(member).__name__}) has no plot{hint}")

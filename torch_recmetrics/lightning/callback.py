@@ -181,7 +181,7 @@ class RankingMetrics(Callback):
 
     def names(self) -> list[str]:
         """The names that the values of a validation are logged under, where there is one loader."""
-        return list(self._members())
+        return self._renamed(self.prefix).value_names()
 
     def _members(self) -> dict[str, Metric]:
         postfix = self._template.postfix or ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+))?")
+NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+)(?P<slice>\W.+)?)?")
 LOADER = re.compile(r"(?P<name>.*)/dataloader_idx_(?P<number>\d+)")
 
 
@@ -26,6 +26,10 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
     test                @5
     ndcg  0.2500 +- 0.0312
     mrr                     0.1250
+    >>> print(table_of({"ndcg@5": 0.25, "ndcg@5/cold": 0.125}, "test"))
+    test           @5
+    ndcg       0.2500
+    ndcg/cold  0.1250
     """
     blocks: dict[str | None, dict[str, dict[str, str]]] = {}
     for full, value in values.items():
@@ -34,7 +38,7 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
         loader = LOADER.fullmatch(full)
         name = (loader["name"] if loader else full).removeprefix(prefix)
         parts = NAME.fullmatch(name)
-        stem, cut = (parts["stem"], parts["cut"]) if parts else (name, None)
+        stem, cut = (parts["stem"] + (parts["slice"] or ""), parts["cut"]) if parts else (name, None)
         rows = blocks.setdefault(loader["number"] if loader else None, {})
         rows.setdefault(stem, {})[f"@{cut}" if cut else ""] = cell_of(value, (errors or {}).get(full))
     return "\n\n".join(

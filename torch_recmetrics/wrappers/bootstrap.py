@@ -10,11 +10,11 @@ from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.row_sums import ClickSums
+from torch_recmetrics.state.scored_rows import ScoredRows
 from torch_recmetrics.state.user_means import UserMeans
 from torch_recmetrics.wrappers.slice_memories import columns_of
 from torch_recmetrics.wrappers.unit_memories import (
@@ -71,7 +71,7 @@ class UserBootstrap(Wrapper):
 
     Raises:
         TypeError, ValueError: for what is no metric of this package or a collection of such, for fewer than two
-            replicates, and for a ``BinaryAUC`` with ``num_bins``, which would keep no rows to draw.
+            replicates, and for an AUC with ``num_bins``, which would keep no rows to draw.
 
     >>> from torch_recmetrics import HitRate
     >>> metric = UserBootstrap(HitRate(1), num_replicates=1000, level=0.9)
@@ -92,7 +92,7 @@ class UserBootstrap(Wrapper):
         super().setup()
         self.has_interval = False
         for member in self.members.values():
-            if isinstance(member, BinaryAUC) and member.num_bins is not None:
+            if isinstance(member, ScoredRows) and member.num_bins is not None:
                 raise ValueError("`num_bins` keeps no rows that could be drawn: leave it out")
 
     def make_memories(self) -> list[Any]:
@@ -105,7 +105,7 @@ class UserBootstrap(Wrapper):
         for name, member in members.items():
             if isinstance(member, ItemCounts):
                 counters.setdefault(member.list_shape, {})[name] = member
-            for kind, memory in ((ClickSums, ClickUnits), (BinaryAUC, AucUnits), (GroupAUC, GroupUnits)):
+            for kind, memory in ((ClickSums, ClickUnits), (ScoredRows, AucUnits), (GroupAUC, GroupUnits)):
                 if isinstance(member, kind):
                     made.append((memory, {name: member}))
         made += [(ListUnits, alike) for alike in counters.values()]
@@ -121,6 +121,10 @@ class UserBootstrap(Wrapper):
         if not self.is_collection:
             values = {key.removesuffix(f"/{self.stem}"): values}
         return {f"{name}/{word}": one for name, results in values.items() for word, one in results.items()}
+
+    def value_names(self, key: str) -> list[str]:
+        results = dict.fromkeys(RESULTS)
+        return list(self.named_values(key, dict.fromkeys(self.members, results) if self.is_collection else results))
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add users, or rows: the arguments of the metric's own ``update``.

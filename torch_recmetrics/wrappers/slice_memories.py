@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import HALF_BINS
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
-from torch_recmetrics.core.auc.scored_labels import Rows, bins_of
+from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of
 from torch_recmetrics.core.distributed.collectives import (
     gather_rows,
     owner_of,
@@ -40,6 +40,7 @@ from torch_recmetrics.core.tensors.moments import (
 )
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
+from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import group_table
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import standard_error
@@ -428,21 +429,44 @@ def comparable(keys: Tensor, num_bins: int | None) -> Tensor:
     return integers(keys).to(torch.int64) >> (8 * dtype.itemsize - (n_bins.bit_length() - 1))
 
 
+def is_whole_auc(metric: Any) -> bool:
+    """Whether its value is the share of pairs in the right order, among all rows."""
+    return type(metric) is BinaryAUC and metric.max_fpr is None
+
+
+def judged_rows(metric: Any, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """0-dim: what a metric says of rows, given by comparable keys."""
+    of_rows = None if bool((weights == 1).all()) else weights
+    value: Tensor = metric.judged(ScoredLabels([Rows(keys, labels, of_rows)], {}, keys.device))[0]
+    return value
+
+
 class AucMemory(RowMemory):
-    """That of an AUC over all rows of a slice."""
+    """That of an area under a curve of all rows of a slice."""
 
     def judged(self, slices: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(S + 1, 3): value, standard error and number of rows; nan of a slice without rows."""
-        n_groups = self.n_groups
-        exact_pairs = bool((weights == 1).all())
-        pairs = (
-            count_group_pairs(slices, keys, labels) if exact_pairs else weigh_group_pairs(slices, keys, labels, weights)
-        )
-        value = torch.full((n_groups,), float("nan"), dtype=self.wide, device=self.device)
+        if not is_whole_auc(self.metric):
+            return self._judged_apart(slices, keys, labels, weights)
+        value = torch.full((self.n_groups,), float("nan"), dtype=self.wide, device=self.device)
+        if bool((weights == 1).all()):
+            pairs = count_group_pairs(slices, keys, labels)
+        else:
+            pairs = weigh_group_pairs(slices, keys, labels, weights)
         share = exact(pairs.twice_u) / (2 * exact(pairs.positives) * exact(pairs.negatives))
         value[pairs.indexes] = share.clamp(max=1)
-        error, n = delong_by(slices, n_groups, keys, labels, weights)
+        error, n = delong_by(slices, self.n_groups, keys, labels, weights)
         return torch.stack([value, error, n], 1)
+
+    def _judged_apart(self, slices: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """The same one slice after the other, without a standard error: of other numbers than the whole area."""
+        found = torch.full((self.n_groups, 3), float("nan"), dtype=self.wide, device=self.device)
+        order = torch.sort(slices, stable=True).indices
+        sizes = torch.bincount(slices, minlength=self.n_groups).tolist()
+        for number, rows in enumerate(torch.split(order, sizes)):
+            found[number, 0] = judged_rows(self.metric, keys[rows], labels[rows], weights[rows])
+            found[number, 2] = (weights[rows] > 0).sum()
+        return found
 
     def verdict(self) -> Tensor:
         """The same of the present states."""

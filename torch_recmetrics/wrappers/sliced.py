@@ -14,7 +14,6 @@ from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import METHODS, hold_hits, student_quantile, wilson_interval
@@ -22,6 +21,7 @@ from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.row_sums import ClickSums
+from torch_recmetrics.state.scored_rows import ScoredRows
 from torch_recmetrics.state.user_means import UserMeans
 from torch_recmetrics.wrappers.popularity import ItemSlices, check_names
 from torch_recmetrics.wrappers.slice_memories import (
@@ -143,7 +143,7 @@ class Sliced(Wrapper):
         for name, member in members.items():
             if isinstance(member, ItemCounts):
                 counters.setdefault(member.list_shape, {})[name] = member
-            for kind, memory in ((ClickSums, ClickMemory), (BinaryAUC, AucMemory), (GroupAUC, GroupMemory)):
+            for kind, memory in ((ClickSums, ClickMemory), (ScoredRows, AucMemory), (GroupAUC, GroupMemory)):
                 if isinstance(member, kind):
                     groups.append((memory, {name: member}))
         groups += [(CountMemory, alike) for alike in counters.values()]
@@ -160,6 +160,11 @@ class Sliced(Wrapper):
             return values
         start = key.removesuffix(f"{self.sep}slices")
         return {f"{start}{self.sep}{name}": value for name, value in values.items()}
+
+    def value_names(self, key: str) -> list[str]:
+        if self.is_collection:
+            return [f"{member}{self.sep}{name}" for member in self.members for name in self.names]
+        return list(self.named_values(key, dict.fromkeys(self.names)))
 
     def config(self) -> dict[str, Any]:
         names: Any = self.names

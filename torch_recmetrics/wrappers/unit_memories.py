@@ -24,7 +24,7 @@ from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.metrics.group_auc import group_table
 from torch_recmetrics.state.row_sums import terms
-from torch_recmetrics.wrappers.slice_memories import GroupMemory, columns_of
+from torch_recmetrics.wrappers.slice_memories import GroupMemory, columns_of, is_whole_auc, judged_rows
 from torch_recmetrics.wrappers.wrapper import Memory, entries_of_pieces
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
@@ -341,6 +341,8 @@ class AucUnits(UnitMemory):
 
     def replicates(self) -> dict[str, Tensor]:
         units, keys, labels, weights = self.units()
+        if not is_whole_auc(self.metric):
+            return {name: self._judged_apart(units, keys, labels, weights) for name in self.members}
         order = torch.sort(keys, stable=True).indices
         units, keys, labels, weights = units[order], keys[order], labels[order], weights[order]
         starts = run_starts(keys)
@@ -356,6 +358,16 @@ class AucUnits(UnitMemory):
             middle = (negatives[first] + negatives[after]) / 2
             found.append((positives * middle[score]).sum(0) / (positives.sum(0) * negatives[-1]))
         return {name: torch.cat(found).clamp(max=1) for name in self.members}
+
+    @property
+    def metric(self) -> Any:
+        """The metric."""
+        return next(iter(self.members.values()))
+
+    def _judged_apart(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """(R + 1,): one replicate after the other, of other numbers than the whole area."""
+        drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(units, first, last).unbind(1))
+        return torch.stack([judged_rows(self.metric, keys, labels, weights * times) for times in drawn])
 
 
 class GroupUnits(GroupMemory):

@@ -18,7 +18,6 @@ from torch_recmetrics.core.layouts.arguments import ARGUMENTS
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.item_counts import ItemCounts
@@ -27,13 +26,14 @@ from torch_recmetrics.state.options import bind, option
 from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.scored_rows import ScoredRows
 from torch_recmetrics.state.user_means import UserMeans
 
 NOT_UPDATED = (
     "The ``compute`` method of metric {} was called before the ``update`` method which may lead to errors, as metric "
     "states have not yet been updated."
 )  # torchmetrics' words, which others filter
-KINDS = (UserMeans, ItemCounts, ClickSums, BinaryAUC, GroupAUC)
+KINDS = (UserMeans, ItemCounts, ClickSums, ScoredRows, GroupAUC)
 
 
 def inner_metrics(metric: Any) -> list[Any]:
@@ -145,11 +145,6 @@ class Wrapper(RecMetric):
         """Those of the members that read the ranking."""
         return {name: value for name, value in given.items() if name in ARGUMENTS}
 
-    def check_input_device(self, given: dict[str, Any]) -> None:
-        """Refuse input that is not where the metric is."""
-        for name, value in given.items():
-            self.check_device(name, value)
-
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """As torchmetrics has it, without a copy of each of the values: there may be 100,000, and they are new."""
 
@@ -193,6 +188,18 @@ class Wrapper(RecMetric):
         """Forget all updates."""
         super().reset()
         self.metric.reset()
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot its values, as torchmetrics does; needs matplotlib."""
+        return self._plot(val, ax)
+
+    def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
+        """Its values by the names that they have in a collection, where it is `key`."""
+        raise NotImplementedError
+
+    def value_names(self, key: str) -> list[str]:
+        """Their names."""
+        raise NotImplementedError
 
     def note_candidates(self, n_candidates: int | None) -> None:
         """Remember for :meth:`definition` that users were ranked among so many items."""
