@@ -169,7 +169,8 @@ def metric_pages() -> dict[str, str]:
         files[f"{name.lower()}.rst"] = text
     toc: list[str] = []
     index = heading("Metrics")
-    index += "What all of them share is in :doc:`/layouts`, :doc:`/ties` and :doc:`/reference/index`.\n\n"
+    index += "Which one to take: :doc:`/which_metric`. What all of them share: :doc:`/layouts`, :doc:`/ties` and "
+    index += ":doc:`/reference/index`.\n\n"
     # The groups in the order of TITLES, then any other.
     for title, names in sorted(groups.items(), key=lambda group: [*TITLES.values(), group[0]].index(group[0])):
         index += heading(title, "-") + ".. list-table::\n   :widths: 20 80\n\n"

@@ -29,8 +29,10 @@ def pictures() -> Any:
 
 @pytest.fixture(scope="module")
 def pages() -> Iterator[Any]:
-    with mock.patch.object(sys, "path", [*sys.path, str(DOCS)]), mock.patch.dict(sys.modules):
+    with mock.patch.object(sys, "path", [*sys.path, str(DOCS)]):
         yield importlib.import_module("pages")
+    for name in ("pages", "library_table"):
+        del sys.modules[name]
 
 
 def test_related_metrics_are_others_that_exist(pages: Any) -> None:
@@ -69,6 +71,15 @@ def test_the_numbers_beside_a_list_are_the_metrics(pictures: Any) -> None:
         assert numbers == {float(f"{value:.2f}") for value in pictures.values(name, lists)}, name
         checked += 1
     assert checked >= 8
+
+
+def test_the_numbers_in_other_pictures(pictures: Any) -> None:
+    """What the page says of them in words."""
+    assert pictures.auc().axes[0].get_title(loc="left") == "BinaryAUC 0.80, GroupAUC 0.45"
+    assert [text.get_text() for text in pictures.popularity().axes[0].texts][1] == "0.03"  # of the catalogue
+    order, twice = (text.get_text() for text in pictures.calibration().axes[0].get_legend().get_texts())
+    assert order.split(",")[0] == twice.split(",")[0]
+    assert (order[-4:], twice[-4:]) == ("1.00", "2.00")
 
 
 @pytest.mark.parametrize("name", ["ndcg", "auc"])

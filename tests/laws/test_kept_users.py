@@ -337,12 +337,19 @@ def test_keepers_get_the_values_of_all_users_in_the_order_of_the_updates() -> No
     metrics.update(**four())
     assert not heard  # they wait
     metrics.update(**four(weights=torch.tensor([2.0, 1.0, 1.0, 3.0])))
-    metrics(SCORES, dense)
     metrics.update(**four(sample_ids=IDS))
+    metrics.update(**four())
+    metrics(SCORES, dense)
     metrics.update(SCORES[:1], dense[:1])
     metrics.compute()
     values = [1.0, 0.5, 0.0, 1 / 3]
-    wanted = [(values, None), ([2.0, 0.5, 0.0, 1.0], None), (values, None), (values, IDS.tolist()), ([1.0], None)]
+    wanted = [
+        (values, None),
+        ([2.0, 0.5, 0.0, 1.0], None),
+        (values, IDS.tolist()),
+        *2 * [(values, None)],
+        ([1.0], None),
+    ]
     assert [value for of_users, _ in heard for value in of_users] == pytest.approx(
         [value for of_users, _ in wanted for value in of_users]
     )

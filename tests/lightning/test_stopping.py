@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
 
-from torch_recmetrics import Coverage, functional, rank, ranking_metrics
+from torch_recmetrics import NDCG, Coverage, Sliced, functional, rank, ranking_metrics
 from torch_recmetrics.compare import UserValues, t_test
 from torch_recmetrics.lightning.evidence import difference_bounds
 from torch_recmetrics.lightning.padding import STEPS, row_numbers, with_sample_ids
@@ -178,6 +178,10 @@ def test_the_interval_is_that_of_the_paired_t_test() -> None:
     bounds = difference_bounds(second, first, "a", 0.9)
     wanted = t_test(ndcg(4), ndcg(1), level=0.9)
     assert bounds == pytest.approx((wanted.low, wanted.high), rel=1e-4)
+    # Users of one epoch alone do not count, and the others are paired by their ids.
+    more = UserValues([-1, *ids[5:]], {"a": torch.cat([torch.ones(1), ndcg(1)[5:]])})
+    wanted = t_test(ndcg(4)[5:], ndcg(1)[5:], level=0.9)
+    assert difference_bounds(second, more, "a", 0.9) == pytest.approx((wanted.low, wanted.high), rel=1e-4)
     with pytest.raises(ValueError, match=r"a of this epoch cannot be compared .*two users or more"):
         difference_bounds(UserValues([1], {"a": [0.5]}), first, "a", 0.9)
 
@@ -191,6 +195,21 @@ def test_values_of_users() -> None:
     (users,) = metrics.users
     assert users.sample_ids.tolist() == list(range(N_USERS)) and list(users) == ["val_ndcg@3", "val_mrr@3"]
     assert torch.equal(users["val_ndcg@3"], ndcg(1))
+
+
+def test_slices_are_read_by_name_and_beside_values_of_users() -> None:
+    metrics = RankingMetrics(
+        [NDCG(3), Sliced(NDCG(3), ("even", "odd"))],
+        preds="preds",
+        target_ids="target_ids",
+        slice_ids="batch.1",
+        table=False,
+    )
+    trainer = pl.Trainer(**QUIET, callbacks=[metrics, SignificantStopping("val_ndcg@3")], max_epochs=1)
+    rows = torch.arange(N_USERS)
+    trainer.fit(Model(), loader(), DataLoader(TensorDataset(rows, rows % 2), batch_size=16))
+    assert float(metrics.values["val_ndcg@3/odd"]) == pytest.approx(float(ndcg(0)[1::2].mean()), abs=1e-12)
+    assert torch.equal(metrics.users[0]["val_ndcg@3"], ndcg(0))
 
 
 def test_places_in_the_data_set() -> None:

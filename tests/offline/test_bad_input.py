@@ -60,8 +60,6 @@ FILES: dict[str, tuple[bytes, str]] = {
     "twice.csv": (GOOD.encode() + b"u,a,0.1\n", r"twice.csv, row 4\): user 'u' has item 'a' a second time"),
     "columns.csv": (b"user_id,item,score\nu,a,1\n", "no column 'item_id': did you mean 'item'"),
     "unordered.csv": (b"user_id,item_id\nu,a\n", "no column 'score' or 'rank'"),
-    "others.csv": (HEADER.encode() + b"x,a,1\n", "have no user in common"),
-    "foreign.csv": (HEADER.encode() + b"u,x,1\n", "have no item in common, such as items 'x' and 'a'"),
     "noise.parquet": (b"PAR1 and no more", "noise.parquet"),
     "run.trec": (b"u Q0 a 1 0.5 me\nu Q0 b 2 best me\n", r"run.trec, row 2\): rank and score must be numbers"),
     "short.trec": (b"u Q0 a 1 0.5 me\nu Q0 b\n", r"short.trec, row 2\): it must have 6 fields, got 3"),
@@ -201,6 +199,26 @@ def test_an_interrupt_writes_nothing(tmp_path: Path, moment: float) -> None:
     assert (process.returncode, out, err) == (130, "", "torch-recmetrics: interrupted: nothing was written\n")
     assert sorted(os.listdir(tmp_path)) == ["lists.parquet", "spill"]
     assert not os.listdir(tmp_path / "spill")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("x,a,1", "no user in common, such as users 'x' and 'u'"),
+        ("u,x,1", "no item in common, such as items 'x' and 'a'"),
+    ],
+)
+def test_ids_that_never_meet_are_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], row: str, message: str
+) -> None:
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    (tmp_path / "lists.csv").write_text(HEADER + row + "\n")
+    files = ["--recommendations", f"{tmp_path}/lists.csv", "--truth", f"{tmp_path}/truth.csv"]
+    assert main(["evaluate", *files, "-m", "recall@5", "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["values"] == {"recall@5": 0.0}
+    assert message in err
+    assert err.count("\n") == 1
 
 
 def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

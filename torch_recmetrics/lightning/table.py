@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+)(?P<slice>\D.*)?)?")
+NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+)(?P<slice>\W.+)?)?")
 LOADER = re.compile(r"(?P<name>.*)/dataloader_idx_(?P<number>\d+)")
 
 
@@ -26,9 +26,10 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
     test                @5
     ndcg  0.2500 +- 0.0312
     mrr                     0.1250
-    >>> print(table_of({"ndcg@5/cold": 0.25, "ndcg@10/cold": 0.5}, "test"))
-    test           @5     @10
-    ndcg/cold  0.2500  0.5000
+    >>> print(table_of({"ndcg@5": 0.25, "ndcg@5/cold": 0.125}, "test"))
+    test           @5
+    ndcg       0.2500
+    ndcg/cold  0.1250
     """
     blocks: dict[str | None, dict[str, dict[str, str]]] = {}
     for full, value in values.items():

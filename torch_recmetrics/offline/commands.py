@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -63,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         command, options = parsed(given)
-        with processes() as first:
+        with processes() as first, warnings.catch_warnings():
+            warnings.showwarning = show_warning
             return COMMANDS[command](options, Output(as_json=bool(options.pop("json", False)), silent=not first))
     except (InputError, ValueError, TypeError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         if not is_of_input(error):
@@ -94,6 +96,11 @@ def complain(text: str, code: int) -> int:
     """One line on standard error."""
     sys.stderr.write(f"torch-recmetrics: {text}\n")
     return code
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line."""
+    complain(f"warning: {' '.join(str(message).split())}", 0)
 
 
 class Output:
@@ -281,7 +288,7 @@ def run_evaluate(options: Options, output: Output) -> int:
     torch-recmetrics evaluate --recommendations 'recs/*.parquet' --truth test.parquet -m ndcg@10 -m hit_rate@10
     """
     lists, folder = required(options, "recommendations"), options.pop("report")
-    report = evaluated(lists, options)
+    report = evaluated(lists, options | {"curves": folder is not None})
     if folder is not None and not output.silent:
         write_folder(folder, files_of(report))
     output.show(str(report), report.to_json)

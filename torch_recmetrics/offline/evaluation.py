@@ -16,8 +16,10 @@ from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.batches import Rows, batches_of
+from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
 from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.spark import evaluate_spark, is_spark
 from torch_recmetrics.offline.tables import Names, Tables
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
@@ -48,6 +50,7 @@ def evaluate(
     candidates: str | None = None,
     level: float = 0.95,
     keep_users: bool = True,
+    curves: bool = False,
     progress: bool = False,
     memory_limit: str | None = None,
     temp_directory: str | os.PathLike[str] | None = None,
@@ -88,6 +91,8 @@ def evaluate(
         candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``: `compare` never mixes them.
         level: of the intervals, between 0 and 1.
         keep_users: whether the report has the value of every user: 8 bytes for each user and metric.
+        curves: also work out recall by the popularity of the item and the ROC curve of all rows, for the page of the
+            report: one more pass over the rows.
         progress: show a bar of the users on standard error; needs tqdm.
         memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the batches, some 200 MB, and the users.
         temp_directory: a folder for what does not fit into memory.
@@ -110,6 +115,19 @@ def evaluate(
     check_names(metrics)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
+    if is_spark(recommendations) or is_spark(truth):
+        refused = {"slices": slices, "train": train, "items": items, "format": format}
+        if taken := [name for name, value in refused.items() if value is not None]:
+            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames")
+        if ties == "stable":
+            raise ValueError('`ties` must not be "stable" with Spark\'s frames, whose rows have no order')
+        every = {"ties": ties, "empty_target_action": empty_target_action, **common}
+        return evaluate_spark(
+            recommendations, truth, names, seen,
+            lambda tables: collection_of(metrics, top_k, options, every, tables),
+            lambda tables, collection, collector: measure(tables, collection, collector, lambda _: None),
+            level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
+        )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
         tables = Tables(workspace, {**given, "items": items}, names, format)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
@@ -121,7 +139,9 @@ def evaluate(
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance:
             found = measure(tables, collection, collector, advance)
-        return report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
+        report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
+        report.details |= curves_of(tables, report) if curves else {}
+        return report
 
 
 @dataclass
@@ -255,7 +275,7 @@ def report_of(
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
     if not any(value > 0 for value in values.values()):
-        tables.refuse_foreign_items()
+        tables.warn_of_foreign_items()
     counts = {
         "users": tables.n_users,
         "users_without_list": found.users_without_list,

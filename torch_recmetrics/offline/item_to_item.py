@@ -25,7 +25,6 @@ from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import (
     InputError,
     Source,
-    connect,
     id_sql,
     in_memory,
     need_columns,
@@ -35,6 +34,7 @@ from torch_recmetrics.offline.sources import (
     refused_in_one_line,
     time_sql,
 )
+from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.intervals import spread_of
 
 NAMES = ("precision", "recall", "f1", "mrr", "ndcg", "hit_rate")
@@ -115,8 +115,8 @@ def item_to_item(
     check.check_choice("ties", ties, TIES)
     check.check_choice("gain", gain, ("exponential", "linear"))
     check.check_share("level", level)
-    connection = connect(memory_limit, temp_directory, threads)
-    try:
+    with Workspace(memory_limit, temp_directory, threads) as workspace:
+        connection = workspace.connection
         table = open_source(connection, "similar", similar)
         need_columns(table, {"item1": item1, "item2": item2, "score": score})
         log = open_source(connection, "behaviour", behaviour)
@@ -137,6 +137,8 @@ def item_to_item(
             make_lists(connection, table_rows, (item1_ids, item2_ids, scores), max(cutoffs), stable=ties == "stable")
         with refused_in_one_line(log):
             make_events(connection, log_rows, (users, item_ids, grades, times), horizon)
+            if log_rows.sql != log.sql:
+                connection.execute(f"DROP TABLE {log_rows.sql}")  # half of the memory
             counts = counts_of(connection, table_rows)
             if horizon == 1:
                 sums = summed_kinds(connection, cutoffs, ties, gain)
@@ -146,8 +148,6 @@ def item_to_item(
         events, relevant, at_cutoffs, by_popularity = sums
         counts |= {"users": int(events.shape[0]), "events_checked": int(events.sum())}
         inputs = [table.describe(counts["similar_rows"]), log.describe(counts["events"])]
-    finally:
-        connection.close()
     values, intervals, definitions, of_users = {}, {}, {}, {}
     options = f"horizon={horizon}, ties={ties!r}"
     ratios = ratios_of(at_cutoffs, events, relevant, cutoffs)

@@ -51,7 +51,7 @@ def collection_of(
     top_k: Any,
     options: Mapping[str, Mapping[str, Any]] | None,
     common: Mapping[str, Any],
-    tables: Tables,
+    tables: Tables | None,
 ) -> RecMetricCollection:
     """The metrics in the order given; those by name with what the tables know of items."""
     entries, members = entries_of(metrics), dict[str, Metric]()
@@ -91,18 +91,18 @@ def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str
     }
 
 
-def known_of_items(name: str, own: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
+def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> dict[str, Any]:
     """The options that the catalogue and the training data give."""
     declared, filled = options_of(METRICS[name]), dict[str, Any]()
     if "num_items" in declared and "num_items" not in own:
-        if tables.items is None or tables.n_items is None:
+        if tables is None or tables.items is None or tables.n_items is None:
             raise ValueError(
                 f"{name} must know the catalogue: give items=, a table of all items, or "
                 f"options={{{name!r}: {{'num_items': N}}}} with integer ids below N"
             )
         filled["num_items"] = tables.n_items
     if "item_counts" in declared and "item_counts" not in own:
-        if tables.train is None:
+        if tables is None or tables.train is None:
             raise ValueError(f"{name} counts popularity: give train=, or options={{{name!r}: {{'item_counts': ...}}}}")
         filled["item_counts"] = tables.item_counts()
         if "num_users" in declared and "num_users" not in own and own.get("kind") != "self_information":

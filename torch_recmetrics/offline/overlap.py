@@ -12,7 +12,6 @@ from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import (
     InputError,
     Source,
-    connect,
     id_sql,
     in_memory,
     need_columns,
@@ -23,6 +22,7 @@ from torch_recmetrics.offline.sources import (
     time_sql,
 )
 from torch_recmetrics.offline.texts import words
+from torch_recmetrics.offline.workspace import Workspace
 
 Kind = Literal["interactions", "new_users", "new_items", "earlier_events", "duplicates"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -131,8 +131,8 @@ def overlap(
     [{'user_id': 3, 'item_id': 'b', 'time': 40}]
     """
     dropped = kinds_of(drop)
-    connection = connect(memory_limit, temp_directory, threads)
-    try:
+    with Workspace(memory_limit, temp_directory, threads) as workspace:
+        connection = workspace.connection
         sources = [open_source(connection, role, given) for role, given in (("train", train), ("test", test))]
         user, item = chosen(sources, "user", user, USERS), chosen(sources, "item", item, ITEMS)
         if time is not None or all(any(name in source.types for name in TIMES) for source in sources):
@@ -156,8 +156,6 @@ def overlap(
             kept = kept_rows(connection, tested, dropped) if dropped else None
         rows = [one_row(connection, f"SELECT count(*) FROM {source.sql}")[0] for source in (trained, tested)]
         inputs = [source.describe(n) for source, n in zip(sources, rows)]
-    finally:
-        connection.close()
     return Overlap(frames, kept, dropped, rows[1], inputs, notes)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, InputError, Source, need_columns, open_source, quoted
@@ -270,8 +271,8 @@ class Tables:
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    def counted_lists(self) -> dict[str, int]:
-        """Rows of lists, and lists of users that the truth has not."""
+    def counted_lists(self, *, strict: bool = True) -> dict[str, int]:
+        """Rows of lists, and lists of users that the truth has not; `strict` refuses where there are no others."""
         own = f"SELECT {self.user_ids.of(self.lists)} AS id, count(*) AS n FROM {self.lists.sql} GROUP BY 1"
         rows, nameless, foreign, foreign_rows = self.workspace.one(
             "SELECT coalesce(sum(n), 0), coalesce(sum(n) FILTER (id IS NULL), 0), "
@@ -284,24 +285,24 @@ class Tables:
         for source, wrong in ((self.lists, nameless), (self.truth, truth_rows)):
             if wrong:
                 raise self.fault_of(source) or InputError(f"{source}: a row has no user")
-        if not rows:
+        if not rows and strict:
             raise InputError(f"{self.lists}: there is no row")
-        if rows == foreign_rows:
-            raise self._nothing_in_common("user", self.user_ids)
+        if rows == foreign_rows and strict:
+            self._nothing_in_common("user", self.user_ids)
         return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
 
-    def refuse_foreign_items(self) -> None:
-        """InputError where no recommended item is anybody's truth: then the ids are not of one kind."""
+    def warn_of_foreign_items(self) -> None:
+        """A warning where no recommended item is anybody's truth: then the ids may not be of one kind."""
         known = [f"SELECT {self.item_ids.of(source)} FROM {source.sql}" for source in (self.lists, self.truth)]
         if not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]:
-            raise self._nothing_in_common("item", self.item_ids)
+            self._nothing_in_common("item", self.item_ids)
 
-    def _nothing_in_common(self, key: str, ids: Ids) -> InputError:
+    def _nothing_in_common(self, key: str, ids: Ids) -> None:
         one, other = (
             self.workspace.one(f"SELECT min({ids.of(source)}) FROM {source.sql}")[0]
             for source in (self.lists, self.truth)
         )
-        return InputError(
+        rank_zero_warn(
             f"{self.lists} and {self.truth} have no {key} in common, such as {key}s {str(one)!r} and {str(other)!r}: "
             "are the ids of the same kind, and the columns the right ones?"
         )

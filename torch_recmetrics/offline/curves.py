@@ -1,0 +1,96 @@
+"""What the page of a report draws beside the metrics: recall by the popularity of the item, and the ROC curve."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from torch_recmetrics.offline.tables import Tables
+
+GROUPS = 5
+POINTS = 200
+
+
+def curves_of(tables: Tables, names: Iterable[str]) -> dict[str, Any]:
+    """Details of a report, from a further pass over the rows.
+
+    Args:
+        tables: of an evaluation.
+        names: of its metrics, whose cutoffs are taken.
+
+    Returns:
+        ``"popularity"``: the recall of all relevant items, in groups of items that were taken about as often: in the
+        training data where there are some, else in the truth; equal scores count at chance level. ``"roc"``: of all
+        rows, where lists have scores that are not all of one class; scores of different users are taken for comparable.
+    """
+    work = tables.workspace
+    key = next(key for key in ("score", "rank") if key in tables.columns["recommendations"])
+    relevance = ("relevance",) if "relevance" in tables.columns["truth"] else ()
+    wanted = "WHERE _relevance > 0" if relevance else ""
+    work.run(
+        "CREATE TEMP TABLE wanted AS SELECT DISTINCT _user, _item "
+        f"FROM ({tables.pairs(tables.truth, *relevance)}) {wanted}"
+    )
+    without = ""
+    if tables.seen is not None:
+        without = f"ANTI JOIN ({tables.pairs(tables.seen)}) AS s ON s._user = r._user AND s._item = r._item"
+    order = "_score DESC" if key == "score" else "_rank"
+    work.run(
+        f"CREATE TEMP TABLE listed AS SELECT r._user, r._item, _{key} AS _place, "
+        f"rank() OVER (PARTITION BY r._user ORDER BY {order}) - 1 AS start, "
+        f"count(*) OVER (PARTITION BY r._user, _{key}) AS size FROM ({tables.pairs(tables.lists, key)}) AS r {without}"
+    )
+    found = {"popularity": recall_by_popularity(tables, cutoffs_of(names))}
+    if key == "score":
+        found["roc"] = roc_of(tables)
+    work.run("DROP TABLE listed; DROP TABLE wanted")
+    return {name: part for name, part in found.items() if part}
+
+
+def cutoffs_of(names: Iterable[str]) -> list[int]:
+    """The cutoffs in names of metrics, ascending; 10 where there is none."""
+    found = {int(match[1]) for name in names if (match := re.fullmatch(r"[^/]*@(\d+)", name))}
+    return sorted(found) or [10]
+
+
+def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[str, float]]:
+    """Name -> group of items -> recall."""
+    taken = tables.truth if tables.train is None else tables.train
+    hits = ", ".join(f"avg(coalesce(least(greatest(({k} - start) / size, 0), 1), 0)) AS k{k}" for k in cutoffs)
+    rows = tables.workspace.rows(
+        f"WITH taken AS (SELECT _item, count(*) AS n FROM ({tables.pairs(taken)}) GROUP BY _item), "
+        "counted AS (SELECT _user, _item, coalesce(n, 0) AS n FROM wanted LEFT JOIN taken USING (_item)), "
+        "parts AS (SELECT n, ceil("
+        f"{GROUPS} * sum(count(*)) OVER (ORDER BY n) / sum(count(*)) OVER ()) AS part FROM counted GROUP BY n) "
+        f"SELECT min(n), max(n), {hits} FROM counted JOIN parts USING (n) "
+        "LEFT JOIN listed USING (_user, _item) GROUP BY part ORDER BY part"
+    )
+    labels = [f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high, *_ in rows]
+    return {
+        f"recall@{k}": {label: float(row[2 + place]) for label, row in zip(labels, rows)}
+        for place, k in enumerate(cutoffs)
+    }
+
+
+def roc_of(tables: Tables) -> dict[str, dict[str, Any]]:
+    """The curve of all rows of users of the truth, thinned out, and the area under the whole one; ties are one half."""
+    work = tables.workspace
+    work.run(
+        "CREATE TEMP TABLE steps AS SELECT p, n, sum(p) OVER above AS tp, sum(n) OVER above AS fp FROM ("
+        "SELECT _place, count(w._item) AS p, count(*) - count(w._item) AS n FROM listed AS l "
+        "LEFT JOIN wanted AS w USING (_user, _item) WHERE _user IN (SELECT _user FROM wanted) GROUP BY _place) "
+        "WINDOW above AS (ORDER BY _place DESC ROWS UNBOUNDED PRECEDING)"
+    )
+    positives, negatives, pairs = work.one("SELECT sum(p), sum(n), sum(n * (tp - p / 2)) FROM steps")
+    curve: dict[str, dict[str, Any]] = {}
+    if positives and negatives:
+        points = work.rows(
+            f"SELECT max(fp) / {negatives}, max(tp) / {positives} FROM steps "
+            f"GROUP BY floor({POINTS} * (tp / {positives} + fp / {negatives}) / 2) ORDER BY max(fp + tp)"
+        )
+        fpr, tpr = zip((0.0, 0.0), *points)
+        area = float(pairs) / (float(positives) * float(negatives))
+        curve = {"all rows": {"fpr": list(map(float, fpr)), "tpr": list(map(float, tpr)), "auc": area}}
+    work.run("DROP TABLE steps")
+    return curve
