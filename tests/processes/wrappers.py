@@ -1,4 +1,4 @@
-"""Who gets which updates, and what metrics around metrics must then say on all processes."""
+"""Who gets which updates, and what metrics around metrics must then say on all processes: played by `intervals`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ WHO: dict[str, Share] = {
     "idle, weighted clicks": idle("weighted clicks"),
     "uneven, clicks with sample ids": uneven("clicks with sample ids"),
 }
-SCENARIOS = list(WHO)
 WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
 
 

@@ -208,4 +208,5 @@ class UserBootstrap(Wrapper):
             return dict(zip(RESULTS, (value.clone(), nothing, nothing.clone(), nothing.clone()), strict=True))
         outside = (1 - self.level) / 2
         low, high = torch.quantile(drawn, drawn.new_tensor([outside, 1 - outside])).unbind(0)
-        return dict(zip(RESULTS, (value.clone(), drawn.std(), low, high), strict=True))
+        error = torch.where(drawn.min() < drawn.max(), drawn.std(), 0)  # of equal values no rounding is left
+        return dict(zip(RESULTS, (value.clone(), error, low, high), strict=True))
