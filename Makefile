@@ -10,13 +10,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo evaluate test check lint types docs bench gpu package lowest newest format clean
+.PHONY: help install demo compare evaluate test check lint types docs bench gpu package lowest newest format clean
 
 help:  ## print what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  DATA=path    make demo, evaluate: a directory in MovieLens' CSV layout"
-	@echo "  ARGS='...'   make demo, evaluate, test, bench: further arguments for the program that is run"
+	@echo "  DATA=path    make demo, compare, evaluate: a directory in MovieLens' CSV layout instead of the built-in data"
+	@echo "  ARGS='...'   make demo, compare, evaluate, test, bench: further arguments for the program that is run"
 	@echo "  BENCH=name   make bench: one of $(BENCH)"
 	@echo "  PYTHONS=...  make package: the interpreters; NO_DEPS=1: without torch, which some have in gigabytes alone"
 	@echo "  PYTHON=...   the interpreter to make the environment with; VENV=... the place of the environment"
@@ -31,6 +31,9 @@ install: $(READY)  ## make the virtual environment and install the package with 
 
 demo: $(READY)  ## train on MovieLens-like data in two processes and report (DATA=path: on your own)
 	$(BIN)/python -m examples.movielens.demo $(if $(DATA),--data $(DATA)) $(ARGS)
+
+compare: $(READY)  ## which of the demo's two models is better, and is that beyond chance? (runs the demo where it has not run)
+	$(BIN)/python -m examples.compare $(if $(DATA),--data $(DATA)) $(ARGS)
 
 evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare the files (DATA=path: of your own)
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)

@@ -24,6 +24,7 @@ from torch_recmetrics.core.auc.pairs import pack
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 OURS = "torch_recmetrics"
+BATCH = 65_536
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,19 @@ def updated(metric: BinaryAUC | BinaryAUROC | GroupAUC | RetrievalAUROC, *rows: 
             metric.update(*rows[:2], indexes=rows[2])
         else:
             metric.update(*rows)
+        return float(metric.compute())
+
+    return run
+
+
+def in_batches(metric: BinaryAUC, *rows: Tensor) -> Callable[[], float]:
+    """Batches of 65,536 rows, as a training run has them, and the value."""
+    batches = list(zip(*(column.split(BATCH) for column in rows), strict=True))
+
+    def run() -> float:
+        metric.reset()
+        for batch in batches:
+            metric.update(*batch)
         return float(metric.compute())
 
     return run
@@ -86,6 +100,10 @@ def race_auc(rows: int, rate: float, rounds: int) -> None:
     half = data.preds.bfloat16()
     runs[f"{OURS}, bfloat16"] = updated(BinaryAUC(), half, data.target)
     check("bfloat16", runs[f"{OURS}, bfloat16"](), roc_auc_score(target, half.float().numpy()), 1e-12)
+    batches = f"batches of {BATCH:,}"
+    for name, metric in ((f"{OURS}, {batches}", BinaryAUC()), (f"{OURS}, 2^20 bins, {batches}", BinaryAUC(1 << 20))):
+        runs[name] = in_batches(metric, *pair)
+        check(name, runs[name](), theirs, float(metric.error_bound()) + 1e-12)
     contestants = [Contestant(name, run, 1) for name, run in runs.items()]
     slow = max(3, rounds // 4)
     for name, unchecked in (("torchmetrics", {}), ("torchmetrics, unchecked", {"validate_args": False})):
@@ -100,6 +118,8 @@ def race_auc(rows: int, rate: float, rounds: int) -> None:
     print(ratios(results, "torchmetrics, unchecked", OURS, "goal: 9"))
     for bits in (16, 18, 20):
         print(ratios(results, "scikit-learn", f"{OURS}, 2^{bits} bins", "goal: 60"))
+    print(ratios(results, "scikit-learn", f"{OURS}, {batches}", "goal: 15"))
+    print(ratios(results, "scikit-learn", f"{OURS}, 2^20 bins, {batches}", "goal: 45"))
 
 
 def race_groups_and_sort(rows: int, groups: int, rounds: int) -> None:

@@ -1,22 +1,27 @@
 """The paired randomisation test of many users, beside NumPy's time to draw as many signs and do nothing with them.
 
-The test also finds its interval. Signs are drawn in pieces, since all of them together would not fit into memory.
+The test also finds its interval. Signs are drawn in pieces, since all of them together would not fit into memory. Then
+an epoch of NDCG@10 with its value, alone, for one slice of the users and for 100,000, and resampled.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.harness import Contestant, machine, race, table
+from torch_recmetrics import NDCG, Sliced, UserBootstrap
 from torch_recmetrics.compare.statistics import randomization_test
 
 OURS = "randomization_test"
 SIGNS = "numpy: integers(0, 2), bool"
 PIECE = 10**7
+ONE_SLICE = "Sliced(NDCG(10), 1)"
+BATCH, ITEMS = 2048, 1000
 
 
 def check(p: float, t: float) -> None:
@@ -46,11 +51,44 @@ def unpack_bits(number: int) -> Callable[[], None]:
     return run
 
 
+def epochs(n_batches: int, n_slices: int) -> list[Contestant]:
+    """An epoch and its values, however the metric is wrapped; the same scores in each batch, other slices."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(BATCH, ITEMS, generator=generator)
+    targets = torch.randint(ITEMS, (BATCH,), generator=generator)
+    slices = torch.randint(n_slices, (n_batches, BATCH), generator=generator)
+
+    def epoch(make: Callable[[], Any], number: int) -> Callable[[], Any]:
+        def run() -> Any:
+            metric = make()
+            for of_batch in slices:
+                own = {"slice_ids": of_batch % number} if number else {}
+                metric.update(scores, target_ids=targets, **own)
+            values = metric.compute()
+            return metric.overall if number else values
+
+        return run
+
+    sliced = {n: epoch(lambda n=n: Sliced(NDCG(10), n), n) for n in (1, n_slices)}
+    alone = epoch(lambda: NDCG(10), 0)
+    for number, run in sliced.items():
+        if abs(float(run() - alone())) > 1e-12:
+            raise SystemExit(f"{number} slices give {float(run())}, expected {float(alone())}: nothing was timed")
+    return [
+        Contestant("NDCG(10)", alone),
+        Contestant(ONE_SLICE, sliced[1]),
+        Contestant(f"Sliced(NDCG(10), {n_slices:,})", sliced[n_slices]),
+        Contestant("UserBootstrap(NDCG(10)), 1,000 replicates", epoch(lambda: UserBootstrap(NDCG(10)), 0)),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--batches", type=int, default=100, help=f"of {BATCH:,} users, for slices and resamples")
+    parser.add_argument("--slices", type=int, default=100_000)
     options = parser.parse_args()
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
@@ -68,6 +106,8 @@ def main() -> None:
     ]
     print(f"{options.users:,} users x {options.draws:,} draws, one thread; {machine()}")
     print(table(race(contestants, options.rounds, warmup=0), SIGNS))
+    print(f"\nAn epoch of {options.batches} batches of {BATCH:,} users x {ITEMS:,} items, and its values\n")
+    print(table(race(epochs(options.batches, options.slices), options.rounds, warmup=0), ONE_SLICE))
 
 
 if __name__ == "__main__":

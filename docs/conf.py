@@ -21,12 +21,15 @@ copyright = author
 version = release = torch_recmetrics.__version__
 
 extensions = ["mathml", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "reference/libraries.md"]
+exclude_patterns = ["_build"]
 suppress_warnings = ["config.cache"]
 
 # A link to a public name that leads nowhere is an error. Other projects' pages would need a network to be looked up.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!torch_recmetrics\b).*"), ("py:.*", r"torch_recmetrics\.(core|metrics)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!torch_recmetrics\b).*"),
+    ("py:.*", r"torch_recmetrics\.(core|metrics|wrappers)\..*"),
+]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

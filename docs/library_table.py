@@ -1,14 +1,31 @@
 """Which argument gives which library's number: the table of the documentation and of the tests.
 
 `K` stands for the cutoff. Each row is computed on both sides by tests/outside/test_library_table.py where its library
-can be imported; the others were read in the source of the version that is named.
+can be imported; the others were read in the source of the version that is named. `python docs/library_table.py` writes
+docs/libraries.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+PAGE = Path(__file__).with_name("libraries.md")
+HEAD = """\
+# Which argument gives which library's number
+
+Two libraries may give one name to two numbers. In each row below, both sides give the same number. `K` stands for the
+cutoff.
+
+The tests compute both sides of every row whose library can be installed beside the package. They use users with fewer
+and with more than K relevant items, and graded relevance where the metric reads it; no two scores are equal. *Read in
+its source* marks the libraries that are not computed. What the options mean is in [definitions](definitions.md). Code
+before and after is in [coming from another library](coming_from/index.md).
+
+This page is written by `python docs/library_table.py`.
+"""
 
 
 @dataclass(frozen=True)
@@ -83,32 +100,35 @@ LIBRARIES = [
         note="Users without relevant items are not in its interactions. NDCG divides by the ideal DCG of K relevant "
         "items unless `divide_by_achievable=True`; MAP with `divide_by_k=True` divides by K.",
     ),
-    Library("RecBole", "1.2.1", tested=False, note="Only users with relevant items are evaluated."),
+    Library("RecBole", "1.2.1", note="Only users with relevant items are evaluated."),
     Library(
         "torcheval",
         "0.0.7",
-        tested=False,
         note='Of equal scores the relevant item counts first (`ties="optimistic"`). Its AUC of a single class is 0.5, '
         "ours nan.",
     ),
     Library(
         "torchrec",
-        "1.1",
+        "1.9.2",
         tested=False,
-        note="Its grouped AUC counts a group of one class as 0.5; ours leaves it out. Its normalized entropy is a "
-        "quotient of log losses in bits, the same number.",
+        note="`AUCMetric` with groups counts a group of one class as 0.5; `GAUCMetric` and ours leave it out. Its "
+        "normalized entropy is a quotient of log losses in bits, the same number. A session must be in one batch.",
     ),
     Library(
         "LensKit",
-        "2025.3",
-        tested=False,
+        "2025.8.1",
         note="Discounts 1 / log2(max(r, 2)), so ranks 1 and 2 count alike.",
     ),
     Library(
         "implicit",
-        "0.7",
-        tested=False,
+        "0.7.3",
         note="Users without relevant items do not count.",
+    ),
+    Library(
+        "FuxiCTR",
+        "2.3.10",
+        note="Groups of one class are left out of its AUCs, as here. A group without clicks counts 0 in its NDCG "
+        '(`empty_target_action="neg"`).',
     ),
     Library(
         "TF-Ranking",
@@ -120,58 +140,78 @@ LIBRARIES = [
 
 LINEAR = {"gain": "linear"}
 RELEVANT = {"denominator": "relevant"}
+RETRIEVED = {"denominator": "retrieved"}
+FROM_2 = {"min_relevance": 2, "empty_target_action": "neg"}
+UNIFORM = {"weighting": "uniform"}
+BINARY = "for relevance of 0 and 1"
 
 ROWS = [
     Row("torchmetrics", "RetrievalHitRate(top_k=K)", "HitRate"),
     Row("torchmetrics", "RetrievalPrecision(top_k=K)", "Precision"),
+    Row("torchmetrics", "RetrievalPrecision(top_k=K, adaptive_k=True)", "Precision", RETRIEVED),
     Row("torchmetrics", "RetrievalRecall(top_k=K)", "Recall"),
     Row("torchmetrics", "RetrievalMAP(top_k=K)", "MAP", {"denominator": "hits"}),
     Row("torchmetrics", "RetrievalMRR(top_k=K)", "MRR"),
     Row("torchmetrics", "RetrievalNormalizedDCG(top_k=K)", "NDCG", LINEAR),
     Row("torchmetrics", "RetrievalRPrecision()", "RPrecision", cut=False),
+    Row("torchmetrics", "BinaryAveragePrecision()", "AveragePrecision", cut=None),
+    Row("torchmetrics", "RetrievalAUROC()", "GroupAUC", UNIFORM, cut=None, note="it counts a group of one class as 0"),
+    Row("torchmetrics", "BinaryAUROC()", "BinaryAUC", cut=None),
     Row("scikit-learn", "ndcg_score(k=K)", "NDCG", LINEAR),
     Row("scikit-learn", "dcg_score(k=K)", "DCG", LINEAR),
     Row("scikit-learn", "label_ranking_average_precision_score()", "MAP", RELEVANT, cut=False),
+    Row("scikit-learn", "roc_auc_score()", "BinaryAUC", cut=None),
+    Row("scikit-learn", "roc_auc_score(max_fpr=0.2)", "BinaryAUC", {"max_fpr": 0.2}, cut=None),
+    Row("scikit-learn", "average_precision_score()", "AveragePrecision", cut=None),
+    Row("scikit-learn", "log_loss()", "LogLoss", cut=None),
     Row("ranx", "hit_rate@K", "HitRate"),
     Row("ranx", "precision@K", "Precision"),
     Row("ranx", "recall@K", "Recall"),
+    Row("ranx", "recall@K-l2", "Recall", FROM_2),
     Row("ranx", "f1@K", "F1"),
     Row("ranx", "map@K", "MAP", RELEVANT),
     Row("ranx", "mrr@K", "MRR"),
     Row("ranx", "dcg@K", "DCG", LINEAR),
+    Row("ranx", "dcg_burges@K", "DCG"),
+    Row("ranx", "hits@K", "DCG", {"discount": "none"}, note=BINARY),
     Row("ranx", "ndcg@K", "NDCG", LINEAR),
     Row("ranx", "ndcg_burges@K", "NDCG"),
     Row("ranx", "r-precision", "RPrecision", cut=False),
-    Row("ranx", "rbp.80", "RBP", cut=False, note="for relevance of 0 and 1"),
-    Row("ranx", "rbp.50", "RBP", {"persistence": 0.5}, cut=False, note="for relevance of 0 and 1"),
+    Row("ranx", "rbp.80", "RBP", cut=False, note=BINARY),
+    Row("ranx", "rbp.50", "RBP", {"persistence": 0.5}, cut=False, note=BINARY),
     Row("trec_eval", "success_K", "HitRate"),
     Row("trec_eval", "P_K", "Precision"),
     Row("trec_eval", "recall_K", "Recall"),
+    Row("trec_eval", "relative_P_K", "Recall", {"denominator": "min"}),
     Row("trec_eval", "map_cut_K", "MAP", RELEVANT),
     Row("trec_eval", "map", "MAP", RELEVANT, cut=False),
     Row("trec_eval", "recip_rank", "MRR", cut=False),
     Row("trec_eval", "Rprec", "RPrecision", cut=False),
     Row("trec_eval", "ndcg_cut_K", "NDCG", LINEAR),
+    Row("trec_eval", "ndcg", "NDCG", LINEAR, cut=False),
     Row("ir_measures", "Success@K", "HitRate"),
     Row("ir_measures", "P@K", "Precision"),
     Row("ir_measures", "R@K", "Recall"),
     Row("ir_measures", "AP@K", "MAP", RELEVANT),
+    Row("ir_measures", "AP(rel=2)@K", "MAP", RELEVANT | FROM_2),
+    Row("ir_measures", "SetP", "Precision", cut=False),
     Row("ir_measures", "RR@K", "MRR"),
     Row("ir_measures", "ERR@K", "ERR", note="rounded to five digits by gdeval"),
     Row("ir_measures", "Rprec", "RPrecision", cut=False),
     Row("ir_measures", "nDCG@K", "NDCG", LINEAR),
+    Row("ir_measures", "nDCG(dcg='exp-log2')@K", "NDCG", note="rounded to five digits by gdeval"),
     Row("PyG", "LinkPredHitRatio(k=K)", "HitRate"),
     Row("PyG", "LinkPredPrecision(k=K)", "Precision"),
     Row("PyG", "LinkPredRecall(k=K)", "Recall"),
     Row("PyG", "LinkPredF1(k=K)", "F1"),
     Row("PyG", "LinkPredMAP(k=K)", "MAP"),
     Row("PyG", "LinkPredMRR(k=K)", "MRR"),
-    Row("PyG", "LinkPredNDCG(k=K)", "NDCG", note="for relevance of 0 and 1"),
+    Row("PyG", "LinkPredNDCG(k=K)", "NDCG", note=BINARY),
     Row("PyG", "LinkPredNDCG(k=K, weighted=True)", "NDCG", LINEAR),
     Row("ignite", "HitRate(top_k=[K])", "HitRate"),
     Row("ignite", "NDCG(top_k=[K])", "NDCG"),
     Row("ignite", "NDCG(top_k=[K], gain_function='linear_rank')", "NDCG", LINEAR),
-    Row("Keras-RS", "PrecisionAtK(k=K)", "Precision", {"denominator": "retrieved"}),
+    Row("Keras-RS", "PrecisionAtK(k=K)", "Precision", RETRIEVED),
     Row("Keras-RS", "RecallAtK(k=K)", "Recall"),
     Row("Keras-RS", "MeanAveragePrecision(k=K)", "MAP", RELEVANT),
     Row("Keras-RS", "MeanReciprocalRank(k=K)", "MRR"),
@@ -182,7 +222,7 @@ ROWS = [
     Row("RePlay", "Recall(K)", "Recall"),
     Row("RePlay", "MAP(K)", "MAP"),
     Row("RePlay", "MRR(K)", "MRR"),
-    Row("RePlay", "NDCG(K)", "NDCG", note="for relevance of 0 and 1"),
+    Row("RePlay", "NDCG(K)", "NDCG", note=BINARY),
     Row("RecTools", "HitRate(k=K)", "HitRate"),
     Row("RecTools", "Precision(k=K)", "Precision"),
     Row("RecTools", "Recall(k=K)", "Recall"),
@@ -191,27 +231,48 @@ ROWS = [
     Row("RecTools", "Precision(k=K, r_precision=True)", "Recall", {"denominator": "min"}),
     Row("RecTools", "MAP(k=K)", "MAP", RELEVANT),
     Row("RecTools", "MRR(k=K)", "MRR"),
-    Row("RecTools", "NDCG(k=K, divide_by_achievable=True)", "NDCG", note="for relevance of 0 and 1"),
+    Row("RecTools", "NDCG(k=K, divide_by_achievable=True)", "NDCG", note=BINARY),
     Row("RecBole", "Hit@K", "HitRate"),
     Row("RecBole", "Precision@K", "Precision"),
     Row("RecBole", "Recall@K", "Recall"),
     Row("RecBole", "MAP@K", "MAP"),
     Row("RecBole", "MRR@K", "MRR"),
-    Row("RecBole", "NDCG@K", "NDCG", note="for relevance of 0 and 1"),
+    Row("RecBole", "NDCG@K", "NDCG", note=BINARY),
     Row("RecBole", "GAUC", "GroupAUC", {"weighting": "positives"}, cut=None),
+    Row("RecBole", "AUC", "BinaryAUC", cut=None),
+    Row("RecBole", "LogLoss", "LogLoss", cut=None),
     Row("torcheval", "hit_rate(k=K)", "HitRate", {"ties": "optimistic"}, note="one relevant item for each user"),
     Row("torcheval", "retrieval_precision(k=K)", "Precision"),
-    Row("torcheval", "retrieval_precision(k=K, limit_k_to_size=True)", "Precision", {"denominator": "retrieved"}),
+    Row("torcheval", "retrieval_precision(k=K, limit_k_to_size=True)", "Precision", RETRIEVED),
     Row("torcheval", "reciprocal_rank(k=K)", "MRR", {"ties": "optimistic"}, note="one relevant item for each user"),
+    Row("torcheval", "binary_auroc()", "BinaryAUC", cut=None),
+    Row("torcheval", "binary_normalized_entropy()", "NormalizedEntropy", cut=None),
+    Row("torcheval", "weighted_calibration()", "Calibration", cut=None),
     Row("torchrec", "RecallSessionMetric(top_k=K)", "HitRate", {"pooled": True}),
+    Row("torchrec", "NDCGMetric(exponential_gain=True)", "NDCG", cut=False, note="it leaves out sessions of one row"),
+    Row("torchrec", "NDCGMetric()", "NDCG", LINEAR, cut=False, note="it leaves out sessions of one row"),
+    Row("torchrec", "AUCMetric", "BinaryAUC", cut=None),
+    Row("torchrec", "GAUCMetric", "GroupAUC", UNIFORM, cut=None, note="it leaves out groups of equal scores"),
+    Row("torchrec", "NEMetric", "NormalizedEntropy", cut=None),
+    Row("torchrec", "CalibrationMetric", "Calibration", cut=None),
     Row("LensKit", "Hit(n=K)", "HitRate"),
+    Row("LensKit", "Precision(n=K)", "Precision", RETRIEVED, note="it leaves out empty lists"),
     Row("LensKit", "Recall(n=K)", "Recall", {"denominator": "min"}),
     Row("LensKit", "RecipRank(n=K)", "MRR"),
+    Row("LensKit", "AveragePrecision(n=K)", "MAP", note="for lists of K or more"),
+    Row("LensKit", "RBP(n=K)", "RBP", {"persistence": 0.85}, note=BINARY),
+    Row("LensKit", "NDCG(n=K)", "NDCG", {"discount": "log2_from_two"}, note=BINARY),
     Row("LensKit", "NDCG(n=K, gain='rating')", "NDCG", {"gain": "linear", "discount": "log2_from_two"}),
     Row("LensKit", "DCG(n=K, gain='rating')", "DCG", {"gain": "linear", "discount": "log2_from_two"}),
     Row("implicit", "mean_average_precision_at_k(K)", "MAP"),
-    Row("implicit", "ndcg_at_k(K)", "NDCG", note="for relevance of 0 and 1"),
+    Row("implicit", "ndcg_at_k(K)", "NDCG", note=BINARY),
     Row("implicit", "precision_at_k(K)", "Recall", {"denominator": "min", "pooled": True}),
+    Row("FuxiCTR", "AUC", "BinaryAUC", cut=None),
+    Row("FuxiCTR", "logloss", "LogLoss", cut=None),
+    Row("FuxiCTR", "gAUC", "GroupAUC", cut=None),
+    Row("FuxiCTR", "avgAUC", "GroupAUC", UNIFORM, cut=None),
+    Row("FuxiCTR", "NDCG(k=K)", "NDCG", note=BINARY),
+    Row("FuxiCTR", "MRR", "MRR", cut=False, note="one relevant item for each user"),
     Row("TF-Ranking", "HitsMetric(topn=K)", "HitRate"),
     Row("TF-Ranking", "PrecisionMetric(topn=K)", "Precision"),
     Row("TF-Ranking", "RecallMetric(topn=K)", "Recall"),
@@ -222,13 +283,21 @@ ROWS = [
 
 
 def markdown() -> Iterator[str]:
-    """The lines of the documentation: a section for each library."""
+    """The lines of the page: a section for each library."""
+    yield from HEAD.splitlines()
     for library in LIBRARIES:
         how = "" if library.tested else ", read in its source"
-        yield from (f"### {library.name}", "", f"{library.version}{how}. {library.note}", "")
+        yield from ("", f"## {library.name}", "", f"{library.version}{how}. {library.note}", "")
         yield from ("| Theirs | Ours |", "| --- | --- |")
         for row in ROWS:
             if row.library == library.name:
                 note = f" ({row.note})" if row.note else ""
                 yield f"| `{row.theirs}` | `{row.ours}`{note} |"
-        yield ""
+
+
+def text() -> str:
+    return "\n".join(markdown()) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")

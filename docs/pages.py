@@ -29,6 +29,64 @@ TITLES = {
     "torch_recmetrics.metrics.serendipity": "Lists",
     "torch_recmetrics.metrics.categories": "Lists",
     "torch_recmetrics.metrics.coverage": "Catalogue",
+    "torch_recmetrics.wrappers.sliced": "Around other metrics",
+    "torch_recmetrics.wrappers.bootstrap": "Around other metrics",
+}
+# What a reader of a metric's page may want instead, or beside it.
+RELATED = {
+    "HitRate": ("Recall", "MRR"),
+    "Precision": ("Recall", "RPrecision", "F1"),
+    "Recall": ("HitRate", "Precision", "F1"),
+    "F1": ("Precision", "Recall"),
+    "DCG": ("NDCG", "RBP"),
+    "NDCG": ("DCG", "MAP", "ERR"),
+    "MAP": ("NDCG", "MRR"),
+    "MRR": ("HitRate", "MAP", "MeanRank"),
+    "RPrecision": ("Precision", "Recall"),
+    "RBP": ("DCG", "ERR"),
+    "ERR": ("NDCG", "RBP"),
+    "MeanRank": ("MeanPercentileRank", "MRR"),
+    "MeanPercentileRank": ("MeanRank", "GroupAUC"),
+    "TieRate": ("CollapseRate",),
+    "CollapseRate": ("TieRate",),
+    "BinaryAUC": ("GroupAUC", "LogLoss"),
+    "GroupAUC": ("BinaryAUC", "MeanPercentileRank"),
+    "LogLoss": ("NormalizedEntropy", "Calibration"),
+    "NormalizedEntropy": ("LogLoss", "Calibration"),
+    "Calibration": ("LogLoss", "NormalizedEntropy"),
+    "ILS": ("IntraListDiversity", "CategoryDiversity"),
+    "IntraListDiversity": ("ILS", "CategoryDiversity"),
+    "CategoryDiversity": ("CategoryCalibration", "IntraListDiversity"),
+    "CategoryCalibration": ("CategoryDiversity",),
+    "Novelty": ("Popularity", "TailShare"),
+    "Popularity": ("Novelty", "TailShare"),
+    "TailShare": ("Popularity", "Coverage"),
+    "Unexpectedness": ("Serendipity", "Novelty"),
+    "Serendipity": ("Unexpectedness", "Novelty"),
+    "Coverage": ("Gini", "Entropy", "UserCoverage"),
+    "UserCoverage": ("Coverage",),
+    "Gini": ("Entropy", "Coverage"),
+    "Entropy": ("Gini", "Coverage"),
+    "Personalization": ("Coverage", "Gini"),
+}
+# What they have beyond every metric.
+METHODS = {"BinaryAUC": ("error_bound", "roc", "precision_recall"), "GroupAUC": ("per_group",)}
+# Pictures of several metrics; others are named as the metric is.
+SHARED_PICTURES = {
+    "BinaryAUC": "auc",
+    "GroupAUC": "auc",
+    "LogLoss": "calibration",
+    "NormalizedEntropy": "calibration",
+    "Calibration": "calibration",
+    "Coverage": "popularity",
+    "Novelty": "popularity",
+    "TieRate": "ties",
+}
+SHOWN = {
+    "auc": "The scores of two users, those who clicked filled; AUC compares all rows, group AUC those of one user.",
+    "calibration": "Two models of the same order. One promises twice the clicks.",
+    "popularity": "The most popular items for everybody, beside a model that knows each user's taste.",
+    "ties": "A model that gives all items one score, under three rules.",
 }
 NAMES = frozenset(torch_recmetrics.__all__)
 HERE = Path(__file__).parent
@@ -63,6 +121,28 @@ def heading(text: str, line: str = "=") -> str:
     return f"{text}\n{line * len(text)}\n\n"
 
 
+def picture(name: str, metric: type) -> str:
+    file = SHARED_PICTURES.get(name, getattr(metric, "stem", ""))
+    if not (HERE / "images" / "which" / f"{file}.png").exists():
+        return ""
+    told = SHOWN.get(file, "Four lists of ten places, the relevant items filled, and the value of each list.")
+    return heading("Picture", "-") + f".. figure:: /images/which/{file}.png\n   :alt: {told}\n\n   {told}\n\n"
+
+
+def agreeing(name: str) -> str:
+    """The table of other libraries, of one metric."""
+    rows = [row for row in library_table.ROWS if row.metric == name]
+    if not rows:
+        return ""
+    text = heading("Same number in other libraries", "-")
+    text += "K is the cutoff. All metrics: :doc:`/libraries`.\n\n"
+    text += ".. list-table::\n   :header-rows: 1\n\n   * - Library\n     - Theirs\n     - Ours\n"
+    for row in rows:
+        note = f" ({row.note})" if row.note else ""
+        text += f"   * - {row.library}\n     - ``{row.theirs}``\n     - ``{row.ours}``{note}\n"
+    return text + "\n"
+
+
 def metric_pages() -> dict[str, str]:
     """File name -> text."""
     metrics = {name: thing for name, thing in public().items() if is_metric(thing)}
@@ -72,13 +152,25 @@ def metric_pages() -> dict[str, str]:
     for name, metric in metrics.items():
         groups.setdefault(TITLES.get(metric.__module__, metric.__module__), []).append(name)
         text = heading(name) + f".. autoclass:: torch_recmetrics.{name}\n\n"
+        text += picture(name, metric)
+        related = [other for other in RELATED.get(name, ()) if other in metrics]
+        if related:
+            text += heading("Related", "-")
+            for other in related:
+                text += f"- :doc:`{other} <{other.lower()}>`: {first_sentence(metrics[other])}\n"
+            text += "\nWhich to take: :doc:`/which_metric`.\n\n"
+        text += agreeing(name)
         if name in functions:
             text += heading("As a function", "-")
             text += "".join(f".. autofunction:: torch_recmetrics.functional.{f}\n\n" for f in functions[name])
+        if name in METHODS:
+            text += heading("Methods", "-")
+            text += "".join(f".. automethod:: torch_recmetrics.{name}.{method}\n\n" for method in METHODS[name])
         files[f"{name.lower()}.rst"] = text
     toc: list[str] = []
     index = heading("Metrics")
-    index += "What all of them share is in :doc:`/layouts`, :doc:`/ties` and :doc:`/reference/index`.\n\n"
+    index += "Which one to take: :doc:`/which_metric`. What all of them share: :doc:`/layouts`, :doc:`/ties` and "
+    index += ":doc:`/reference/index`.\n\n"
     # The groups in the order of TITLES, then any other.
     for title, names in sorted(groups.items(), key=lambda group: [*TITLES.values(), group[0]].index(group[0])):
         index += heading(title, "-") + ".. list-table::\n   :widths: 20 80\n\n"
@@ -103,7 +195,7 @@ def reference_page() -> str:
         text += heading(f"functional.{name}", "-") + f".. autofunction:: torch_recmetrics.functional.{name}\n\n"
     text += heading("What every ranking metric has", "-")
     base = "torch_recmetrics.state.user_means.RelevanceMeans"
-    for method in ("update", "compute", "definition"):
+    for method in ("update", "compute", "standard_error", "confidence_interval", "tie_bounds", "definition", "plot"):
         text += f".. automethod:: {base}.{method}\n   :no-index:\n\n"
     return text
 
@@ -118,7 +210,6 @@ def write(path: Path, text: str) -> None:
 def write_all() -> None:
     pages = {f"metrics/{name}": text for name, text in metric_pages().items()}
     pages["reference/index.rst"] = reference_page()
-    pages["reference/libraries.md"] = "\n".join(library_table.markdown()) + "\n"
     for name, text in pages.items():
         write(HERE / name, text)
     for folder in ("metrics", "reference"):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+import torch
+from fixtures.histories import updated
 
-from benchmarks import auc, batches, compare, offline
+from benchmarks import auc, batches, compare, intervals, offline
+from torch_recmetrics import MRR
 
 
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,16 +27,44 @@ def test_a_wrong_value_stops_it() -> None:
 
 
 def test_the_randomisation_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["compare", "--users", "5000", "--draws", "500", "--rounds", "1"])
+    monkeypatch.setattr(
+        sys, "argv", ["compare", "--users", "5000", "--draws", "500", "--rounds", "1", "--batches", "1"]
+    )
     compare.main()
     printed = capsys.readouterr().out
-    for part in ("5,000 users x 500 draws", "randomization_test, weights", "integers(0, 2), bool", "peak memory"):
+    for part in (
+        "5,000 users x 500 draws",
+        "randomization_test, weights",
+        "integers(0, 2), bool",
+        "peak memory",
+        "Sliced(NDCG(10), 100,000)",
+    ):
         assert part in printed
 
 
 def test_a_wrong_p_stops_it() -> None:
     with pytest.raises(SystemExit, match=r"gives p = 0.5000, the normal distribution 0.0455: nothing was timed"):
         compare.check(0.5, 2.0)
+
+
+def test_intervals_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(intervals, "ITEMS", 60)
+    monkeypatch.setattr(intervals, "EPOCH", 512)
+    monkeypatch.setattr(sys, "argv", ["intervals", "--rounds", "1"])
+    intervals.main()
+    printed = capsys.readouterr().out
+    for part in (
+        "2 batches of 256 users x 60 items",
+        "| sums alone ",
+        "keep_users",
+        "intervals: ",
+        "goal: at most +3 %",
+    ):
+        assert part in printed
+    with intervals.without_intervals():
+        metric = updated(MRR(3), torch.eye(3), target_ids=torch.arange(3))
+        assert metric.state("sums")[0].tolist() == [3.0, 3.0, 0.0, 0.0, 0.0, 0.0]
+    assert updated(MRR(3), torch.eye(3), target_ids=torch.arange(3)).state("sums")[0, 2] == 3
 
 
 def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

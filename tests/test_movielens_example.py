@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from oracles import item_values, lists
 
 from examples.movielens.data import History, InteractionData, TrainPairs, leave_last_out
 from examples.movielens.log import InputError, Log, read_log, simulate_log
-from examples.movielens.report import METRICS, VARIETY
+from examples.movielens.models import WARM_FROM
+from examples.movielens.report import METRICS, VARIETY, read_result
+from torch_recmetrics.compare import UserValues
 
 REAL_DATA = ROOT.parent / "shared" / "data" / "ml-latest-small"
 RATINGS = "userId,movieId,rating,timestamp\n"
@@ -146,6 +149,7 @@ class TestReading:
         assert len(leave_last_out(log).val_user_ids) == 671
 
 
+RUNS = ("mf/MatrixFactorization.parquet", "two_tower/TwoTower.parquet")
 CONFIG = str(ROOT / "configs" / "movielens_mf.yaml")
 # 341 users of whom an odd number is validated, so that two processes get a row twice.
 SMALL = ["--data.simulated_users", "341", "--data.simulated_items", "200", "--data.batch_size", "256"]
@@ -165,11 +169,13 @@ class TestRuns:
         cwd, printed = demo
         table = (cwd / "out" / "table.md").read_text()
         assert printed.count(table) == 1
-        assert [line.split(" | ")[0].strip("| ") for line in table.splitlines()][2:] == [
-            "Popularity",
-            "MatrixFactorization",
-            "TwoTower",
-        ]
+        head, _, *rows = ([word.strip() for word in line.split("|")[1:-1]] for line in table.splitlines())
+        assert head == ["", "Popularity", "MatrixFactorization", "TwoTower"]
+        assert [name for name, *_ in rows] == list(METRICS)
+        result = read_result(cwd / "out" / "mf")
+        low, high = result.intervals["val_mrr"]
+        assert rows[4][2] == f"{result.values['val_mrr']:.4f} [{low:.4f}, {high:.4f}]" and low < high
+        assert rows[6][1] == f"{result.popularity['val_coverage@10']:.4f}"  # a count over items has no interval
         assert (cwd / "out" / "curves.png").read_bytes().startswith(b"\x89PNG")
         for run_dir in (cwd / "out" / "mf", cwd / "out" / "two_tower"):
             assert str(Path("out", run_dir.name, "checkpoints", "best.ckpt")) in printed
@@ -221,6 +227,40 @@ class TestRuns:
         assert len(data.val_data) % 2 == 1
         for name in METRICS:
             assert logged(demo[0] / "one", f"val_{name}") == pytest.approx([values[f"val_{name}"]], abs=1e-6)
+
+    def test_two_processes_leave_the_values_of_all_users(self, demo: tuple[Path, str]) -> None:
+        data = InteractionData(simulated_users=341, simulated_items=200)
+        result = read_result(demo[0] / "out" / "mf")
+        for name, values in (("MatrixFactorization", result.values), ("Popularity", result.popularity)):
+            users = UserValues.load(demo[0] / "out" / "mf" / f"{name}.parquet")
+            assert users.sample_ids.tolist() == list(range(len(data.val_data)))
+            assert set(users) == {f"val_{metric}" for metric in METRICS} - {"val_coverage@10", "val_gini@10"}
+            for metric in users:
+                assert users.mean(metric) == pytest.approx(values[metric], abs=1e-6)
+        slices = json.loads((demo[0] / "out" / "mf" / "slices.json").read_text())
+        assert sorted(slices["cold"] + slices["warm"]) == users.sample_ids.tolist()
+        known = [int((data.val_data.__getitems__([row]).seen_ids >= 0).sum()) for row in slices["cold"]]
+        assert slices["warm"] and max(known) < WARM_FROM
+
+    def test_the_comparison_says_which_model_is_better_and_whether_that_is_beyond_chance(
+        self, demo: tuple[Path, str]
+    ) -> None:
+        text = printed("-m", "examples.compare", "--run_dir", "out", cwd=demo[0])
+        out = demo[0] / "out" / "compare"
+        runs = [UserValues.load(demo[0] / "out" / path) for path in RUNS]
+        difference = (runs[1]["val_ndcg@10"] - runs[0]["val_ndcg@10"]).mean()
+        better, other = ("TwoTower", "MatrixFactorization")[:: 1 if difference > 0 else -1]
+        (said,) = [line for line in text.splitlines() if " is better than " in line]
+        assert said.startswith(f"{better} is better than {other}: val_ndcg@10")
+        p = float(re.search(r"chance: p = (0\.\d+) over \d+ users", text)[1])
+        assert ("That is beyond chance" in text) == (p <= 0.05) != ("That may be chance" in text)
+        slices = [line.split()[0] for line in text.splitlines() if " users  0." in line]
+        assert slices == ["all", "cold", "warm"]
+        outcome = json.loads((out / "verdict.json").read_text())["outcome"]
+        assert f"Does TwoTower replace MatrixFactorization? {outcome}" in text
+        assert (out / "table.md").read_text().count("| TwoTower | val_ndcg@10 |") == 2
+        for picture in ("forest.png", "slices.png"):
+            assert (out / picture).read_bytes().startswith(b"\x89PNG")
 
     def test_a_mistake_gets_one_line_and_a_non_zero_exit(self, tmp_path: Path) -> None:
         message = "error: data.path must be a directory with ratings.csv and movies.csv, got 'nowhere'"

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torch_recmetrics import (
-    ERR, F1, ILS, MAP, MRR, MeanPercentileRank, MeanRank, DCG, NDCG, RBP, BinaryAUC, Calibration, CategoryCalibration,
-    CategoryDiversity,
+    ERR, F1, ILS, MAP, MRR, MeanPercentileRank, MeanRank, DCG, NDCG, RBP, AveragePrecision, BinaryAUC, Calibration,
+    CategoryCalibration, CategoryDiversity,
     CollapseRate, Coverage, Entropy, Gini, GroupAUC, HitRate, IntraListDiversity, LogLoss, NormalizedEntropy, Novelty,
     Personalization, Popularity, Precision, Ranking, RPrecision, RecMetricCollection, Recall, Serendipity, TailShare,
     TieRate, Unexpectedness, UserCoverage, ctr_metrics, functional, pad_ids, rank, ranking_metrics,
-    topk_catalogue,
+    Sliced, UserBootstrap, slice_by_popularity, topk_catalogue,
 )
 from torch_recmetrics.lightning import RankingMetrics
 
@@ -42,7 +42,10 @@ metrics: list[Metric] = [
     Novelty(counts, 3), Popularity(counts, 2, normalized=True), TailShare(counts, tail=0.5), Unexpectedness(counts),
     Serendipity(counts, 2, expected="rank"), ILS(table, 2), IntraListDiversity(similarity=table),
     CategoryDiversity(table, 2, kind="share"), CategoryCalibration(table, table), BinaryAUC(num_bins=1024),
-    GroupAUC("positives"), LogLoss(eps=1e-7), NormalizedEntropy(), Calibration(sync_on_compute=False),
+    AveragePrecision(num_bins=4), GroupAUC("positives"), LogLoss(eps=1e-7), NormalizedEntropy(),
+    Calibration(sync_on_compute=False),
+    Sliced(NDCG(10), ("cold", "warm"), sep="-"), Sliced(NDCG(10), slices=slice_by_popularity(counts, (2,))),
+    UserBootstrap(NDCG(10), num_replicates=100, seed=1),
 ]
 ndcg = NDCG(10)
 scores, target = torch.zeros(1, 3), torch.zeros(1, 3)

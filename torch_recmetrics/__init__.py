@@ -32,11 +32,15 @@ from torch_recmetrics.metrics.probability import *
 from torch_recmetrics.metrics.ranking import *
 from torch_recmetrics.metrics.serendipity import *
 from torch_recmetrics.search import topk_catalogue
+from torch_recmetrics.wrappers.bootstrap import UserBootstrap
+from torch_recmetrics.wrappers.popularity import slice_by_popularity
+from torch_recmetrics.wrappers.sliced import Sliced
 
 __version__ = "0.1.0"
 
 __all__ = ["Ranking", "RecMetricCollection", "ctr_metrics", "functional"]
 __all__ += ["pad_ids", "rank", "ranking_metrics", "topk_catalogue"]
+__all__ += ["Sliced", "UserBootstrap", "slice_by_popularity"]
 __all__ += auc.__all__
 __all__ += categories.__all__
 __all__ += coverage.__all__

@@ -19,7 +19,7 @@ from torch_recmetrics.core.layouts.rank import refuse_unknown
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics import diagnostics, mean_rank, probability, ranking
-from torch_recmetrics.metrics.auc import auc
+from torch_recmetrics.metrics.auc import auc, click_average_precision
 from torch_recmetrics.metrics.diversity import ILS, Similarity
 from torch_recmetrics.metrics.group_auc import group_auc
 from torch_recmetrics.state.evaluator import largest_relevance
@@ -29,7 +29,7 @@ from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.user_means import RelevanceMeans
 
-__all__ = ["auc", "group_auc", "intra_list_similarity"]
+__all__ = ["auc", "click_average_precision", "group_auc", "intra_list_similarity"]
 
 READ = (ranking, mean_rank, diagnostics, probability)  # the modules whose metrics have a function made here
 

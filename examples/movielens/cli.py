@@ -13,8 +13,8 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from examples.movielens.data import InteractionData
 from examples.movielens.log import InputError
-from examples.movielens.models import Popularity, TrainedRecommender
-from examples.movielens.report import Result, read_curves, write_report
+from examples.movielens.models import Popularity, Recommender, TrainedRecommender, slices_of
+from examples.movielens.report import Result, read_curves, write_report, write_users
 
 
 def checkpoint_dir(run_dir: str) -> str:
@@ -45,19 +45,30 @@ class MovieLensCLI(LightningCLI):
 
         self.trainer.loggers = []  # a comparison is not a point of the curves
         best_path = checkpoint.best_model_path
+        popularity_model = Popularity(self.datamodule.item_counts)
         best = self.trainer.validate(self.model, self.datamodule, ckpt_path=best_path, verbose=False)
-        popularity = self.trainer.validate(Popularity(self.datamodule.item_counts), self.datamodule, verbose=False)
+        popularity = self.trainer.validate(popularity_model, self.datamodule, verbose=False)
         if self.trainer.is_global_zero:
             result = Result(
                 model=type(self.model).__name__,
                 values=dict(best[0]),
                 popularity=dict(popularity[0]),
+                intervals=ends_of(self.model),
+                popularity_intervals=ends_of(popularity_model),
                 checkpoint=os.path.relpath(best_path),
                 curves=read_curves(Path(self.csv_dirs[0], "metrics.csv")),
             )
-            text = write_report(Path(self.config.fit.run_dir), [result])
+            run_dir = Path(self.config.fit.run_dir)
+            text = write_report(run_dir, [result])
+            users = {type(model).__name__: model.user_values for model in (self.model, popularity_model)}
+            write_users(run_dir, users, slices_of(self.datamodule))
             if self.config.fit.print_table:
                 print(text)
+
+
+def ends_of(model: Recommender) -> dict[str, tuple[float, float]]:
+    """The 95 % intervals of the last validation."""
+    return {name: (float(low), float(high)) for name, (low, high) in model.intervals.items()}
 
 
 def main(args: ArgsType = None) -> None:

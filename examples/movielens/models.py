@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy, logsigmoid
 
 from examples.movielens.data import InteractionData, TrainBatch, ValBatch
 from torch_recmetrics import ILS, MAP, MRR, NDCG, Coverage, Gini, HitRate, Novelty, Recall, RecMetricCollection
+from torch_recmetrics.compare import UserValues
 
 
 def validation_metrics(data: InteractionData) -> RecMetricCollection:
@@ -22,11 +23,24 @@ def validation_metrics(data: InteractionData) -> RecMetricCollection:
             Novelty(data.item_counts, data.num_users, 10),
         ],
         prefix="val_",
+        keep_users=True,  # rows have their sample ids anyway
     )
+
+
+WARM_FROM = 30  # items met in training
+
+
+def slices_of(data: InteractionData) -> dict[str, list[int]]:
+    """The validated users by how much is known of them: their sample ids."""
+    warm = data.val_data.history.lengths[data.split.val_user_ids] >= WARM_FROM
+    return {name: users.nonzero().flatten().tolist() for name, users in (("cold", ~warm), ("warm", warm))}
 
 
 class Recommender(pl.LightningModule):
     """What all share: ``forward`` scores every item for each user, validation ranks those scores."""
+
+    user_values: UserValues | None = None  # of the last validation outside of a fit
+    intervals: dict[str, tuple[Tensor, Tensor]]
 
     def setup(self, stage: str) -> None:  # noqa: ARG002 (the trainer names it)
         # Genres and item counts belong to the data that is validated on, not to a model or its checkpoint.
@@ -39,6 +53,10 @@ class Recommender(pl.LightningModule):
         )
         for name, metric in self.val_metrics.items():
             self.log(name, metric, on_step=False, on_epoch=True, prog_bar=name == "val_ndcg@10")
+
+    def on_validation_epoch_end(self) -> None:
+        if self.trainer.state.fn == "validate":  # Lightning resets the metrics afterwards
+            self.user_values, self.intervals = self.val_metrics.users(), self.val_metrics.confidence_intervals()
 
 
 class Popularity(Recommender):

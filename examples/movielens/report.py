@@ -6,6 +6,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from torch_recmetrics.compare import UserValues
+
 ACCURACY = ("hit_rate@10", "recall@20", "ndcg@10", "map@10", "mrr")
 VARIETY = ("ils@10", "coverage@10", "gini@10", "novelty@10")
 METRICS = (*ACCURACY, *VARIETY)
@@ -19,6 +21,8 @@ class Result:
     model: str
     values: dict[str, float]
     popularity: dict[str, float]
+    intervals: dict[str, tuple[float, float]]  # 95 %, of the values that have one
+    popularity_intervals: dict[str, tuple[float, float]]
     checkpoint: str
     curves: dict[str, list[tuple[int, float]]]  # (epoch, value) by name
 
@@ -40,6 +44,14 @@ def read_curves(path: Path) -> dict[str, list[tuple[int, float]]]:
                 if row[name]:
                     curves.setdefault(name, []).append((int(row["epoch"]) + 1, float(row[name])))
     return curves
+
+
+def write_users(run_dir: Path, users: dict[str, UserValues | None], slices: dict[str, list[int]]) -> None:
+    """What a comparison reads: the values of all users of a model and of the baseline, and which users are alike."""
+    for name, values in users.items():
+        if values is not None:
+            values.save(run_dir / f"{name}.parquet")
+    (run_dir / "slices.json").write_text(json.dumps(slices))
 
 
 def read_result(run_dir: Path) -> Result:
@@ -66,17 +78,20 @@ def write_report(run_dir: Path, results: list[Result]) -> str:
 
 
 def table(results: list[Result]) -> str:
-    """A Markdown table: popularity first, then a row for each model."""
-    rows = {"Popularity": results[0].popularity, **{result.model: result.values for result in results}}
-    first, widths = max(map(len, rows)), [max(len(name), len("0.0000")) for name in METRICS]
-    lines = [
-        " | ".join([" " * first, *(name.rjust(width) for name, width in zip(METRICS, widths))]),
-        " | ".join(["-" * first, *("-" * (width - 1) + ":" for width in widths)]),
-    ]
-    for model, values in rows.items():
-        cells = [f"{values[f'val_{name}']:{width}.4f}" for name, width in zip(METRICS, widths)]
-        lines.append(" | ".join([model.ljust(first), *cells]))
-    return "\n".join(f"| {line} |" for line in lines)
+    """A Markdown table of values and their 95 % intervals: popularity first, then a column for each model."""
+    columns = {"Popularity": (results[0].popularity, results[0].popularity_intervals)}
+    columns |= {result.model: (result.values, result.intervals) for result in results}
+    rows = [["", *columns], []]
+    rows += [[name, *(cell(f"val_{name}", *column) for column in columns.values())] for name in METRICS]
+    widths = [max(len(row[place]) for row in rows if row) for place in range(len(columns) + 1)]
+    rows[1] = ["-" * width for width in widths]
+    return "\n".join("| " + " | ".join(word.ljust(width) for word, width in zip(row, widths)) + " |" for row in rows)
+
+
+def cell(name: str, values: dict[str, float], intervals: dict[str, tuple[float, float]]) -> str:
+    """Such as ``0.1517 [0.1334, 0.1700]``; coverage and Gini, counts over items, have no interval."""
+    low, high = intervals.get(name, (None, None))
+    return f"{values[name]:.4f}" + (f" [{low:.4f}, {high:.4f}]" if name in intervals else "")
 
 
 OVER_EPOCHS = {

@@ -32,6 +32,7 @@ def expected(rows: dict[str, torch.Tensor], threshold: float = 0.5, beta: float 
     eps = torch.finfo(torch.float32).eps
     return {
         "auc": oracles.auc(made),
+        "average_precision": oracles.average_precision(made),
         "group_auc": oracles.group_auc(made),
         "log_loss": oracles.log_loss(made, eps),
         "normalized_entropy": oracles.normalized_entropy(made, eps),
@@ -90,6 +91,41 @@ def test_weights_and_sample_ids_reach_the_members_that_know_them() -> None:
     made = zip(rows["preds"].tolist(), rows["target"].tolist(), weights.tolist(), strict=True)
     assert float(values["calibration"]) == pytest.approx(oracles.calibration([oracles.Row(*r) for r in made]), abs=1e-9)
     assert sum(float(values[name]) for name in values if "_positives" in name or "_negatives" in name) == 2 * N
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_rows_of_the_ignored_target_are_not_there_for_any_member(dtype: torch.dtype, method: str) -> None:
+    """Whatever their prediction is: torchmetrics would take all predictions for logits where one of them is above 1."""
+    rows = clicks()
+    ignored = torch.arange(N) % 7 == 3
+    target = rows["target"].masked_fill(ignored, -100).to(dtype)
+    preds = rows["preds"].masked_fill(ignored, 7.5)
+    metrics = ctr_metrics(ignore_index=-100)
+    for part in (slice(0, 250), slice(250, N)):
+        getattr(metrics, method)(preds[part], target[part], rows["indexes"][part])
+    wanted = ctr_metrics()
+    wanted.update(**{name: column[~ignored] for name, column in rows.items()})
+    wanted = {name: pytest.approx(float(value), abs=1e-12) for name, value in wanted.compute().items()}
+    assert {name: float(value) for name, value in metrics.compute().items()} == wanted
+    if method == "forward":
+        nothing = metrics(preds[ignored], target[ignored], rows["indexes"][ignored])
+        assert all(value.isnan() for value in nothing.values())
+    with refused(metrics, "`target` must hold 0 and 1 only, got -1", ValueError):
+        metrics.update(rows["preds"], target.masked_fill(ignored, -1), rows["indexes"])
+    with pytest.raises((TypeError, ValueError), match="`ignore_index` must be"):
+        ctr_metrics(ignore_index="no")
+
+
+def test_the_ignored_class_of_a_head_of_several() -> None:
+    preds, target = torch.rand(60, 3), torch.arange(60) % 3
+    ignored = torch.arange(60) % 4 == 1
+    metrics = ctr_metrics(num_classes=3, ignore_index=-100)
+    metrics.update(preds.masked_fill(ignored[:, None], torch.nan), target.masked_fill(ignored, -100))
+    wanted = updated(ctr_metrics(num_classes=3), preds[~ignored], target[~ignored])
+    assert {n: float(v) for n, v in metrics.compute().items()} == {n: float(v) for n, v in wanted.compute().items()}
+    with refused(metrics, "`target` must be a class from 0 to 2, got -1 in row 1"):
+        metrics.update(preds, target.masked_fill(ignored, -1))
 
 
 def test_heads_of_several_classes() -> None:

@@ -30,24 +30,26 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/catalogue": (TENSORS, {"torch"}),
     "core/auc": (TENSORS, {"torch"}),
     "core/layouts": (TENSORS | MIDDLE, {"torch"}),
-    "state": (CORE, {"torch", "torchmetrics"}),
+    "users": (TENSORS, {"torch"}),  # what metrics write and comparisons read, so it knows neither
+    "state": (CORE | {"users"}, {"torch", "torchmetrics"}),
     "metrics": (CORE | {"state"}, {"torch", "torchmetrics", "matplotlib"}),
     "search": (CORE, {"torch"}),
     "functional": (CORE | {"state", "metrics"}, {"torch"}),
-    "collection": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
+    "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
+    "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
-        CORE | {"state", "metrics", "collection"},
+        CORE | {"users", "state", "metrics", "collection", "compare"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
     ),
     "compare": (
-        CORE | {"state", "metrics", "functional"},
+        CORE | {"users", "state", "metrics", "functional"},
         {"torch", "numpy", "scipy", "statsmodels", "pandas", "pyarrow", "matplotlib"},
     ),
     "offline": (
-        CORE | {"state", "metrics", "functional", "collection", "compare"},
+        CORE | {"users", "state", "metrics", "functional", "collection", "compare"},
         {"torch", "torchmetrics", "numpy", "duckdb", "pyarrow", "jinja2", "tqdm", "rich", "jsonargparse", "pyspark"},
     ),
-    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection"}, set()),
+    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection", "wrappers"}, set()),
 }
 
 

@@ -13,7 +13,8 @@ from fixtures.refusals import refused
 from torchmetrics import Metric
 from torchmetrics.wrappers import MinMaxMetric, Running
 
-from torch_recmetrics import MRR, NDCG, RecMetricCollection, functional, rank, ranking_metrics
+from torch_recmetrics import MRR, NDCG, BinaryAUC, RecMetricCollection, functional, rank, ranking_metrics
+from torch_recmetrics.state import scored_rows
 
 PREDS = torch.tensor([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]])
 TARGET = torch.tensor([[1, 0, 0], [1, 0, 0]])
@@ -142,6 +143,102 @@ def test_flat_relevance_without_a_gain_is_refused_before_it_is_kept() -> None:
     metrics = updated(RecMetricCollection([NDCG(2), MRR()]), PREDS[0], TARGET[0], torch.zeros(3, dtype=torch.int64))
     with refused(metrics, r"1023.*2000 in row 1"):
         metrics.update(PREDS[0], torch.tensor([0, 2000, 1]), torch.ones(3, dtype=torch.int64))
+
+
+def persistent_state(metric: Metric) -> Any:
+    metric.persistent(True)
+    return metric.state_dict()
+
+
+# How the histograms of a metric come into other hands.
+HOLD: dict[str, Any] = {
+    "its state": lambda metric: metric.metric_state,
+    "a state by name": lambda metric: metric.state("counts"),
+    "a checkpoint": persistent_state,
+    "a clone": lambda metric: metric.clone().metric_state,
+    "a copy that goes on": lambda metric: pickle.loads(pickle.dumps(metric)).metric_state,
+    "another that it was added to": lambda metric: updated(merged(metric), *ROWS[3]).metric_state,
+    "what forward takes back": lambda metric: metric._copy_state_dict(),
+}
+GENERATOR = torch.Generator().manual_seed(0)
+# In 16 bins of the highest bits, so 32 powers of two share a bin.
+ROWS = [((torch.rand(20, generator=GENERATOR) * 240 - 120).exp2(), torch.arange(20) % 3 == 0) for _ in range(5)]
+
+
+def merged(metric: Metric) -> Metric:
+    other = BinaryAUC(16)
+    other.merge_state(metric.metric_state)
+    return other
+
+
+def own_histogram(monkeypatch: pytest.MonkeyPatch) -> BinaryAUC:
+    """One that counts rows into a histogram of its own, in place."""
+    monkeypatch.setattr(scored_rows, "FOLD_ROWS", 16)
+    metric = updated(BinaryAUC(16), *ROWS[0])
+    place = metric._waiting._tables[torch.float32].data_ptr()
+    metric.update(*ROWS[1])
+    assert metric._waiting._tables[torch.float32].data_ptr() == place
+    assert not metric.__dict__[metric.state_name("keys")]
+    return metric
+
+
+@pytest.mark.parametrize("way", HOLD)
+def test_rows_are_counted_into_no_histogram_that_somebody_holds(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scored_rows, "FOLD_ROWS", 16)
+    metric = BinaryAUC(16)
+    for rows in ROWS[:2]:
+        metric.update(*rows)
+    held = HOLD[way](metric)
+    before = pickle.dumps(held)
+    for rows in ROWS[2:]:  # into a new one, and from then on in place
+        metric.update(*rows)
+    assert pickle.dumps(held) == before
+    whole = updated(BinaryAUC(16), *(torch.cat(column) for column in zip(*ROWS, strict=True)))
+    assert metric.compute() == whole.compute()
+    metric.reset()
+    assert pickle.dumps(held) == before
+
+
+@pytest.mark.parametrize("reader", ["repr", "to", "compute", "float"])
+def test_whoever_looks_at_a_metric_finds_all_rows(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = own_histogram(monkeypatch)
+    {"repr": repr, "to": lambda m: m.to("cpu"), "compute": lambda m: m.compute(), "float": lambda m: m.half()}[reader](
+        metric
+    )
+    metric.update(*ROWS[2])
+    whole = updated(BinaryAUC(16), *(torch.cat(column) for column in zip(*ROWS[:3], strict=True)))
+    assert metric.compute() == whole.compute()
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_a_refused_update_takes_counted_rows_back(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric, refuses = own_histogram(monkeypatch), Refuses()
+    metrics = RecMetricCollection({"auc": metric, "refuses": refuses})
+    before = metric.compute()
+    for _ in range(2):
+        refuses.on = True
+        with refused(metrics, "refused"):
+            getattr(metrics, method)(*ROWS[2])
+        assert metric.compute() == metric.clone().compute() == before
+    refuses.on = False
+    for rows in ROWS[2:]:
+        metrics.update(*rows)
+    whole = updated(BinaryAUC(16), *(torch.cat(column) for column in zip(*ROWS, strict=True)))
+    assert metrics.compute()["auc"] == whole.compute()
+
+
+def test_rows_of_inference_mode_and_of_weights_are_counted_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scored_rows, "FOLD_ROWS", 16)
+    metric = BinaryAUC(16)
+    with torch.inference_mode():
+        metric.update(*ROWS[0])
+    metric.update(*ROWS[1])
+    assert metric._waiting is not None
+    with torch.inference_mode():
+        metric.update(*ROWS[2], weights=torch.ones(20))
+    metric.update(*ROWS[3])
+    whole = updated(BinaryAUC(16), *(torch.cat(column) for column in zip(*ROWS[:4], strict=True)))
+    assert float(metric.compute()) == pytest.approx(float(whole.compute()), abs=1e-15)
 
 
 def test_no_warning_for_transposed_scores_and_many_relevant_items() -> None:

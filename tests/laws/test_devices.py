@@ -13,7 +13,7 @@ from fixtures.variants import CLICKED, OF_ROWS, RANKED, K, Variant, ways
 from oracles.users import TIES
 
 from torch_recmetrics import ERR, BinaryAUC, GroupAUC, RecMetricCollection
-from torch_recmetrics.metrics import auc
+from torch_recmetrics.state import scored_rows
 
 CUTS = (1, 3, 7, None)
 WITH_RULES = [(layout, rule) for layout in LAYOUTS for rule in TIES]
@@ -107,7 +107,7 @@ def test_an_update_of_clicks_without_checks_waits_for_nothing(variant: Variant, 
 def test_on_every_device(
     variant: Variant, history: str, fold_rows: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auc, "FOLD_ROWS", fold_rows)
+    monkeypatch.setattr(scored_rows, "FOLD_ROWS", fold_rows)
     (update,) = variant.history(history, 1)
     there = {name: value.to(device) for name, value in update.items()}
     for rule in variant.rules if device.type != "cpu" else variant.rules[:1]:  # on the CPU other tests have them all

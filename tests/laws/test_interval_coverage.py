@@ -138,6 +138,30 @@ def test_auc_of_few_positives(n: int, n_positive: int, separation: float) -> Non
     assert 0.935 <= share_held(found, stats.norm.cdf(separation / math.sqrt(2))) <= 0.965
 
 
+def test_auc_of_rows_that_belong_together() -> None:
+    """Users of six rows: half of them click on two or three. What a user's scores have in common counts once."""
+    n, g, separation = 100, torch.Generator().manual_seed(0), 1.0
+    user = torch.arange(n).unsqueeze(1)
+    target = torch.arange(6) < torch.tensor([0, 2, 0, 3])[user % 4]
+    clicked = target.sum(1)
+    within = float((clicked * (6 - clicked)).sum() / (clicked.sum() * (6 - clicked).sum()))
+    truth = (1 - within) * stats.norm.cdf(separation / math.sqrt(10)) + within * stats.norm.cdf(
+        separation / math.sqrt(2)
+    )
+    found: dict[bool, list[tuple[Tensor, Tensor]]] = {True: [], False: []}
+    for _ in range(N_SAMPLES):
+        scores = 2 * torch.randn(n, 1, generator=g) + torch.randn(n, 6, generator=g) + separation * target
+        metric = BinaryAUC(clustered=True)
+        metric.update(scores, target, indexes=user.flatten())
+        found[True].append(metric.confidence_interval(LEVEL))
+        if len(found[False]) < 200:
+            metric = BinaryAUC()
+            metric.update(scores, target)
+            found[False].append(metric.confidence_interval(LEVEL))
+    assert 0.935 <= share_held(found[True], truth) <= 0.965
+    assert share_held(found[False], truth) < 0.9
+
+
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 10, 30, 101, 999, 1000, 1001, 1002, 10_000, 10**7, 10**12])
 def test_quantiles_are_those_of_student(n: int, level: float) -> None:

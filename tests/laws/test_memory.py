@@ -13,7 +13,7 @@ from fixtures.items import ITEMS
 from fixtures.refusals import remembered
 from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, K, Variant, ways
 
-from torch_recmetrics import ILS, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy, rank
+from torch_recmetrics import ILS, AveragePrecision, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy, rank
 
 AGAIN = [lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
 each = pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
@@ -195,7 +195,7 @@ def test_a_gather_function_of_ones_own(variant: Variant, history: str) -> None:
     """It exchanges sums: twice the same sums have the same value. Metrics that keep rows refuse it."""
     updates = variant.history(history)
     metric = variant.fed(updates, dist_sync_fn=lambda x, group: [x, x], distributed_available_fn=lambda: True)
-    if "sample_ids" in updates[0] or isinstance(metric, BinaryAUC | GroupAUC):
+    if "sample_ids" in updates[0] or isinstance(metric, AveragePrecision | BinaryAUC | GroupAUC):
         with pytest.raises(ValueError, match=r"`dist_sync_fn` exchanges sums only, but .* leave it out"):
             metric.compute()
         assert not metric._is_synced

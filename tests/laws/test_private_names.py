@@ -13,7 +13,15 @@ PACKAGE = Path(__file__).parents[2] / "torch_recmetrics"
 USED = {
     *("_cache", "_computed", "_copy_state_dict", "_defaults", "_device", "_dtype", "_enable_grad", "_filter_kwargs"),
     *("_forward_cache", "_groups", "_is_synced", "_plot", "_reduce_states", "_reductions", "_set_name"),
-    *("_should_unsync", "_sync_dist", "_to_sync", "_update_count", "_update_signature", "_wrap_update"),
+    *(
+        "_should_unsync",
+        "_sync_dist",
+        "_to_sync",
+        "_update_count",
+        "_update_signature",
+        "_wrap_compute",
+        "_wrap_update",
+    ),
 }
 
 

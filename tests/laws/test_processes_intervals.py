@@ -1,21 +1,22 @@
-"""Two and three real processes have the intervals that one process would have of all the data."""
+"""Two and three real processes have the intervals, and values of users, that one process would have of all the data."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from fixtures import clicks
 from fixtures.histories import fed
 from oracles import intervals
-from processes.intervals import AT_MOST, SCENARIOS, asked, shards_of
+from processes.intervals import AT_MOST, INTERVALS, USERS, asked, keeping, shards_of, told_of
 from processes.start import Outcomes, outcomes_of
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
 outcomes = outcomes_of("intervals")
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", list(INTERVALS))
 def test_every_process_has_the_intervals_of_one(name: str, outcomes: Outcomes) -> None:
     world, told = outcomes
     updates = [update for shard in shards_of(name, world) for update in shard]
@@ -32,7 +33,7 @@ def test_every_process_has_the_intervals_of_one(name: str, outcomes: Outcomes) -
         assert {label: list(both) for label, both in outcome["intervals"].items()} == ends, f"process {rank}"
         assert outcome["same"], f"process {rank}"
         for label, (variant, k) in asked(name).items():
-            if variant.name == "auc" and clicks.squares_are_lost(updates):
+            if str(variant) == "BinaryAUC" and clicks.squares_are_lost(updates):
                 truth = math.nan
             elif variant.reads == "clicks":
                 truth = intervals.of_clicks(variant.name, clicks.rows_of(updates), **variant.options)
@@ -40,6 +41,27 @@ def test_every_process_has_the_intervals_of_one(name: str, outcomes: Outcomes) -
                 truth = intervals.standard_error(variant.parts(updates, k))
             assert outcome["errors"][label] == pytest.approx(truth, rel=1e-9, abs=1e-9, nan_ok=True), label
             assert outcome["values"][label] == variant.expected(updates, k)
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_every_process_has_the_users_of_one(name: str, outcomes: Outcomes) -> None:
+    world, told = outcomes
+    metrics, all_named = keeping(name)
+    truth = told_of(fed(metrics, [update for shard in shards_of(name, world) for update in shard]), all_named)
+    if name == "users, sampled candidates":
+        assert truth["candidates"] == ("sampled(3)" if world == 2 else "sampled(3 to 4)")
+    for rank, outcome in enumerate(told[name]):
+        assert "error" not in outcome, f"process {rank}: {outcome['error']}"
+        assert outcome.keys() == truth.keys(), f"process {rank}"
+        for thing, value in truth.items():
+            exact = thing in ("ids", "weights", "candidates", "definitions", "refused")
+            assert outcome[thing] == (value if exact else nearly(value)), f"process {rank}: {thing}"
+
+
+def nearly(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: nearly(inner) for name, inner in value.items()}
+    return pytest.approx(value, rel=1e-12, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("name", AT_MOST)

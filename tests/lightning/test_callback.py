@@ -146,6 +146,26 @@ def test_the_catalogue_is_never_cut_to_the_rows_of_the_batch(n_items: int) -> No
     assert {name: len(value) for name, value in cut.items()} == lengths
     candidates = without_repeats({"preds": torch.randn(3, 3), "item_ids": torch.arange(3)}, padded_loader(), 0)
     assert {name: len(value) for name, value in candidates.items()} == {"preds": 2, "item_ids": 3}
+    part = without_repeats({**given, "mask": torch.ones(n_items, dtype=torch.bool)}, padded_loader(), 0)
+    assert len(part["mask"]) == n_items
+    rows = {"preds": torch.randn(3), "indexes": torch.arange(3), "mask": torch.ones(3, dtype=torch.bool)}
+    assert len(without_repeats(rows, padded_loader(), 0)["mask"]) == 2
+
+
+def test_nested_tensors_lose_rows_too() -> None:
+    """Issue 14, point 2: a jagged tensor has no slices of rows."""
+    ids = torch.nested.nested_tensor([torch.tensor([1, 0]), torch.tensor([2]), torch.tensor([0])], layout=torch.jagged)
+    relevance = torch.nested.nested_tensor([torch.ones(2), torch.ones(1), torch.ones(1)], layout=torch.jagged)
+    given = {"item_ids": ids, "target_ids": ids, "target_relevance": relevance}
+    cut = without_repeats(given, padded_loader(), 0)
+    assert {name: value.tolist() for name, value in cut.items()} == {
+        "item_ids": [[1, 0], [2, -1]],
+        "target_ids": [[1, 0], [2, -1]],
+        "target_relevance": [[1, 1], [1, 0]],
+    }
+    strided = torch.nested.nested_tensor([torch.tensor([1, 0]), torch.tensor([2]), torch.tensor([0])])
+    with pytest.raises(TypeError, match="`target_ids` must be a nested tensor of the jagged layout"):
+        without_repeats({"preds": torch.zeros(3, 3), "target_ids": strided}, padded_loader(), 0)
 
 
 # Construction and table -----------------------------------------------------------------------------------------------

@@ -99,6 +99,12 @@ trainer:
               - class_path: torch_recmetrics.NDCG
                 init_args: {top_k: 2, gain: linear}
               - class_path: torch_recmetrics.MRR
+    - class_path: torch_recmetrics.lightning.RankingMetrics
+      init_args: {metrics: mrr, prefix: named_, preds: preds, target: batch.1, min_relevance: 1}
+    - class_path: torch_recmetrics.lightning.RankingMetrics
+      init_args: {metrics: mrr, prefix: made_, inputs: mine.arguments}
+    - class_path: torch_recmetrics.lightning.SignificantStopping
+      init_args: {monitor: val_ndcg_at_2, level: 0.8, patience: 2}
     - class_path: EarlyStopping
       init_args: {monitor: val_ndcg_at_2, mode: max}
     - class_path: ModelCheckpoint
@@ -110,6 +116,7 @@ trainer:
 def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
     needs(package, "jsonargparse")
     (tmp_path / "run.yaml").write_text(YAML)
+    (tmp_path / "mine.py").write_text("def arguments(outputs, batch):\n    return outputs['preds'], batch[1]\n")
     told = run(
         f"""
         import sys
@@ -122,7 +129,7 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
 
         cli = LightningCLI(Model, args=["fit", "--config", "run.yaml"])
         ours = [c for c in cli.trainer.callbacks if type(c).__name__ == "RankingMetrics"]
-        assert len(ours) == 2 and all(isinstance(c, pl.Callback) for c in ours)
+        assert len(ours) == 4 and all(isinstance(c, pl.Callback) for c in ours)
         print(sorted((name, float(value)) for name, value in cli.trainer.callback_metrics.items()))
         assert "{PACKAGES[package]}" not in sys.modules, "the other Lightning was imported"
         print(open("config.yaml").read() if __import__("os").path.exists("config.yaml") else "")
@@ -132,6 +139,8 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
     value = (1 + 1 / 2) / 2
     ndcg = (1 + 0.6309297535714575) / 2
     wanted = [
+        ("made_mrr@10", value),
+        ("named_mrr@10", value),
         ("ready_mrr", value),
         ("ready_ndcg@2", ndcg),
         ("val_map_at_1", 0.5),
@@ -218,6 +227,12 @@ def test_both_at_once(tmp_path: Path) -> None:
             assert isinstance(of_both, pl.Callback)
             assert pickle.loads(pickle.dumps(of_both)).names() == ["val_ndcg@2"]
             print(pl.Trainer(callbacks=of_both, **QUIET).validate(Model(), verbose=False))
+        from torch_recmetrics.lightning import SignificantStopping
+        stop = SignificantStopping("val_ndcg@2")
+        assert isinstance(stop, pl.Callback)
+        fit = pl.Trainer(callbacks=[stop, second("ndcg", top_k=2, table=False)], max_epochs=2, **QUIET)
+        fit.fit(Model())
+        assert stop.wait_count == 1 and len(pickle.loads(pickle.dumps(stop)).best_users) == 2
         # a callback that was made for the other one serves in a list
         print(pl.Trainer(callbacks=[of_first], **QUIET).validate(Model(), verbose=False))
         assert pickle.loads(pickle.dumps(of_first)).names() == ["val_ndcg@2"]

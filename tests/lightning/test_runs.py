@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.lightning_users import N_USERS, NAMES, STRENGTHS, expected
+from fixtures.lightning_users import N_USERS, NAMES, STRENGTHS, data, expected, learnt
+
+import torch_recmetrics
+from torch_recmetrics.compare import t_test
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.processes]
 pytest.importorskip("pytorch_lightning", reason="Lightning is not installed")
@@ -37,6 +40,10 @@ VALIDATIONS = {
     "callback_embeddings": named(expected()),
     "callback_half_embeddings": named(expected()),  # issue 12, point 10
     "callback_as_many_items_as_rows": named(expected(23)),  # two ranks: 12 rows, one of them repeated, and 12 items
+    "callback_jagged": named(expected()),
+    "callback_by_name": named(expected()),  # issue 14, point 3: the batch that no step returned
+    "callback_by_method": named(expected()),
+    "callback_by_function": named(expected()),
     "callback_combined_loader": named(expected()),  # issue 12, point 24: one stream, one name
     "callback_bfloat16": named(expected()),
     "callback_process_without_batch": named(expected()),
@@ -169,3 +176,37 @@ def test_a_checkpoint_from_before_the_metrics_is_resumed(ran: Ran) -> None:
 def test_processes_agree_to_the_last_bit(ran: Ran) -> None:
     told = [{name: value for name, value in of_rank.items() if name in VALIDATIONS} for of_rank in ran[2]]
     assert all(str(of_rank) == str(told[0]) for of_rank in told)
+
+
+def test_stopping_beyond_chance_and_the_baseline(ran: Ran) -> None:
+    """Issue 15, point 6: every rank decides alike, as one process does; a rank may have no batch."""
+    _, scores, truths = data()
+    users = [
+        torch_recmetrics.functional.ndcg(learnt(scores, truths, strength), target_ids=truths, top_k=10)
+        for strength in STRENGTHS
+    ]
+    best, waited, epoch = 0, 0, 0
+    while waited < 2:
+        epoch += 1
+        better = t_test(users[epoch], users[best], level=0.9).low > 0
+        best, waited = (epoch, 0) if better else (best, waited + 1)
+    assert 0 < best < epoch < 5
+    for rank, of_rank in enumerate(ran[2]):
+        outcome = of_rank["significant_stopping"]
+        assert (outcome["epochs"], outcome["stopped"]) == (epoch + 1, epoch)
+        assert outcome["sample_ids"] == list(range(N_USERS))
+        assert outcome["values"] == pytest.approx(users[best].tolist(), **EXACT)
+        assert outcome["without batch"] == pytest.approx(users[0].tolist(), **EXACT)
+        difference = float((users[best] - users[0]).nanmean())
+        wanted = [[f"epoch {best}", pytest.approx(difference, abs=1e-12)]] if rank == 0 else []
+        assert outcome["compared"] == wanted
+
+
+def test_accelerate_in_two_processes(ran: Ran) -> None:
+    """issue 14, point 6: accelerate repeats one of the 301 users, and its sample id makes it count once."""
+    found = [of_rank["accelerate_loop"] for of_rank in ran[2]]
+    if not found[0]:
+        pytest.skip("accelerate is run in two processes, where it is installed")
+    from examples.clients.accelerate_loop import main
+
+    assert found == [pytest.approx(main(epochs=0), abs=1e-12)] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from oracles.clicks import Row, auc, pairs
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
+from torch_recmetrics import RecMetricCollection
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
-from torch_recmetrics.metrics import auc as module
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.state import scored_rows as module
 
 SCORES_OF_FOUR, LABELS = torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1])
 EXACT: dict[str, Any] = {"abs": 1e-12, "rel": 0, "nan_ok": True}
@@ -73,6 +75,39 @@ def test_scikit_learn_agrees(kind: str, weighted: bool, rate: float) -> None:
         metric.update(preds[part], target[part], **{name: w[part] for name, w in given_weights.items()})
     assert float(metric.compute()) == pytest.approx(theirs, **EXACT)
     assert float(auc_of(preds, target, **given_weights)) == pytest.approx(theirs, **EXACT)
+
+
+@pytest.mark.parametrize("kind", ["random", "tied", "float16"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("max_fpr", [1e-3, 0.1, 0.5, 1])
+def test_scikit_learn_agrees_on_a_part_of_the_curve(kind: str, weighted: bool, max_fpr: float) -> None:
+    preds, target = SCORES[kind](3000), (torch.rand(3000) < 0.3).long()
+    weights = torch.rand(3000, dtype=torch.float64).mul(3) if weighted else None
+    theirs = roc_auc_score(target.numpy(), preds.double().numpy(), sample_weight=weights, max_fpr=max_fpr)
+    metric = BinaryAUC(max_fpr=max_fpr)
+    for part in torch.arange(3000).split(700):
+        metric.update(preds[part], target[part], None if weights is None else weights[part])
+    assert float(metric.compute()) == pytest.approx(theirs, abs=1e-11)
+    assert metric.error_bound() == 0
+
+
+def test_a_part_of_the_curve_worked_by_hand() -> None:
+    """The curve goes up to 1/2, right to 1/4, then straight to (3/4, 1) where a positive and two negatives are tied."""
+    preds, target = torch.tensor([0.9, 0.8, 0.5, 0.5, 0.5, 0.1]), torch.tensor([1, 0, 1, 0, 0, 0])
+    metric = updated(BinaryAUC(max_fpr=0.5), preds, target)
+    area = 1 / 4 * 1 / 2 + 1 / 4 * (1 / 2 + 3 / 4) / 2
+    assert float(metric.compute()) == pytest.approx((1 + (area - 1 / 8) / (1 / 2 - 1 / 8)) / 2, **EXACT)
+    for labels in (target * 0, target * 0 + 1):
+        assert updated(BinaryAUC(max_fpr=0.5), preds, labels).compute().isnan()
+    assert metric.definition() == "BinaryAUC(num_bins=None, max_fpr=0.5)"
+    assert "confidence_interval" not in dir(metric) and "confidence_interval" in dir(BinaryAUC())
+    for ask in (metric.standard_error, metric.confidence_interval):
+        with pytest.raises(NotImplementedError, match="leave `max_fpr` out for that of the whole curve"):
+            ask()
+    assert list(RecMetricCollection({"a": metric, "b": BinaryAUC()}).confidence_intervals()) == ["b"]
+    for wrong in (0, 0.0, -0.1, 1.1, True, "0.1", math.nan):
+        with pytest.raises(ValueError, match="`max_fpr` must be a number above 0 and at most 1"):
+            BinaryAUC(max_fpr=wrong)
 
 
 @pytest.mark.parametrize("target", [[0, 0, 0], [1, 1, 1], []])
@@ -141,8 +176,8 @@ def adversarial(draw: Any, dtype: torch.dtype, n_bins: int) -> tuple[torch.Tenso
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n_bins", [4, 16, 1 << 10, 1 << 16])
-def test_the_exact_value_never_leaves_the_bound(dtype: torch.dtype, n_bins: int) -> None:
+@pytest.mark.parametrize(("n_bins", "max_fpr"), [(4, None), (16, None), (1 << 10, None), (1 << 16, None), (16, 0.4)])
+def test_the_exact_value_never_leaves_the_bound(dtype: torch.dtype, n_bins: int, max_fpr: float | None) -> None:
     reached: list[float] = []
 
     @settings(max_examples=100)
@@ -150,14 +185,14 @@ def test_the_exact_value_never_leaves_the_bound(dtype: torch.dtype, n_bins: int)
     def law(data: Any) -> None:
         preds, target, weights = adversarial(data.draw, dtype, n_bins)
         for given_weights in ({}, {"weights": weights}):
-            metric = BinaryAUC(num_bins=n_bins)
+            metric = BinaryAUC(num_bins=n_bins, max_fpr=max_fpr)
             half = len(preds) // 2
             for part in (slice(0, half), slice(half, None)):
                 metric.update(preds[part], target[part], **{n: w[part] for n, w in given_weights.items()})
             weight = given_weights.get("weights", torch.ones(len(preds))).tolist()
-            exact = auc([Row(*row) for row in zip(preds.tolist(), target.tolist(), weight, strict=True)])
+            exact = auc([Row(*row) for row in zip(preds.tolist(), target.tolist(), weight, strict=True)], max_fpr)
             bound = float(metric.error_bound())
-            assert 0 <= bound <= 0.5
+            assert 0 <= bound <= (0.5 if max_fpr is None else 1)
             distance = abs(float(metric.compute()) - exact)
             assert distance <= bound + 1e-12
             if bound:
@@ -397,6 +432,56 @@ def test_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     metric.plot()
     with pytest.raises(ValueError, match="`curve` must be one of 'roc', 'precision_recall', got 'lift'"):
         metric.plot(curve="lift")
+
+
+# Rows that belong together --------------------------------------------------------------------------------------------
+
+
+def test_rows_that_are_users_of_their_own_have_the_error_of_rows() -> None:
+    preds, target, weights = torch.randn(300), torch.rand(300) < 0.3, torch.rand(300)
+    for given_weights in (None, weights):
+        clustered = updated(BinaryAUC(clustered=True), preds, target, given_weights, indexes=torch.arange(300))
+        alone = updated(BinaryAUC(), preds, target, given_weights)
+        assert clustered.compute() == alone.compute()
+        assert float(clustered.standard_error()) == pytest.approx(float(alone.standard_error()), rel=1e-10)
+
+
+def test_rows_that_all_come_twice_have_the_error_of_half_of_them() -> None:
+    preds, target, user = torch.randn(200), torch.rand(200) < 0.3, torch.arange(200) // 3
+    once, twice = BinaryAUC(clustered=True), BinaryAUC(clustered=True)
+    once.update(preds, target, indexes=user)
+    for _ in range(2):
+        twice.update(preds, target, indexes=user)
+    assert float(twice.standard_error()) == pytest.approx(float(once.standard_error()), rel=1e-10)
+
+
+def test_one_user_alone_has_no_interval() -> None:
+    preds, target = torch.rand(9), torch.arange(9) % 2
+    for indexes in (torch.zeros(9, dtype=torch.int64), target):  # one user; one of each class
+        metric = updated(BinaryAUC(clustered=True), preds, target, indexes=indexes)
+        assert metric.standard_error().isnan()
+
+
+def test_users_are_asked_for_and_read_only_where_rows_belong_together() -> None:
+    preds, target, user = torch.arange(40) * 7 % 40 / 40, torch.arange(40) % 2, torch.arange(40) // 4
+    by_row, by_user = BinaryAUC(), BinaryAUC(clustered=True)
+    with refused(by_row, "`indexes` is read with `clustered=True` alone", ValueError):
+        by_row.update(preds, target, indexes=user)
+    with refused(by_user, "`indexes` must be a tensor, got None"):
+        by_user.update(preds, target)
+    for options, name in (({"num_bins": 64}, "num_bins"), ({"max_fpr": 0.1}, "max_fpr")):
+        with pytest.raises(ValueError, match=f"`clustered`.*: leave `{name}` out, got {name}="):
+            BinaryAUC(clustered=True, **options)
+    metrics = RecMetricCollection({"rows": BinaryAUC(), "users": BinaryAUC(clustered=True), "group": GroupAUC()})
+    for each in (metrics, pickle.loads(pickle.dumps(metrics))):
+        each.update(preds, target, user)
+        assert each["rows"].compute() == each["users"].compute()
+        assert each["users"].standard_error() != each["rows"].standard_error()
+    with refused(metrics, "`indexes` is missing: auc needs preds, target, indexes", ValueError):
+        metrics.update(preds, target)
+    with pytest.raises(TypeError, match="no member of the collection takes `indexes`"):
+        RecMetricCollection([BinaryAUC()]).update(preds, target, user)
+    assert BinaryAUC(clustered=True).definition() == "BinaryAUC(num_bins=None, clustered=True)"
 
 
 def test_what_a_definition_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,9 +47,46 @@ def pairs(rows: Sequence[Row]) -> tuple[Fraction, Fraction, Fraction]:
     )
 
 
-def auc(rows: Sequence[Row]) -> float:
+def auc(rows: Sequence[Row], max_fpr: float | None = None, clustered: bool = False) -> float:
+    if max_fpr is not None:
+        return partial_auc(rows, max_fpr)
     twice_u, positives, negatives = pairs(rows)
     return float(twice_u / (2 * positives * negatives)) if positives and negatives else math.nan
+
+
+def partial_auc(rows: Sequence[Row], max_fpr: float) -> float:
+    """The area under the curve up to a rate of false positives, by trapezia; standardised after McClish."""
+    _, positives, negatives = pairs(rows)
+    if not positives or not negatives:
+        return math.nan
+    curve = [(Fraction(), Fraction())]
+    for threshold in sorted({row.score for row in rows}, reverse=True):
+        found = [row for row in rows if row.score >= threshold]
+        hits = sum((Fraction(row.weight) for row in found if row.label), Fraction())
+        misses = sum((Fraction(row.weight) for row in found if not row.label), Fraction())
+        curve.append((misses / negatives, hits / positives))
+    limit, area = Fraction(max_fpr), Fraction()
+    for (x0, y0), (x1, y1) in itertools.pairwise(curve):
+        if x0 < x1 and x0 < limit:
+            end = min(x1, limit)
+            area += (end - x0) * (y0 + (y0 + (y1 - y0) * (end - x0) / (x1 - x0))) / 2
+    least = limit**2 / 2
+    return float((1 + (area - least) / (limit - least)) / 2)
+
+
+def average_precision(rows: Sequence[Row]) -> float:
+    """The rise of the recall at each threshold times the precision there."""
+    positives = sum((Fraction(row.weight) for row in rows if row.label), Fraction())
+    if not positives:
+        return math.nan
+    total, recall = Fraction(), Fraction()
+    for threshold in sorted({row.score for row in rows}, reverse=True):
+        found = [row for row in rows if row.score >= threshold]
+        hits = sum((Fraction(row.weight) for row in found if row.label), Fraction())
+        weight = sum((Fraction(row.weight) for row in found), Fraction())
+        total += (hits / positives - recall) * (hits / weight if weight else 0)
+        recall = hits / positives
+    return float(total)
 
 
 def by_group(rows: Sequence[Row]) -> dict[int, list[Row]]:

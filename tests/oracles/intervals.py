@@ -30,7 +30,7 @@ def standard_error(parts: Sequence[Part], *, all_count: bool = False) -> float:
 def of_clicks(name: str, rows: Sequence[Row], **options: Any) -> float:
     """The standard error of a click metric."""
     if name == "auc":
-        return delong(rows)
+        return obuchowski(rows) if options.get("clustered") else delong(rows)
     if name == "group_auc":
         return standard_error([(float(v * w), float(w)) for _, v, w in clicks.group_table(rows, **options)])
     rows = [row for row in rows if row.weight]
@@ -62,6 +62,37 @@ def delong(rows: Sequence[Row]) -> float:
             placement = sum(order) / (2 * weight_of_others)
             variance += (Fraction(row.weight) * (placement - auc) / total) ** 2 * Fraction(len(own), len(own) - 1)
     return math.sqrt(variance)
+
+
+def obuchowski(rows: Sequence[Row]) -> float:
+    """Of an AUC where the rows of a group belong together; nan for fewer than two groups with a row of a class.
+
+    Of each group the sums of the deviations of its positives and of its negatives, whose spreads and covariance over
+    the groups make the variance.
+    """
+    rows = [row for row in rows if row.weight]
+    twice_u, positives, negatives = clicks.pairs(rows)
+    if not positives or not negatives:
+        return math.nan
+    auc = twice_u / (2 * positives * negatives)
+    of_group: dict[int, list[Fraction]] = {row.group: [Fraction(), Fraction()] for row in rows}
+    for row in rows:
+        sign, others = (1, negatives) if row.label else (-1, positives)
+        beaten = sum(
+            Fraction(other.weight) * (1 + sign * ((row.score > other.score) - (row.score < other.score)))
+            for other in rows
+            if other.label != row.label
+        )
+        deviation = Fraction(row.weight) * (beaten / (2 * others) - auc)
+        of_group[row.group][row.label] += deviation / (positives if row.label else negatives)
+    counts = [len({row.group for row in rows if row.label == label}) for label in (0, 1)]
+    if min(counts) < 2:
+        return math.nan
+    variance = sum(
+        Fraction(n, n - 1) * sum(sums[label] ** 2 for sums in of_group.values()) for label, n in enumerate(counts)
+    )
+    n = len(of_group)
+    return math.sqrt(variance + 2 * Fraction(n, n - 1) * sum(a * b for a, b in of_group.values()))
 
 
 def interval(parts: Sequence[Part], level: float, low: float = -math.inf, high: float = math.inf) -> Part:

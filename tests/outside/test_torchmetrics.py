@@ -49,6 +49,17 @@ def test_agreement(name: str, ours: str, options: dict[str, Any], top_k: int | N
     assert float(metric.compute()) == close(float(other.compute()), 1e-6)  # it sums in float32
 
 
+@pytest.mark.parametrize("how", ["median", "min", "max"])
+@pytest.mark.parametrize(("name", "ours", "options"), SAME, ids=[name for name, *_ in SAME])
+def test_aggregations(name: str, ours: str, options: dict[str, Any], how: str) -> None:
+    for n_users in (4, 5):  # its median of an even number is the lower of the two in the middle
+        whole = positive(drawn()).binary
+        preds, target, indexes = flat(Problem(whole.preds[:n_users], whole.target[:n_users]))
+        other = updated(getattr(theirs, name)(aggregation=how), preds, target, indexes)
+        metric = getattr(torch_recmetrics, ours)(None, empty_target_action="neg", aggregation=how, **options)
+        assert float(updated(metric, preds, target, indexes).compute()) == close(float(other.compute()), 1e-6)
+
+
 @pytest.mark.parametrize("top_k", CUTS)
 @pytest.mark.parametrize("distinct_scores", [1, 3, 8])
 def test_ndcg_on_tied_scores(distinct_scores: int, top_k: int | None) -> None:

@@ -51,7 +51,7 @@ def counted(sent: list[tuple[str, int]]) -> Iterator[None]:
 
 def traffic(rank: int) -> dict[str, Any]:
     """What each process sends for its rows."""
-    from torch_recmetrics import BinaryAUC, GroupAUC
+    from torch_recmetrics import AveragePrecision, BinaryAUC, GroupAUC
 
     mine, world = rows_of_rank(rank), torch.distributed.get_world_size()
     own_groups = {**mine, "indexes": torch.randint(100, (ROWS,)) * world + rank}
@@ -60,6 +60,7 @@ def traffic(rank: int) -> dict[str, Any]:
         "auc of mostly positive rows": (BinaryAUC(), {**mine, "target": 1 - mine["target"]}),
         "auc of half precision": (BinaryAUC(), {**mine, "preds": mine["preds"].half()}),
         "auc in bins": (BinaryAUC(64), mine),
+        "average precision": (AveragePrecision(), mine),
         "group auc": (GroupAUC(), own_groups),
         "group auc of whole groups": (GroupAUC(groups_local=True), own_groups),
     }
@@ -84,7 +85,7 @@ def synced_steps(shard: list[Update]) -> list[float]:
 
 def curves(shards: Shards, rank: int) -> dict[str, Any]:
     """Curves, tables and bounds of all rows."""
-    from torch_recmetrics import BinaryAUC, GroupAUC
+    from torch_recmetrics import AveragePrecision, BinaryAUC, GroupAUC
 
     auc, binned, grouped = BinaryAUC(), BinaryAUC(1 << 16), GroupAUC()
     for update in shards[rank]:
@@ -95,6 +96,10 @@ def curves(shards: Shards, rank: int) -> dict[str, Any]:
     told["curve"] = [column.tolist() for column in auc.roc()]
     told["table"] = [column.tolist() for column in grouped.per_group()]
     try:
+        precision = AveragePrecision(1 << 16)
+        for update in shards[rank]:
+            precision.update(**without(update, "indexes"))
+        told["average precision in bins"] = float(precision.compute()), float(precision.error_bound())
         told["bound in bins"] = float(binned.error_bound())
         told["curve in bins"] = [column.tolist() for column in binned.roc()]
     except ValueError as error:

@@ -1,9 +1,10 @@
-"""Who gets which updates, and what standard errors and intervals all processes must then say."""
+"""Who gets which updates, and what standard errors, intervals and values of users all processes must then say."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from fixtures.variants import CLICKED, named
 
 from processes.exchanges import (
@@ -39,9 +40,28 @@ WHO: dict[str, Any] = {
     "copies differ": copies_differ,
     "mixed memories": mixed_memories,
 }
-OF_CLICKS: Asked = {str(v): (v, None) for v in CLICKED if v.label != "bins"}
-SCENARIOS = {f"{who}, {way}": (share, way) for who, share in WHO.items() for way in ("together", "alone")}
-SCENARIOS |= {f"clicks, {who}": (share, "clicks") for who, share in CLICK_SHARDS.items()}
+OF_CLICKS: Asked = {str(v): (v, None) for v in CLICKED if v.label != "bins" and v.make().has_interval}
+
+
+def sampled_candidates(world: int) -> Shards:
+    """Process r ranks the users among r + 2 candidates, and the first process has no data."""
+    shards: Shards = [[]]
+    for rank in range(1, world):
+        scores = torch.arange(2.0 * (rank + 2)).view(2, rank + 2).sin()
+        update = {"preds": scores, "item_ids": torch.arange(rank + 2), "target_ids": torch.tensor([0, 1])}
+        shards.append([{**update, "sample_ids": torch.tensor([100 - rank, rank])}])
+    return shards
+
+
+INTERVALS = {f"{who}, {way}": (share, way) for who, share in WHO.items() for way in ("together", "alone")}
+INTERVALS |= {f"clicks, {who}": (share, "clicks") for who, share in CLICK_SHARDS.items()}
+# Values of users, some of them as medians
+OF_USERS: Asked = {name: ASKED[name] for name in ("ndcg 3", "hits 1", "mrr", "pooled")}
+MEDIANS: Asked = {f"{how} {name}": ASKED[name] for name in ("ndcg 3", "mrr") for how in ("median", "max")}
+USERS = {f"users, {who}": (share, "users") for who, share in WHO.items()}
+USERS["users, sampled candidates"] = (sampled_candidates, "users")
+SCENARIOS = {**INTERVALS, **USERS}
+NAMELESS = {"uneven, sums", "idle, sums", "an empty batch", "mixed memories"}  # some users have no id
 AT_MOST = {f"{who}, {h}, together": n for h, n in COST.items() for who in ("uneven", "idle")}
 
 
@@ -59,6 +79,8 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
 
     from torch_recmetrics import RecMetricCollection
 
+    if name in USERS:
+        return users_of_ranks(name, world, rank)
     which, updates = asked(name), shards_of(name, world)[rank]
     metrics = RecMetricCollection({label: variant.make(k) for label, (variant, k) in which.items()})
     for label, (variant, _) in which.items() if name.startswith("clicks") else ():
@@ -86,3 +108,47 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
         "same": both is None
         or str(both) == str((metrics.compute(), {n: m.standard_error() for n, m in metrics.items()})),
     }
+
+
+def keeping(name: str) -> Any:
+    """The collections of a scenario about users: of all values, where all have an id, and of medians."""
+    from torch_recmetrics import RecMetricCollection
+
+    medians = {n: variant.make(k, aggregation=n.partition(" ")[0]) for n, (variant, k) in MEDIANS.items()}
+    members = {n: variant.make(k) for n, (variant, k) in OF_USERS.items()}
+    all_named = name.removeprefix("users, ") not in NAMELESS
+    return RecMetricCollection({**medians, **members}, keep_users=all_named), all_named
+
+
+def told_of(metrics: Any, all_named: bool) -> dict[str, Any]:
+    """The values of users, and what they come to."""
+    told: dict[str, Any] = {"values": {name: float(value) for name, value in metrics.compute().items()}}
+    told["one by one"] = {name: float(member.compute()) for name, member in metrics.items()}
+    if all_named:
+        users = metrics.users()
+        told |= {"ids": users.sample_ids.tolist(), "users": {name: users[name].tolist() for name in users}}
+        told["weights"] = None if users.weights is None else users.weights.tolist()
+        told |= {"candidates": users.candidates, "summaries": users.summaries, "definitions": users.definitions}
+        told["one metric"] = metrics["mrr"].users()["mrr"].tolist()
+    else:
+        try:
+            metrics["mrr"].start_keeping_users()
+            metrics["mrr"].users()
+        except ValueError as error:
+            told["refused"] = str(error)
+    return told
+
+
+def users_of_ranks(name: str, world: int, rank: int) -> dict[str, Any]:
+    """What the rank says after half of its updates, a checkpoint and the rest."""
+    metrics, all_named = keeping(name)
+    updates = shards_of(name, world)[rank]
+    for update in updates[: len(updates) // 2]:
+        metrics.update(**update)
+    metrics.persistent(True)
+    resumed, _ = keeping(name)
+    resumed.persistent(True)
+    resumed.load_state_dict(metrics.state_dict())
+    for update in updates[len(updates) // 2 :]:
+        resumed.update(**update)
+    return told_of(resumed, all_named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -66,12 +67,53 @@ class ReturnsEmbeddings(Returns):
 
 
 class ReturnsHalfEmbeddings(Returns):
-    """Half users beside float items, and a bias that changes no order."""
+    """Half users beside float items, and a bias that makes up for what the users lack."""
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
         _, scores, truths = batch
-        items = {"item_embeddings": torch.eye(N_ITEMS), "item_bias": torch.ones(N_ITEMS)}
-        return {"user_embeddings": scores.half(), "target_ids": truths, **items}
+        bias = 2.0 * torch.arange(N_ITEMS)
+        items = {"item_embeddings": torch.eye(N_ITEMS), "item_bias": bias}
+        return {"user_embeddings": (scores - bias).half(), "target_ids": truths, **items}
+
+
+class ReturnsJagged(Returns):
+    """Ids in a nested tensor, which has no slices of rows."""
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        _, scores, truths = batch
+        ids = torch.nested.nested_tensor([row[row >= 0] for row in truths], layout=torch.jagged)
+        return {"preds": scores, "target_ids": ids}
+
+
+class ReturnsSampleIds(Returns):
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        return {**super().validation_step(batch, batch_idx), "sample_ids": batch[0]}
+
+
+def named_batch(rows: Sequence[Any]) -> dict[str, Any]:
+    """A batch as RePlay's loaders make them; the item behind the last one is the best, and seen by everybody."""
+    _, scores, truths = (torch.stack(column) for column in zip(*rows))
+    scores = torch.nn.functional.pad(scores, (0, 1), value=100.0)
+    seen = torch.tensor([[N_ITEMS, -2]]).expand(len(rows), 2)
+    return {"features": scores, "ground_truth": truths, "train": seen}
+
+
+class ReturnsOutputs(Returns):
+    """A step that knows nothing of metrics, as RePlay's and those around models of Hugging Face."""
+
+    def forward(self, batch: Any) -> Any:
+        return {"loss": torch.zeros(()), "logits": batch["features"] + self.weight, "hidden_states": (self.weight,)}
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        return self(batch)
+
+
+class ReturnsNothing(ReturnsOutputs):
+    def predict_step(self, batch: Any) -> Any:
+        return self(batch)["logits"]
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self.log("val_loss", self(batch)["loss"], batch_size=len(batch["features"]), sync_dist=True)
 
 
 class ReturnsCombined(Returns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from fixtures.histories import floats
-from fixtures.lightning_users import CUTS, STEMS
+from fixtures.lightning_users import CUTS, STEMS, data
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import CombinedLoader
@@ -19,8 +20,9 @@ from torch.utils.data import DataLoader
 
 from processes import lightning_models as models
 from processes.lightning_models import loader
-from torch_recmetrics import RecMetricCollection, ranking_metrics
-from torch_recmetrics.lightning import RankingMetrics
+from torch_recmetrics import NDCG, RecMetricCollection, functional, ranking_metrics
+from torch_recmetrics.compare import UserValues
+from torch_recmetrics.lightning import RankingMetrics, SignificantStopping
 
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False, "logger": False}
 
@@ -73,6 +75,21 @@ def stream() -> DataLoader:
 
 def ready() -> Any:
     return RankingMetrics(RecMetricCollection(ranking_metrics(tuple(STEMS), top_k=CUTS), prefix="mine_"))
+
+
+def by_name(world: int, model: type[models.Returns], preds: str) -> dict[str, float]:
+    """A batch that the step does not return, read by name."""
+    ours = callback(preds=preds, target_ids="batch.ground_truth", seen_ids="batch.train", ignore_index=-2)
+    values = by_callback(world, model, loader(collate_fn=models.named_batch), ours)
+    values.pop("val_loss", None)
+    return values
+
+
+def by_function(world: int) -> dict[str, float]:
+    ours = callback(
+        inputs=lambda outputs, batch: {"preds": outputs["logits"][:, :-1], "target_ids": batch["ground_truth"]}
+    )
+    return by_callback(world, models.ReturnsOutputs, loader(collate_fn=models.named_batch), ours)
 
 
 def collection_bfloat16(folder: Path, world: int) -> dict[str, Any]:
@@ -157,6 +174,38 @@ def collection_on_step(folder: Path, world: int) -> dict[str, Any]:
     return floats(run.logged_metrics)
 
 
+def significant_stopping(folder: Path, world: int) -> dict[str, Any]:
+    """A training that is stopped by values of users, and compared with those of a baseline."""
+    ids, scores, truths = data()
+    untrained = {"ndcg@10": functional.ndcg(scores, target_ids=truths, top_k=10)}
+    definition = NDCG(10).definition()
+    baseline = UserValues(ids, untrained, definitions={"ndcg@10": definition}, candidates="full")
+    stop, ours = SignificantStopping("val_ndcg@10", level=0.9, patience=2), callback(baseline=baseline)
+    run = trainer(world, max_epochs=6, callbacks=[stop, ours])
+    run.fit(models.Returns(), models.train_loader(), loader())
+    users = stop.best_users
+    compared = [] if ours.comparison is None else [(row.system, row.difference) for row in ours.comparison]
+    without_batch = callback(keep_users=True)
+    by_callback(world, models.ReturnsSampleIds, stream(), without_batch)
+    return {
+        "epochs": run.current_epoch,
+        "stopped": stop.stopped_epoch,
+        "sample_ids": users.sample_ids.tolist(),
+        "values": users["val_ndcg@10"].tolist(),
+        "compared": compared,
+        "without batch": without_batch.users[0]["val_ndcg@10"].tolist(),
+    }
+
+
+def accelerate_loop(folder: Path, world: int) -> dict[str, Any]:
+    """The client of accelerate with an untrained model, in the processes that are there already."""
+    if world != 2 or importlib.util.find_spec("accelerate") is None:
+        return {}
+    from examples.clients.accelerate_loop import main
+
+    return main(epochs=0)
+
+
 # name -> what is run in a folder on a number of processes
 PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "callback_default_sampler": lambda _, world: by_callback(world),
@@ -172,6 +221,10 @@ PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "callback_as_many_items_as_rows": lambda _, world: by_callback(
         world, models.ReturnsHalfEmbeddings, loader(23, batch_size=12)
     ),
+    "callback_jagged": lambda _, world: by_callback(world, models.ReturnsJagged),
+    "callback_by_name": lambda _, world: by_name(world, models.ReturnsOutputs, "logits"),
+    "callback_by_method": lambda _, world: by_name(world, models.ReturnsNothing, "module.predict_step"),
+    "callback_by_function": lambda _, world: by_function(world),
     "callback_combined_loader": lambda _, world: by_callback(world, models.ReturnsCombined, combined()),
     "callback_bfloat16": lambda _, world: by_callback(world, precision="bf16-true"),
     "callback_process_without_batch": lambda _, world: by_callback(world, loaders=stream()),
@@ -193,4 +246,6 @@ PLAYS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "old_checkpoint": old_checkpoint,
     "monitor_one_of_two_loaders": monitor_one_of_two_loaders,
     "collection_on_step": collection_on_step,
+    "significant_stopping": significant_stopping,
+    "accelerate_loop": accelerate_loop,
 }

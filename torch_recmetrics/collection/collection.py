@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,12 @@ from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.intervals import draw_interval
+from torch_recmetrics.state.kept_users import user_values
 from torch_recmetrics.state.metric import RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.users.user_values import UserValues
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,6 +43,8 @@ class RecMetricCollection(MetricCollection):
         additional_metrics: more metrics.
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
+        keep_users: True keeps the value of every user in every ranking metric, which :meth:`users` returns: 16 bytes
+            for each user and metric, and every update must give ``sample_ids``.
 
     Raises:
         ValueError: for two metrics of one name (pass a dict then), for a name that cannot be one, or for an update that
@@ -51,11 +58,12 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    __jit_ignored_attributes__ = ("_fused", "_fused_from", "_others")
+    __jit_ignored_attributes__ = ("_fused", "_fused_from", "_others", "_keep_users")
     __jit_unused_properties__ = ["metric_state", "compute_groups"]  # noqa: RUF012 (as in torchmetrics)
     _fused: FusedState | None = None
     _fused_from: tuple[Any, ...] = ()  # the members that it was made for
     _others: Sequence[Metric] = ()  # those of them that read no ranking
+    _keep_users: bool = False
 
     def __init__(
         self,
@@ -66,7 +74,10 @@ class RecMetricCollection(MetricCollection):
         *additional_metrics: Metric,
         prefix: str | None = None,
         postfix: str | None = None,
+        keep_users: bool = False,
     ) -> None:
+        check.check_flag("keep_users", keep_users)
+        self._keep_users = keep_users
         super().__init__(metrics, *additional_metrics, prefix=prefix, postfix=postfix, compute_groups=False)  # type: ignore[arg-type]
 
     def add_metrics(self, metrics: Any, *additional_metrics: Metric) -> None:
@@ -106,6 +117,8 @@ class RecMetricCollection(MetricCollection):
     def __setitem__(self, key: str, module: Metric) -> None:  # type: ignore[override]
         self._check_name(key)
         self._refuse([*(member for name, member in self._modules.items() if name != key), module])
+        if self._keep_users and isinstance(module, UserMeans):
+            module.start_keeping_users()
         super().__setitem__(key, module)
 
     def _check_known(self, arguments: Iterable[str]) -> None:
@@ -137,6 +150,13 @@ class RecMetricCollection(MetricCollection):
                 raise ValueError(f"{member.name} has dist_sync_on_step=True: a collection gives the values of one rank")
         if ranked:
             Evaluator(*_split(ranked))
+
+    def start_keeping_users(self) -> None:
+        """As if it had been made with ``keep_users=True``."""
+        self._keep_users, self._fused = True, None
+        for member in self._modules.values():
+            if isinstance(member, UserMeans):
+                member.start_keeping_users()
 
     def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
@@ -176,7 +196,8 @@ class RecMetricCollection(MetricCollection):
     ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone."""
         arguments = {"preds": preds, "target": target, "indexes": indexes, **named}
-        return {self._set_name(name): value for name, value in self._advance(arguments, "forward").items()}
+        values = self._advance(arguments, "forward")
+        return self._named((name, self._modules[name], value) for name, value in values.items())
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         fused = self._fused_state()
@@ -206,8 +227,7 @@ class RecMetricCollection(MetricCollection):
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
         with self._fused_state().together():
-            values: dict[str, Any] = super().compute()
-        return values
+            return self._values()
 
     def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[Tensor, Tensor]]:
         """The interval of each member that has one, by its name with prefix and postfix, from one exchange.
@@ -229,14 +249,82 @@ class RecMetricCollection(MetricCollection):
         check.check_share("level", level)
         with self._fused_state().together():
             members = self._with_intervals().items()
-            return {self._set_name(name): member.confidence_interval(level) for name, member in members}
+            return self._named((name, member, member.confidence_interval(level)) for name, member in members)
 
     def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
         with self._fused_state().together():
-            values: dict[str, Any] = super().compute()
-            errors = {self._set_name(name): member.standard_error() for name, member in self._with_intervals().items()}
+            values = self._values()
+            members = self._with_intervals().items()
+            errors = self._named((name, member, member.standard_error()) for name, member in members)
         return values, errors
+
+    def _values(self) -> dict[str, Any]:
+        """The value of each member; members that have several values by names name them themselves."""
+        if not any(hasattr(member, "named_values") for member in self._modules.values()):
+            return super().compute()
+        values: list[tuple[str, Any, Any]] = []
+        for name, member in self._modules.items():
+            value = member.compute()
+            several = isinstance(value, dict) and not hasattr(member, "named_values")  # as torchmetrics has it
+            values += [(own, member, one) for own, one in (value.items() if several else [(name, value)])]
+        return self._named(values)
+
+    def _named(self, values: Iterable[tuple[str, Any, Any]]) -> dict[str, Any]:
+        """Values by name with prefix and postfix, from names of members, these, and what they gave."""
+        found: dict[str, Any] = {}
+        for name, member, value in values:
+            named = getattr(member, "named_values", None)
+            for own, one in ({name: value} if named is None else named(name, value)).items():
+                key = self._set_name(own)
+                if key in found:
+                    raise ValueError(f"two values are named {key!r}: name the members yourself with a dict")
+                found[key] = one
+        return found
+
+    def users(self, candidates: str | None = None) -> UserValues:
+        """The value of every user in every member that keeps them, on every rank the same. All ranks must call it.
+
+        Users stand in ascending order of their ``sample_ids`` (``indexes`` where rows are flat), each once. Other
+        members with an interval, such as pooled shares and :class:`~torch_recmetrics.GroupAUC`, are in ``summaries``
+        with their standard errors.
+
+        Args:
+            candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, else ``"full"``.
+
+        Raises:
+            ValueError: where no member keeps its users, and where users came without sample ids.
+
+        >>> from torch_recmetrics import MRR, NDCG
+        >>> metrics = RecMetricCollection([NDCG(2), MRR()], keep_users=True)
+        >>> metrics.update(torch.tensor([[0.3, 0.1], [0.2, 0.9]]), target_ids=torch.tensor([0, 0]),
+        ...                sample_ids=torch.tensor([8, 3]))
+        >>> metrics.users()
+        UserValues(2 users, ndcg@2, mrr, candidates='full')
+        """
+        keeping, others = {}, {}
+        for name, member in self._modules.items():
+            if isinstance(member, UserMeans) and member.keep_users and not member.pooled:
+                keeping[self._set_name(name)] = member
+            elif isinstance(member, RecMetric) and member.has_interval and not hasattr(member, "named_values"):
+                others[self._set_name(name)] = member
+        if not keeping:
+            raise ValueError("no member keeps its users: make the collection with keep_users=True")
+        return user_values(keeping, candidates, lambda: self._summaries(others))
+
+    def _summaries(self, members: Mapping[str, RecMetric]) -> dict[str, tuple[float, float]]:
+        """The value and the standard error of each, where it has both."""
+        with self._fused_state().together():
+            pairs = {name: (float(m.compute()), float(m.standard_error())) for name, m in members.items()}
+        return {name: pair for name, pair in pairs.items() if all(map(math.isfinite, pair))}
+
+    def value_names(self) -> list[str]:
+        """The names of all values, with prefix and postfix."""
+        found: list[str] = []
+        for name, member in self._modules.items():
+            named = getattr(member, "value_names", None)
+            found += map(self._set_name, [name] if named is None else named(name))
+        return found
 
     def _with_intervals(self) -> dict[str, RecMetric]:
         members = self._modules.items()
@@ -259,13 +347,28 @@ class RecMetricCollection(MetricCollection):
         return copied
 
     def plot(self, val: Any = None, ax: Any = None, together: bool = False) -> Any:
-        """Plot the value of each member, as torchmetrics does; needs matplotlib."""
+        """Plot the value of each member, as torchmetrics does; needs matplotlib.
+
+        Without `val` these are its own values, with their 95 % intervals; all ranks must call it then.
+        """
         can = [name for name, member in self._modules.items() if type(member).plot is not Metric.plot]
         for name, member in self._modules.items():
+            if not together and hasattr(member, "named_values"):
+                raise NotImplementedError(
+                    f"{name} has several values: plot(together=True), or metrics[{name!r}].plot()"
+                )
             if not together and name not in can:
                 hint = f": plot the others by themselves, metrics[{can[0]!r}].plot()" if can else ""
                 raise NotImplementedError(f"{name} ({type(member).__name__}) has no plot{hint}")
-        return super().plot(val, ax, together)
+        drawn: Any = super().plot(val, ax, together)
+        if val is None:
+            intervals, values = self.confidence_intervals(), self.compute()
+            names: Any = values if together else self.keys(keep_base=False)  # of all values, or of the members
+            for place, name in enumerate(names):
+                if name in intervals:
+                    axes, at = (drawn[1], place) if together else (drawn[place][1], 0)
+                    draw_interval(axes, at, values[name], intervals[name])
+        return drawn
 
     def __getstate__(self) -> dict[str, Any]:
         made_anew = ("_fused", "_fused_from", "_others")
@@ -321,5 +424,6 @@ def all_or_nothing(members: Iterable[Metric]) -> Iterator[None]:
 def remembered(member: Metric) -> dict[str, Any]:
     """What an update may change in a metric. It may write to a tensor, but only add to a list of tensors."""
     states = {name: getattr(member, name) for name in member._defaults}
-    copies = {name: list(value) if isinstance(value, list) else value.clone() for name, value in states.items()}
+    own = isinstance(member, RecMetric)  # the states of ours are never written to
+    copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
     return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}

@@ -13,7 +13,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.metrics.auc import BinaryAUC
+from torch_recmetrics.metrics.auc import AveragePrecision, BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
@@ -49,16 +49,25 @@ class ClickMetrics(RecMetricCollection):
     """
 
     validate_args = True
+    ignore_index: int | None = None
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         if arguments["indexes"] is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
             raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
         preds, target = arguments["preds"], arguments["target"]
-        clicks = read_clicks(preds, target, validate_args=self.validate_args, probabilities=True)
-        if not target.numel():
+        ignore_index = self.ignore_index
+        clicks = read_clicks(
+            preds, target, validate_args=self.validate_args, probabilities=True, ignore_index=ignore_index
+        )
+        if not clicks.preds.numel():
             return dict.fromkeys(self._modules, torch.full((), float("nan"), dtype=accumulator_dtype(preds.device)))
         # torchmetrics' own refuse floats, and a row without a dimension.
-        given = {**arguments, "target": clicks.labels.to(torch.int64).view(target.shape)}
+        labels = target.detach().to(torch.bool).to(torch.int64)
+        given = {**arguments, "target": labels}
+        if ignore_index is not None and target.dtype != torch.bool:
+            # torchmetrics looks at the predictions of rows that it leaves out: one above 1 makes logits of all.
+            ignored = target.detach() == ignore_index
+            given |= {"preds": preds.masked_fill(ignored, 0), "target": labels.masked_fill(ignored, ignore_index)}
         given = {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
         return super()._advance(given, method)
 
@@ -72,6 +81,7 @@ class ClassMetrics(RecMetricCollection):
 
     num_classes = 0
     validate_args = True
+    ignore_index: int | None = None
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         self._check(arguments["preds"], arguments["target"])
@@ -84,21 +94,24 @@ class ClassMetrics(RecMetricCollection):
         check.check_ids("target", target)
         check.check_device(preds.device, {"target": target})
         checks = check.ValueChecks(self.validate_args)
+        ignored = (
+            torch.zeros_like(target, dtype=torch.bool) if self.ignore_index is None else target == self.ignore_index
+        )
         if preds.ndim == 1:
             check.check_shape("preds", preds, tuple(target.shape), "`target`")
             check.check_ids("preds", preds)
-            self._defer_classes(checks, "preds", preds)
+            self._defer_classes(checks, "preds", preds, ignored)
         else:
             check.check_float("preds", preds)
             check.check_shape("preds", preds, (target.shape[0], self.num_classes), "rows and classes")
-            check.defer_nan(checks, "preds", preds.detach().isnan().any(1))
-        self._defer_classes(checks, "target", target)
+            check.defer_nan(checks, "preds", preds.detach().isnan().any(1).logical_and_(~ignored))
+        self._defer_classes(checks, "target", target, ignored)
         checks.raise_first()
 
-    def _defer_classes(self, checks: check.ValueChecks, name: str, classes: Tensor) -> None:
+    def _defer_classes(self, checks: check.ValueChecks, name: str, classes: Tensor, ignored: Tensor) -> None:
         last = self.num_classes - 1
         checks.defer(
-            (classes < 0) | (classes > last),
+            ((classes < 0) | (classes > last)) & ~ignored,
             lambda row: f"`{name}` must be a class from 0 to {last}, got {int(classes[row])} in row {row}",
         )
 
@@ -110,23 +123,25 @@ def ctr_metrics(
     threshold: float = 0.5,
     beta: float = 1.0,
     num_classes: int | None = None,
+    ignore_index: int | None = None,
     prefix: str | None = None,
     postfix: str | None = None,
     validate_args: bool = True,
 ) -> RecMetricCollection:
     """The metrics of a click-through model in one collection, to be logged with one ``self.log_dict(metrics)``.
 
-    From this package ``auc``, ``group_auc``, ``log_loss``, ``normalized_entropy`` and ``calibration``; from
-    torchmetrics ``accuracy``, ``precision``, ``recall``, ``f<beta>`` and the four cells of the confusion matrix, all at
-    `threshold`. With `num_classes` the collection is one for multi-class heads: torchmetrics' accuracy, and precision,
-    recall and F-beta as ``_macro``, ``_micro`` and ``_weighted`` mean of the classes.
+    From this package ``auc``, ``average_precision``, ``group_auc``, ``log_loss``, ``normalized_entropy`` and
+    ``calibration``; from torchmetrics ``accuracy``, ``precision``, ``recall``, ``f<beta>`` and the four cells of the
+    confusion matrix, all at `threshold`. With `num_classes` the collection is one for multi-class heads: torchmetrics'
+    accuracy, and precision, recall and F-beta as ``_macro``, ``_micro`` and ``_weighted`` mean of the classes.
 
     Args:
         weighting: of :class:`~torch_recmetrics.GroupAUC`, which needs ``indexes`` in every update; None leaves it out.
-        num_bins: of :class:`~torch_recmetrics.BinaryAUC`.
+        num_bins: of :class:`~torch_recmetrics.BinaryAUC` and :class:`~torch_recmetrics.AveragePrecision`.
         threshold: above which probability a row counts as predicted positive; one at the threshold does not.
         beta: of the F-beta score; 1 weighs precision and recall alike.
         num_classes: C, more than 2, for (B, C) predictions or (B,) predicted classes, and (B,) integer classes.
+        ignore_index: a target: rows that have it are left out by all members, those of torchmetrics included.
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
         validate_args: False leaves out the checks that read values.
@@ -138,39 +153,49 @@ def ctr_metrics(
     (tensor(0.7500, dtype=torch.float64), tensor(0.5000), tensor(1., dtype=torch.float64))
     """
     check.check_flag("validate_args", validate_args)
+    check.check_ignore_index("ignore_index", ignore_index := check.plain_number(ignore_index))
     f_beta = f"f{beta:g}".replace(".", "_")
     if num_classes is not None:
-        return _multiclass(num_classes, beta, f_beta, prefix, postfix, validate_args)
-    members: dict[str, Metric] = {"auc": BinaryAUC(num_bins, validate_args=validate_args)}
+        return _multiclass(num_classes, beta, f_beta, ignore_index, prefix, postfix, validate_args)
+    how: dict[str, Any] = {"ignore_index": ignore_index, "validate_args": validate_args}
+    members: dict[str, Metric] = {"auc": BinaryAUC(num_bins, **how)}
+    members["average_precision"] = AveragePrecision(num_bins, **how)
     if weighting is not None:
-        members["group_auc"] = GroupAUC(weighting, validate_args=validate_args)
+        members["group_auc"] = GroupAUC(weighting, **how)
     for metric in (LogLoss, NormalizedEntropy, Calibration):
-        member = metric(validate_args=validate_args)
+        member = metric(**how)
         members[member.name] = member
-    at: dict[str, Any] = {"threshold": threshold, "validate_args": validate_args}
+    at: dict[str, Any] = {"threshold": threshold, **how}
     members["accuracy"] = own.BinaryAccuracy(**at)
     members["precision"] = own.BinaryPrecision(**at)
     members["recall"] = own.BinaryRecall(**at)
     members[f_beta] = own.BinaryFBetaScore(beta, **at)
     members |= {cell: ConfusionCount(cell, **at) for cell in CELLS}
     collection = ClickMetrics(members, prefix=prefix, postfix=postfix)
-    collection.validate_args = validate_args
+    collection.validate_args, collection.ignore_index = validate_args, ignore_index
     return collection
 
 
 def _multiclass(
-    num_classes: Any, beta: float, f_beta: str, prefix: str | None, postfix: str | None, validate_args: bool
+    num_classes: Any,
+    beta: float,
+    f_beta: str,
+    ignore_index: int | None,
+    prefix: str | None,
+    postfix: str | None,
+    validate_args: bool,
 ) -> RecMetricCollection:
     num_classes = check.plain_number(num_classes)
     if not check.is_count(num_classes) or num_classes < 3:
         raise ValueError(f"`num_classes` must be an integer > 2, or None for click probabilities, got {num_classes!r}")
     members: dict[str, Metric] = {}
+    of_all: dict[str, Any] = {"num_classes": num_classes, "ignore_index": ignore_index, "validate_args": validate_args}
     for average in ("macro", "micro", "weighted"):
-        how: dict[str, Any] = {"num_classes": num_classes, "average": average, "validate_args": validate_args}
+        how = {**of_all, "average": average}
         members[f"precision_{average}"] = own.MulticlassPrecision(**how)
         members[f"recall_{average}"] = own.MulticlassRecall(**how)
         members[f"{f_beta}_{average}"] = own.MulticlassFBetaScore(beta, **how)
-    accuracy = own.MulticlassAccuracy(num_classes=num_classes, average="micro", validate_args=validate_args)
+    accuracy = own.MulticlassAccuracy(average="micro", **of_all)
     collection = ClassMetrics({"accuracy": accuracy, **members}, prefix=prefix, postfix=postfix)
-    collection.num_classes, collection.validate_args = num_classes, validate_args
+    collection.num_classes, collection.validate_args, collection.ignore_index = num_classes, validate_args, ignore_index
     return collection

@@ -30,7 +30,7 @@ class FusedState:
         self.list_counters = list(list_counters)
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.evaluator = FusedEvaluator(self.metrics, self.list_counters) if self.members else None
-        self.agreement = MemberAgreement(self.metrics)
+        self.agreement = MemberAgreement([metric for metric in self.metrics if not metric.keeps_values])
         self._local: tuple[list[Tensor], dict[int, Tensor]] = [], {}  # rows, and what they add up to by id of a member
         tables: dict[Any, ItemTable] = {}
         for metric in self.metrics:
@@ -54,6 +54,7 @@ class FusedState:
     def count(self, prepared: PendingUpdate, *, with_values: bool) -> dict[int, Tensor]:
         """Count what was prepared; the values of this batch by the id of the metric, where they are asked for."""
         evaluator = self._evaluator
+        prepared = evaluator.evaluated(prepared) if with_values else prepared
         batch = evaluator.totals(prepared) if self.metrics and with_values else None
         evaluator.count(prepared, batch)
         for member in self.members:
@@ -69,6 +70,8 @@ class FusedState:
         if batch is not None:
             for metric, part in zip(self.metrics, torch.split(batch, evaluator.sizes), strict=True):
                 values[id(metric)] = part[0, 0] / part[0, 1]
+            for metric, users in evaluator.users_by_keeper(prepared):
+                values[id(metric)] = metric.value_of_users(users.values, users.weights[:, 0])[0]
         for member in self.members:
             member.__dict__["_forward_cache"] = values[id(member)]  # Lightning reads it there
         return values

@@ -36,6 +36,7 @@ def ranking_metrics(
     empty_target_action: EmptyTargetAction = "skip",
     nan_action: Literal["error", "worst"] = "error",
     validate_args: bool = True,
+    keep_users: bool = False,
     **common: Any,
 ) -> RecMetricCollection:
     """A collection of metrics by their names, those that have a cutoff at every cutoff.
@@ -55,6 +56,7 @@ def ranking_metrics(
         empty_target_action: what users without relevant items count.
         nan_action: NaN scores are refused, or not recommended.
         validate_args: False leaves out the checks that read values.
+        keep_users: True keeps the value of every user in every ranking metric, see :class:`RecMetricCollection`.
         common: further options of all of them, such as ``gain="linear"``.
 
     Raises:
@@ -84,9 +86,9 @@ def ranking_metrics(
     if is_named and at != "@":
         raise TypeError("`at` is for names that metrics have by themselves: write the names as they shall be logged")
     if isinstance(metrics, MetricCollection):
-        return collection_from(metrics, prefix, postfix)
+        return collection_from(metrics, prefix, postfix, keep_users=keep_users)
     if isinstance(metrics, Mapping):
-        return RecMetricCollection(metrics, prefix=prefix, postfix=postfix)
+        return RecMetricCollection(metrics, prefix=prefix, postfix=postfix, keep_users=keep_users)
     for name in own_options:
         check.check_choice("options", name, names)
     check_common_options(names, common)
@@ -102,7 +104,7 @@ def ranking_metrics(
                         "name metrics yourself with a dict, {name: metric, ...}"
                     )
                 members[key] = metric
-    return RecMetricCollection(members, prefix=prefix, postfix=postfix)
+    return RecMetricCollection(members, prefix=prefix, postfix=postfix, keep_users=keep_users)
 
 
 def make(name: str, cutoffs: list[Any], common: Mapping[str, Any], own: Mapping[str, Any]) -> list[Any]:
@@ -167,7 +169,9 @@ def check_common_options(names: Sequence[str], common: Mapping[str, Any]) -> Non
         raise TypeError(f"none of {', '.join(names)} has an option `{option}`{hint}")
 
 
-def collection_from(collection: MetricCollection, prefix: str | None, postfix: str | None) -> RecMetricCollection:
+def collection_from(
+    collection: MetricCollection, prefix: str | None, postfix: str | None, *, keep_users: bool
+) -> RecMetricCollection:
     """A copy of a collection; torchmetrics' own becomes one that ranks once."""
     if isinstance(collection, RecMetricCollection):
         copied = collection.clone()
@@ -181,4 +185,6 @@ def collection_from(collection: MetricCollection, prefix: str | None, postfix: s
         )
     copied.prefix = copied.prefix if prefix is None else prefix
     copied.postfix = copied.postfix if postfix is None else postfix
+    if keep_users:
+        copied.start_keeping_users()
     return copied

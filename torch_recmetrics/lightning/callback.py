@@ -1,15 +1,12 @@
-"""The callback, without a base class of Lightning: it gets that of the package in use, see :func:`with_bases`."""
+"""The callback, without a base class of Lightning: it gets that of the package in use, see ``packages``."""
 
 from __future__ import annotations
 
 import copy
-import functools
-import importlib
-import importlib.util
 import logging
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -20,52 +17,27 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.lightning.bases import Callback
+from torch_recmetrics.lightning.evidence import bare, compared, is_better, packed, read_baseline, unpacked
+from torch_recmetrics.lightning.inputs import Inputs, Step, checked_inputs, checked_names, named_arguments, padded_lists
 from torch_recmetrics.lightning.outputs import arguments_of, check_known
-from torch_recmetrics.lightning.padding import without_repeats
-from torch_recmetrics.lightning.table import table_of
-from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
-
-PACKAGES = ("pytorch_lightning", "lightning.pytorch")
-
-
-def imported_packages() -> tuple[str, ...]:
-    """Which of the two Lightnings this program has imported."""
-    return tuple(package for package in PACKAGES if hasattr(sys.modules.get(package), "Callback"))
-
-
-def installed_package() -> tuple[str, ...]:
-    """The first Lightning that could be imported."""
-    for package in PACKAGES:
-        if importlib.util.find_spec(package.partition(".")[0]) is not None:
-            return (package,)
-    raise ModuleNotFoundError("RankingMetrics needs Lightning: pip install 'torch-recmetrics[lightning]'")
-
-
-@functools.cache
-def with_bases(plain: Any, packages: tuple[str, ...]) -> Any:
-    """The callback class as a subclass of the ``Callback`` of each of these packages."""
-    if not packages:
-        return plain
-    bases = [importlib.import_module(package).Callback for package in packages]
-    module = "torch_recmetrics.lightning" if plain is RankingMetrics else plain.__module__
-    names = {"__module__": module, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
-    return type(plain.__name__, (plain, *bases), {**names, "made_from": (plain, packages)})
-
-
-def unpickled(plain: Any, packages: tuple[str, ...]) -> Any:
-    """What a pickled callback begins as."""
-    made = with_bases(plain, packages)
-    return made.__new__(made)
+from torch_recmetrics.lightning.packages import PACKAGES, bind, reduced
+from torch_recmetrics.lightning.padding import with_sample_ids, without_repeats
+from torch_recmetrics.lightning.table import table_of, without_loader
+from torch_recmetrics.state.user_means import EmptyTargetAction, Ties, UserMeans
+from torch_recmetrics.users.user_values import UserValues
 
 
 class RankingMetrics(Callback):
-    """Updates, logs, shows and resets ranking metrics from what ``validation_step`` and ``test_step`` return.
+    """Updates, logs, shows and resets ranking metrics from the steps of validation and test.
 
     A step returns a dict with the argument names of a metric's ``update`` (``preds``, ``target_ids``, ``seen_ids``
-    ...), or a tuple ``(preds, target)``. Values are logged at the end of the epoch under names such as ``val_ndcg@10``,
-    where ``EarlyStopping`` and ``ModelCheckpoint`` find them whatever the order of the callbacks. Several loaders that
-    are read one after the other have names of their own, such as ``val_ndcg@10/dataloader_idx_0``. All ranks log the
-    same value, also one that had no batch. Rows that a ``DistributedSampler`` repeats are left out.
+    ...), or a tuple ``(preds, target)``. Or the callback reads each argument by its name, such as ``preds="logits",
+    target_ids="batch.labels"``, and the module stays as it is.
+
+    Values are logged at the end of the epoch under names such as ``val_ndcg@10``, where ``EarlyStopping`` and
+    ``ModelCheckpoint`` find them whatever the order of the callbacks. Several loaders that are read one after the
+    other have names of their own, such as ``val_ndcg@10/dataloader_idx_0``. All ranks log the same value, also one
+    that had no batch. Rows that a ``DistributedSampler`` repeats are left out.
 
     Args:
         metrics: names of metrics, metrics, a list of both, a dict from names to metrics, or a collection, as
@@ -77,7 +49,15 @@ class RankingMetrics(Callback):
         ties: how equal scores count, for metrics given by name; as are the next three.
         empty_target_action: what users without relevant items count.
         nan_action: NaN scores are refused, or not recommended.
+        ignore_index: this label or id stands for padding, as -1 does among ids.
+        min_relevance: relevance below it counts as 0.
         validate_args: False leaves out the checks that read values.
+        preds: where an argument of ``update`` is to be found, as is each of the next thirteen: a dotted name of keys,
+            attributes and places in tuples. ``"logits"`` is an entry of what the step returns, ``"outputs"`` all of
+            it, ``"batch.labels"`` an entry of the batch, ``"module.items.weight"`` one of the module; a method, such as
+            in ``"module.predict_step.logits"``, is called with the batch. Where one is given, nothing else is read.
+            Lists of ids of any lengths are padded.
+        inputs: in place of names, a function of what the step returned and of its batch that returns the arguments.
         prefix: in front of the names in validation; None: that of the collection, else ``"val_"``.
         test_prefix: in front of the names in ``trainer.test``.
         prog_bar: show the values in the progress bar too.
@@ -85,6 +65,12 @@ class RankingMetrics(Callback):
         log_errors: log the standard errors too, under names such as ``val_ndcg@10_se``.
         drop_padding: leave out the rows that a ``DistributedSampler`` repeated.
         other_keys: keys of the returned dict that are not meant for the metrics.
+        keep_users: keep the value of every user, in ``users``, a :class:`~torch_recmetrics.compare.UserValues` for each
+            loader after every validation. The sample ids are those of the step, else the places of the rows in the data
+            set, which loaders have that do not shuffle.
+        baseline: values of users, or the path of a file of them, that the best epoch is compared with when ``fit``
+            ends; the table is logged, and kept in ``comparison`` on rank 0. The best epoch is the one by the monitor of
+            ``ModelCheckpoint``, else by the first of the values. A checkpoint holds its values of users.
 
     Raises:
         ValueError, TypeError: for an option that is not allowed; and during validation for a step that returns
@@ -94,6 +80,7 @@ class RankingMetrics(Callback):
     ['val_ndcg@5', 'val_ndcg@10', 'val_mrr@5', 'val_mrr@10']
     """
 
+    stands_on = "Callback"
     made_from: tuple[Any, tuple[str, ...]]
 
     def __init__(
@@ -106,7 +93,24 @@ class RankingMetrics(Callback):
         ties: Ties = "average",
         empty_target_action: EmptyTargetAction = "skip",
         nan_action: Literal["error", "worst"] = "error",
+        ignore_index: int | None = None,
+        min_relevance: float | None = None,
         validate_args: bool = True,
+        preds: str | None = None,
+        target: str | None = None,
+        indexes: str | None = None,
+        item_ids: str | None = None,
+        target_ids: str | None = None,
+        target_relevance: str | None = None,
+        seen_ids: str | None = None,
+        mask: str | None = None,
+        weights: str | None = None,
+        sample_ids: str | None = None,
+        slice_ids: str | None = None,
+        user_embeddings: str | None = None,
+        item_embeddings: str | None = None,
+        item_bias: str | None = None,
+        inputs: Inputs | None = None,
         prefix: str | None = None,
         test_prefix: str = "test_",
         prog_bar: bool = False,
@@ -114,15 +118,15 @@ class RankingMetrics(Callback):
         log_errors: bool = False,
         drop_padding: bool = True,
         other_keys: Sequence[str] = ("loss",),
+        keep_users: bool = False,
+        baseline: str | Path | UserValues | None = None,
     ) -> None:
-        if not any(base.__name__ == "Callback" for base in type(self).__mro__):
-            # The class was imported before any Lightning.
-            plain: Any = type(self)
-            self.__class__ = with_bases(plain, imported_packages() or installed_package())
+        bind(self)
         super().__init__()
         flags = {"prog_bar": prog_bar, "table": table, "log_errors": log_errors, "drop_padding": drop_padding}
-        for name, value in flags.items():
+        for name, value in {**flags, "keep_users": keep_users}.items():
             check_flag(name, value)
+        labels: dict[str, Any] = {"ignore_index": ignore_index, "min_relevance": min_relevance}
         self._template = copy.deepcopy(
             ranking_metrics(
                 metrics,
@@ -133,9 +137,28 @@ class RankingMetrics(Callback):
                 empty_target_action=empty_target_action,
                 nan_action=nan_action,
                 validate_args=validate_args,
+                **{name: value for name, value in labels.items() if value is not None},
             )
         )
         self._template.reset()
+        names = {
+            "preds": preds,
+            "target": target,
+            "indexes": indexes,
+            "item_ids": item_ids,
+            "target_ids": target_ids,
+            "target_relevance": target_relevance,
+            "seen_ids": seen_ids,
+            "mask": mask,
+            "weights": weights,
+            "sample_ids": sample_ids,
+            "slice_ids": slice_ids,
+            "user_embeddings": user_embeddings,
+            "item_embeddings": item_embeddings,
+            "item_bias": item_bias,
+        }
+        self.input_names = checked_names(names, self._template.argument_names())
+        self.inputs = checked_inputs(inputs, self.input_names)
         self.prefix = prefix if prefix is not None else (self._template.prefix or "val_")
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
@@ -147,10 +170,22 @@ class RankingMetrics(Callback):
         self.errors: dict[str, Tensor] = {}  # their standard errors, of those that have one
         self._collections: list[RecMetricCollection] = []  # one for each stream of batches
         self._logged: dict[str, SyncedValue] = {}
+        self.users: list[UserValues] = []  # of the last validation or test, for each loader
+        self.comparison: Any = None  # the table of the best epoch and the baseline, on rank 0
+        self.baseline = baseline
+        self._baseline: UserValues | None = None
+        self._best: dict[str, Any] | None = None  # value, epoch and users of the best epoch
+        self._keeps_users = False
+        if keep_users or baseline is not None:
+            self.start_keeping_users()
 
     def names(self) -> list[str]:
         """The names that the values of a validation are logged under, where there is one loader."""
-        return [name for name, _ in self._renamed(self.prefix).items()]
+        return self._renamed(self.prefix).value_names()
+
+    def _members(self) -> dict[str, Metric]:
+        postfix = self._template.postfix or ""
+        return {f"{self.prefix}{name}{postfix}": member for name, member in self._template.items(keep_base=True)}
 
     def _renamed(self, prefix: str) -> RecMetricCollection:
         metrics = copy.deepcopy(self._template)
@@ -158,10 +193,30 @@ class RankingMetrics(Callback):
         return metrics
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # A class that was made here cannot be found by its name in a process that has imported another Lightning.
-        if "made_from" not in type(self).__dict__:
-            return super().__reduce_ex__(protocol)
-        return unpickled, self.made_from, self.__dict__
+        return reduced(self) or super().__reduce_ex__(protocol)
+
+    # -- values of users ----------------------------------------------------------------------------------------------
+
+    def start_keeping_users(self) -> None:
+        """As if it had been made with ``keep_users=True``."""
+        if not any(self.keeps(name) for name in self.names()):
+            raise ValueError(f"`metrics` must have a mean over users to keep values of users of, got {self.names()}")
+        self._template.start_keeping_users()
+        self._keeps_users = True
+
+    def metric_of(self, name: str) -> Any:
+        """The metric that is logged under this name in validation; None where there is none."""
+        return self._members().get(without_loader(name)[0])
+
+    def keeps(self, name: str) -> bool:
+        """Whether there are, or could be, values of users of this name."""
+        metric = self.metric_of(name)
+        return isinstance(metric, UserMeans) and not metric.pooled
+
+    def users_of(self, name: str) -> UserValues | None:
+        """The values of users of the last validation, of the loader that the name says."""
+        number = without_loader(name)[1]
+        return self.users[number] if number < len(self.users) else None
 
     # -- hooks, of validation and test alike --------------------------------------------------------------------------
     # ruff: noqa: ARG002 (Lightning decides what a hook is given)
@@ -170,16 +225,27 @@ class RankingMetrics(Callback):
         # A collection for each stream, also for one that gives this rank no batch: all ranks compute all.
         prefix = self._now(trainer)[1]
         self._collections = [self._renamed(prefix).to(pl_module.device) for _ in range(n_streams(trainer))]
-        self.values, self.errors = {}, {}
+        self.values, self.errors, self.users = {}, {}, []
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        metrics, step = self._collections[dataloader_idx], f"{self._now(trainer)[0]}_step"
-        arguments = arguments_of(outputs, step, self.other_keys)
-        check_known(arguments, metrics.argument_names(), step, self.other_keys)
+        metrics, name = self._collections[dataloader_idx], f"{self._now(trainer)[0]}_step"
+        if self.input_names:
+            step = Step(name, outputs, batch, pl_module, batch_idx, dataloader_idx)
+            with trainer.precision_plugin.val_step_context():  # as the step itself: methods of the module may be called
+                arguments = named_arguments(self.input_names, step)
+        else:
+            if self.inputs is not None:
+                name, outputs = "inputs", self.inputs(outputs, batch)
+            arguments = arguments_of(outputs, name, self.other_keys)
+            check_known(arguments, metrics.argument_names(), name, self.other_keys)
+        arguments = padded_lists(arguments, pl_module.device)
+        loader = loader_of(trainer, dataloader_idx)
+        if self._keeps_users:
+            arguments = with_sample_ids(arguments, loader, batch_idx, pl_module.device)
         if self.drop_padding:
-            arguments = without_repeats(arguments, loader_of(trainer, dataloader_idx), batch_idx)
+            arguments = without_repeats(arguments, loader, batch_idx)
         if arguments:
             metrics.update(**arguments)
 
@@ -198,6 +264,8 @@ class RankingMetrics(Callback):
                 self.errors[name + suffix] = error
                 if self.log_errors:
                     self._log(pl_module, f"{name}_se{suffix}", error, prog_bar=False)
+            if self._keeps_users and not trainer.sanity_checking:
+                self.users.append(metrics.users())
         self._collections = []
 
     def _log(self, pl_module: Any, name: str, value: Tensor, *, prog_bar: bool) -> None:
@@ -213,14 +281,53 @@ class RankingMetrics(Callback):
             metric_attribute=f"{type(self).__name__}.{name}",
         )
 
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Read the baseline, before anything is trained that is compared with it."""
+        if stage == "fit" and self.baseline is not None and not trainer.fast_dev_run:
+            self._baseline = bare(read_baseline(self.baseline), self.prefix, self.test_prefix)
+
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._baseline is not None and trainer.state.fn == "fit" and not trainer.sanity_checking and self.users:
+            self._remember_best(trainer, self._baseline)
         if not self.table or trainer.sanity_checking or not trainer.is_global_zero or not self.values:
             return
         stage, prefix = self._now(trainer)
         title = f"{stage}, epoch {trainer.current_epoch}" if trainer.state.fn == "fit" else stage
-        # A child of the logger that the Lightning of this trainer tells its users things with.
-        package = next((name for name in PACKAGES if type(trainer).__module__.startswith(name)), __name__)
-        logging.getLogger(f"{package}.ranking_metrics").info("\n%s", table_of(self.values, title, prefix, self.errors))
+        show(trainer, table_of(self.values, title, prefix, self.errors))
+
+    def _remember_best(self, trainer: Any, baseline: UserValues) -> None:
+        """Keep the values of users of the best epoch."""
+        kept: Any = getattr(trainer, "checkpoint_callback", None)
+        monitor = getattr(kept, "monitor", None)
+        if monitor in trainer.callback_metrics:
+            value, higher = trainer.callback_metrics[monitor], kept.mode == "max"
+        else:
+            name = next(iter(self.values))
+            value, higher = self.values[name], getattr(self.metric_of(name), "higher_is_better", True) is not False
+        users = bare(self.users[0], self.prefix)
+        if self._best is None:
+            compared(users, baseline, trainer.current_epoch, test="t")  # refuses other users now, not at the end
+        if self._best is None or is_better(value, self._best["value"], higher=higher):
+            self._best = {"value": float(value), "epoch": trainer.current_epoch, "users": users}
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Compare the best epoch with the baseline."""
+        if self._baseline is None or self._best is None or not trainer.is_global_zero:
+            return
+        self.comparison = compared(self._best["users"], self._baseline, self._best["epoch"])
+        show(trainer, str(self.comparison))
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Add the best epoch, where there is a baseline that it will be compared with."""
+        if self._best is not None:
+            best = {**self._best, "users": packed(self._best["users"])}
+            checkpoint.setdefault("torch_recmetrics", {})[" ".join(self.names())] = best
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Go on with the best epoch of a checkpoint."""
+        best = checkpoint.get("torch_recmetrics", {}).get(" ".join(self.names()))
+        if best is not None and self.baseline is not None:
+            self._best = {**best, "users": unpacked(best["users"])}
 
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
@@ -230,6 +337,12 @@ class RankingMetrics(Callback):
     def _now(self, trainer: Any) -> tuple[str, str]:
         """The stage, and what stands in front of its names."""
         return ("test", self.test_prefix) if trainer.testing else ("validation", self.prefix)
+
+
+def show(trainer: Any, text: str) -> None:
+    """Tell it by a child of the logger that the Lightning of this trainer tells its users things with."""
+    package = next((name for name in PACKAGES if type(trainer).__module__.startswith(name)), __name__)
+    logging.getLogger(f"{package}.ranking_metrics").info("\n%s", text)
 
 
 class SyncedValue(Metric):

@@ -12,6 +12,7 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 
 IN_ORDER = ("preds", "target", "indexes")
 EXPECTED = "a dict with the argument names of `update`, or a tuple (preds, target)"
+BY_NAME = "or name what is to be read, RankingMetrics(preds='logits', target_ids='batch.labels')"
 
 
 def arguments_of(outputs: Any, step: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:
@@ -31,9 +32,11 @@ def arguments_of(outputs: Any, step: str, other_keys: Sequence[str] = ()) -> dic
         arguments = dict(zip(IN_ORDER, outputs))
     else:
         what = f"{len(outputs)} values" if isinstance(outputs, tuple | list) else f"{type(outputs).__name__}"
-        raise TypeError(f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {what}")
+        raise TypeError(f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {what}; {BY_NAME}")
     if not arguments:
-        raise ValueError(f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {sorted(outputs)}")
+        raise ValueError(
+            f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {sorted(outputs)}; {BY_NAME}"
+        )
     return arguments
 
 
@@ -47,7 +50,8 @@ def check_known(
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ValueError(
                 f"`{step}` returned {name!r}, which no metric takes: {hint}The keys there are: {', '.join(known)}. "
-                f"A key that is not meant for the metrics: RankingMetrics(other_keys={(*other_keys, name)!r})"
+                f"A key that is not meant for the metrics: RankingMetrics(other_keys={(*other_keys, name)!r}); "
+                f"{BY_NAME}"
             )
 
 

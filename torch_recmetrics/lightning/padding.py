@@ -1,19 +1,23 @@
 """Rows that a distributed sampler repeats so that every rank gets equally many.
 
 With W ranks and N rows, the j-th row of rank r is number j W + r of a list that begins again where the rows end. The
-numbers from N on were counted elsewhere. The sampler alone tells which they are; nothing is remembered or sent.
+numbers from N on were counted elsewhere. The sampler alone tells which they are; nothing is remembered or sent. Where
+values of users are kept, the numbers name the users.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DistributedSampler
+from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
+from torch_recmetrics.core.layouts.ragged import padded_nested
+from torch_recmetrics.core.layouts.sequences import LEADS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.lightning.outputs import n_rows
 
@@ -24,8 +28,9 @@ WRAPPERS = {
 }
 
 
-# These have a row for each item of the catalogue, as `item_ids` (C,) has.
+# These have a row for each item of the catalogue, as `item_ids` (C,) has, and `mask` (N,) beside embeddings.
 PER_ITEM = {"item_embeddings", "item_bias"}
+STEPS = 2**20  # more than a sequence has
 
 
 def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> dict[str, Any]:
@@ -47,35 +52,91 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
             stacklevel=2,
         )
         return arguments
+    # Nested tensors have no slices of rows.
+    ragged = {name: padded_nested(name, value) for name, value in arguments.items() if is_nested(value)}
     return {
-        name: value if is_per_item(name, value) else first_rows(value, genuine, rows)
-        for name, value in arguments.items()
+        name: value if is_per_item(name, arguments) else first_rows(value, genuine, rows)
+        for name, value in (arguments | ragged).items()
     }
 
 
-def is_per_item(name: str, value: Any) -> bool:
+def is_nested(value: Any) -> bool:
+    """Whether a value is a nested tensor."""
+    return isinstance(value, Tensor) and value.is_nested
+
+
+def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether an argument belongs to the catalogue and not to the users of the batch, whatever its length."""
-    return name in PER_ITEM or (name == "item_ids" and isinstance(value, Tensor) and value.ndim == 1)
+    is_shared = name == "item_ids" or (name == "mask" and "user_embeddings" in arguments)
+    return name in PER_ITEM or (is_shared and getattr(arguments[name], "ndim", 0) == 1)
 
 
 def rows_of_batch(loader: Any, batch_idx: int) -> tuple[int, int] | None:
     """(rows of this batch, how many of them come first and are no repeats); None where the sampler is not known."""
-    sampler: Any = getattr(loader, "sampler", None)
-    batches: Any = getattr(loader, "batch_sampler", None)
-    if batches is not None:
-        if type(batches) is not BatchSampler:
-            return None
-        sampler = batches.sampler
-    # A sampler that is known to put its repeats last, not a subclass of it, and batches that arrive as sampled.
+    sampler, size = sampler_of(loader)
+    # A sampler that is known to put its repeats last, not a subclass of it.
     kind = type(sampler)
-    known = kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS
-    if not known or not (loader.num_workers == 0 or getattr(loader, "in_order", True)):
+    if kind is not DistributedSampler and f"{kind.__module__}.{kind.__qualname__}" not in WRAPPERS:
         return None
-    size = 1 if batches is None else batches.batch_size
     start = batch_idx * size
     rows = min(size, sampler.num_samples - start)
     genuine = len(range(sampler.rank, len(sampler.dataset), sampler.num_replicas)) - start
     return rows, max(0, min(rows, genuine))
+
+
+def sampler_of(loader: Any) -> tuple[Any, int]:
+    """The sampler of rows, and how many make a batch; None where the batches may not arrive as they are sampled."""
+    sampler: Any = getattr(loader, "sampler", None)
+    batches: Any = getattr(loader, "batch_sampler", None)
+    if batches is not None:
+        if type(batches) is not BatchSampler:
+            return None, 0
+        sampler = batches.sampler
+    in_order = sampler is not None and (loader.num_workers == 0 or getattr(loader, "in_order", True))
+    return (sampler, 1 if batches is None else batches.batch_size) if in_order else (None, 0)
+
+
+def row_numbers(loader: Any, batch_idx: int) -> Tensor | None:
+    """(rows,) the places in the data set of the rows of this batch; None where they cannot be known."""
+    sampler, size = sampler_of(loader)
+    if type(sampler) is SequentialSampler:
+        n_rows, step, first, n_sampled = len(sampler), 1, 0, len(sampler)
+    elif type(sampler) is DistributedSampler and not sampler.shuffle:
+        n_rows, step, first, n_sampled = (
+            len(sampler.dataset),  # type: ignore[arg-type]
+            sampler.num_replicas,
+            sampler.rank,
+            sampler.num_samples,
+        )
+    else:
+        return None
+    places = torch.arange(batch_idx * size, min((batch_idx + 1) * size, n_sampled))
+    return (places * step + first) % n_rows  # the list begins again where the rows end
+
+
+def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, device: Any) -> dict[str, Any]:
+    """The arguments of ``update`` with the place in the data set as the sample id of each row that has none.
+
+    Raises:
+        ValueError: where it is not known.
+    """
+    if not arguments or not {"sample_ids", "indexes"}.isdisjoint(arguments):
+        return arguments
+    lead = next((arguments[name] for name in LEADS if name in arguments), None)
+    if isinstance(lead, Ranking):
+        return arguments
+    numbers = row_numbers(loader, batch_idx)
+    returned = n_rows(arguments)
+    if numbers is None or len(numbers) != returned:
+        known = "the sampler does not tell" if numbers is None else f"the batch has {len(numbers)} and not {returned}"
+        raise ValueError(
+            "`sample_ids` is missing: values of users are kept under the number of each row in the data set, which "
+            f"{known}; give sample_ids='batch.row' or return `sample_ids`, or take a loader that does not shuffle"
+        )
+    numbers = numbers.to(device)
+    if lead is not None and lead.ndim == 3:  # a number for each step, whatever the length of the longest sequence
+        numbers = numbers.unsqueeze(1) * STEPS + torch.arange(lead.shape[1], device=device)
+    return arguments | {"sample_ids": numbers}
 
 
 def first_rows(value: Any, number: int, rows: int) -> Any:

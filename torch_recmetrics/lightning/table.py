@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+))?")
+NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+)(?P<slice>\W.+)?)?")
 LOADER = re.compile(r"(?P<name>.*)/dataloader_idx_(?P<number>\d+)")
 
 
@@ -26,6 +26,10 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
     test                @5
     ndcg  0.2500 +- 0.0312
     mrr                     0.1250
+    >>> print(table_of({"ndcg@5": 0.25, "ndcg@5/cold": 0.125}, "test"))
+    test           @5
+    ndcg       0.2500
+    ndcg/cold  0.1250
     """
     blocks: dict[str | None, dict[str, dict[str, str]]] = {}
     for full, value in values.items():
@@ -34,12 +38,22 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
         loader = LOADER.fullmatch(full)
         name = (loader["name"] if loader else full).removeprefix(prefix)
         parts = NAME.fullmatch(name)
-        stem, cut = (parts["stem"], parts["cut"]) if parts else (name, None)
+        stem, cut = (parts["stem"] + (parts["slice"] or ""), parts["cut"]) if parts else (name, None)
         rows = blocks.setdefault(loader["number"] if loader else None, {})
         rows.setdefault(stem, {})[f"@{cut}" if cut else ""] = cell_of(value, (errors or {}).get(full))
     return "\n\n".join(
         block(rows, title if number is None else f"{title}, loader {number}") for number, rows in blocks.items()
     )
+
+
+def without_loader(name: str) -> tuple[str, int]:
+    """A name without the loader that it is of, and the number of the loader.
+
+    >>> without_loader("val_ndcg@10/dataloader_idx_1"), without_loader("val_ndcg@10")
+    (('val_ndcg@10', 1), ('val_ndcg@10', 0))
+    """
+    loader = LOADER.fullmatch(name)
+    return (loader["name"], int(loader["number"])) if loader else (name, 0)
 
 
 def cell_of(value: Any, error: Any) -> str:

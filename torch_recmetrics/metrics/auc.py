@@ -1,44 +1,42 @@
-r"""The share of pairs of a positive and a negative row that are in the right order, over all rows."""
+r"""How well scores tell rows that came true from those that did not, over all rows: the areas under two curves."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.plot import plot_curve
 
-from torch_recmetrics.core.auc.delong import auc_and_error, lacks_squares
-from torch_recmetrics.core.auc.exchange import count_everywhere, exchange, gathered
-from torch_recmetrics.core.auc.histogram import histogram
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, auc_and_error, lacks_squares
+from torch_recmetrics.core.auc.exchange import Agreed, count_everywhere
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.auc.pairs import Pairs
-from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, Tables, add_counts, bins_of, joined, rows_of
-from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, joined
+from torch_recmetrics.core.auc.thresholds import (
+    average_precision,
+    partial_auc,
+    thresholds_everywhere,
+    thresholds_of,
+)
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.scored_rows import ScoredRows
 
-__all__ = ["BinaryAUC"]
-
-# So many rows or updates wait to be counted into bins, since counting costs a pass over all bins.
-FOLD_ROWS = 1 << 18
-FOLD_PIECES = 1 << 10
-LARGEST_NUM_BINS = 1 << 28
+__all__ = ["AveragePrecision", "BinaryAUC"]
 
 
-def check_num_bins(name: str, num_bins: Any) -> None:
-    """Refuse what is no power of two from 4 on."""
-    power_of_two = check.is_count(num_bins) and 4 <= num_bins <= LARGEST_NUM_BINS and not num_bins & (num_bins - 1)
-    if num_bins is not None and not power_of_two:
-        raise ValueError(f"`{name}` must be a power of two from 4 to {LARGEST_NUM_BINS}, or None, got {num_bins!r}")
+def check_max_fpr(name: str, max_fpr: Any) -> None:
+    """Refuse what is no part of the axis."""
+    number = isinstance(max_fpr, int | float) and not isinstance(max_fpr, bool)
+    if max_fpr is not None and not (number and 0 < max_fpr <= 1):
+        raise ValueError(
+            f"`{name}` must be a number above 0 and at most 1, or None for the whole curve, got {max_fpr!r}"
+        )
 
 
-class BinaryAUC(RowMetric):
+class BinaryAUC(ScoredRows):
     r"""How often a row that came true was given a higher score than one that did not.
 
     .. math:: \text{AUC} = P(s_+ > s_-) + \tfrac{1}{2} P(s_+ = s_-)
@@ -50,13 +48,24 @@ class BinaryAUC(RowMetric):
     bytes for a row of float32 scores, nothing per row for float16, bfloat16 and with ``num_bins``; over processes only
     the scores of the smaller class travel.
 
+    With ``max_fpr`` only the left end of the curve counts, where the rate of false positives is no higher: the area
+    there, moved and stretched so that 0.5 is chance and 1 the best. It has no standard error.
+
+    .. math:: \frac{1}{2} \left(1 + \frac{\int_0^{f} \text{TPR} - f^2 / 2}{f - f^2 / 2}\right), \; f = \text{max\_fpr}
+
     Undefined: nan where a class is missing.  Range: [0, 1], higher is better, 0.5 is chance.
     Source: J. A. Hanley and B. J. McNeil, The meaning and use of the area under a receiver operating characteristic
     (ROC) curve, Radiology 1982. Same convention as scikit-learn's ``roc_auc_score``. The standard error is that of
-    DeLong et al., Biometrics 1988; between processes it takes the rows of all of them on each, as :meth:`roc` does.
+    DeLong et al., Biometrics 1988, or with ``clustered=True`` that of N. A. Obuchowski, Nonparametric analysis of
+    clustered ROC curve data, Biometrics 1997; between processes it takes the rows of all of them on each, as
+    :meth:`roc` does.
+
+    The partial area is that of D. K. McClish, Analyzing a portion of the ROC curve, Medical Decision Making 1989, as
+    scikit-learn's ``roc_auc_score(max_fpr=)`` has it.
 
     Raises:
-        ValueError: for a number of bins that is not a power of two.
+        ValueError: for a number of bins that is not a power of two, for a rate that is not above 0 and at most 1, and
+            for ``clustered`` beside either.
 
     >>> metric = BinaryAUC()
     >>> metric.update(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
@@ -64,70 +73,81 @@ class BinaryAUC(RowMetric):
     tensor(0.8750, dtype=torch.float64)
     """
 
-    stems = ("keys", "labels", "weights", "sample_ids")
-    parallel = (("counts", "count_keys"),)
-
     stem = "auc"
-    best_value = 1.0
     has_interval = True
-    public = ("error_bound", "roc", "precision_recall")
+    is_area = True
 
-    num_bins: int | None = option(
+    max_fpr: float | None = option(
         default=None,
-        kw_only=False,
-        check=check_num_bins,
-        doc="None for the exact value; or a power of two >= 4, the bins that scores are counted in, by the highest "
-        "bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value can be. "
-        "float16 and bfloat16 are always exact. All scores must then have one dtype.",
+        config="changed",
+        check=check_max_fpr,
+        doc="The highest rate of false positives that counts, above 0 and at most 1; None for the whole curve.",
+    )
+
+    clustered: bool = option(
+        default=False,
+        config="changed",
+        doc="Whether rows of one user, as `indexes` of `update` names them, belong together: then users are drawn, and "
+        "not rows, for the standard error. The value is the same.",
     )
 
     def setup(self) -> None:
+        for name, value in (("num_bins", self.num_bins), ("max_fpr", self.max_fpr)):
+            if self.clustered and value is not None:
+                why = "reads the rows" if name == "num_bins" else "is about a standard error, which there is not"
+                raise ValueError(f"`clustered` {why}: leave `{name}` out, got {name}={value!r}")
+        if self.clustered:
+            stems = (*self.stems, "groups")
+            parallel = (stems, *self.parallel[1:])
+            self.__dict__.update(stems=stems, parallel=parallel, needed=(*self.needed, "indexes"))
         super().setup()
-        self.add("counts", [])  # histograms, one for each dtype of scores that is counted in bins
-        self.add("count_keys", [])  # for each an empty tensor of the dtype of its keys
-        self.add("verdict", [])  # value and error bound of all processes, between sync and unsync
+        if self.max_fpr is not None:
+            self.__dict__.update(has_interval=False, is_area=False)
+        self._leave_indexes_out()
+
+    def _leave_indexes_out(self) -> None:
+        """Of the arguments that a collection hands on, where they are not read."""
+        if not self.clustered:
+            known = self._update_signature.parameters.values()
+            self._update_signature = self._update_signature.replace(
+                parameters=[parameter for parameter in known if parameter.name != "indexes"]
+            )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._leave_indexes_out()
+
+    def update(
+        self,
+        preds: Tensor,
+        target: Tensor,
+        weights: Tensor | None = None,
+        *,
+        sample_ids: Tensor | None = None,
+        indexes: Tensor | None = None,
+    ) -> None:
+        """Add rows.
+
+        Args:
+            preds: scores of any shape, floating point; -inf and inf are ordinary scores.
+            target: 0 and 1 (bool, integer or float), in the shape of ``preds``.
+            weights: weight of each row, 0 or 1e-100 to 1e100, in the shape of ``preds``; (B,) for (B, N) scores.
+            sample_ids: integer, likewise: the row of the data set; it counts once however often it arrives.
+            indexes: integer, likewise: the user of each row, any number; with ``clustered=True``, and then needed.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        if indexes is not None and not self.clustered:
+            raise ValueError("`indexes` is read with `clustered=True` alone: make the metric so, or leave it out")
+        self.count(self.read_clicks(preds, target, indexes=indexes, weights=weights, sample_ids=sample_ids))
 
     def count(self, clicks: Clicks) -> None:
-        n_rows, dtype = clicks.preds.shape[0], clicks.preds.dtype
-        if not n_rows:
-            return
-        self._check_one_dtype(dtype)
-        n_bins = bins_of(dtype, self.num_bins) if clicks.sample_ids is None else None
-        if n_bins is not None and n_rows >= self._fold_rows:
-            table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
-            self._set_tables(add_counts(self._tables(), dtype, table))
-            return
-        self.keep(clicks, keys=ordered_keys(clicks.preds))
-        if n_bins is not None:
-            self._fold()
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add what another metric of the same options has seen (or its ``metric_state``)."""
-        before = self._copy_state_dict() | {"_update_count": self._update_count}
-        super().merge_state(incoming_state)
-        try:
-            self._check_one_dtype()
-        except ValueError:
-            self.__dict__.update(before)
-            raise
-
-    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
-        self._check_one_dtype()
-        self._fold()
-
-    def _check_one_dtype(self, *others: torch.dtype) -> None:
-        """Bins of scores of two dtypes do not match."""
-        if self.num_bins is None:
-            return
-        seen = {SCORE_DTYPES[keys.dtype] for keys in (*self.state("keys"), *self.state("count_keys"))}
-        names = sorted({str(dtype).removeprefix("torch.") for dtype in (*seen, *others)})
-        if len(names) > 1:
-            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
-
-    def compute(self) -> Tensor:
-        """The AUC, 0-dim float64; nan where a class is missing."""
-        return self._verdict()[0]
+        if not self.clustered:
+            super().count(clicks)
+        elif clicks.preds.shape[0]:  # half precision is widened: rows are kept, never counted in bins
+            preds = clicks.preds.to(torch.promote_types(clicks.preds.dtype, torch.float32))
+            self.keep(clicks, keys=ordered_keys(preds), groups=clicks.indexes)
 
     def error_bound(self) -> Tensor:
         r"""How far the exact value can be from :meth:`compute`, 0-dim float64; 0 where every score counts.
@@ -136,12 +156,20 @@ class BinaryAUC(RowMetric):
 
         The rows of a bin with weight :math:`p_b` of positives and :math:`n_b` of negatives are counted as tied;
         whatever their order is, it cannot move the value by more than half of their pairs. nan where a class is
-        missing. All ranks must call it.
+        missing. With ``max_fpr`` the curve may go anywhere between the corners of each bin. All ranks must call it.
         """
         return self.read(lambda: self._verdict()[1])
 
     def spread(self) -> Spread:
-        seen = self._scored_labels()
+        if self.max_fpr is not None:
+            raise NotImplementedError(
+                "the area of a part of the curve has no standard error here: leave `max_fpr` out for that of the whole "
+                "curve"
+            )
+        seen = self.scored_labels()
+        if self.clustered:
+            dtype = torch.promote_types(seen.dtype, torch.float32)
+            return Spread(*auc_and_clustered_error(joined(seen.rows, dtype, self.device, grouped=True)))
         if lacks_squares(seen):
             self.warn_once(
                 "the standard error is nan: bins, which scores of half precision and `num_bins` are counted in, do not "
@@ -152,121 +180,59 @@ class BinaryAUC(RowMetric):
     def spread_everywhere(self) -> Spread:
         return self.read(self.spread, "rows")
 
-    def roc(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The curve of true over false positives: ``(fpr, tpr, thresholds)``, a point for each different score.
+    def judged(self, seen: ScoredLabels) -> Tensor:
+        if self.max_fpr is not None:
+            return judged_thresholds(partial_auc(thresholds_of(seen), self.max_fpr), seen)
+        return self._of_pairs(seen.pairs())
 
-        Thresholds fall from inf; with bins they are the lower edges of the bins. All ranks must call it; rows that
-        are kept are gathered from all of them.
-        """
-        scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
-        start = negatives.new_zeros(1)
-        self._say_what_is_missing(negatives, positives)
-        fpr, tpr = (torch.cat([start, side.cumsum(0)]) / side.sum() for side in (negatives, positives))
-        return fpr, tpr, torch.cat([scores.new_full((1,), float("inf")), scores])
+    def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
+        if self.max_fpr is not None:
+            return judged_thresholds(partial_auc(thresholds_everywhere(seen, agreed, group), self.max_fpr), seen)
+        return self._of_pairs(count_everywhere(seen, agreed, group))
 
-    def _say_what_is_missing(self, negatives: Tensor, positives: Tensor) -> None:
-        """A curve without a class is nan, which looks like a fault of the model."""
-        missing = [name for name, side in (("negatives", negatives), ("positives", positives)) if not bool(side.any())]
-        if missing:
-            self.warn_once(f"the curve has nan: no {' and no '.join(missing)} among the rows")
-
-    def precision_recall(self) -> tuple[Tensor, Tensor, Tensor]:
-        """``(precision, recall, thresholds)`` with rising thresholds; precision and recall end in 1 and 0.
-
-        The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All ranks must call it.
-        """
-        scores, negatives, positives = self.read(lambda: self._scored_labels().curve(), "rows")
-        self._say_what_is_missing(negatives, positives)
-        hits = positives.cumsum(0)
-        precision, recall = hits / (hits + negatives.cumsum(0)), hits / positives.sum()
-        one, zero = hits.new_ones(1), hits.new_zeros(1)
-        return torch.cat([precision.flip(0), one]), torch.cat([recall.flip(0), zero]), scores.flip(0)
-
-    def plot(self, val: Any = None, ax: Any = None, *, curve: str | None = None) -> Any:
-        """Plot values as torchmetrics does, or a curve; needs matplotlib.
-
-        Args:
-            val: values to plot in place of that of :meth:`compute`.
-            ax: the axes to draw on.
-            curve: ``"roc"`` or ``"precision_recall"``.
-        """
-        if curve is None:
-            return super().plot(val, ax)
-        check.check_choice("curve", curve, ("roc", "precision_recall"))
-        if curve == "roc":
-            return plot_curve(self.roc(), self.compute(), ax, ("False positive rate", "True positive rate"), "AUC")
-        precision, recall, thresholds = self.precision_recall()
-        return plot_curve((recall, precision, thresholds), None, ax, ("Recall", "Precision"))
-
-    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:
-        """Histograms hold integers, or weights; keys say by their dtype of which scores they are."""
-        if stem == "keys":
-            return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
-        return row.ndim == 1 if stem == "counts" else super().fits(stem, row, like)
-
-    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        """A histogram has two numbers for each bin."""
-        if "counts" not in pieces:
-            return super().pieces_fit(pieces)
-        dtype = SCORE_DTYPES.get(pieces["count_keys"].dtype)
-        return dtype is not None and pieces["counts"].shape[0] == 2 * (bins_of(dtype, self.num_bins) or 0)
-
-    @property
-    def _fold_rows(self) -> int:
-        return max(FOLD_ROWS, self.num_bins or 0)
-
-    def _tables(self) -> Tables:
-        """The histograms that are held."""
-        tables: Tables = {}
-        for counts, keys in zip(self.state("counts"), self.state("count_keys"), strict=True):
-            tables = add_counts(tables, SCORE_DTYPES[keys.dtype], counts.to(self.device))
-        return tables
-
-    def _set_tables(self, tables: Tables) -> None:
-        self.set_state("counts", [*tables.values()])
-        self.set_state("count_keys", [torch.zeros(0, dtype=KEY_DTYPES[d], device=self.device) for d in tables])
-
-    def _fold(self) -> None:
-        """Count the rows that wait for it, once there are many; keep one histogram of each dtype."""
-        if len(self.state("counts")) > 1:
-            self._set_tables(self._tables())
-        columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
-        binned = (bins_of(SCORE_DTYPES[keys.dtype], self.num_bins) and not ids.shape[0] for keys, ids in columns)
-        waits = [keys.shape[0] if wait else 0 for keys, wait in zip(self.state("keys"), binned, strict=True)]
-        if sum(waits) < self._fold_rows and len(waits) - waits.count(0) < FOLD_PIECES:
-            return
-        parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
-        self._set_tables(ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables)
-        for stem in self.stems:
-            self.set_state(stem, [part for part, wait in zip(self.state(stem), waits, strict=True) if not wait])
-
-    def _scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
-        """All that is held; a sample id counts once."""
-        parts = rows_of(self.counted(group, everywhere=everywhere))
-        return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
-
-    def _verdict(self) -> Tensor:
-        """(2,): value and error bound."""
-        synced: list[Tensor] = self.state("verdict")
-        return synced[0] if synced else self._judged(self._scored_labels().pairs())
-
-    def _judged(self, pairs: Pairs) -> Tensor:
+    def _of_pairs(self, pairs: Pairs) -> Tensor:
         bound = 0.0 if self.num_bins is None else pairs.error_bound
         return torch.tensor([pairs.auc, bound], dtype=accumulator_dtype(self.device), device=self.device)
 
-    def exchange(self, process_group: Any) -> None:
-        has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
-        local = functools.partial(self._scored_labels, process_group)
-        scored_labels, agreed = exchange(self.exchanged, local, has_sample_ids, self.num_bins, process_group)
-        self._check_one_dtype(*agreed.dtypes)
-        if self.asked == "verdict":
-            self.set_state("verdict", [self._judged(count_everywhere(scored_labels, agreed, process_group))])
-            return
-        self.drop_rows()
-        if agreed.positives + agreed.negatives:
-            rows = joined(scored_labels.rows, agreed.kept_dtype, self.device, weighted=agreed.weighted_rows)
-            self.keep(gathered(rows, process_group))
-        self._set_tables(scored_labels.tables)
+
+class AveragePrecision(ScoredRows):
+    r"""How many of the rows down to each positive row are positive, on average over the positive rows.
+
+    .. math:: \text{AP} = \sum_t (R_t - R_{t-1}) P_t = \frac{1}{\sum_{i \in +} w_i}
+        \sum_{i \in +} w_i \frac{\sum_{j \in +} w_j [s_j \ge s_i]}{\sum_j w_j [s_j \ge s_i]}
+
+    with precision :math:`P_t` and recall :math:`R_t` at each threshold, falling. It looks at the top of the scores, and
+    so tells models apart where positives are rare; chance is the share of positives. Equal scores are one threshold, in
+    any order of the rows, and no line is drawn between two. Of the rows of users it knows nothing:
+    :class:`~torch_recmetrics.MAP` is the mean over users. It keeps what :class:`~torch_recmetrics.BinaryAUC` keeps;
+    over processes the scores of the positive rows travel.
+
+    Undefined: nan without positives.  Range: (0, 1], higher is better.
+    Source: M. Zhu, Recall, Precision and Average Precision, University of Waterloo 2004. Same convention as
+    scikit-learn's ``average_precision_score`` and torchmetrics' ``BinaryAveragePrecision``.
+
+    Raises:
+        ValueError: for a number of bins that is not a power of two.
+
+    >>> metric = AveragePrecision()
+    >>> metric.update(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
+    >>> metric.compute()  # one of one at 0.8, two of three at 0.4
+    tensor(0.8333, dtype=torch.float64)
+    """
+
+    stem = "average_precision"
+
+    def judged(self, seen: ScoredLabels) -> Tensor:
+        return judged_thresholds(average_precision(thresholds_of(seen)), seen)
+
+    def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
+        return judged_thresholds(average_precision(thresholds_everywhere(seen, agreed, group)), seen)
+
+
+def judged_thresholds(judged: Tensor, seen: ScoredLabels) -> Tensor:
+    """A value and its error bound, which is 0 where every score counts."""
+    value, bound = judged
+    return torch.stack([value, bound if seen.in_bins else torch.where(value.isnan(), value, 0)])
 
 
 def auc(
@@ -284,7 +250,32 @@ def auc(
     >>> auc(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
     tensor(0.8750, dtype=torch.float64)
     """
+    scored_labels = read_scores(preds, target, weights, ignore_index, validate_args)
+    return torch.tensor(scored_labels.pairs().auc, dtype=accumulator_dtype(preds.device), device=preds.device)
+
+
+def click_average_precision(
+    preds: Tensor,
+    target: Tensor,
+    *,
+    weights: Tensor | None = None,
+    ignore_index: int | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    """The average precision of all rows together; see :class:`AveragePrecision`.
+
+    Returns a 0-dim float64; nan without positives.
+
+    >>> click_average_precision(torch.tensor([0.1, 0.4, 0.4, 0.8]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.8333, dtype=torch.float64)
+    """
+    return average_precision(thresholds_of(read_scores(preds, target, weights, ignore_index, validate_args)))[0]
+
+
+def read_scores(
+    preds: Tensor, target: Tensor, weights: Tensor | None, ignore_index: int | None, validate_args: bool
+) -> ScoredLabels:
+    """The rows of a function's arguments."""
     clicks = read_clicks(preds, target, weights=weights, ignore_index=ignore_index, validate_args=validate_args)
     rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
-    scored_labels = ScoredLabels.of([rows], None, {}, preds.device)
-    return torch.tensor(scored_labels.pairs().auc, dtype=accumulator_dtype(preds.device), device=preds.device)
+    return ScoredLabels.of([rows], None, {}, preds.device)

@@ -42,7 +42,7 @@ class LogLoss(ClickLoss):
     @staticmethod
     def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
         total = sums[CLICKS] + sums[PASSED]
-        return (sums[LOSS] / total).expand(2), total
+        return (sums[LOSS] / total).expand(2, *total.shape), total
 
 
 class NormalizedEntropy(ClickLoss):
@@ -71,16 +71,16 @@ class NormalizedEntropy(ClickLoss):
     @staticmethod
     def value(sums: Tensor) -> Tensor:
         classes, share, logs = class_logs(sums)
-        entropy = -(share * logs).sum()
-        return torch.where((classes > 0).all(), sums[LOSS] / classes.sum() / entropy, float("nan"))
+        entropy = -(share * logs).sum(0)
+        return torch.where((classes > 0).all(0), sums[LOSS] / classes.sum(0) / entropy, float("nan"))
 
     @staticmethod
     def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
         # The sum of the losses of always predicting the click rate, which is where it is least: so its own error, that
         # of the rate, has no part in the error to the first order.
         classes, _, logs = class_logs(sums)
-        total = -(classes * logs).sum()
-        return -logs.flip(0) * (sums[LOSS] / total), torch.where((classes > 0).all(), total, float("nan"))
+        total = -(classes * logs).sum(0)
+        return -logs.flip(0) * (sums[LOSS] / total), torch.where((classes > 0).all(0), total, float("nan"))
 
 
 class Calibration(ClickSums):
@@ -115,8 +115,11 @@ class Calibration(ClickSums):
 
 
 def class_logs(sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the rows that were clicked and of the others, (2,) each: their weight, its share, and the log of that."""
+    """Of the rows that were clicked and of the others, (2,) each: their weight, its share, and the log of that.
+
+    Of (4, n) sums (2, n) each.
+    """
     classes = sums[[CLICKS, PASSED]]
-    share = classes / classes.sum()
+    share = classes / classes.sum(0)
     # log1p of the other class: where a class is nearly all, its share is rounded to one and its log lost.
     return classes, share, torch.where(share > 0.5, (-share.flip(0)).log1p(), share.log())

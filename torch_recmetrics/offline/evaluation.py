@@ -137,7 +137,7 @@ def evaluate(
         counts = tables.counted_lists() | counts
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
-        with bar_of_users(tables.n_users, shown=progress) as advance:
+        with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
             found = measure(tables, collection, collector, advance)
         report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
         report.details |= curves_of(tables, report) if curves else {}
@@ -226,6 +226,17 @@ def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], objec
         return
     with needed("tqdm", "progress=True").tqdm(total=n_users, unit=" users", unit_scale=True, desc="evaluate") as bar:
         yield bar.update
+
+
+@contextmanager
+def half_the_threads() -> Iterator[None]:
+    """Leave threads to DuckDB, which sorts at the same time: those of torch would wait busily for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // 2))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 # Processes ------------------------------------------------------------------------------------------------------------

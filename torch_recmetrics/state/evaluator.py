@@ -7,8 +7,9 @@ has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -48,7 +49,8 @@ class Weighting(NamedTuple):
 class Evaluator:
     """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
 
-    What follows from the metrics alone is worked out here, once.
+    What follows from the metrics alone is worked out here, once. Users are evaluated at once or after they have waited;
+    either way their values come to :meth:`arrive`, which adds them to the sums and hands them to the :attr:`keepers`.
     """
 
     def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
@@ -76,7 +78,17 @@ class Evaluator:
         self.with_items = [metric for metric in self.members if metric.reads_items]
         # The best list of what was retrieved is read from the scores, which cannot wait.
         self.can_wait = bool(self.metrics) and not any(vars(m).get("ideal") == "retrieved" for m in self.metrics)
-        self.waiting = WaitingUsers(self.metrics, lambda users: self.add(self._sums_of(users)))
+        self.waiting = WaitingUsers(self.metrics, lambda users: self.arrive(self._values_of(users)))
+        self.keepers: list[Keeper] = []  # who asked for the values of users
+        ends = itertools.accumulate(self.sizes)
+        self._kept = [
+            (metric, slice(end - size, end))
+            for metric, size, end in zip(self.metrics, self.sizes, ends, strict=True)
+            if metric.keeps_values
+        ]
+        self._needs_ids = any(metric.keep_users for metric in self.metrics)
+        self._unweighted = [metric for metric, _ in self._kept if callable(metric.aggregation)]
+        self._keeps = self._needs_ids or bool(self._kept)
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
         """Group the columns, and remember where each of them comes to stand."""
@@ -110,6 +122,8 @@ class Evaluator:
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
+            if self._keeps:
+                self._check_keeping(rows.indexes, rows.weights)
             if "exponential" in self.gains:
                 check.defer_exponential_gains(checks, rows.relevance)
             if self.max_relevance is not None:
@@ -117,6 +131,8 @@ class Evaluator:
             checks.raise_first()
             return PendingUpdate(packed=pack(rows))
         users = layout.ranked(self.needs, checks)
+        if self._keeps:
+            self._check_keeping(users.sample_ids, users.weights)
         if self.can_wait and not self.with_items and isinstance(users, JoinableUsers) and users.join_key is not None:
             self._defer_rules(checks, users.largest, users.n_relevant, users.weights)
             checks.raise_first()
@@ -154,10 +170,28 @@ class Evaluator:
                     "whole catalogue"
                 )
 
+    def _check_keeping(self, ids: Tensor | None, weights: Tensor | None) -> None:
+        """Refuse users whose values could not be kept as a metric wants them."""
+        if self._needs_ids and ids is None:
+            raise ValueError(
+                "`sample_ids` is missing: keep_users=True needs the number of each user, the same in every run"
+            )
+        if self._unweighted and weights is not None:
+            raise ValueError(
+                f"{self._unweighted[0].name} has a function as `aggregation`, which knows no weights: leave `weights` "
+                'out, or use "mean", "median", "min" or "max"'
+            )
+
+    def evaluated(self, prepared: PendingUpdate) -> PendingUpdate:
+        """The same with the values of its users, so that they need not wait."""
+        if prepared.users is None:
+            return prepared
+        return prepared._replace(users=None, values=self._values_of(prepared.users))
+
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 6): the sums of this batch alone."""
         if prepared.users is not None:
-            return self._sums_of(prepared.users)
+            return self._values_of(prepared.users).sums()
         if prepared.values is None:
             return flat_sums(self.metrics, [prepared.packed])
         if prepared.sample_ids is None:
@@ -168,33 +202,64 @@ class Evaluator:
         numerators, denominators = (torch.stack(column, 1)[counted] for column in columns)
         return moments(numerators, denominators).T
 
+    def users_by_keeper(self, prepared: PendingUpdate) -> Iterator[tuple[UserMeasure, UserColumns]]:
+        """Each metric that keeps values, with the users of this batch alone, each once."""
+        if self._kept:
+            prepared = self.evaluated(prepared)
+            if prepared.values is None:
+                users = flat_users(self.metrics, [prepared.packed])
+            else:
+                users = prepared.values.columns(prepared.sample_ids)
+                users = users if users.ids is None else users.select(first_of_each(users.ids))
+            for metric, columns in self._kept:
+                yield metric, UserColumns(users.values[:, columns], users.weights[:, columns], users.ids)
+
     def count(self, prepared: PendingUpdate, sums: Tensor | None = None) -> None:
         """Add what was prepared to what the members hold; this cannot be refused. `sums`: its :meth:`totals`."""
         if not self.metrics:
             pass
-        elif prepared.users is not None and sums is None:
+        elif prepared.users is not None:
             self.waiting.append(prepared.users)
-        elif prepared.is_sums:
-            self.add(self.totals(prepared) if sums is None else sums)
-        elif prepared.sample_ids is None:
+        elif prepared.values is not None:
+            self.arrive(prepared.values, prepared.sample_ids, sums)
+        else:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
-        else:
-            self._hold(prepared.values, prepared.sample_ids)
         for counter in self.list_counters:
             counter.hold(prepared.lists[counter.list_shape], prepared.sample_ids)
         if prepared.n_candidates is not None:
             for member in self.members:
                 member.note_candidates(prepared.n_candidates)
 
+    def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None, sums: Tensor | None = None) -> None:
+        """Count users whose values are known: all users but those of flat rows come here, in the order of the updates.
+
+        Args:
+            values: of the users.
+            sample_ids: (B,) int64; users who have them are held until it is known which of them count.
+            sums: (columns, 6) those of the values, where they are known.
+        """
+        if self.keepers or self._kept:
+            self.waiting.evaluate()  # these users came before
+        if sample_ids is not None:
+            self._hold(values, sample_ids)
+        else:
+            self.add(values.sums() if sums is None else sums)
+            if self._kept:
+                users = values.columns()
+                for metric, columns in self._kept:
+                    metric.keep(users.values[:, columns], users.weights[:, columns.start])
+        for keep in self.keepers:
+            keep(values, sample_ids)
+
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", added(metric.state("sums"), part))
 
-    def _sums_of(self, users: RankedUsers) -> Tensor:
-        """(columns, 6): the sums of users whose values were checked."""
-        return self.evaluate(users.ranking(), check.ValueChecks(False)).sums()
+    def _values_of(self, users: RankedUsers) -> WeightedValues:
+        """The values of users that were checked."""
+        return self.evaluate(users.ranking(), check.ValueChecks(False))
 
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
@@ -274,10 +339,17 @@ class PendingUpdate(NamedTuple):
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
     n_candidates: int | None = None  # items that were scored for each user, where they are not all
 
-    @property
-    def is_sums(self) -> bool:
-        """Whether only sums are remembered of it."""
-        return self.users is not None or (self.values is not None and self.sample_ids is None)
+
+class UserColumns(NamedTuple):
+    """Values of users beside their weights."""
+
+    values: Tensor  # (U, columns), nan where undefined or of weight 0
+    weights: Tensor  # (U, columns), what a value is weighed with in its mean; 0 where it is nan
+    ids: Tensor | None  # (U,) int64, the sample id or the index; None where users have none
+
+    def select(self, users: Tensor) -> UserColumns:
+        """Some of the users, by their positions or by a mask."""
+        return UserColumns(self.values[users], self.weights[users], None if self.ids is None else self.ids[users])
 
 
 class WeightedValues:
@@ -302,6 +374,17 @@ class WeightedValues:
                 parts.append(moments(both[0], denominator, both.sum(1)))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
+
+    def columns(self, ids: Tensor | None = None) -> UserColumns:
+        """The values beside their weights; those of a pooled metric are the shares of single users."""
+        blocks = []
+        for values, weight, denominator in self._blocks:
+            weight = weight.unsqueeze(1)
+            weights = (denominator if denominator.ndim == 2 else denominator.unsqueeze(1)).expand_as(values)
+            values = torch.where(weights == weight, values, values * weight / weights)
+            blocks.append(torch.stack([torch.where(weights != 0, values, float("nan")), weights]))
+        both = torch.cat(blocks, 2)[..., [int(place) for place in self._back]]
+        return UserColumns(both[0], both[1], ids)
 
     def values(self) -> list[Tensor]:
         """For each column (B,): the values, nan where there is none."""
@@ -359,14 +442,35 @@ def largest_relevance(ranking: Ranking) -> Tensor:
     return largest
 
 
+Keeper = Callable[[WeightedValues, Tensor | None], None]
+"""What is given the values of users when they are counted, and the (B,) int64 sample ids where they have some."""
+
+
 def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tensor:
     """(columns, 6): the sums of flat rows; all rows of a user must be there."""
+    return functools.reduce(added, (values.sums() for values, _ in flat_values(metrics, packed)))
+
+
+def flat_users(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> UserColumns:
+    """The users of flat rows, each once, by their index; all rows of a user must be there."""
+    indexes = torch.cat([part[:, 0] for part in packed]).unique()  # type: ignore[no-untyped-call]
+    parts = []
+    for values, places in flat_values(metrics, packed):
+        parts.append(values.columns(indexes if places is None else indexes[places]))
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*parts, strict=True)
+    return UserColumns(*(torch.cat(column) for column in columns))
+
+
+def flat_values(
+    metrics: Sequence[UserMeasure], packed: Sequence[Tensor]
+) -> Iterator[tuple[WeightedValues, Tensor | None]]:
+    """The values of the users of flat rows, some users at a time, and the places of these; None for all of them."""
     evaluator = Evaluator(metrics)
     checks = check.ValueChecks(evaluator.validate_args)
     lists = read_lists(unpack(packed), evaluator.needs, checks)
-    sums = []
-    for ranking in lists.rankings(evaluator.needs):
+    for places, ranking in lists.rankings(evaluator.needs):
         values = evaluator.evaluate(ranking, checks)
         checks.raise_first()
-        sums.append(values.sums())
-    return functools.reduce(added, sums)
+        yield values, places

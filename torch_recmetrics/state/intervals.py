@@ -77,12 +77,28 @@ def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Ten
     return torch.where(n > 1, low, float("nan")), torch.where(n > 1, high, float("nan"))
 
 
+def draw_interval(axes: Any, place: float, value: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+    """Draw an interval about a value that stands at this place of matplotlib's axes; nothing where it is nan."""
+    middle, low, high = (float(number) for number in (value, *bounds))
+    if not all(map(math.isfinite, (middle, low, high))):
+        return
+    bottom, top = axes.get_ylim()
+    axes.errorbar([place], [middle], [[middle - low], [high - middle]], fmt="none", ecolor="0.3", capsize=6, zorder=1)
+    margin = 0.05 * (high - low)
+    axes.set_ylim(min(bottom, low - margin), max(top, high + margin))
+
+
 def are_hits(sums: Tensor) -> bool:
     """Whether these are the (6,) sums of values of 0 and 1 without weights: of no others are they the same."""
-    n, squares = sums[COUNT], sums[SQUARES]
-    share = ratio(sums[NUMERATOR], sums[DENOMINATOR])
-    unweighted = (sums[DENOMINATOR] == n) & (sums[DENOMINATOR_SQUARES] == n)
-    return bool(unweighted & ((squares - n * share * (1 - share)).abs() <= ACCURATE * n))
+    return bool(hold_hits(sums))
+
+
+def hold_hits(sums: Tensor) -> Tensor:
+    """(...,) bool: the same of each of (..., 6) sums."""
+    n, squares = sums[..., COUNT], sums[..., SQUARES]
+    share = ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])
+    unweighted = (sums[..., DENOMINATOR] == n) & (sums[..., DENOMINATOR_SQUARES] == n)
+    return unweighted & ((squares - n * share * (1 - share)).abs() <= ACCURATE * n)
 
 
 @functools.lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.state.intervals import METHODS, Spread
+from torch_recmetrics.state.intervals import METHODS, Spread, draw_interval
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
@@ -83,7 +83,8 @@ class RecMetric(Configured, Metric):
     public: ClassVar[tuple[str, ...]] = ()  # what dir() lists beside what every metric has
     is_differentiable = False
     full_state_update = False
-    parallel: ClassVar[tuple[tuple[str, ...], ...]] = ()  # lists that hold the same rows, piece by piece
+    parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
+    put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned = False
     _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
@@ -158,7 +159,7 @@ class RecMetric(Configured, Metric):
 
     # -- how sure the value is ----------------------------------------------------------------------------------------
 
-    has_interval: ClassVar[bool] = False  # whether :meth:`spread` says how sure the value is
+    has_interval: bool = False  # whether :meth:`spread` says how sure the value is
     zero_one: ClassVar[bool] = False  # whether the value of a user is 0 or 1
 
     def standard_error(self) -> Tensor:
@@ -232,6 +233,12 @@ class RecMetric(Configured, Metric):
         """The least and the largest value that there can be; None where there is no bound."""
         return self.plot_lower_bound, self.plot_upper_bound
 
+    @property
+    def exchanges(self) -> bool:
+        """Whether a value is that of all ranks, and there are several."""
+        available = self.distributed_available_fn
+        return bool(self._to_sync and callable(available) and available())
+
     def read(self, function: Callable[[], T]) -> T:
         """The result of a function of the states of all ranks."""
         with self.sync_context(
@@ -240,8 +247,14 @@ class RecMetric(Configured, Metric):
             return function()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot one value or several, as torchmetrics does; needs matplotlib."""
-        return self._plot(val, ax)
+        """Plot one value or several, as torchmetrics does; needs matplotlib.
+
+        Without `val` it is its own value, with the 95 % interval; all ranks must call it then.
+        """
+        drawn = self._plot(val, ax)
+        if val is None and self.has_interval:
+            draw_interval(drawn[1], 0, self.compute(), self.confidence_interval())
+        return drawn
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -281,14 +294,14 @@ class RecMetric(Configured, Metric):
         return getattr(self, self._state_names[stem])
 
     def put_away(self, waiting: Any) -> None:
-        """Hide the sums while users wait in a ``WaitingUsers``; those of another one are evaluated first."""
+        """Hide the states that rows which wait will be added to; those that wait elsewhere are evaluated first."""
         if self._waiting is not None:
             self._waiting.evaluate()
-        name = self._state_names["sums"]
-        self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name)})
+        names = [self._state_names[stem] for stem in self.put_away_states]
+        self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name) for name in names})
 
     def bring_back(self) -> None:
-        """The sums are there again."""
+        """What was put away is there again."""
         self.__dict__.update(self.__dict__.pop("_put_away"), _waiting=None)
 
     def evaluate_waiting(self) -> None:

@@ -196,6 +196,17 @@ class UserMeasure(RankingMetric):
     ties: str = "stable"
     empty_target_action: str = "skip"
     keep_bounds: bool = False
+    keep_users: bool = False
+    aggregation: Any = "mean"
+    keeps_values: bool = False  # the values of users are remembered beside their sums, without a sample id too
+
+    def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
+        """(columns,): what (U, columns) values of users with (U,) weights come to, where values are kept."""
+        raise NotImplementedError
+
+    def keep(self, values: Tensor, weights: Tensor) -> None:
+        """Remember (U, columns) values, nan where undefined, and the (U,) weights of the users."""
+        raise NotImplementedError
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ RankingName = Literal[
     "category_calibration", "novelty", "popularity", "tail_share", "unexpectedness", "serendipity", "user_coverage",
     "coverage", "gini", "entropy", "personalization",
 ]  # fmt: skip
-MetricName = Literal[RankingName, "auc", "group_auc", "log_loss", "normalized_entropy", "calibration"]
+MetricName = Literal[
+    RankingName, "auc", "average_precision", "group_auc", "log_loss", "normalized_entropy", "calibration",
+]  # fmt: skip
 
 HOME = "torch_recmetrics.metrics."
 METRICS: dict[str, type[Any]] = {}  # by name without a cutoff, such as "ndcg"

@@ -94,7 +94,7 @@ class RowMetric(RecMetric):
         """Add the rows of an update to the states."""
         raise NotImplementedError
 
-    def keep(self, rows: Any, **columns: Tensor) -> None:
+    def keep(self, rows: Any, **columns: Tensor | None) -> None:
         """Remember rows: a column for each list, given here or an attribute of the rows."""
         for stem in self.stems:
             column = columns.get(stem, getattr(rows, stem, None))

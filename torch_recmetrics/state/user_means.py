@@ -1,5 +1,7 @@
 """The memory of every metric that is a weighted mean of one number per user: two sums, and four for its error.
 
+Another aggregation, such as the median, keeps the values themselves.
+
 Rows are kept only where a row cannot be counted before all are known: rows with a sample id (another process may hold
 the same row) and flat rows (a user may be spread over batches and processes). Metrics of one collection are evaluated,
 summed and exchanged together; a single metric is the case of one.
@@ -8,6 +10,7 @@ summed and exchanged together; a single metric is the case of one.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,17 +18,22 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined, moments
+from torch_recmetrics.state.aggregation import Aggregation, aggregated, check_aggregation
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.intervals import Spread, spread_of
+from torch_recmetrics.state.kept_users import KeptUsers, Ranks, kept_users, user_values
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.sync import local_totals, synced_totals
+from torch_recmetrics.users.user_values import UserValues
 
 CUTOFF = "Cutoff K >= 1; None for the whole list."  # what ``top_k`` is
 Ties = Literal["average", "optimistic", "pessimistic", "stable"]
 EmptyTargetAction = Literal["skip", "neg", "pos", "error"]
 LISTS = ("rows", "sample_ids", "numerators", "denominators")
+VALUES = ("values", "weights")  # of users without a sample id, where values are kept
 
 
 class UserMeans(UserMeasure):
@@ -34,12 +42,33 @@ class UserMeans(UserMeasure):
     higher_is_better: bool | None = True
 
     has_interval = True
-    parallel = (LISTS[1:],)
+    parallel: tuple[tuple[str, ...], ...] = (LISTS[1:],)
+    public: ClassVar[tuple[str, ...]] = ("users",)
+
+    keep_users: bool = option(
+        default=False, config=False, doc="Keep what :meth:`users` returns; every update must give ``sample_ids``."
+    )
+    aggregation: Aggregation | Callable[[Tensor], Any] = option(
+        default="mean",
+        config="changed",
+        check=check_aggregation,
+        doc='How the values of users become one: ``"mean"``, ``"median"``, ``"min"``, ``"max"``, or a function of '
+        "their (U,) values. All but the mean keep a float64 for each user.",
+    )
 
     def setup(self) -> None:
+        self.keeps_values = self.aggregation != "mean"
+        if self.keeps_values:
+            if self.pooled:
+                raise ValueError('`pooled` is a share over all users: it needs aggregation="mean"')
+            if not isinstance(self.aggregation, str):
+                self.aggregation = Function(self.aggregation)
+            self.has_interval = False
+            self.parallel = (*self.parallel, VALUES)
+            self.put_away_states = ("sums", *VALUES)
         shape, dtype = (len(self.columns), MOMENTS), accumulator_dtype(self.device)
         self.add("sums", torch.zeros(shape, dtype=dtype, device=self.device), combined)
-        for stem in LISTS:
+        for stem in LISTS + VALUES if self.keeps_values else LISTS:
             self.add(stem, [])
 
     @functools.cached_property
@@ -47,12 +76,72 @@ class UserMeans(UserMeasure):
         return Evaluator([self])
 
     def compute(self) -> Tensor:
-        """The weighted mean over the users, 0-dim float64; nan where there is nothing to count."""
-        total = self._total()[0]
-        return total[NUMERATOR] / total[DENOMINATOR]
+        """The weighted mean over the users, or their ``aggregation``, 0-dim float64; nan where nobody counts."""
+        return self._columns()[0]
 
     def spread(self) -> Spread:
+        if self.keeps_values:
+            raise NotImplementedError(
+                f"{self.name} with aggregation={self.aggregation!r} has no standard error in closed form: resample the "
+                "users, UserBootstrap(metric)"
+            )
         return spread_of(self._total()[0])
+
+    def _columns(self) -> Tensor:
+        """(columns,): the value under each tie rule that is kept."""
+        if self.keeps_values:
+            users = self._users(Ranks(several=False))
+            return self.value_of_users(users.values, users.weights)
+        total = self._total()
+        return total[:, NUMERATOR] / total[:, DENOMINATOR]
+
+    def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
+        """(columns,): what (U, columns) values of users with (U,) weights come to."""
+        return torch.stack([aggregated(column, weights, self.aggregation) for column in values.unbind(1)])
+
+    def keep(self, values: Tensor, weights: Tensor) -> None:
+        self.set_state("values", [*self.state("values"), values])
+        self.set_state("weights", [*self.state("weights"), weights])
+
+    def _users(self, ranks: Ranks) -> KeptUsers:
+        """All users of these ranks."""
+        groups = [users for _, users in kept_users([self], ranks).groups]
+        values = torch.cat([self.empty_row("values"), *(users.values for users in groups)])
+        return KeptUsers(values, torch.cat([self.empty_row("weights"), *(users.weights for users in groups)]), None)
+
+    def start_keeping_users(self) -> None:
+        """As if it had been made with ``keep_users=True``."""
+        self.evaluate_waiting()
+        self.keep_users = True
+        self.__dict__.pop("evaluator", None)  # it remembers what is asked of an update
+
+    def users(self, candidates: str | None = None) -> UserValues:
+        """The value of every user, on every rank the same; needs ``keep_users=True``. All ranks must call it.
+
+        Users are named by their ``sample_ids``, or by their ``indexes`` where rows are flat, and stand in ascending
+        order, each once. Of a sample id that came twice the first counts, on the lowest rank that has it.
+
+        Args:
+            candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, else ``"full"``.
+
+        Raises:
+            ValueError: without ``keep_users=True``, for a pooled metric, and where users came without sample ids.
+
+        >>> from torch_recmetrics import MRR
+        >>> metric = MRR(keep_users=True)
+        >>> metric.update(torch.tensor([[0.3, 0.1], [0.2, 0.9]]), target_ids=torch.tensor([0, 0]),
+        ...               sample_ids=torch.tensor([8, 3]))
+        >>> users = metric.users()
+        >>> users.sample_ids, users["mrr"]
+        (tensor([3, 8]), tensor([0.5000, 1.0000], dtype=torch.float64))
+        """
+        if not self.keep_users:
+            raise ValueError(f"users() needs keep_users=True: {type(self).__name__}(..., keep_users=True)")
+        if self.pooled:
+            raise ValueError(
+                f"{self.name} is a share over all users, and no mean of their values: pooled=False has some"
+            )
+        return user_values({self.name: self}, candidates, dict)
 
     def _total(self) -> Tensor:
         total: Tensor = self.state("sums")
@@ -61,6 +150,16 @@ class UserMeans(UserMeasure):
         return total
 
     def exchange(self, process_group: Any) -> None:
+        if self.keeps_values:
+            users = self._users(Ranks(True, process_group))
+            weights = users.weights.unsqueeze(1)
+            numerators = torch.where(weights > 0, users.values, 0) * weights
+            self.set_state("sums", moments(numerators, users.weights).T)
+            for stem in LISTS:
+                self.set_state(stem, [])
+            self.set_state("values", [users.values])
+            self.set_state("weights", [users.weights])
+            return
         total = None if self.fused is None else self.fused.synced_total(self, process_group)
         self.set_state("sums", synced_totals([self], process_group)[0] if total is None else total)
         for stem in LISTS:
@@ -69,14 +168,15 @@ class UserMeans(UserMeasure):
     def empty_row(self, stem: str) -> Tensor:
         if stem in ("sample_ids", "rows"):  # a row is packed in 2 or 4 columns
             return torch.zeros((0, 0) if stem == "rows" else 0, dtype=torch.int64, device=self.device)
-        shape = (0, len(self.columns)) if stem == "numerators" and self.keep_bounds else (0,)
+        wide = stem == "values" or (stem == "numerators" and self.keep_bounds)
+        shape = (0, len(self.columns)) if wide else (0,)
         return torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)
 
 
 class RelevanceMeans(UserMeans):
     """A mean over users of how well the list holds what is relevant."""
 
-    public = ("tie_bounds",)
+    public = (*UserMeans.public, "tie_bounds")
     best_value: ClassVar[float | None] = 1.0
 
     top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
@@ -103,6 +203,5 @@ class RelevanceMeans(UserMeans):
         """
         if not self.keep_bounds:
             raise ValueError(f"tie_bounds() needs keep_bounds=True: {type(self).__name__}(..., keep_bounds=True)")
-        total = self.read(self._total)
-        worst, best = (total[1:, NUMERATOR] / total[1:, DENOMINATOR]).unbind(0)
+        _, worst, best = self.read(self._columns).unbind(0)
         return worst, best

@@ -9,9 +9,9 @@ from oracles import clicks as oracles
 from processes.clicks import CURVES, ROWS, rows_of_rank
 from processes.exchanges import CLICK_SHARDS, MIXED, even_clicks
 from processes.start import Outcomes, outcomes_of
-from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from torch_recmetrics import BinaryAUC
+from torch_recmetrics import AveragePrecision, BinaryAUC
 from torch_recmetrics.core.distributed.collectives import FIRST
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
@@ -101,6 +101,30 @@ def test_bins_and_half_precision_send_no_rows(outcomes: Outcomes) -> None:
         assert sum(size for _, size in sent) <= 65536 * 2 * 8 + FEW
 
 
+def test_average_precision_sends_the_scores_of_positive_rows(outcomes: Outcomes) -> None:
+    told = outcomes[1]["traffic"]
+    most, everywhere = (of(outcome["positives"] for outcome in told) for of in (max, sum))
+    for outcome in told:
+        sent = outcome["average precision"]["sent"]
+        assert sum(size for _, size in sent) <= most * (4 + 8) + everywhere * (8 + 8) + FEW
+        assert [kind for kind, _ in sent].count("all_reduce") == 2
+
+
+def test_average_precision_in_bins_is_that_of_one_process(outcomes: Outcomes) -> None:
+    world, told = outcomes
+    for shards in ("even", "the first idle", "float64 on the second", "bfloat16", "samples on the first"):
+        one = AveragePrecision(1 << 16)
+        if shards in MIXED:
+            assert "average precision in bins" not in told[shards][0]
+            continue
+        for shard in CLICK_SHARDS[shards](world):
+            for some in shard:
+                one.update(some["preds"], some["target"], sample_ids=some.get("sample_ids"))
+        for outcome in told[shards]:
+            value, bound = outcome["average precision in bins"]
+            assert (value, bound) == (float(one.compute()), float(one.error_bound()))
+
+
 def test_groups_local_send_only_sums(outcomes: Outcomes) -> None:
     told = outcomes[1]["traffic"]
     for outcome in told:
@@ -117,3 +141,5 @@ def test_the_value_of_many_rows(outcomes: Outcomes) -> None:
     shards = [rows_of_rank(rank) for rank in range(world)]
     preds, target = (torch.cat([update[name] for update in shards]) for name in ("preds", "target"))
     assert told["traffic"][0]["auc"]["value"] == pytest.approx(roc_auc_score(target, preds), abs=1e-12)
+    theirs = average_precision_score(target, preds)
+    assert told["traffic"][0]["average precision"]["value"] == pytest.approx(theirs, abs=1e-12)

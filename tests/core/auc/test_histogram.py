@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracles.clicks import auc, pairs
 
 from torch_recmetrics.core.auc import histogram as module
-from torch_recmetrics.core.auc.histogram import histogram, lower_edges, pairs_of
+from torch_recmetrics.core.auc.histogram import histogram, lower_edges, pairs_of, used_bins
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 
@@ -48,6 +48,16 @@ def test_lower_edges(dtype: torch.dtype, n_bins: int) -> None:
         if int(bin_) + 1 < n_bins:
             above = lower_edges(dtype, bin_ + 1, n_bins)
             assert above > score or above.isnan()
+
+
+@pytest.mark.parametrize("n_bins", [4, 64, 256, 1 << 14])
+def test_bins_that_hold_rows_are_found_in_any_block(n_bins: int) -> None:
+    counts = torch.zeros(2 * n_bins, dtype=torch.int64)
+    some = torch.tensor([0, 3, n_bins // 2, 2 * n_bins - 1]).clamp(max=2 * n_bins - 1).unique()
+    counts[some] = 1 + torch.arange(len(some))
+    bins, negatives, positives = used_bins(counts)
+    assert bins.tolist() == sorted({place // 2 for place in some.tolist()})
+    assert torch.equal(torch.stack([negatives, positives], 1), counts.view(-1, 2)[bins])
 
 
 def test_counts_beyond_int64() -> None:

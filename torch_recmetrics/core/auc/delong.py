@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import used_bins
-from torch_recmetrics.core.auc.scored_labels import ScoredLabels, distinct_rows, joined
+from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct_rows, joined
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 
@@ -47,6 +47,40 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
         variance = variance + (side.squares * (placement - auc).square()).sum() / total**2 * n / (n - 1)
     n_rows = negatives.counts.sum() + positives.counts.sum()
     return auc.clamp(max=1), variance.sqrt(), n_rows
+
+
+def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    """The AUC, its standard error where rows of one group belong together, and the number of such groups; 0-dim.
+
+    Source: N. A. Obuchowski, Nonparametric analysis of clustered ROC curve data, Biometrics 1997. A row of weight w
+    counts w times; rows without a weight are not there. The error is nan where fewer than two groups have a positive
+    row, or a negative one. Where every row is a group of its own it is that of :func:`auc_and_error`.
+    """
+    weights = exact(torch.ones_like(rows.labels)) if rows.weights is None else rows.weights
+    used = weights > 0
+    groups = torch.zeros_like(used, dtype=torch.int64) if rows.groups is None else rows.groups
+    keys, positive, weights, groups = (column[used] for column in (rows.keys, rows.labels, weights, groups))
+    keys, order = torch.sort(keys)
+    positive, weights, groups = positive[order], weights[order], groups[order]
+    starts = run_starts(keys)
+    score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
+    names, cluster = torch.unique(groups, return_inverse=True)
+    masks = ~positive, positive
+    of_score = [sum_by(score, weights * mask, n_scores) for mask in masks]
+    # The share of each class that lies below a score, half of those at it.
+    below = [(part.cumsum(0) - part / 2) / part.sum() for part in of_score]
+    placements = 1 - below[1][score], below[0][score]
+    totals = [part.sum() for part in of_score]
+    auc = (weights * positive * placements[1]).sum() / totals[1]
+    deviations, variance, n = [], torch.zeros_like(auc), names.shape[0]
+    for mask, placement, total in zip(masks, placements, totals, strict=True):
+        deviation = sum_by(cluster, weights * mask * (placement - auc) / total, n)
+        n_with = torch.unique(cluster[mask]).shape[0]
+        factor = n_with / (n_with - 1) if n_with > 1 else float("nan")
+        variance = variance + deviation.square().sum() * factor
+        deviations.append(deviation)
+    variance = variance + 2 * (deviations[0] * deviations[1]).sum() * n / max(n - 1, 1)
+    return auc.clamp(max=1), variance.clamp(min=0).sqrt(), auc.new_tensor(float(n))
 
 
 def lacks_squares(seen: ScoredLabels) -> bool:

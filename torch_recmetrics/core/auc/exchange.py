@@ -95,11 +95,7 @@ def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) ->
     """The pairs of all ranks, see :meth:`ScoredLabels.pairs`."""
     if not agreed.positives + agreed.negatives:
         return scored_labels.pairs()
-    device, parts = scored_labels.device, list(scored_labels.rows)
-    if dist.get_rank(group) == 0:  # the histograms of half precision are the same on every rank
-        parts += [distinct_rows(counts, dtype) for dtype, counts in scored_labels.tables.items()]
-    weighted = agreed.weighted_rows or bool(scored_labels.tables)
-    rows = joined(parts, agreed.kept_dtype, device, weighted=weighted)
+    device, rows = scored_labels.device, rows_here(scored_labels, agreed, group)
     label = agreed.positives <= agreed.negatives
     both = joined([gathered(rows.in_class(label), group), rows.in_class(not label)], agreed.kept_dtype, device)
     if both.weights is None:
@@ -114,9 +110,24 @@ def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) ->
     return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives)
 
 
+def rows_here(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Rows:
+    """The rows of this rank. The first has those of the histograms of half precision, the same on every rank."""
+    parts = list(scored_labels.rows)
+    if dist.get_rank(group) == 0:
+        parts += [distinct_rows(counts, dtype) for dtype, counts in scored_labels.tables.items()]
+    weighted = agreed.weighted_rows or bool(scored_labels.tables)
+    return joined(parts, agreed.kept_dtype, scored_labels.device, weighted=weighted)
+
+
+def gather_columns(group: Any, *columns: Tensor) -> list[Tensor]:
+    """The columns of all ranks, in the order of the ranks."""
+    return [torch.cat(gather_rows(column, group)) for column in columns]
+
+
 def gathered(rows: Rows, group: Any) -> Rows:
-    """The rows of all ranks; their keys have one dtype, and all or none have weights."""
+    """The rows of all ranks; their keys have one dtype, and all or none have weights, and groups."""
     keys = torch.cat(gather_rows(rows.keys, group))
     labels = torch.cat(gather_rows(rows.labels.to(torch.uint8), group)).to(torch.bool)
     weights = None if rows.weights is None else torch.cat(gather_rows(rows.weights, group))
-    return Rows(keys, labels, weights)
+    groups = None if rows.groups is None else torch.cat(gather_rows(rows.groups, group))
+    return Rows(keys, labels, weights, groups)

@@ -23,6 +23,7 @@ from torch_recmetrics.core.tensors.sort_keys import (
 )
 
 HALF_BINS = 1 << 16
+BLOCK = 128  # cells of a histogram that are looked at together
 LARGEST_INT64 = (1 << 63) - 1
 
 
@@ -31,6 +32,28 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
 
     The (M,) scores are floating point or keys of ``ordered_keys``; the number of bins is a power of two.
     """
+    codes = codes_of(scores, labels, n_bins)
+    if weights is not None:
+        weights = exact(weights)
+    if codes.device.type == "cpu":
+        return torch.bincount(codes, weights, minlength=2 * n_bins)
+    # On a GPU bincount reads the largest code back, and the host would wait for it.
+    values = torch.ones_like(codes, dtype=torch.int64) if weights is None else weights
+    return values.new_zeros(2 * n_bins).scatter_add_(0, codes.to(torch.int64), values)
+
+
+def count_into(counts: Tensor, scores: Tensor, labels: Tensor, weights: Tensor | None) -> None:
+    """Add rows to a histogram in place: it costs what the rows cost, however many bins there are.
+
+    A histogram of int64 takes rows without weights alone.
+    """
+    codes = codes_of(scores, labels, counts.shape[0] // 2)
+    values = counts.new_ones(1).expand(codes.shape) if weights is None else weights.to(counts.dtype)
+    counts.index_add_(0, codes, values)
+
+
+def codes_of(scores: Tensor, labels: Tensor, n_bins: int) -> Tensor:
+    """(M,) the place of each row in a histogram."""
     is_key = not scores.is_floating_point()
     bits = integers(scores) if is_key else bits_of(scores)
     drop = 8 * bits.element_size() - (n_bins.bit_length() - 1)
@@ -44,20 +67,18 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
             write_keys(part, key, signs[: part.shape[0]])
             key.bitwise_right_shift_(drop)
         torch.add(label, code.copy_(key).add_(n_bins // 2), alpha=2, out=code)
-    if weights is not None:
-        weights = exact(weights)
-    if bits.device.type == "cpu":
-        return torch.bincount(codes, weights, minlength=2 * n_bins)
-    # On a GPU bincount reads the largest code back, and the host would wait for it.
-    values = torch.ones_like(codes, dtype=torch.int64) if weights is None else weights
-    return values.new_zeros(2 * n_bins).scatter_add_(0, codes.to(torch.int64), values)
+    return codes
 
 
 def used_bins(counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The bins that hold rows, ascending, and the negatives and the positives of each."""
-    negatives, positives = counts.view(-1, 2).unbind(1)
-    bins = (negatives + positives).nonzero().flatten()
-    return bins, negatives[bins], positives[bins]
+    # Most bins are empty, and far from those that are not: the largest of a block tells, at the speed of memory.
+    width = min(counts.shape[0], BLOCK)
+    blocks = counts.view(-1, width).amax(1).nonzero().flatten()
+    negatives, positives = counts.view(-1, width)[blocks].view(-1, 2).unbind(1)
+    used = (negatives + positives).nonzero().flatten()
+    bins = (blocks.unsqueeze(1) * (width // 2) + torch.arange(width // 2, device=counts.device)).flatten()
+    return bins[used], negatives[used], positives[used]
 
 
 def pairs_of(counts: Tensor) -> Pairs:

@@ -217,7 +217,8 @@ def units_of(totals: Tensor) -> Tensor:
 
     So no group loses its digits beside a heavier one, and no class beside the other.
     """
-    return torch.ldexp(torch.ones_like(totals), torch.frexp(totals).exponent)
+    mantissas = torch.frexp(totals).mantissa  # torch.ldexp of older versions raises 2 to its power in float32
+    return torch.where(mantissas > 0, totals / mantissas, 1.0)
 
 
 def sums_before(values: Tensor, starts: Tensor) -> Tensor:

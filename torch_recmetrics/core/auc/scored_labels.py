@@ -28,6 +28,7 @@ class Rows:
     keys: Tensor  # (M,), see ordered_keys()
     labels: Tensor  # (M,) bool
     weights: Tensor | None = None  # (M,) float64; None: all are 1
+    groups: Tensor | None = None  # (M,) int64, where they are asked for
 
     @property
     def dtype(self) -> torch.dtype:
@@ -42,7 +43,8 @@ class Rows:
 
 def rows_of(pieces: Iterable[Mapping[str, Tensor]]) -> list[Rows]:
     """The rows that each update left, see ``RowMetric.pieces``."""
-    return [Rows(piece["keys"], piece["labels"], piece.get("weights")) for piece in pieces if piece]
+    columns = ("weights", "groups")
+    return [Rows(piece["keys"], piece["labels"], *map(piece.get, columns)) for piece in pieces if piece]
 
 
 def column(parts: Sequence[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -52,14 +54,19 @@ def column(parts: Sequence[Tensor], dtype: torch.dtype, device: torch.device) ->
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
-def joined(parts: Sequence[Rows], dtype: torch.dtype, device: torch.device, *, weighted: bool = False) -> Rows:
-    """All rows in the keys of one dtype of scores; also no rows."""
+def joined(
+    parts: Sequence[Rows], dtype: torch.dtype, device: torch.device, *, weighted: bool = False, grouped: bool = False
+) -> Rows:
+    """All rows in the keys of one dtype of scores, also no rows; with their groups where they are asked for."""
     keys = column([widened(part.keys, dtype) for part in parts], KEY_DTYPES[dtype], device)
     labels = column([part.labels for part in parts], torch.bool, device)
+    groups = None
+    if grouped:
+        groups = column([part.groups for part in parts if part.groups is not None], torch.int64, device)
     if not weighted and all(part.weights is None for part in parts):
-        return Rows(keys, labels)
+        return Rows(keys, labels, None, groups)
     weights = [exact(torch.ones_like(part.labels)) if part.weights is None else part.weights for part in parts]
-    return Rows(keys, labels, column(weights, accumulator_dtype(device), device))
+    return Rows(keys, labels, column(weights, accumulator_dtype(device), device), groups)
 
 
 def distinct_rows(counts: Tensor, dtype: torch.dtype) -> Rows:
@@ -108,6 +115,11 @@ class ScoredLabels:
     def only_histogram(self) -> Tensor | None:
         """The histogram, where there is nothing else."""
         return next(iter(self.tables.values())) if not self.rows and len(self.tables) == 1 else None
+
+    @property
+    def in_bins(self) -> bool:
+        """Whether scores that differ were counted as one."""
+        return bool(self.tables.keys() - set(HALF_DTYPES))
 
     def all_rows(self) -> Rows:
         """All rows, and histograms of half precision as rows with weights."""

@@ -34,7 +34,7 @@ def name_missing_ranks(group: Any) -> Iterator[None]:
     if store is None:
         yield
         return
-    ranks = dist.get_process_group_ranks(group)
+    ranks = dist.get_process_group_ranks(dist.group.WORLD if group is None else group)
     prefix = store_key(group)
     count = answer(lambda: int(store.add(f"{prefix}/{dist.get_rank()}", 1)), 0)
     try:

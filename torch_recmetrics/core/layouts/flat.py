@@ -92,12 +92,15 @@ class FlatLists:
             retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
         )
 
-    def rankings(self, needs: RankingRequirements) -> Iterator[Ranking]:
-        """The lists in tables of bounded size, each of users with lists of about one length."""
+    def rankings(self, needs: RankingRequirements) -> Iterator[tuple[Tensor | None, Ranking]]:
+        """The lists in tables of bounded size, each of users with lists of about one length.
+
+        Beside each its users, by their places among all users; None for all of them.
+        """
         n_users = self.lengths.shape[0]
         depth = self._longest if needs.depth is None else min(needs.depth, self._longest)
         if n_users * depth <= TABLE_PLACES:
-            yield self.ranking(needs)
+            yield None, self.ranking(needs)
             return
         lengths, users = torch.sort(self.lengths)
         first = 0
@@ -105,7 +108,7 @@ class FlatLists:
             last = n_users
             while last - first > 1 and (last - first) * min(depth, int(lengths[last - 1])) > TABLE_PLACES:
                 last = first + (last - first) // 2
-            yield self.select(users[first:last]).ranking(needs)
+            yield users[first:last], self.select(users[first:last]).ranking(needs)
             first = last
 
 

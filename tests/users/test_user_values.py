@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from torch_recmetrics.compare import UserValues, user_values
+from torch_recmetrics.compare import UserValues
+from torch_recmetrics.users import user_values
 
 NAN = float("nan")
 
@@ -244,3 +245,20 @@ def test_files_that_save_does_not_write(
     pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
     with pytest.raises(ValueError, match=message):
         UserValues.load(path)
+
+
+def test_some_of_the_users() -> None:
+    users = UserValues(
+        [4, 1, 3],
+        {"a": [1.0, 2.0, 3.0]},
+        weights=[1.0, 2.0, 3.0],
+        candidates="full",
+        definitions={"a": "A()"},
+        summaries={"coverage": (0.5, 0.1)},
+    )
+    some = users.select(torch.tensor([4, 1, 4]))
+    assert (some.sample_ids.tolist(), some["a"].tolist(), some.weights.tolist()) == ([1, 4], [2.0, 1.0], [2.0, 1.0])
+    assert (some.candidates, some.definitions, some.versions) == ("full", {"a": "A()"}, users.versions)
+    assert not some.summaries and not len(users.select([]))
+    with pytest.raises(ValueError, match="`sample_ids` must name users that there are, got 2"):
+        users.select([1, 2])

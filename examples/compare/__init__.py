@@ -1,0 +1,1 @@
+"""Which of two recommenders is better, and whether that is beyond chance."""

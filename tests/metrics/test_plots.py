@@ -1,0 +1,62 @@
+"""Plots show how sure a value is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torch_recmetrics import DCG, Coverage, HitRate, RecMetricCollection
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+matplotlib.use("Agg")
+
+
+def bars(axes: Any) -> list[list[float]]:
+    """The ends of the error bars, and where they stand: x, low, high."""
+    (lines,) = [lines for container in axes.containers for lines in container.lines[2]] or [None]
+    return [] if lines is None else [[part[0][0], part[0][1], part[1][1]] for part in lines.get_segments()]
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Any:
+    yield
+    matplotlib.pyplot.close("all")
+
+
+def metrics() -> RecMetricCollection:
+    made = RecMetricCollection([DCG(2), Coverage(4, 2), HitRate(2)], prefix="val_")
+    made.update(torch.eye(4)[:3], target_ids=torch.tensor([0, 1, 3]))
+    return made
+
+
+def ends(metric: Any) -> list[float]:
+    return [float(end) for end in metric.confidence_interval()]
+
+
+def test_a_metric_plots_its_interval() -> None:
+    metric = metrics()["val_dcg@2"]
+    _, axes = metric.plot()
+    assert bars(axes) == [[0, *(pytest.approx(end) for end in ends(metric))]]
+    bottom, top = axes.get_ylim()
+    assert bottom < ends(metric)[0] and ends(metric)[1] < top
+    for given in (metric.compute(), [metric.compute()] * 2):
+        assert not metric.plot(given)[1].containers
+    one = DCG(2)
+    one.update(torch.eye(4)[:1], target_ids=torch.tensor([0]))
+    assert not one.plot()[1].containers  # one user has no interval
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_collection_plots_the_intervals_of_those_that_have_one(together: bool) -> None:
+    collection = metrics()
+    drawn: Any = collection.plot(together=together)
+    if together:
+        found = [part for container in drawn[1].containers for part in container.lines[2][0].get_segments()]
+        assert [part[0][0] for part in found] == [0, 2]
+        assert found[1][1][1] == pytest.approx(ends(collection["val_hit_rate@2"])[1])
+    else:
+        assert [bool(axes.containers) for _, axes in drawn] == [True, False, True]
+        assert bars(drawn[0][1])[0][1:] == pytest.approx(ends(collection["val_dcg@2"]))
+    assert not any(axes.containers for _, axes in collection.plot(collection.compute()))

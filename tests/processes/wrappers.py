@@ -1,0 +1,119 @@
+"""Who gets which updates, and what metrics around metrics must then say on all processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fixtures.cases import Update
+from fixtures.items import NUM_ITEMS
+from fixtures.slices import with_slices
+
+from processes.exchanges import (
+    Shards,
+    Share,
+    copies_differ,
+    idle,
+    mixed_memories,
+    nobody_has_data,
+    padded_sampler,
+    same_user_everywhere,
+    uneven,
+)
+
+WHO: dict[str, Share] = {
+    "uneven, sums": uneven("sums"),
+    "idle, sums": idle("sums", 1),
+    "uneven, flat rows": uneven("flat rows"),
+    "idle, sample ids": idle("sample ids"),
+    "nobody has data": nobody_has_data,
+    "same user everywhere": same_user_everywhere,
+    "padded sampler": padded_sampler,
+    "copies differ": copies_differ,
+    "mixed memories": mixed_memories,
+    "uneven, clicks": uneven("clicks"),
+    "idle, weighted clicks": idle("weighted clicks"),
+    "uneven, clicks with sample ids": uneven("clicks with sample ids"),
+}
+SCENARIOS = list(WHO)
+WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
+
+
+def metrics_of(name: str) -> Any:
+    """What the metrics are around."""
+    from torch_recmetrics import (
+        MRR,
+        NDCG,
+        BinaryAUC,
+        Calibration,
+        Coverage,
+        GroupAUC,
+        HitRate,
+        LogLoss,
+        RecMetricCollection,
+    )
+
+    if "clicks" in name:
+        return RecMetricCollection([BinaryAUC(), GroupAUC(), LogLoss(), Calibration()])
+    counts = [] if any(word in name for word in WITHOUT_ITEMS) else [Coverage(NUM_ITEMS, 3)]
+    return RecMetricCollection([NDCG(3), HitRate(2, pooled=True), MRR(), *counts])
+
+
+def sliced(name: str) -> Any:
+    from torch_recmetrics import Sliced
+
+    return Sliced(metrics_of(name), 3)
+
+
+def bootstrap(name: str) -> Any:
+    from torch_recmetrics import UserBootstrap
+
+    return UserBootstrap(metrics_of(name), num_replicates=10)
+
+
+def has_ids(name: str) -> bool:
+    """Whether units are drawn by an id that is theirs in every split."""
+    return any(word in name for word in ("sample ids", "flat", "user everywhere", "padded", "copies", "nobody"))
+
+
+def taken(metric: Any, updates: list[Update]) -> list[Update]:
+    known = metric._update_signature.parameters
+    return [{key: value for key, value in update.items() if key in known} for update in updates]
+
+
+def sliced_shards(name: str, world: int) -> Shards:
+    return [with_slices(updates, overlapping=True) for updates in WHO[name](world)]
+
+
+def floats(values: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
+
+
+def said_of_slices(metric: Any) -> dict[str, Any]:
+    return {
+        "values": floats(metric.compute()),
+        "overall": floats(metric.overall),
+        "errors": floats(metric.standard_error()),
+        "gap": floats(metric.gap()),
+    }
+
+
+def said_of_replicates(metric: Any) -> dict[str, Any]:
+    values = metric.compute()
+    return {
+        "replicates": {name: [repr(float(one)) for one in drawn] for name, drawn in metric.replicates().items()},
+        "values": {name: float(result["value"]) for name, result in values.items()},
+        "results": repr(values),
+    }
+
+
+def play(name: str, rank: int, world: int) -> dict[str, Any]:
+    """What this process says, and that its own updates are there afterwards."""
+    metric = sliced(name)
+    for update in taken(metric, sliced_shards(name, world)[rank]):
+        metric.update(**update)
+    before = str(metric.metric_state)
+    said = said_of_slices(metric)
+    drawn = bootstrap(name)
+    for update in taken(drawn, WHO[name](world)[rank]):
+        drawn.update(**update)
+    return {"slices": said, "kept": str(metric.metric_state) == before, "bootstrap": said_of_replicates(drawn)}

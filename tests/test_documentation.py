@@ -1,0 +1,90 @@
+"""What the pages show beside code: pictures that exist and say what the package computes, links between metrics."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Any:
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("docs_pictures", DOCS / "pictures.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Any]:
+    with mock.patch.object(sys, "path", [*sys.path, str(DOCS)]):
+        yield importlib.import_module("pages")
+    for name in ("pages", "library_table"):
+        del sys.modules[name]
+
+
+def test_related_metrics_are_others_that_exist(pages: Any) -> None:
+    metrics = {name for name, thing in pages.public().items() if pages.is_metric(thing)}
+    assert set(pages.RELATED) <= metrics
+    for name, others in pages.RELATED.items():
+        assert set(others) <= metrics - {name}
+
+
+def test_the_page_of_a_metric_shows_its_libraries_and_picture(pages: Any) -> None:
+    page = pages.metric_pages()["recall.rst"]
+    assert "implicit" in page
+    assert "``Recall(top_k=K, denominator='min', pooled=True)``" in page
+    assert "/images/which/recall.png" in page
+    assert ":doc:`Precision <precision>`" in page
+
+
+def test_every_picture_of_a_page_is_there_and_says_what_it_shows() -> None:
+    pages = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+    found = [(page, text, target) for page in pages for text, target in PICTURE.findall(page.read_text("utf-8"))]
+    assert found
+    for page, text, target in found:
+        assert (page.parent / target).is_file(), f"{page.name} shows {target}"
+        assert len(text) > 20, f"{page.name} says nothing about {target}"
+
+
+def test_the_numbers_beside_a_list_are_the_metrics(pictures: Any) -> None:
+    told = dict(PICTURE.findall((DOCS / "which_metric.md").read_text("utf-8")))
+    checked = 0
+    for text, target in told.items():
+        name = Path(target).stem
+        if name not in pictures.RANKED:
+            continue
+        lists = (pictures.GRADED if name in pictures.READS_GRADES else pictures.PLAIN).values()
+        numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)}
+        assert numbers == {float(f"{value:.2f}") for value in pictures.values(name, lists)}, name
+        checked += 1
+    assert checked >= 8
+
+
+def test_the_numbers_in_other_pictures(pictures: Any) -> None:
+    """What the page says of them in words."""
+    assert pictures.auc().axes[0].get_title(loc="left") == "BinaryAUC 0.80, GroupAUC 0.45"
+    assert [text.get_text() for text in pictures.popularity().axes[0].texts][1] == "0.03"  # of the catalogue
+    order, twice = (text.get_text() for text in pictures.calibration().axes[0].get_legend().get_texts())
+    assert order.split(",")[0] == twice.split(",")[0]
+    assert (order[-4:], twice[-4:]) == ("1.00", "2.00")
+
+
+@pytest.mark.parametrize("name", ["ndcg", "auc"])
+def test_a_picture_is_drawn(pictures: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "FOLDER", tmp_path)
+    pictures.save(pictures.ranked_list(name) if name in pictures.RANKED else pictures.OTHERS[name](), name)
+    drawn, kept = (tmp_path / f"{name}.png").read_bytes(), (DOCS / "images" / "which" / f"{name}.png").read_bytes()
+    assert drawn[16:24] == kept[16:24]  # width and height

@@ -1,0 +1,365 @@
+"""Slices: numbers worked by hand, what an update must not be, and the life of the metric."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import string
+from typing import Any
+
+import pytest
+import torch
+from fixtures.cases import dense, target_ids
+from fixtures.histories import HISTORIES, case, fed, floats
+from fixtures.items import NUM_ITEMS
+from fixtures.slices import of_slice, with_slices
+from fixtures.variants import named
+
+from torch_recmetrics import (
+    NDCG,
+    BinaryAUC,
+    Calibration,
+    Coverage,
+    GroupAUC,
+    HitRate,
+    MeanRank,
+    Popularity,
+    Recall,
+    RecMetricCollection,
+    Sliced,
+    TieRate,
+    ranking_metrics,
+    slice_by_popularity,
+)
+
+NAMES = ("cold", "warm", "hot")
+LISTS = torch.tensor([[0, 1], [1, 0], [2, 0], [0, 2]])
+TARGET = torch.tensor([[0], [0], [0], [1]])  # at rank 1, 2, 2 and nowhere
+SLICES = torch.tensor([0, 0, 1, -1])
+
+
+def hits(slices: Any = NAMES, k: int = 1, **given: Any) -> Sliced:
+    metric = Sliced(HitRate(k), slices)
+    metric.update(**{"item_ids": LISTS, "target_ids": TARGET, "slice_ids": SLICES, **given})
+    return metric
+
+
+def same(metric: Any, other: Any) -> bool:
+    return str(metric.compute()) == str(other.compute())
+
+
+def test_values_of_slices() -> None:
+    metric = hits()
+    assert floats(metric.compute()) == pytest.approx({"cold": 1 / 2, "warm": 0.0, "hot": float("nan")}, nan_ok=True)
+    assert float(metric.overall) == 1 / 4
+    assert metric.worst() == ("warm", torch.tensor(0.0))
+    assert float(metric.gap()) == 1 / 2
+
+
+def test_a_user_may_be_in_several_slices() -> None:
+    several = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 0, 1], [0, 0, 0]]).bool()
+    metric = hits(k=2, slice_ids=several)
+    assert list(floats(metric.compute()).values()) == [1.0, 1.0, 1.0]
+    assert float(metric.overall) == 3 / 4  # each user once
+    assert list(floats(hits(slice_ids=several).compute()).values()) == [1 / 2, 0.0, 1 / 2]
+
+
+def test_weights_and_pooled_shares() -> None:
+    metric = Sliced(Recall(1, pooled=True), 2)
+    metric.update(
+        item_ids=LISTS,
+        target_ids=torch.tensor([[0, 5], [1, -1], [2, 7], [0, 1]]),
+        weights=torch.tensor([1.0, 3.0, 1.0, 1.0]),
+        slice_ids=torch.tensor([0, 0, 1, 1]),
+    )
+    assert list(floats(metric.compute()).values()) == [(1 + 3) / (2 + 3), (1 + 1) / (2 + 2)]
+
+
+def test_the_worst_is_the_highest_where_lower_is_better_and_the_farthest_from_the_best() -> None:
+    ranks = Sliced(MeanRank(), 2)
+    ranks.update(item_ids=LISTS, target_ids=TARGET, slice_ids=torch.tensor([0, 1, 1, -1]))
+    assert ranks.worst().name == "1"
+    clicks = Sliced(Calibration(), 2)
+    clicks.update(torch.tensor([0.5, 0.8]), torch.tensor([1, 1]), slice_ids=torch.tensor([1, 0]))
+    assert clicks.worst() == ("1", torch.tensor(0.5))
+
+    class Neutral(Popularity):
+        stem = "neutral"
+        higher_is_better = None
+
+    neutral = Sliced(Neutral(torch.tensor([3, 2, 1]), 2), 2)
+    neutral.update(item_ids=LISTS, slice_ids=torch.tensor([0, 1, 1, -1]))
+    with pytest.raises(ValueError, match="neutral@2 has no worst slice"):
+        neutral.worst()
+    assert hits(slice_ids=torch.full((4,), -1)).worst().name == ""
+    assert hits(slice_ids=torch.full((4,), -1)).gap().isnan()
+
+
+def test_the_rows_of_a_group_count_where_they_are() -> None:
+    metric = Sliced(GroupAUC(), ("app", "web"))
+    metric.update(
+        torch.tensor([0.9, 0.2, 0.1, 0.3]),
+        torch.tensor([1, 0, 1, 0]),
+        torch.tensor([7, 7, 7, 7]),
+        slice_ids=torch.tensor([0, 0, 1, 1]),
+    )
+    assert list(floats(metric.compute()).values()) == [1.0, 0.0]
+    assert float(metric.overall) == 1 / 2
+
+
+def test_clicks_of_a_matrix_have_the_slice_of_their_row() -> None:
+    preds, target = torch.tensor([[0.1, 0.9], [0.8, 0.3]]), torch.tensor([[0, 1], [0, 1]])
+    metric = Sliced(BinaryAUC(), 2)
+    metric.update(preds, target, slice_ids=torch.tensor([0, 1]))
+    assert list(floats(metric.compute()).values()) == [1.0, 0.0]
+
+
+def test_steps_of_a_sequence() -> None:
+    preds = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.1, 0.9], [0.3, 0.7]]])
+    wanted = torch.tensor([[0, 1], [-1, 1]])  # hit, miss, no target, hit
+    metric = Sliced(HitRate(1), 2)
+    metric.update(preds, target_ids=wanted, slice_ids=torch.tensor([0, 1]))
+    assert list(floats(metric.compute()).values()) == [1 / 2, 1.0]
+    metric.reset()
+    metric.update(preds, target_ids=wanted, slice_ids=torch.tensor([[0, 1], [0, 0]]))
+    assert list(floats(metric.compute()).values()) == [1.0, 0.0]
+
+
+def test_a_row_counts_once_for_the_slices_of_its_first_copy() -> None:
+    metric = hits(sample_ids=torch.tensor([5, 6, 6, 7]))  # the third is the second again
+    metric.update(item_ids=LISTS[:1], target_ids=TARGET[:1], slice_ids=torch.tensor([2]), sample_ids=torch.tensor([5]))
+    assert floats(metric.compute()) == pytest.approx(
+        {"cold": 1 / 2, "warm": float("nan"), "hot": float("nan")}, nan_ok=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("slice_ids", "says"),
+    [
+        (None, "`slice_ids` is missing"),
+        (torch.tensor([0, 0, 3, -1]), r"`slice_ids` must be 0 to 2, or -1 for no slice, got 3 in row 2"),
+        (torch.tensor([0, -2, 0, -1]), "got -2 in row 1"),
+        (torch.tensor([0, 1]), r"one row for each of the rows, the shape \(4,\), got \(2,\)"),
+        (torch.zeros(4, 2, dtype=torch.bool), "a column for each of the 3 slices"),
+        (torch.zeros(2, 3, dtype=torch.bool), r"the shape \(4, 3\), got \(2, 3\)"),
+        (torch.zeros(4), "`slice_ids` must hold integers"),
+        ([0, 0, 1, 1], "`slice_ids` must be a tensor, got list"),
+    ],
+)
+@pytest.mark.parametrize(
+    "around",
+    [HitRate(1), Coverage(3, 1), ranking_metrics(("ndcg", "coverage"), options={"coverage": {"num_items": 3}})],
+)
+def test_bad_slices_leave_everything_as_it_was(around: Any, slice_ids: Any, says: str) -> None:
+    metric = Sliced(around, NAMES)
+    given = {"item_ids": LISTS, "target_ids": TARGET}
+    metric.update(**given, slice_ids=SLICES)
+    before = str(metric.metric_state)
+    with pytest.raises((ValueError, TypeError), match=says):
+        metric.update(**given, slice_ids=slice_ids)
+    with pytest.raises(ValueError, match=r"must not hold|must hold each|must not repeat|twice"):
+        metric.update(item_ids=torch.zeros(4, 2, dtype=torch.int64), target_ids=TARGET, slice_ids=SLICES)
+    assert str(metric.metric_state) == before and metric.update_count == 1
+
+
+def test_bad_options() -> None:
+    for slices, says in (
+        (("a", "a"), "each slice once, got 'a' twice"),
+        ((), "at least one slice"),
+        (0, "how many slices there are, >= 1, got 0"),
+        ("cold", "must be the names of slices"),
+        (("a", ""), "not empty"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=says):
+            Sliced(NDCG(2), slices)
+    with pytest.raises(TypeError, match="must be a metric of this package, or a collection of such metrics, got int"):
+        Sliced(3)
+    with pytest.raises(ValueError, match="without a dot"):
+        Sliced(NDCG(2), sep=".")
+    with pytest.raises(NotImplementedError, match="coverage@1 has no standard error"):
+        Sliced(Coverage(3, 1)).standard_error()
+    with pytest.raises(TypeError, match="no argument `slices`: did you mean `slice_ids`"):
+        hits(slices_ids=SLICES) if False else Sliced(HitRate(1)).update(
+            item_ids=LISTS, target_ids=TARGET, slices=SLICES
+        )
+
+
+def test_click_bins_keep_one_dtype() -> None:
+    metric = Sliced(BinaryAUC(num_bins=16), 1)
+    metric.update(torch.rand(3), torch.tensor([0, 1, 1]), slice_ids=torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match="`preds` must keep one dtype with `num_bins`"):
+        metric.update(torch.rand(3).double(), torch.tensor([0, 1, 1]), slice_ids=torch.zeros(3, dtype=torch.int64))
+    assert metric.update_count == 1
+
+
+# The life of the metric ----------------------------------------------------------------------------------------------
+
+MEMORIES = {
+    "means": lambda: Sliced(ranking_metrics(("ndcg", "hit_rate"), top_k=(1, 3)), NAMES),
+    "counts": lambda: Sliced(Coverage(NUM_ITEMS, 3), NAMES),
+    "both": lambda: Sliced(RecMetricCollection([NDCG(3), Coverage(NUM_ITEMS, 3), TieRate(3)]), NAMES),
+    "loss": lambda: Sliced(Calibration(), NAMES),
+    "auc": lambda: Sliced(BinaryAUC(), NAMES),
+    "groups": lambda: Sliced(GroupAUC(), NAMES),
+}
+OF = {"means": ("sums", "flat rows", "sample ids"), "counts": ("sums", "sample ids"), "both": ("sums", "sample ids")}
+CLICKS = ("clicks", "clicks with sample ids", "weighted clicks")
+LIVES = [(name, history) for name in MEMORIES for history in OF.get(name, CLICKS)]
+
+
+def updates_of(name: str, history: str) -> list[Any]:
+    takes = MEMORIES[name]()._update_signature.parameters
+    updates = with_slices(HISTORIES[history](4), overlapping=True)
+    return [{key: value for key, value in update.items() if key in takes} for update in updates]
+
+
+@pytest.mark.parametrize(("name", "history"), LIVES)
+def test_it_lives_as_metrics_do(name: str, history: str) -> None:
+    updates = updates_of(name, history)
+    whole = fed(MEMORIES[name](), updates)
+    expected = floats(whole.compute())
+    assert len(expected) % 3 == 0
+    near = pytest.approx(expected, abs=1e-12, nan_ok=True)
+    parts = fed(MEMORIES[name](), updates[:2]), fed(MEMORIES[name](), updates[2:])
+    resumed = MEMORIES[name]()
+    for metric in (parts[0], resumed):
+        metric.persistent(True)
+    resumed.load_state_dict(parts[0].state_dict())
+    for metric in (copy.deepcopy(parts[0]), pickle.loads(pickle.dumps(parts[0])), parts[0].clone(), resumed):
+        assert floats(fed(metric, updates[2:]).compute()) == near
+    parts[0].merge_state(parts[1])
+    assert floats(parts[0].compute()) == near
+    forward = MEMORIES[name]()
+    batches = [forward(**update) for update in updates]
+    assert floats(forward.compute()) == near
+    assert floats(batches[1]) == pytest.approx(floats(fed(MEMORIES[name](), updates[1:2]).compute()), nan_ok=True)
+    whole.half().reset()
+    assert floats(fed(whole, updates).compute()) == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
+    other = Sliced(NDCG(7), 2)
+    other.persistent(True)
+    with pytest.raises(RuntimeError, match="other options"):
+        other.load_state_dict(resumed.state_dict())
+    with pytest.raises(ValueError, match="same options"):
+        other.merge_state(whole)
+
+
+@pytest.mark.parametrize("history", ["sums", "flat rows", "sample ids"])
+def test_users_that_were_folded_count_as_those_that_wait(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    updates = updates_of("both" if history != "flat rows" else "means", history)
+    make = MEMORIES["both" if history != "flat rows" else "means"]
+    waiting = floats(fed(make(), updates).compute())
+    monkeypatch.setattr("torch_recmetrics.wrappers.slice_memories.WAITING_PIECES", 1)
+    folded = fed(make(), updates)
+    assert floats(folded.compute()) == pytest.approx(waiting, abs=1e-12, nan_ok=True)
+    if history == "sums":
+        assert not folded.state("numerators")
+
+
+def test_a_collection_names_its_slices() -> None:
+    update = {**target_ids(case(1)), "slice_ids": torch.tensor([0, 1, 1, -1])}
+    metrics = RecMetricCollection(
+        [NDCG(2), Sliced(NDCG(2), ("cold", "warm")), Sliced(Coverage(NUM_ITEMS, 2), 2, sep="-")], prefix="val_"
+    )
+    batch = metrics(**update)
+    names = ["val_ndcg@2", "val_ndcg@2/cold", "val_ndcg@2/warm", "val_coverage@2-0", "val_coverage@2-1"]
+    assert list(metrics.compute()) == names == list(batch)
+    values, errors = metrics.values_and_errors()
+    assert list(values) == names and list(errors) == names[:3] == list(metrics.confidence_intervals())
+    assert list(ranking_metrics([Sliced(NDCG(2), 1)], at="_at_").compute()) == ["ndcg_at_2/0"]
+    around = Sliced(ranking_metrics("ndcg", (2, 3), prefix="val_"), ("cold", "warm"))
+    around.update(**update)
+    assert list(around.compute()) == ["val_ndcg@2/cold", "val_ndcg@2/warm", "val_ndcg@3/cold", "val_ndcg@3/warm"]
+    assert list(around.overall) == ["val_ndcg@2", "val_ndcg@3"] == list(around.worst()) == list(around.gap())
+    assert float(around.overall["val_ndcg@2"]) == pytest.approx(float(metrics["ndcg@2"].compute()))
+
+
+def test_values_of_users_are_asked_of_those_who_keep_them() -> None:
+    metrics = RecMetricCollection([NDCG(2), Sliced(NDCG(2), ("cold", "warm"))], keep_users=True)
+    metrics.update(**dense(case(1)), sample_ids=torch.arange(4), slice_ids=torch.tensor([0, 1, 1, -1]))
+    assert list(metrics.users()) == ["ndcg@2"] and not metrics.users().summaries
+
+
+def test_a_plot_shows_all_slices() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    metrics = RecMetricCollection([NDCG(2), Sliced(NDCG(2), ("cold", "warm"))])
+    metrics.update(**dense(case(1)), slice_ids=torch.tensor([0, 1, 1, -1]))
+    _, axes = metrics.plot(together=True)
+    assert {"ndcg@2/cold", "ndcg@2/warm"} <= set(axes.get_legend_handles_labels()[1])
+    with pytest.raises(NotImplementedError, match=r"ndcg@2/slices has several values: plot\(together=True\)"):
+        metrics.plot()
+    metrics["ndcg@2/slices"].plot()
+    pyplot.close("all")
+
+
+def test_an_update_that_one_member_refuses_changes_none() -> None:
+    metrics = RecMetricCollection([NDCG(2), Sliced(HitRate(2), 2)])
+    with pytest.raises(ValueError, match="must be 0 to 1"):
+        metrics.update(**target_ids(case(1)), slice_ids=torch.tensor([0, 1, 1, 2]))
+    assert metrics["ndcg@2"].update_count == 0 == metrics["hit_rate@2/slices"].update_count
+
+
+def test_it_says_what_it_is() -> None:
+    metric = Sliced(NDCG(10), ("cold", "warm"))
+    assert repr(metric) == "Sliced(metric=NDCG(top_k=10), slices=('cold', 'warm'))"
+    assert metric.definition().startswith("Sliced(NDCG(top_k=10, ") and "('cold', 'warm')" in metric.definition()
+    assert "100000 slices" in Sliced(NDCG(10), 100_000).definition()
+    assert Sliced(NDCG(10), 30).signature != Sliced(NDCG(10), tuple(string.ascii_letters[:30])).signature
+
+
+# Slices of relevant items --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [dense, target_ids])
+@pytest.mark.parametrize("metric", ["NDCG", "Recall", "MRR"])
+def test_a_hit_counts_for_the_slice_of_its_item(metric: str, layout: Any) -> None:
+    variant, users = named(metric), [case(seed) for seed in range(3)]
+    n_items = users[0].n_items
+    counts = torch.arange(n_items) ** 2
+    sliced = Sliced(variant.make(), slice_by_popularity(counts, (4, 17), names=NAMES))
+    for one in users:
+        sliced.update(**layout(one))
+    of_items = [0 if c < 4 else 1 if c < 17 else 2 for c in counts.tolist()]
+    for number, (name, value) in enumerate(sliced.compute().items()):
+        assert name == NAMES[number]
+        own = [
+            type(one)(
+                one.scores,
+                [[g * (of_items[i] == number) for i, g in enumerate(row)] for row in one.relevance],
+                one.weights,
+            )
+            for one in users
+        ]
+        assert float(value) == variant.expected([layout(one) for one in own])
+    assert float(sliced.overall) == variant.expected([layout(one) for one in users])
+
+
+def test_slices_by_popularity() -> None:
+    slices = slice_by_popularity([0, 5, 4, 100, 7.5], (5, 100))
+    assert slices.names == ("below_5", "5_to_100", "from_100")
+    assert slices.slice_ids.tolist() == [0, 1, 0, 2, 1]
+    for edges in ((), (3, 3), (5, 2), (float("inf"),), ("a",)):
+        with pytest.raises(ValueError, match="`edges` must be rising finite numbers"):
+            slice_by_popularity([1, 2], edges)
+    with pytest.raises(ValueError, match="`names` must be one more than `edges`, 2, got 3"):
+        slice_by_popularity([1, 2], (1,), names=("a", "b", "c"))
+    metric = Sliced(HitRate(1), slices)
+    with pytest.raises(ValueError, match="`slice_ids` must not be given"):
+        metric.update(item_ids=LISTS, target_ids=TARGET, slice_ids=SLICES)
+    with pytest.raises(ValueError, match="must be below the 5 items of `item_counts`, got 9"):
+        metric.update(item_ids=LISTS, target_ids=TARGET + 9 * (TARGET == 1) - (TARGET == 1).long())
+    with pytest.raises(ValueError, match="flat rows"):
+        metric.update(torch.rand(2), torch.tensor([0, 1]), torch.tensor([0, 0]))
+    assert metric.update_count == 0
+    with pytest.raises(ValueError, match="coverage@1 is none"):
+        Sliced(Coverage(5, 1), slices)
+
+
+def test_nobody_needs_relevant_items_in_every_slice() -> None:
+    metric = Sliced(HitRate(1, empty_target_action="error"), slice_by_popularity([1, 9, 9], (5,)))
+    metric.update(item_ids=LISTS, target_ids=TARGET)
+    assert list(floats(metric.compute()).values()) == [1 / 3, 0.0]
+
+
+def test_the_rows_of_a_slice_are_those_that_the_laws_look_at() -> None:
+    updates = with_slices(HISTORIES["sample ids"](4), overlapping=True)
+    assert sum(len(one["preds"]) for one in of_slice(updates, None)) == 13  # 16 rows, three of them repeated

@@ -1,0 +1,45 @@
+"""A slice has the value that the definition gives of its users alone, for every metric and every way of remembering."""
+
+from __future__ import annotations
+
+import pytest
+from fixtures.histories import fed
+from fixtures.slices import of_slice, with_slices
+from fixtures.variants import VARIANTS, Variant, ways
+
+from torch_recmetrics import Sliced
+
+NAMED = (
+    *("hit_rate", "ndcg", "mean_rank", "tie_rate", "novelty", "category_calibration", "coverage", "personalization"),
+    *("auc", "average_precision", "group_auc", "log_loss", "normalized_entropy", "calibration"),
+)  # one of each way to be evaluated and remembered
+FIRST = [next(v for v in VARIANTS if v.name == name) for name in NAMED]
+FIRST += [next(v for v in VARIANTS if v.pooled), next(v for v in VARIANTS if v.label == "bins")]
+FIRST += [next(v for v in VARIANTS if v.options.get("max_fpr"))]
+NAMES = ("cold", "warm", "hot")
+
+
+def sliced(variant: Variant) -> Sliced:
+    return Sliced(variant.make(), NAMES)
+
+
+@pytest.mark.parametrize("overlapping", [False, True], ids=["ids", "overlapping"])
+@pytest.mark.parametrize(("variant", "history"), ways(FIRST, "histories"))
+def test_a_slice_has_the_value_of_its_users(variant: Variant, history: str, overlapping: bool) -> None:
+    updates = with_slices(variant.history(history), overlapping=overlapping)
+    metric = fed(sliced(variant), updates)
+    found, errors = metric.compute(), metric.standard_error() if metric.has_interval else {}
+    for number, name in enumerate((*NAMES, None)):
+        own = of_slice(updates, None if name is None else number)
+        value = metric.overall if name is None else found[name]
+        alone = fed(variant.make(), own)
+        if name is not None and variant.reads == "counts" and not any(len(next(iter(one.values()))) for one in own):
+            assert value.isnan(), name
+            continue
+        assert float(value) == variant.expected(own), name
+        # Rows are kept, so the error is known where the metric's own bins have lost it.
+        if name is not None and errors and not (variant.label == "bins" and history == "weighted clicks"):
+            assert float(errors[name]) == pytest.approx(float(alone.standard_error()), rel=1e-9, abs=1e-11, nan_ok=True)
+            intervals = [float(end) for end in alone.confidence_interval(0.9)]
+            ends = [float(end) for end in metric.confidence_interval(0.9)[name]]
+            assert ends == pytest.approx(intervals, rel=1e-9, abs=1e-11, nan_ok=True)

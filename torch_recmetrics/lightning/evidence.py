@@ -1,0 +1,111 @@
+"""Values of users while training: whether an epoch is better beyond chance, and the best one beside a baseline."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.intervals import student_quantile
+from torch_recmetrics.users.user_values import UserValues
+
+
+def difference_bounds(values: UserValues, best: UserValues, name: str, level: float) -> tuple[float, float]:
+    """The interval of the mean difference of users from those of the best epoch, by Student's t.
+
+    Raises:
+        ValueError: for fewer than two users with a value in both.
+    """
+    from torch_recmetrics.compare.statistics import differences  # needs numpy
+
+    common = values.sample_ids[torch.isin(values.sample_ids, best.sample_ids, assume_unique=True)]
+    new_places, old_places = (torch.searchsorted(users.sample_ids, common) for users in (values, best))
+    weights = None if values.weights is None else values.weights[new_places]
+    try:
+        pairs = differences(values[name][new_places], best[name][old_places], weights)
+    except ValueError as error:
+        raise ValueError(f"{name} of this epoch cannot be compared with the best one user by user: {error}") from None
+    reach = student_quantile(float(pairs.n), level) * pairs.standard_error
+    return pairs.mean - reach, pairs.mean + reach
+
+
+def checked_level(level: Any) -> float:
+    """The level of an interval."""
+    check.check_share("level", level)
+    return float(level)
+
+
+# -- in checkpoints ---------------------------------------------------------------------------------------------------
+
+
+def packed(users: UserValues, *names: str) -> dict[str, Any]:
+    """Tensors and words that a checkpoint may hold; of these metrics, by default of all."""
+    names = names or tuple(users)
+    return {
+        "sample_ids": users.sample_ids,
+        "values": {name: users[name] for name in names},
+        "weights": users.weights,
+        "definitions": {name: users.definitions[name] for name in names},
+        "candidates": users.candidates,
+        "versions": users.versions,
+        "summaries": {name: list(pair) for name, pair in users.summaries.items()},
+    }
+
+
+def unpacked(state: dict[str, Any]) -> UserValues:
+    """The values of users that a checkpoint holds."""
+    summaries = {name: (pair[0], pair[1]) for name, pair in state["summaries"].items()}
+    return UserValues(**{**state, "summaries": summaries})
+
+
+# -- beside a baseline ------------------------------------------------------------------------------------------------
+
+
+def read_baseline(baseline: Any) -> UserValues:
+    """The values of users that are given, or those of a file."""
+    if isinstance(baseline, UserValues):
+        return baseline
+    if isinstance(baseline, str | os.PathLike):
+        return UserValues.load(baseline)
+    raise TypeError(f"`baseline` must be UserValues or the path of a file of them, got {type(baseline).__name__}")
+
+
+def bare(users: UserValues, *prefixes: str) -> UserValues:
+    """The same values without what stands in front of their names."""
+
+    def short(name: str) -> str:
+        return next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
+
+    state = packed(users)
+    for part in ("values", "definitions", "summaries"):
+        state[part] = {short(name): value for name, value in state[part].items()}
+    return unpacked(state)
+
+
+def compared(best: UserValues, baseline: UserValues, epoch: int, **options: Any) -> Any:
+    """The table of :func:`~torch_recmetrics.compare.compare`, of the metrics that both have.
+
+    Raises:
+        ValueError: for other users, definitions or candidates, and where the two have no metric in common.
+    """
+    from torch_recmetrics.compare import compare
+
+    common = [name for name in (*best, *best.summaries) if name in baseline or name in baseline.summaries]
+    if not common:
+        raise ValueError(
+            f"`baseline` must have one of the callback's metrics, {', '.join((*best, *best.summaries))}: it has "
+            f"{', '.join((*baseline, *baseline.summaries))}"
+        )
+    return compare({"baseline": baseline, f"epoch {epoch}": best}, "baseline", common, **options)
+
+
+def is_better(value: Tensor | float, best: float, *, higher: bool) -> bool:
+    """Whether a value is better than the best one so far; nan is better than nothing."""
+    number = float(value)
+    if math.isnan(number) or math.isnan(best):
+        return not math.isnan(number)
+    return number > best if higher else number < best

@@ -1,0 +1,210 @@
+"""The users whose values metrics hold, here and on all ranks, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
+
+from torch_recmetrics.core.distributed.collectives import (
+    check_ready,
+    gather_counts,
+    gather_rows,
+    owner_of,
+    send_rows,
+    sum_alike,
+    sum_over_processes,
+)
+from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
+from torch_recmetrics.core.tensors.moments import COUNT
+from torch_recmetrics.core.tensors.segments import first_of_each
+from torch_recmetrics.state.evaluator import UserColumns, flat_users
+from torch_recmetrics.state.ranking_metric import UserMeasure
+from torch_recmetrics.state.sync import stores
+from torch_recmetrics.users.user_values import UserValues
+
+
+class Ranks(NamedTuple):
+    """The ranks that hold users, or this one alone."""
+
+    several: bool
+    group: Any = None
+
+    @classmethod
+    def of(cls, metrics: Sequence[UserMeasure]) -> Ranks:
+        """Those that the metrics exchange with.
+
+        Raises:
+            ValueError: for metrics that exchange with others than each other.
+        """
+        several = {metric.exchanges for metric in metrics}
+        groups = {id(metric.process_group): metric.process_group for metric in metrics}
+        if len(several) > 1 or len(groups) > 1:
+            raise ValueError("metrics whose users are asked for together must have the same `process_group`")
+        if any(metric.dist_sync_fn is not None for metric in metrics) and several == {True}:
+            raise ValueError("`dist_sync_fn` exchanges sums only: leave it out where values of users are kept")
+        ranks = cls(several.pop(), *groups.values())
+        if ranks.several:
+            check_ready(ranks.group)
+        return ranks
+
+    def summed(self, things: Sequence[str], vector: Tensor) -> Tensor:
+        """The sum over the ranks, as the first step of an exchange of the same things."""
+        return sum_alike(things, vector, self.group) if self.several else vector
+
+    def joined(self, rows: Tensor) -> Tensor:
+        """The rows of all ranks, in the order of the ranks."""
+        return torch.cat(gather_rows(rows, self.group)) if self.several else rows
+
+
+class KeptUsers(NamedTuple):
+    """Users and their values in some metrics."""
+
+    values: Tensor  # (U, columns), nan where undefined
+    weights: Tensor  # (U,), 0 where no value is defined
+    ids: Tensor | None  # (U,) int64; None where they have none
+
+    @classmethod
+    def of(cls, users: UserColumns) -> KeptUsers:
+        weights = users.weights.amax(1) if users.weights.shape[1] else users.weights.new_zeros(users.values.shape[0])
+        return cls(users.values, weights, users.ids)
+
+    def everywhere(self, ranks: Ranks) -> KeptUsers:
+        """The users of all ranks; one with an id counts once, as it came first on the lowest rank."""
+        if ranks.several:
+            both = ranks.joined(torch.cat([self.values, self.weights.unsqueeze(1)], 1))
+            ids = None if self.ids is None else ranks.joined(self.ids)
+        else:
+            both, ids = torch.cat([self.values, self.weights.unsqueeze(1)], 1), self.ids
+        if ids is not None:
+            first = first_of_each(ids)
+            both, ids = both[first], ids[first]
+        return KeptUsers(both[:, :-1], both[:, -1], ids)
+
+
+class Kept(NamedTuple):
+    """What some metrics hold of users: groups of them, each of the metrics at these positions."""
+
+    groups: list[tuple[list[int], KeptUsers]]
+    uncounted: bool  # there are users whose values were not kept
+
+
+def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> Kept:
+    """All users whose values the metrics hold, on all ranks; all ranks call it alike.
+
+    Users without an id are in groups of their own, in the order in which they came, rank after rank.
+    """
+    header, of_stems = [], []
+    for stem in ("sample_ids", "rows"):
+        groups = stores(metrics, stem)
+        header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
+    header.append(float(any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))))
+    header.append(float(sum(len(metric.state("values")) for metric in metrics if metric.keeps_values)))
+    header.append(float(sum(metric.state("sums")[0, COUNT] > 0 for metric in metrics if not metric.keeps_values)))
+    things = ["values of users", *(metric.exchanged for metric in metrics)]
+    like = metrics[0].state("sums")
+    n_sampled, split_samples, n_flat, split_flat, n_wide, n_unnamed, n_lost = ranks.summed(
+        things, like.new_tensor(header)
+    ).tolist()
+    if n_unnamed:
+        for position, metric in enumerate(metrics):
+            if metric.keeps_values:
+                values, weights = metric.joined("values"), metric.joined("weights")
+                of_stems.append(([position], KeptUsers(values, weights, None).everywhere(ranks)))
+    for stem, n_parts, split in (("sample_ids", n_sampled, split_samples), ("rows", n_flat, split_flat)):
+        groups = [[p] for p in range(len(metrics))] if split else [list(range(len(metrics)))]
+        for positions in groups if n_parts else ():
+            members = [metrics[p] for p in positions]
+            if stem == "sample_ids":
+                of_stems.append((positions, sampled_users(members).everywhere(ranks)))
+            else:
+                of_stems.append((positions, flat_everywhere(members, WIDE if n_wide else NARROW, ranks)))
+    return Kept(of_stems, bool(n_lost))
+
+
+def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
+    """The users with a sample id, as often as they came."""
+    values, weights = [], []
+    for metric in metrics:
+        numerators, denominators = metric.joined("numerators"), metric.joined("denominators").unsqueeze(1)
+        numerators = numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
+        values.append(numerators / torch.where(denominators != 0, denominators, float("nan")))
+        weights.append(denominators)
+    return KeptUsers(torch.cat(values, 1), torch.cat(weights, 1).amax(1), metrics[0].joined("sample_ids"))
+
+
+def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) -> KeptUsers:
+    """The users of flat rows by their index; the rows of a user go to one rank, which evaluates that user."""
+    packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
+    if not ranks.several:
+        return KeptUsers.of(flat_users(metrics, [packed]))
+    packed = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(ranks.group)), ranks.group)
+    error, users = None, None
+    try:
+        users = KeptUsers.of(flat_users(metrics, [packed]))
+    except Exception as refused:  # the others must hear of it, or they would wait
+        error = refused
+    failed = torch.tensor([float(error is not None)], device=packed.device)
+    anywhere = bool(sum_over_processes(failed, ranks.group))
+    if error is not None:
+        raise error
+    if anywhere or users is None:
+        raise ValueError("another rank could not evaluate its users' rows; its message says why")
+    return users.everywhere(ranks)
+
+
+def user_values(
+    metrics: Mapping[str, UserMeasure], candidates: str | None, summaries: Callable[[], dict[str, tuple[float, float]]]
+) -> UserValues:
+    """The values of users in metrics that keep them, by name; the same on every rank.
+
+    Raises:
+        ValueError: where users were counted whose values were not kept.
+    """
+    members = list(metrics.values())
+    for metric in members:
+        if metric._is_synced:
+            raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before you ask for its users")
+    ranks = Ranks.of(members)
+    kept = kept_users(members, ranks)
+    named = [(positions, users, users.ids) for positions, users in kept.groups if users.ids is not None]
+    if kept.uncounted or len(named) < len(kept.groups):
+        raise ValueError(
+            "some users came without `sample_ids`, so their values have no name: give every update `sample_ids`"
+        )
+    ids = torch.cat([members[0].empty_row("sample_ids"), *(own_ids for *_, own_ids in named)])
+    ids = ids.unique()  # type: ignore[no-untyped-call]
+    like = members[0].state("sums")
+    table, weights = like.new_full((ids.shape[0], len(members)), float("nan")), like.new_zeros(ids.shape[0])
+    for positions, users, own_ids in named:
+        places = torch.searchsorted(ids, own_ids)
+        firsts = torch.tensor([0, *(len(members[p].columns) for p in positions)]).cumsum(0)[:-1]
+        table[places.unsqueeze(1), torch.tensor(positions)] = users.values[:, firsts]
+        weights[places] = torch.maximum(weights[places], users.weights)
+    seen = candidates_everywhere(members, ranks) if candidates is None else candidates
+    unweighted = bool(((weights == 0) | (weights == 1)).all())
+    return UserValues(
+        ids.cpu(),
+        {name: column.cpu() for name, column in zip(metrics, table.unbind(1), strict=True)},
+        definitions={name: metric.exchanged for name, metric in metrics.items()},
+        weights=None if unweighted else weights.cpu(),
+        candidates=seen,
+        summaries=summaries(),
+    )
+
+
+def candidates_everywhere(metrics: Sequence[UserMeasure], ranks: Ranks) -> str:
+    """What was ranked, of the updates of all ranks."""
+    seen = {number for metric in metrics for number in metric.candidates_seen}
+    ends = torch.tensor([[-max(seen, default=0), min(seen, default=0)]], device=metrics[0].device)
+    if ranks.several:
+        ends = gather_counts(ends[0], ranks.group)
+    ends = ends[ends[:, 0] != 0]
+    if not ends.shape[0]:
+        return "full"
+    least, most = int(ends[:, 1].min()), -int(ends[:, 0].min())
+    return f"sampled({least})" if least == most else f"sampled({least} to {most})"

@@ -1,0 +1,289 @@
+"""The memory of metrics that read how scores order the labels: rows that are kept, or rows counted in bins."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.plot import plot_curve
+
+from torch_recmetrics.core.auc.exchange import Agreed, exchange, gathered
+from torch_recmetrics.core.auc.histogram import count_into, histogram
+from torch_recmetrics.core.auc.labelled_rows import Clicks
+from torch_recmetrics.core.auc.scored_labels import ScoredLabels, Tables, add_counts, bins_of, joined, rows_of
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.rows import RowMetric
+
+# So many rows or updates wait to be counted into bins where that costs a pass over all bins: while others hold the
+# histogram, it must be made anew.
+FOLD_ROWS = 1 << 18
+FOLD_PIECES = 1 << 10
+FIRST_FOLD = 1 / 8  # of them, where there is no histogram yet
+LARGEST_NUM_BINS = 1 << 28
+
+
+def check_num_bins(name: str, num_bins: Any) -> None:
+    """Refuse what is no power of two from 4 on."""
+    power_of_two = check.is_count(num_bins) and 4 <= num_bins <= LARGEST_NUM_BINS and not num_bins & (num_bins - 1)
+    if num_bins is not None and not power_of_two:
+        raise ValueError(f"`{name}` must be a power of two from 4 to {LARGEST_NUM_BINS}, or None, got {num_bins!r}")
+
+
+class OwnTables:
+    """The histograms of a metric that nobody else holds, so rows are counted into them in place.
+
+    The state is put away meanwhile, as the sums are in state/waiting.py. Whoever reads it takes the histograms over,
+    and they are never written to again.
+    """
+
+    def __init__(self, metric: ScoredRows, tables: Tables, dtypes: Collection[torch.dtype]) -> None:
+        self._metric = metric
+        self._tables = tables
+        self._own = set(dtypes)  # of the scores whose histograms were made here
+        metric.put_away(self)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the state is still put away: after an error an earlier one may stand in its place."""
+        return self._metric.state_name("counts") not in self._metric.__dict__
+
+    def count(self, clicks: Clicks) -> bool:
+        """Count rows in place, if that can be."""
+        dtype = clicks.preds.dtype
+        if dtype not in self._own or not self.hidden:
+            return False
+        counts = self._tables[dtype]
+        if clicks.weights is not None and not counts.is_floating_point():
+            counts = exact(counts)
+        elif counts.is_inference() and not torch.is_inference_mode_enabled():
+            counts = counts.clone()
+        count_into(counts, clicks.preds, clicks.labels, clicks.weights)
+        self._tables[dtype] = counts
+        return True
+
+    def evaluate(self) -> None:
+        """The state is there again."""
+        name = self._metric.state_name("counts")
+        put_back = None if self.hidden else self._metric.__dict__[name]
+        self._metric.bring_back()
+        if put_back is None:
+            self._metric.set_tables(self._tables)
+        else:
+            self._metric.__dict__[name] = put_back
+
+
+class ScoredRows(RowMetric):
+    """A metric of scores and labels, from rows that are kept or from bins.
+
+    A subclass says what it reads of them, here and on all ranks: a value, and how far bins can be from it.
+    """
+
+    stems = ("keys", "labels", "weights", "sample_ids")
+    parallel = (("counts", "count_keys"),)
+    put_away_states = ("counts",)
+
+    best_value = 1.0
+    public = ("error_bound", "roc", "precision_recall")
+    is_area: ClassVar[bool] = False  # whether the value is the area under the curve of :meth:`roc`
+
+    num_bins: int | None = option(
+        default=None,
+        kw_only=False,
+        check=check_num_bins,
+        doc="None for the exact value; or a power of two >= 4, the bins that scores are counted in, by the highest "
+        "bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value can be. "
+        "float16 and bfloat16 are always exact. All scores must then have one dtype.",
+    )
+
+    def setup(self) -> None:
+        super().setup()
+        self.add("counts", [])  # histograms, one for each dtype of scores that is counted in bins
+        self.add("count_keys", [])  # for each an empty tensor of the dtype of its keys
+        self.add("verdict", [])  # value and error bound of all processes, between sync and unsync
+
+    def count(self, clicks: Clicks) -> None:
+        n_rows, dtype = clicks.preds.shape[0], clicks.preds.dtype
+        if not n_rows:
+            return
+        self._check_one_dtype(dtype)
+        n_bins = bins_of(dtype, self.num_bins) if clicks.sample_ids is None else None
+        if n_bins is not None and self._waiting is not None and self._waiting.count(clicks):
+            return
+        if n_bins is not None and n_rows >= self._fold_rows:
+            table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
+            self._own_tables(add_counts(self._tables(), dtype, table), {dtype})
+            return
+        self.keep(clicks, keys=ordered_keys(clicks.preds))
+        if n_bins is not None:
+            self._fold()
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add what another metric of the same options has seen (or its ``metric_state``)."""
+        before = self._copy_state_dict() | {"_update_count": self._update_count}
+        super().merge_state(incoming_state)
+        try:
+            self._check_one_dtype()
+        except ValueError:
+            self.__dict__.update(before)
+            raise
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
+        self._check_one_dtype()
+        self._fold()
+
+    def _check_one_dtype(self, *others: torch.dtype) -> None:
+        """Bins of scores of two dtypes do not match."""
+        if self.num_bins is None:
+            return
+        seen = {SCORE_DTYPES[keys.dtype] for keys in (*self.state("keys"), *self.state("count_keys"))}
+        names = sorted({str(dtype).removeprefix("torch.") for dtype in (*seen, *others)})
+        if len(names) > 1:
+            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
+
+    def compute(self) -> Tensor:
+        """The value, 0-dim float64; nan where a class that it needs is missing."""
+        return self._verdict()[0]
+
+    def error_bound(self) -> Tensor:
+        """How far the exact value can be from :meth:`compute`, 0-dim float64; 0 where every score counts.
+
+        Proven, whatever the order of the rows that share a bin is. nan where the value is. All ranks must call it.
+        """
+        return self.read(lambda: self._verdict()[1])
+
+    def roc(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The curve of true over false positives: ``(fpr, tpr, thresholds)``, a point for each different score.
+
+        Thresholds fall from inf; with bins they are the lower edges of the bins. All ranks must call it; rows that
+        are kept are gathered from all of them.
+        """
+        scores, negatives, positives = self.read(lambda: self.scored_labels().curve(), "rows")
+        start = negatives.new_zeros(1)
+        self._say_what_is_missing(negatives, positives)
+        fpr, tpr = (torch.cat([start, side.cumsum(0)]) / side.sum() for side in (negatives, positives))
+        return fpr, tpr, torch.cat([scores.new_full((1,), float("inf")), scores])
+
+    def _say_what_is_missing(self, negatives: Tensor, positives: Tensor) -> None:
+        """A curve without a class is nan, which looks like a fault of the model."""
+        missing = [name for name, side in (("negatives", negatives), ("positives", positives)) if not bool(side.any())]
+        if missing:
+            self.warn_once(f"the curve has nan: no {' and no '.join(missing)} among the rows")
+
+    def precision_recall(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``(precision, recall, thresholds)`` with rising thresholds; precision and recall end in 1 and 0.
+
+        The layout of torchmetrics' ``BinaryPrecisionRecallCurve``. All ranks must call it.
+        """
+        scores, negatives, positives = self.read(lambda: self.scored_labels().curve(), "rows")
+        self._say_what_is_missing(negatives, positives)
+        hits = positives.cumsum(0)
+        precision, recall = hits / (hits + negatives.cumsum(0)), hits / positives.sum()
+        one, zero = hits.new_ones(1), hits.new_zeros(1)
+        return torch.cat([precision.flip(0), one]), torch.cat([recall.flip(0), zero]), scores.flip(0)
+
+    def plot(self, val: Any = None, ax: Any = None, *, curve: str | None = None) -> Any:
+        """Plot values as torchmetrics does, or a curve; needs matplotlib.
+
+        Args:
+            val: values to plot in place of that of :meth:`compute`.
+            ax: the axes to draw on.
+            curve: ``"roc"`` or ``"precision_recall"``.
+        """
+        if curve is None:
+            return super().plot(val, ax)
+        check.check_choice("curve", curve, ("roc", "precision_recall"))
+        if curve == "roc":
+            area = self.compute() if self.is_area else None
+            return plot_curve(self.roc(), area, ax, ("False positive rate", "True positive rate"), "AUC")
+        precision, recall, thresholds = self.precision_recall()
+        return plot_curve((recall, precision, thresholds), None, ax, ("Recall", "Precision"))
+
+    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:
+        """Histograms hold integers, or weights; keys say by their dtype of which scores they are."""
+        if stem == "keys":
+            return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
+        return row.ndim == 1 if stem == "counts" else super().fits(stem, row, like)
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """A histogram has two numbers for each bin."""
+        if "counts" not in pieces:
+            return super().pieces_fit(pieces)
+        dtype = SCORE_DTYPES.get(pieces["count_keys"].dtype)
+        return dtype is not None and pieces["counts"].shape[0] == 2 * (bins_of(dtype, self.num_bins) or 0)
+
+    @property
+    def _fold_rows(self) -> int:
+        return max(FOLD_ROWS, self.num_bins or 0)
+
+    def _tables(self) -> Tables:
+        """The histograms that are held."""
+        tables: Tables = {}
+        for counts, keys in zip(self.state("counts"), self.state("count_keys"), strict=True):
+            tables = add_counts(tables, SCORE_DTYPES[keys.dtype], counts.to(self.device))
+        return tables
+
+    def set_tables(self, tables: Tables) -> None:
+        """Replace the histograms."""
+        self.set_state("counts", [*tables.values()])
+        self.set_state("count_keys", [torch.zeros(0, dtype=KEY_DTYPES[d], device=self.device) for d in tables])
+
+    def _fold(self) -> None:
+        """Count the rows that wait for it, once there are many; keep one histogram of each dtype."""
+        if len(self.state("counts")) > 1:
+            self.set_tables(self._tables())
+        columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
+        binned = (bins_of(SCORE_DTYPES[keys.dtype], self.num_bins) and not ids.shape[0] for keys, ids in columns)
+        waits = [keys.shape[0] if wait else 0 for keys, wait in zip(self.state("keys"), binned, strict=True)]
+        enough = self._fold_rows * (1 if self.state("counts") else FIRST_FOLD)
+        if sum(waits) < enough and len(waits) - waits.count(0) < FOLD_PIECES:
+            return
+        parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
+        tables = ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables
+        for stem in self.stems:
+            self.set_state(stem, [part for part, wait in zip(self.state(stem), waits, strict=True) if not wait])
+        self._own_tables(tables, {part.dtype for part in parts})
+
+    def _own_tables(self, tables: Tables, made: Collection[torch.dtype]) -> None:
+        """Hold histograms of which those of some dtypes of scores were made just now."""
+        self.set_tables(tables)
+        OwnTables(self, tables, made)
+
+    def scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
+        """All that is held; a sample id counts once."""
+        parts = rows_of(self.counted(group, everywhere=everywhere))
+        return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
+
+    def judged(self, seen: ScoredLabels) -> Tensor:
+        """(2,): the value and its error bound, of what is held here."""
+        raise NotImplementedError
+
+    def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
+        """The same of all ranks; all must call it."""
+        raise NotImplementedError
+
+    def _verdict(self) -> Tensor:
+        synced: list[Tensor] = self.state("verdict")
+        return synced[0] if synced else self.judged(self.scored_labels())
+
+    def exchange(self, process_group: Any) -> None:
+        has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
+        local = functools.partial(self.scored_labels, process_group)
+        seen, agreed = exchange(self.exchanged, local, has_sample_ids, self.num_bins, process_group)
+        self._check_one_dtype(*agreed.dtypes)
+        if self.asked == "verdict":
+            self.set_state("verdict", [self.judged_everywhere(seen, agreed, process_group)])
+            return
+        self.drop_rows()
+        if agreed.positives + agreed.negatives:
+            how = {"weighted": agreed.weighted_rows, "grouped": "groups" in self.stems}
+            rows = joined(seen.rows, agreed.kept_dtype, self.device, **how)
+            self.keep(gathered(rows, process_group))
+        self.set_tables(seen.tables)

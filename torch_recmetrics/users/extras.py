@@ -1,0 +1,60 @@
+"""Packages that only some of this room needs, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+EXTRAS = {
+    "scipy": "stats",
+    "statsmodels": "stats",
+    "duckdb": "offline",
+    "jinja2": "offline",
+    "pyarrow": "offline",
+    "matplotlib": "plot",
+    "pandas": None,
+}
+
+
+def needed(module: str, purpose: str) -> Any:
+    """A module of an optional package; ImportError says how to install it.
+
+    >>> needed("scipy.stats", "the t test").__name__
+    'scipy.stats'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        extra = EXTRAS.get(package)
+        wanted = f"'torch-recmetrics[{extra}]'" if extra else package
+        raise ImportError(f"{purpose} needs {package}: pip install {wanted} ({error})") from error
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to; what was written there takes the place of `path` once all of it is there.
+
+    Raises:
+        FileNotFoundError: where the folder does not exist.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"`path` must be in a folder that exists, got {str(target)!r}: make the folder first")
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        yield draft
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8", newline="")

@@ -1,0 +1,344 @@
+"""The value of every user of one run, with what was measured: the evidence that two runs are compared by."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.metadata
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator, KeysView, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.users.extras import needed, whole_file
+
+FORMAT = b"torch_recmetrics.user_values"
+FORMAT_VERSION = 1
+ID, WEIGHT = "sample_id", "weight"
+
+
+@functools.cache  # the lookup reads files
+def own_version() -> str:
+    try:
+        return importlib.metadata.version("torch-recmetrics")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def current_versions() -> dict[str, str]:
+    """What a run is made with."""
+    return {"torch_recmetrics": own_version(), "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+def vector(name: str, value: Any, length: int | None) -> Tensor:
+    """A 1-dim tensor on the CPU; TypeError and ValueError name what is wrong."""
+    tensor = check.plain_tensor(name, value)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"`{name}` must be a tensor or a list of numbers, got {type(value).__name__}")
+    if tensor.ndim != 1:
+        raise ValueError(f"`{name}` must have shape (U,), one entry for each user, got {tuple(tensor.shape)}")
+    if length is not None and tensor.shape[0] != length:
+        raise ValueError(f"`{name}` must have one entry for each of the {length} `sample_ids`, got {tensor.shape[0]}")
+    return tensor.detach().cpu()
+
+
+def numbers(name: str, value: Any, length: int) -> Tensor:
+    """(U,) float64."""
+    tensor = vector(name, value, length)
+    if tensor.is_complex() or tensor.is_quantized:
+        raise TypeError(f"`{name}` must be real numbers, got {tensor.dtype}")
+    return tensor.to(torch.float64)
+
+
+class UserValues:
+    """The value that every user has in every metric of one run.
+
+    What comes back is in ascending order of ``sample_ids``, each user once, on the CPU. ``users["ndcg@10"]`` is a (U,)
+    float64 tensor, nan where the value is undefined; iteration and ``keys()`` give the names, ``len()`` the number of
+    users.
+
+    Args:
+        sample_ids: (U,) integers that name the users, the same in every run. A user may stand there more than once with
+            the same values, as where a distributed sampler repeats rows.
+        values: name -> (U,) numbers, nan where undefined.
+        definitions: name -> one line that says what was computed, as ``metric.definition()`` gives it; the name itself
+            where there is none. Only equal definitions are compared.
+        weights: (U,) finite numbers >= 0; all 1 if left out.
+        candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``. Only equal candidates are compared.
+        versions: name -> version of what the values were made with; by default what runs now.
+        summaries: name -> (value, standard error) of metrics that are no means over users, such as coverage.
+
+    Raises:
+        TypeError: for what is no vector of numbers, and ids that are no integers.
+        ValueError: for other lengths, values that are infinite, weights below 0, and a user with two values.
+
+    >>> users = UserValues([7, 3], {"ndcg@10": [0.5, 1.0]}, definitions={"ndcg@10": "NDCG(10)"}, candidates="full")
+    >>> users
+    UserValues(2 users, ndcg@10, candidates='full')
+    >>> users.sample_ids, users["ndcg@10"]
+    (tensor([3, 7]), tensor([1.0000, 0.5000], dtype=torch.float64))
+    >>> users.mean("ndcg@10")
+    0.75
+    """
+
+    def __init__(
+        self,
+        sample_ids: Tensor | list[int],
+        values: Mapping[str, Tensor | list[float]],
+        *,
+        definitions: Mapping[str, str] | None = None,
+        weights: Tensor | list[float] | None = None,
+        candidates: str | None = None,
+        versions: Mapping[str, str] | None = None,
+        summaries: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        ids = vector("sample_ids", sample_ids, None)
+        if ids.numel() and ids.dtype not in check.ID_DTYPES:
+            raise TypeError(f"`sample_ids` must be integers, got {ids.dtype}: number the users first")
+        ids = ids.to(torch.int64)
+        given: Any = values
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise TypeError("`values` must be a dict of names and vectors, {'ndcg@10': tensor}")
+        if taken := {ID, WEIGHT} & set(values):
+            raise ValueError(f"`values` must not have the name {min(taken)!r}: a column of the file is called that")
+        columns = {name: numbers(f"values[{name!r}]", value, len(ids)) for name, value in values.items()}
+        for name, column in columns.items():
+            if bool(column.isinf().any()):
+                place = int(column.isinf().nonzero()[0])
+                raise ValueError(f"`values[{name!r}]` must be finite or nan, got {column[place]} for user {ids[place]}")
+        if weights is not None:
+            columns[WEIGHT] = numbers("weights", weights, len(ids))
+            wrong = ~((columns[WEIGHT] >= 0) & columns[WEIGHT].isfinite())
+            if bool(wrong.any()):
+                place = int(wrong.nonzero()[0])
+                raise ValueError(
+                    f"`weights` must be finite and >= 0, got {columns[WEIGHT][place]} for user {ids[place]}"
+                )
+        self.definitions = lines_by_name(definitions, columns)
+        if candidates is not None and not isinstance(candidates, str):
+            raise TypeError(f"`candidates` must be a word such as 'full' or 'sampled(100)', got {candidates!r}")
+        self.candidates = candidates
+        self.versions = dict(current_versions() if versions is None else versions)
+        self.summaries = checked_summaries(summaries, columns)
+        self.sample_ids, columns = once_each(ids, columns)
+        self.weights: Tensor | None = columns.pop(WEIGHT, None)
+        self._values = columns
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._values:
+            near = difflib.get_close_matches(str(name), self._values, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._values) or 'none'}"
+            raise KeyError(f"no values of {name!r}: {hint}")
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def keys(self) -> KeysView[str]:
+        """The names of the metrics."""
+        return self._values.keys()
+
+    def __len__(self) -> int:
+        """U, the number of users."""
+        return len(self.sample_ids)
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self):,} user{'' if len(self) == 1 else 's'}", *self._values]
+        parts += ["weights"] if self.weights is not None else []
+        parts += [f"candidates={self.candidates!r}"] if self.candidates is not None else []
+        return f"UserValues({', '.join(parts)})"
+
+    def mean(self, name: str) -> float:
+        """The weighted mean over the users whose value is defined, nan where there is none."""
+        values = self[name]
+        weights = torch.ones_like(values) if self.weights is None else self.weights
+        known = ~values.isnan() & (weights > 0)
+        return float((weights[known] * values[known]).sum() / weights[known].sum())
+
+    def select(self, sample_ids: Tensor | list[int]) -> UserValues:
+        """The same of some users, such as those of one country; the summaries are of all and are left out.
+
+        Raises:
+            ValueError: for an id that there is not.
+
+        >>> users = UserValues([7, 3, 5], {"mrr": [0.5, 1.0, 0.25]})
+        >>> users.select([5, 7])["mrr"]
+        tensor([0.2500, 0.5000], dtype=torch.float64)
+        """
+        ids = vector("sample_ids", sample_ids, None)
+        missing = ids[~torch.isin(ids, self.sample_ids)]
+        if len(missing):
+            raise ValueError(f"`sample_ids` must name users that there are, got {missing[0]}")
+        chosen = torch.isin(self.sample_ids, ids)
+        return UserValues(
+            self.sample_ids[chosen],
+            {name: column[chosen] for name, column in self._values.items()},
+            definitions=self.definitions,
+            weights=None if self.weights is None else self.weights[chosen],
+            candidates=self.candidates,
+            versions=self.versions,
+        )
+
+    def to_frame(self) -> Any:
+        """A pandas frame: the names as columns (and ``weight``), ``sample_id`` as index; needs pandas."""
+        pandas = needed("pandas", "UserValues.to_frame")
+        columns = {**self._values, **({} if self.weights is None else {WEIGHT: self.weights})}
+        index = pandas.Index(self.sample_ids.numpy().copy(), name=ID)
+        return pandas.DataFrame({name: column.numpy().copy() for name, column in columns.items()}, index=index)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a Parquet file that :meth:`load` and any other reader of Parquet understands; needs pyarrow.
+
+        The columns are ``sample_id``, ``weight`` (if there are weights) and the names; definitions, candidates and
+        versions are JSON in the metadata. The file is there whole or not at all.
+
+        Raises:
+            FileNotFoundError: where the folder does not exist.
+        """
+        pyarrow, parquet = needed("pyarrow", "UserValues.save"), needed("pyarrow.parquet", "UserValues.save")
+        columns = {ID: self.sample_ids, **({} if self.weights is None else {WEIGHT: self.weights}), **self._values}
+        about = {
+            "format_version": FORMAT_VERSION,
+            "definitions": self.definitions,
+            "candidates": self.candidates,
+            "versions": self.versions,
+            "summaries": self.summaries,
+        }
+        table = pyarrow.table({name: pyarrow.array(column.numpy()) for name, column in columns.items()})
+        table = table.replace_schema_metadata({FORMAT: json.dumps(about, allow_nan=False)})
+        with whole_file(path) as draft:
+            parquet.write_table(table, draft, write_page_checksum=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> UserValues:
+        """Read a file that :meth:`save` wrote; needs pyarrow. Nothing of the file is run.
+
+        Raises:
+            FileNotFoundError: where there is no file.
+            ValueError: for a file that is not of this kind, not whole, or of a newer version.
+
+        >>> import tempfile
+        >>> users = UserValues([3, 7], {"ndcg@10": [1.0, 0.5]}, candidates="full")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     users.save(f"{folder}/b.parquet")
+        ...     UserValues.load(f"{folder}/b.parquet")
+        UserValues(2 users, ndcg@10, candidates='full')
+        """
+        pyarrow, parquet = needed("pyarrow", "UserValues.load"), needed("pyarrow.parquet", "UserValues.load")
+        place = str(path)
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"`path` must be a file that UserValues.save wrote: there is no file {place!r}")
+        try:
+            file = parquet.ParquetFile(path, page_checksum_verification=True)
+            metadata = file.schema_arrow.metadata or {}
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ValueError(f"{place!r} is no Parquet file, or not a whole one: {first_line(error)}") from None
+        with file:
+            about = read_about(place, metadata)
+            try:
+                table = file.read()
+            except (pyarrow.ArrowException, OSError) as error:
+                raise ValueError(f"{place!r} is damaged: {first_line(error)}") from None
+        columns = {}
+        for name, column in zip(table.column_names, table.columns):
+            expected = pyarrow.int64() if name == ID else pyarrow.float64()
+            if column.type != expected or column.null_count:
+                raise ValueError(f"{place!r}: column {name!r} must be {expected} without nulls, got {column.type}")
+            columns[name] = torch.from_numpy(column.to_numpy().copy())
+        if ID not in columns:
+            raise ValueError(f"{place!r} has no column {ID!r}: UserValues.save did not write it")
+        try:
+            return cls(columns.pop(ID), columns, weights=columns.pop(WEIGHT, None), **about)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{place!r}: {error}") from None
+
+
+def lines_by_name(definitions: Mapping[Any, Any] | None, columns: Mapping[str, Tensor]) -> dict[str, str]:
+    """A definition for every name."""
+    given = dict(definitions or {})
+    for name, line in given.items():
+        if not isinstance(name, str) or not isinstance(line, str):
+            raise TypeError(f"`definitions` must be a dict of names and lines, got {name!r}: {line!r}")
+        if name not in columns:
+            raise ValueError(f"`definitions` has {name!r}, of which `values` has none: it has {', '.join(columns)}")
+    return {name: given.get(name, name) for name in columns if name != WEIGHT}
+
+
+def checked_summaries(
+    summaries: Mapping[str, tuple[float, float]] | None, columns: Mapping[str, Tensor]
+) -> dict[str, tuple[float, float]]:
+    """Name -> (value, standard error)."""
+    checked = {}
+    for name, pair in (summaries or {}).items():
+        if name in columns:
+            raise ValueError(f"`summaries` has {name!r}, which `values` has for each user: leave it out of one of them")
+        checked[name] = checked_summary(f"summaries[{name!r}]", pair)
+    return checked
+
+
+def checked_summary(name: str, pair: Any) -> tuple[float, float]:
+    """A value and its standard error."""
+    try:
+        value, error = (float(number) for number in pair)
+    except (TypeError, ValueError):
+        raise TypeError(f"`{name}` must be a value and its standard error, got {pair!r}") from None
+    if not math.isfinite(value) or not 0 <= error < math.inf:
+        raise ValueError(f"`{name}` must be a finite value and a finite standard error >= 0, got {pair!r}")
+    return value, error
+
+
+def once_each(ids: Tensor, columns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Users in ascending order, each once; ValueError for one with two values."""
+    if bool((ids[1:] > ids[:-1]).all()):
+        return ids.clone(), {name: column.clone() for name, column in columns.items()}
+    ids, order = ids.sort(stable=True)
+    columns = {name: column[order] for name, column in columns.items()}
+    again = ids[1:] == ids[:-1]
+    for name, column in columns.items():
+        one, other = column[1:], column[:-1]
+        differs = again & (one != other) & ~(one.isnan() & other.isnan())
+        if bool(differs.any()):
+            place = int(differs.nonzero()[0])
+            raise ValueError(
+                f"`sample_ids` has user {ids[place]} twice, with {name} {other[place]} and {one[place]}: "
+                "give each user one value"
+            )
+    first = torch.cat([torch.ones(1, dtype=torch.bool), ~again])
+    return ids[first], {name: column[first] for name, column in columns.items()}
+
+
+def read_about(place: str, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """What the metadata of a file says beside the values."""
+    if FORMAT not in metadata:
+        raise ValueError(f"{place!r} is a Parquet file, but not one that UserValues.save wrote")
+    try:
+        about = json.loads(metadata[FORMAT])
+        version = about["format_version"]
+        if not isinstance(version, int):
+            raise TypeError(f"format_version {version!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{place!r} has metadata that UserValues.save did not write: {error!r}") from None
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"{place!r} was written by a newer torch-recmetrics (format {version}, this one reads up to "
+            f"{FORMAT_VERSION}): upgrade torch-recmetrics to read it"
+        )
+    names = ("definitions", "candidates", "versions", "summaries")
+    if missing := [name for name in names if name not in about]:
+        raise ValueError(f"{place!r} has metadata that UserValues.save did not write: {missing[0]} is missing")
+    return {name: about[name] for name in names}
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

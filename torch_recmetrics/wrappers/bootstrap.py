@@ -1,0 +1,211 @@
+"""How sure is any value? Resamples of the users, each drawn again in every replicate as its id says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.arguments import read_layout
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.state.item_counts import ItemCounts
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.row_sums import ClickSums
+from torch_recmetrics.state.scored_rows import ScoredRows
+from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.wrappers.slice_memories import columns_of
+from torch_recmetrics.wrappers.unit_memories import (
+    AucUnits,
+    ClickUnits,
+    GroupUnits,
+    ListUnits,
+    MeanUnits,
+    ValueUnits,
+)
+from torch_recmetrics.wrappers.wrapper import Wrapper, click_rows
+
+LARGEST_SEED = (1 << 63) - 1
+RESULTS = ("value", "standard_error", "low", "high")
+
+
+def check_replicates(name: str, number: Any) -> None:
+    """Refuse so few resamples that they have no spread."""
+    if not check.is_count(number) or number < 2:
+        raise ValueError(f"`{name}` must be an integer >= 2, got {number!r}")
+
+
+def check_seed(name: str, seed: Any) -> None:
+    """Refuse what is no seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -LARGEST_SEED <= seed <= LARGEST_SEED:
+        raise ValueError(f"`{name}` must be an integer of 64 bits, got {seed!r}")
+
+
+class UserBootstrap(Wrapper):
+    r"""The interval of any metric, counts over items included, from resamples of the users.
+
+    Each user counts in each of R replicates as often as a number says that is drawn from Poisson's distribution with
+    mean 1, as if so many users had been drawn from the sample with replacement. The ends are percentiles of the values
+    of the replicates, the standard error is their standard deviation. A replicate without a value is left out.
+
+    The number follows from ``seed``, the user's ``sample_ids`` (``indexes`` of flat rows, the group of ``GroupAUC``)
+    and the replicate alone. So the replicates are the same, to the bit, over any batches and processes, two metrics
+    with one seed draw the same users, and a user that comes twice counts once. Users without an id are named by their
+    place and their process: then another split draws other numbers, and what was seen by two metrics that are merged
+    should have had two seeds. Click rows stand for users where there are no groups; those of one sample id are drawn
+    together.
+
+    Means over users and click metrics keep R sums; users with an id wait with their values until it is known which of
+    them count, 16 bytes a metric. Counts over items keep the lists, a median the values, AUCs the rows; their resamples
+    are counted a block at a time. Between processes what waits goes to all of them. ``update`` is that of the metric.
+
+    A resample holds fewer different users than the sample, some of them several times. So coverage, entropy and
+    personalization come out lower in it, and Gini higher: with few users for an item their value may lie outside of the
+    interval.
+
+    Undefined: nan where the metric is.  Range: that of the metric.
+    Source: B. Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 1979; N. Chamandy et al.,
+    Estimating uncertainty for massive data streams, Google 2012, for Poisson's weights.
+
+    Raises:
+        TypeError, ValueError: for what is no metric of this package or a collection of such, for fewer than two
+            replicates, and for an AUC with ``num_bins``, which would keep no rows to draw.
+
+    >>> from torch_recmetrics import HitRate
+    >>> metric = UserBootstrap(HitRate(1), num_replicates=1000, level=0.9)
+    >>> metric.update(item_ids=torch.arange(100).unsqueeze(1), target_ids=torch.arange(100) // 2 * 2,
+    ...               sample_ids=torch.arange(100))
+    >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
+    {'value': 0.5, 'standard_error': 0.05, 'low': 0.42, 'high': 0.58}
+    """
+
+    stem = "bootstrap"
+    public = ("replicates", "metric")
+
+    num_replicates: int = option(default=1000, check=check_replicates, doc="R >= 2, the number of resamples.")
+    level: float = option(default=0.95, check=check.check_share, doc="How often the interval holds the truth.")
+    seed: int = option(default=0, check=check_seed, doc="What the draws follow from, an integer of 64 bits.")
+
+    def setup(self) -> None:
+        super().setup()
+        self.has_interval = False
+        for member in self.members.values():
+            if isinstance(member, ScoredRows) and member.num_bins is not None:
+                raise ValueError("`num_bins` keeps no rows that could be drawn: leave it out")
+
+    def make_memories(self) -> list[Any]:
+        members = self.members
+        made: list[tuple[Any, dict[str, Any]]] = []
+        means = {name: member for name, member in members.items() if isinstance(member, UserMeans)}
+        if means:
+            made.append((ValueUnits if any(m.keeps_values for m in means.values()) else MeanUnits, means))
+        counters: dict[Any, dict[str, Any]] = {}
+        for name, member in members.items():
+            if isinstance(member, ItemCounts):
+                counters.setdefault(member.list_shape, {})[name] = member
+            for kind, memory in ((ClickSums, ClickUnits), (ScoredRows, AucUnits), (GroupAUC, GroupUnits)):
+                if isinstance(member, kind):
+                    made.append((memory, {name: member}))
+        made += [(ListUnits, alike) for alike in counters.values()]
+        return [memory(self, inside, place) for place, (memory, inside) in enumerate(made)]
+
+    @property
+    def name(self) -> str:
+        """That of the metric, and what tells that it is resampled."""
+        return self.stem if self.is_collection else f"{self.metric.name}/{self.stem}"
+
+    def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
+        """The results by the names that they have in a collection, where it is `key`: ``ndcg@10/low``."""
+        if not self.is_collection:
+            values = {key.removesuffix(f"/{self.stem}"): values}
+        return {f"{name}/{word}": one for name, results in values.items() for word, one in results.items()}
+
+    def value_names(self, key: str) -> list[str]:
+        results = dict.fromkeys(RESULTS)
+        return list(self.named_values(key, dict.fromkeys(self.members, results) if self.is_collection else results))
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Add users, or rows: the arguments of the metric's own ``update``.
+
+        Args:
+            args, kwargs: those of the metric; of a collection ``preds``, ``target`` and ``indexes`` by position.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        given = self.bound(args, kwargs)
+        with torch.no_grad():
+            of_clicks = [memory for memory in self.memories if isinstance(memory, ClickUnits | AucUnits | GroupUnits)]
+            counts = [self._prepared(memory, given) for memory in of_clicks]
+            if self.evaluator is not None:
+                counts.append(self._of_users(given))
+            for count in counts:
+                count()
+
+    def _prepared(self, memory: Any, given: dict[str, Any]) -> Callable[[], None]:
+        """What counts the rows of a click metric, all rules checked."""
+        ((_, metric),) = memory.members.items()
+        clicks, _, groups = click_rows(metric, given)
+        count = memory.count_groups if isinstance(memory, GroupUnits) else memory.count_clicks
+        return lambda: count(clicks, groups)
+
+    def _of_users(self, given: dict[str, Any]) -> Callable[[], None]:
+        """What counts users, all rules checked."""
+        evaluator: Any = self.evaluator
+        prepared = evaluator.prepare(read_layout(evaluator.labels, **self.ranking_arguments(given)))
+
+        def count() -> None:
+            for memory in self.memories:
+                if isinstance(memory, MeanUnits) and prepared.packed is not None:
+                    memory.hold(prepared.packed)
+                elif isinstance(memory, MeanUnits):
+                    numbers = torch.cat(columns_of(evaluator, evaluator.evaluated(prepared).values), 1)
+                    memory.count(numbers, prepared.sample_ids)
+                elif isinstance(memory, ListUnits):
+                    shape = next(iter(memory.members.values())).list_shape
+                    memory.count(prepared.lists[shape], prepared.sample_ids)
+            self.note_candidates(prepared.n_candidates)
+
+        return count
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the results of this batch alone."""
+        # A batch is counted after a reset, but its users have the places behind those before.
+        for memory in self.memories:
+            if hasattr(memory, "offset"):
+                memory.offset = int(memory.state("places"))
+        try:
+            return super().forward(*args, **kwargs)
+        finally:
+            for memory in self.memories:
+                if hasattr(memory, "offset"):
+                    memory.offset = 0
+
+    def compute(self) -> dict[str, Any]:
+        """``{"value", "standard_error", "low", "high"}``, 0-dim float64; of a collection by the name of the metric."""
+        found = {name: self._results(values) for name, values in self._replicates().items()}
+        return found if self.is_collection else next(iter(found.values()))
+
+    def replicates(self) -> Any:
+        """(R,) float64: the value in each replicate; of a collection by the name of the metric.
+
+        All ranks must call it.
+        """
+        found = {name: values[:-1] for name, values in self.read(self._replicates).items()}
+        return found if self.is_collection else next(iter(found.values()))
+
+    def _replicates(self) -> dict[str, Tensor]:
+        found = {name: values for memory in self.memories for name, values in memory.replicates().items()}
+        return {name: found[name] for name in self.members}
+
+    def _results(self, values: Tensor) -> dict[str, Tensor]:
+        value, drawn = values[-1], values[:-1]
+        drawn = drawn[~drawn.isnan()]
+        if value.isnan() or drawn.shape[0] < 2:
+            nothing = torch.full_like(value, float("nan"))
+            return dict(zip(RESULTS, (value.clone(), nothing, nothing.clone(), nothing.clone()), strict=True))
+        outside = (1 - self.level) / 2
+        low, high = torch.quantile(drawn, drawn.new_tensor([outside, 1 - outside])).unbind(0)
+        return dict(zip(RESULTS, (value.clone(), drawn.std(), low, high), strict=True))

@@ -1,0 +1,81 @@
+"""Slices of the relevant items: how well are those found that are rare, and those that everybody knows?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.item_values import check_item_counts
+
+
+@dataclass(frozen=True, eq=False)
+class ItemSlices:
+    """Which slice each item is in; made by :func:`slice_by_popularity`."""
+
+    names: tuple[str, ...]
+    slice_ids: Tensor  # (num_items,) int64, by item id: the slice, 0 to S - 1
+
+
+def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequence[str] | None = None) -> ItemSlices:
+    """Slices of relevant items by how often they were met in training, for :class:`~torch_recmetrics.Sliced`.
+
+    A hit then counts for the slice of its item: in a slice the user's relevant items of that slice alone are relevant,
+    all other items of the list are not, and a user without relevant items in the slice has none. The list itself stays
+    as it is, so a relevant item of another slice takes a rank.
+
+    Args:
+        item_counts: (num_items,) integer or float >= 0, by item id: how often each was met.
+        edges: rising counts, E of them: slice 0 has the items below the first, slice e those from edge e - 1 on and
+            below edge e, slice E those from the last on.
+        names: of the E + 1 slices; such as ``"below_5"``, ``"5_to_100"`` and ``"from_100"`` where they are not given.
+
+    Raises:
+        ValueError, TypeError: for counts that are none, edges that do not rise, or another number of names.
+
+    >>> from torch_recmetrics import Recall, Sliced
+    >>> slices = slice_by_popularity(torch.tensor([900, 3, 40, 1]), (5, 100), names=("tail", "middle", "head"))
+    >>> metric = Sliced(Recall(2), slices)
+    >>> metric.update(item_ids=torch.tensor([[0, 2]]), target_ids=torch.tensor([[0, 1]]))
+    >>> {name: float(value) for name, value in metric.compute().items()}
+    {'tail': 0.0, 'middle': nan, 'head': 1.0}
+    """
+    item_counts = check.plain_tensor("item_counts", item_counts)
+    check_item_counts("item_counts", item_counts)
+    if not isinstance(edges, Iterable):
+        raise TypeError(f"`edges` must be rising numbers, such as (5, 100), got {edges!r}")
+    numbers = [check.plain_number(edge) for edge in edges]
+    is_number = all(isinstance(e, int | float) and not isinstance(e, bool) and math.isfinite(e) for e in numbers)
+    if not numbers or not is_number or any(a >= b for a, b in itertools.pairwise(numbers)):
+        raise ValueError(f"`edges` must be rising finite numbers, such as (5, 100), got {tuple(numbers)}")
+    if names is None:
+        words = [f"{edge:g}".replace(".", "_") for edge in numbers]
+        middle = [f"{low}_to_{high}" for low, high in itertools.pairwise(words)]
+        names = [f"below_{words[0]}", *middle, f"from_{words[-1]}"]
+    check_names("names", names)
+    if len(names) != len(numbers) + 1:
+        raise ValueError(f"`names` must be one more than `edges`, {len(numbers) + 1}, got {len(names)}")
+    bounds = torch.tensor(numbers, dtype=torch.float64, device="cpu")
+    counts = item_counts.detach().to("cpu", torch.float64)
+    return ItemSlices(tuple(names), torch.bucketize(counts, bounds, right=True))
+
+
+def check_names(name: str, names: Any) -> None:
+    """Refuse what are no names of slices."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f'`{name}` must be the names of slices, such as ("cold", "warm"), got {names!r}')
+    words = list(names)
+    for word in words:
+        if not isinstance(word, str) or not word:
+            raise ValueError(f"`{name}` must hold names that are not empty, got {word!r}")
+    if not words:
+        raise ValueError(f"`{name}` must name at least one slice, got none")
+    if len(set(words)) < len(words):
+        twice = next(word for word in words if words.count(word) > 1)
+        raise ValueError(f"`{name}` must name each slice once, got {twice!r} twice")
