@@ -230,7 +230,7 @@ def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], objec
 
 @contextmanager
 def half_the_threads() -> Iterator[None]:
-    """Leave threads to DuckDB, which sorts at the same time: those of torch would wait for each other in a busy loop."""
+    """Leave threads to DuckDB, which sorts at the same time: those of torch would wait busily for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(max(1, before // 2))
     try:
