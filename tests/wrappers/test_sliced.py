@@ -28,6 +28,7 @@ from torch_recmetrics import (
     RecMetricCollection,
     Sliced,
     TieRate,
+    UserBootstrap,
     ranking_metrics,
     slice_by_popularity,
 )
@@ -316,6 +317,13 @@ def test_it_says_among_how_many_candidates() -> None:
     assert other.definition() == metric.definition()
     metric.reset()
     assert "candidates" not in metric.definition()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_a_module_that_holds_one_can_be_scripted() -> None:
+    model = torch.nn.Linear(2, 1)
+    model.sliced, model.drawn = Sliced(NDCG(2), 2), UserBootstrap(ranking_metrics(("ndcg", "mrr")))
+    assert torch.equal(torch.jit.script(model)(torch.ones(1, 2)), model(torch.ones(1, 2)))
 
 
 # Slices of relevant items --------------------------------------------------------------------------------------------
