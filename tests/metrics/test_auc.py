@@ -18,7 +18,7 @@ from oracles.clicks import Row, auc, pairs
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
-from torch_recmetrics import RecMetricCollection, Sliced, UserBootstrap
+from torch_recmetrics import RecMetricCollection
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
@@ -491,9 +491,6 @@ def test_users_are_asked_for_and_read_only_where_rows_belong_together() -> None:
         metrics.update(preds, target)
     with pytest.raises(TypeError, match="no member of the collection takes `indexes`"):
         RecMetricCollection([BinaryAUC()]).update(preds, target, user)
-    for wrapper in (UserBootstrap, Sliced):
-        with pytest.raises(ValueError, match=r"auc has `clustered=True`.*leave `clustered` out"):
-            wrapper(RecMetricCollection([BinaryAUC(clustered=True)]))
     assert BinaryAUC(clustered=True).definition() == "BinaryAUC(num_bins=None, clustered=True)"
 
 

@@ -48,11 +48,6 @@ def check_wrapped(name: str, metric: Any) -> None:
         if not isinstance(member, KINDS):
             what = member.__name__ if isinstance(member, type) else type(member).__name__
             raise TypeError(f"`{name}` must be a metric of this package, or a collection of such metrics, got {what}")
-        if getattr(member, "clustered", False):
-            raise ValueError(
-                f"`{name}` reads rows one by one here, and {member.name} has `clustered=True`, rows that belong "
-                "together: leave `clustered` out"
-            )
     if not members:
         raise ValueError(f"`{name}` must have a member, got an empty collection")
 
