@@ -306,6 +306,18 @@ def test_it_says_what_it_is() -> None:
     assert Sliced(NDCG(10), 30).signature != Sliced(NDCG(10), tuple(string.ascii_letters[:30])).signature
 
 
+def test_it_says_among_how_many_candidates() -> None:
+    batch = {"item_ids": torch.tensor([[4, 9, 2]]), "target_ids": torch.tensor([[9]]), "slice_ids": torch.tensor([0])}
+    metric, other = Sliced(NDCG(2), 1), Sliced(NDCG(2), 1)
+    metric(torch.rand(1, 3), **batch)
+    metric(torch.rand(1, 5), **{**batch, "item_ids": torch.arange(5, 10).unsqueeze(0)})
+    assert 'candidates="sampled(3 to 5)"' in metric.definition()
+    other.merge_state(metric)
+    assert other.definition() == metric.definition()
+    metric.reset()
+    assert "candidates" not in metric.definition()
+
+
 # Slices of relevant items --------------------------------------------------------------------------------------------
 
 

@@ -55,7 +55,7 @@ class UserBootstrap(Wrapper):
     with one seed draw the same users, and a user that comes twice counts once. Users without an id are named by their
     place and their process: then another split draws other numbers, and what was seen by two metrics that are merged
     should have had two seeds. Click rows stand for users where there are no groups; those of one sample id are drawn
-    together.
+    together, or of one of ``indexes`` where a ``BinaryAUC`` has ``clustered=True``.
 
     Means over users and click metrics keep R sums; users with an id wait with their values until it is known which of
     them count, 16 bytes a metric. Counts over items keep the lists, a median the values, AUCs the rows; their resamples
@@ -208,4 +208,5 @@ class UserBootstrap(Wrapper):
             return dict(zip(RESULTS, (value.clone(), nothing, nothing.clone(), nothing.clone()), strict=True))
         outside = (1 - self.level) / 2
         low, high = torch.quantile(drawn, drawn.new_tensor([outside, 1 - outside])).unbind(0)
-        return dict(zip(RESULTS, (value.clone(), drawn.std(), low, high), strict=True))
+        error = torch.where(drawn.min() < drawn.max(), drawn.std(), 0)  # of equal values no rounding is left
+        return dict(zip(RESULTS, (value.clone(), error, low, high), strict=True))
