@@ -13,14 +13,14 @@ from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.compare.user_values import NUMBERING, UserValues, current_versions
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
-from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
@@ -172,11 +172,14 @@ def measure(
     """Count the users of this process; InputError names the row of what the metrics refuse."""
     share, found = share_of_users(tables.n_users), Found(tables.weights())
     lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
+    named = any(getattr(member, "keep_users", False) for member in collection.values())
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
         arguments = arguments_of(tables, listed, relevant)
         if found.weights is not None:
             arguments["weights"] = found.weights[first : first + n_users]
+        if named:
+            arguments["sample_ids"] = torch.arange(first, first + n_users)
         try:
             if "preds" not in arguments:
                 refuse_equal_ranks(listed)
@@ -308,6 +311,7 @@ def report_of(
             definitions={name: definitions[name] for name in columns},
             weights=found.weights,
             candidates=candidates,
+            versions=current_versions() | ({NUMBERING: numbering(tables.workspace)} if keep_users else {}),
         )
         if tables.slices is not None:
             details["slices"], sizes = means_of_slices(tables, everyone)
