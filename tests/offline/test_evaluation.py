@@ -245,3 +245,9 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
 def test_options_that_there_are_not_are_refused(metrics: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         evaluate(LISTS, TRUTH, metrics, **options)
+
+
+def test_metrics_that_keep_the_values_of_users_get_their_numbers() -> None:
+    lists = pa.table({"user_id": ["u", "v", "v"], "item_id": [3, 1, 2], "score": [1.0, 2.0, 1.0]})
+    truth = pa.table({"user_id": ["u", "v"], "item_id": [3, 2]})
+    assert evaluate(lists, truth, [NDCG(1, keep_users=True)])["ndcg@1"] == 0.5
