@@ -59,6 +59,7 @@ def test_partitions_add_up() -> None:
     assert report.user_ids == expected.user_ids
     assert report.users.weights.tolist() == expected.users.weights.tolist()
     assert report.users.candidates == "full"
+    assert report.users.versions == expected.users.versions
     for name in METRICS:
         assert report.users[name].tolist() == expected.users[name].tolist()
         assert report.intervals[name] == pytest.approx(expected.intervals[name], rel=1e-9)

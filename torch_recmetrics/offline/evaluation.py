@@ -13,14 +13,14 @@ from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.compare.user_values import NUMBERING, UserValues, current_versions
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
-from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
@@ -316,6 +316,7 @@ def report_of(
             definitions={name: definitions[name] for name in columns},
             weights=found.weights,
             candidates=candidates,
+            versions=current_versions() | ({NUMBERING: numbering(tables.workspace)} if keep_users else {}),
         )
         if tables.slices is not None:
             details["slices"], sizes = means_of_slices(tables, everyone)
