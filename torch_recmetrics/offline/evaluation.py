@@ -125,7 +125,7 @@ def evaluate(
         return evaluate_spark(
             recommendations, truth, names, seen,
             lambda tables: collection_of(metrics, top_k, options, every, tables),
-            lambda tables, collection, collector: measure(tables, collection, collector, lambda _: None),
+            lambda tables, members, collector: measure(tables, members, collector, lambda _: None, numbered=False),
             level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
         )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
@@ -168,17 +168,22 @@ def measure(
     collection: RecMetricCollection,
     collector: UserCollector | None,
     advance: Callable[[int], object],
+    *,
+    numbered: bool = True,
 ) -> Found:
-    """Count the users of this process; InputError names the row of what the metrics refuse."""
+    """Count the users of this process; InputError names the row of what the metrics refuse.
+
+    Metrics that keep the values of users get their numbers, unless these are `numbered` in a part of the users only.
+    """
     share, found = share_of_users(tables.n_users), Found(tables.weights())
+    numbered = numbered and any(getattr(member, "keep_users", False) for member in collection.values())
     lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
-    named = any(getattr(member, "keep_users", False) for member in collection.values())
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
         arguments = arguments_of(tables, listed, relevant)
         if found.weights is not None:
             arguments["weights"] = found.weights[first : first + n_users]
-        if named:
+        if numbered:
             arguments["sample_ids"] = torch.arange(first, first + n_users)
         try:
             if "preds" not in arguments:
