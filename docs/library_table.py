@@ -59,8 +59,8 @@ LIBRARIES = [
     Library(
         "torchmetrics",
         "1.9.0",
-        note='A user without relevant items counts 0 unless `empty_target_action="skip"`. Items with scores of 0 or '
-        "less count as not relevant in MAP, MRR, precision and recall: compare on positive scores.",
+        note='A user without relevant items counts 0 by default: give `empty_target_action="neg"` here. Items with '
+        "scores of 0 or less count as not relevant in MAP, MRR, precision and recall: compare on positive scores.",
     ),
     Library(
         "scikit-learn",
