@@ -86,6 +86,21 @@ def test_parquet_that_ends_early(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert "cut.parquet" in line
 
 
+def test_damaged_parquet_names_its_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    parquet.write_table(pa.table({"user_id": ["u", "v"], "item_id": ["a", "b"], "score": [0.5, 1]}), tmp_path / "a.pq")
+    whole = (tmp_path / "a.pq").read_bytes()
+    (tmp_path / "a.pq").unlink()
+    (tmp_path / "bad.parquet").write_bytes(whole[:7] + b"\xff" * 20 + whole[27:])  # DuckDB's message names no file
+    files = ["--recommendations", f"{tmp_path}/bad.parquet", "--truth", f"{tmp_path}/truth.csv"]
+    assert "bad.parquet) cannot be read" in refused(tmp_path, capfd, ["evaluate", *files])
+
+
+def test_a_configuration_that_is_no_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\x00")
+    line = refused(tmp_path, capfd, ["evaluate", "--config", f"{tmp_path}/run.yaml"])
+    assert "the file of --config must be YAML in UTF-8" in line
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [("no*.csv", "finds no file"), ("no.csv", "there is no file"), (".", "is a directory")],
@@ -106,6 +121,9 @@ def test_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, mes
         (["--temp-directory", "/nowhere"], "`temp_directory` must be a folder that can be written to, got '/nowhere'"),
         (["--format", "xls"], "`format` must be one of"),
         (["--user", "user"], "did you mean 'user_id'"),
+        (["--weight", "w"], "no column 'w': it has user_id, item_id. Give its name as `weight`"),
+        (["--user", "item_id"], "`user` and `item` must be two columns, got 'item_id' for both"),
+        (["--slices", "{}/good.csv"], "must have a column 'slice', or one column beside 'user_id'"),
         (["--train", "{}/truth.csv"], "2 pairs of user and item stand in `train`"),
     ],
 )
@@ -128,6 +146,8 @@ def test_columns_of_another_type() -> None:
             evaluate(pa.table(lists), truth)
     with pytest.raises(InputError, match="`truth` must be a path, a pattern"):
         evaluate(pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}), {"u": ["a"]})
+    with pytest.raises(InputError, match=r"`recommendations` must be a path, a pattern, .* got builtins NoneType"):
+        evaluate(None, truth)
     lists = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]})
     for relevance, message in ((-1.0, "column 'r' must be a finite number >= 0, got '-1.0'"), (None, "got nothing")):
         wrong = pa.table({"user_id": ["u"], "item_id": ["a"], "r": pa.array([relevance], pa.float64())})

@@ -161,3 +161,23 @@ def test_names_are_no_statements() -> None:
     assert connection.execute(f"SELECT {quoted(name)} FROM {source.sql}").fetchall() == [(3,)]
     (ids,) = id_sql(connection, (source, name))
     assert connection.execute(f"SELECT {ids} FROM {source.sql}").fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize("column", ["_row", "rowid", "RowID", "file_index", "file_row_number"])
+def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> None:
+    first = pa.table({column: ["x", "y"], "score": ["1", "2"]})
+    second = pa.table({column: ["z", "x"], "score": ["3", "high"]})
+    for number, part in enumerate((first, second)):
+        parquet.write_table(part, tmp_path / f"{number}.parquet")
+        part.to_pandas().to_csv(tmp_path / f"{number}.csv", index=False)
+        part.to_pandas().to_json(tmp_path / f"{number}.jsonl", orient="records", lines=True)
+    frame = pa.concat_tables([first, second])
+    stream = pa.RecordBatchReader.from_batches(frame.schema, frame.to_batches())
+    for given in (*(f"{tmp_path}/*.{kind}" for kind in ("parquet", "csv", "jsonl")), frame, stream):
+        connection = connect()
+        source = open_source(connection, "truth", given)
+        found = connection.execute(f"SELECT {quoted(column)} FROM {source.sql} ORDER BY {', '.join(source.order)}")
+        assert [row[0] for row in found.fetchall()] == ["x", "y", "z", "x"]
+        place = rf"\(.*1\.{str(given).rpartition('.')[2]}, row 2\)" if isinstance(given, str) else r"row 4\)"
+        with pytest.raises(InputError, match=place):
+            number_sql(connection, source, "score")

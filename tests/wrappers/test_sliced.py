@@ -124,6 +124,13 @@ def test_steps_of_a_sequence() -> None:
     metric.reset()
     metric.update(preds, target_ids=wanted, slice_ids=torch.tensor([[0, 1], [0, 0]]))
     assert list(floats(metric.compute()).values()) == [1.0, 0.0]
+    before = str(metric.metric_state)
+    for wrong in ((3,), (2, 3), (3, 2), (2, 1), (2, 2, 2)):  # there is a slice for each step that has a target
+        with pytest.raises(ValueError, match=r"`slice_ids` must have the shape \(2, 2\) of the steps, or \(2,\)"):
+            metric.update(preds, target_ids=wanted, slice_ids=torch.zeros(wrong, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"the shape \(2, 2\) of the steps"):
+        metric.update(preds, target_ids=wanted, slice_ids=torch.zeros(2, 3, 2, dtype=torch.bool))
+    assert str(metric.metric_state) == before
 
 
 def test_a_row_counts_once_for_the_slices_of_its_first_copy() -> None:

@@ -155,7 +155,10 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
         own.add_argument("--json", action="store_true", help="JSON on standard output")
         add(own)
         commands.add_subcommand(name, own, help=(inspect.getdoc(COMMANDS[name]) or "").partition("\n")[0])
-    found = parser.parse_args(arranged(argv)).as_dict()
+    try:
+        found = parser.parse_args(arranged(argv)).as_dict()
+    except UnicodeDecodeError:
+        raise InputError("the file of --config must be YAML in UTF-8") from None
     command = str(found["command"])
     options = {name: value for name, value in found[command].items() if name != "config"}
     return command, options

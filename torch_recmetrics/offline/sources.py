@@ -52,7 +52,9 @@ TREC = {
     6: {"user_id": 1, "item_id": 3, "rank": 4, "score": 5},
     4: {"user_id": 1, "item_id": 3, "relevance": 4},
 }
-ROW = "_row"
+ROW = "torch_recmetrics_row"  # a name that no column of a user has
+ROWID = "rowid"  # of DuckDB's tables, which a column of that name would hide
+PARQUET_ROW = ("file_index", "file_row_number")  # of its scans of Parquet, likewise
 
 
 class InputError(ValueError):
@@ -215,9 +217,23 @@ def open_source(
             table = quoted(registered + "_rows")
             connection.execute(f"CREATE TABLE {table} AS SELECT * FROM {quoted(registered)}")
             connection.unregister(registered)
-            return Source(role, name, table, types_of(connection, f"`{role}` ({name})", table), order=("rowid",))
+            return of_table(role, name, table, types_of(connection, f"`{role}` ({name})", table))
     types = types_of(connection, f"`{role}` ({name})", quoted(registered))
     return Source(role, name, numbered(quoted(registered)), types, registered=(registered, given))
+
+
+def of_table(
+    role: str,
+    name: str,
+    table: str,
+    types: Mapping[str, str],
+    files: tuple[Path, ...] = (),
+    starts: Sequence[int] = (0,),
+) -> Source:
+    """A table of DuckDB's own by its rows, which a column may hide that is called as they are."""
+    hidden = any(column.lower() == ROWID for column in types)
+    sql, order = (numbered(table), ROW) if hidden else (table, ROWID)
+    return Source(role, name, sql, types, files, (order,), tuple(starts))
 
 
 def numbered(table: str) -> str:
@@ -234,7 +250,11 @@ def read_files(
         # DuckDB takes the name of each file for a pattern; it says which one it cannot read.
         sql = f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
         types = types_of(connection, place, sql)
-        return Source(role, name, sql, types, files, ("file_index", "file_row_number"))
+        if not any(column.lower() in PARQUET_ROW for column in types):
+            return Source(role, name, sql, types, files, PARQUET_ROW)
+        with refused_in_one_line(place):
+            counts = [one_row(connection, rows_of_parquet(path))[0] for path in paths[:-1]]
+        return Source(role, name, numbered(sql), types, files, starts=tuple(itertools.accumulate(counts, initial=0)))
     table = quoted(f"given_{role}")
     if reader == "arrow":
         frames = [mapped_arrow(place, path) for path in paths]
@@ -256,8 +276,13 @@ def read_files(
         if reader == "trec":
             check_trec(connection, role, table, path, rows[-2])
     types = {column: kind for column, kind in types_of(connection, place, table).items() if column != "_fields"}
-    source = Source(role, name, table, types, files, ("rowid",), tuple(rows[:-1]))
+    source = of_table(role, name, table, types, files, rows[:-1])
     return source if reader == "read_json" else with_integers(connection, source)
+
+
+def rows_of_parquet(path: Path) -> str:
+    """SELECT of how many rows a file has."""
+    return f"SELECT count(*) FROM read_parquet([{literal(os.fspath(path))}])"
 
 
 def with_integers(connection: Any, source: Source) -> Source:
@@ -275,7 +300,10 @@ def with_integers(connection: Any, source: Source) -> Source:
         for column in source.types
     ]
     return replace(
-        source, sql=f"(SELECT {', '.join(columns)}, rowid AS {ROW} FROM {source.sql})", types=types, order=(ROW,)
+        source,
+        sql=f"(SELECT {', '.join(columns)}, {source.order[0]} AS {ROW} FROM {source.sql})",
+        types=types,
+        order=(ROW,),
     )
 
 
@@ -460,7 +488,7 @@ def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source
             per_file = f"SELECT {source.order[0]}, count(*) FROM {source.sql} GROUP BY {source.order[0]}"
             counts = dict(connection.execute(per_file).fetchall()) if len(source.files) > 1 else {}
             starts = tuple(itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0))
-    return Source(source.role, source.name, table, source.types, source.files, ("rowid",), starts)
+    return of_table(source.role, source.name, table, source.types, source.files, starts)
 
 
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:
@@ -473,7 +501,7 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
     for argument, column in columns.items():
         if column not in source.types:
             near = difflib.get_close_matches(column, source.types, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`")
 
 

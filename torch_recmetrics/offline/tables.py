@@ -12,7 +12,16 @@ from torch.utils.dlpack import from_dlpack
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, InputError, Source, need_columns, open_source, quoted
+from torch_recmetrics.offline.sources import (
+    FLOATS,
+    INTEGERS,
+    PARQUET_ROW,
+    InputError,
+    Source,
+    need_columns,
+    open_source,
+    quoted,
+)
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
@@ -51,13 +60,15 @@ class Tables:
         names: Names,
         format: str | None,  # noqa: A002
     ) -> None:
+        if names.user == names.item:
+            raise InputError(f"`user` and `item` must be two columns, got {names.user!r} for both")
         self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
         self.n_users = 0
         self.n_items: int | None = None
         for role in ("recommendations", "truth", "seen", "slices", "train", "items"):
-            if given.get(role) is not None:
+            if given.get(role) is not None or role in ("recommendations", "truth"):
                 own = format if role in ("recommendations", "truth") else None
-                workspace.sources.append(open_source(workspace.connection, role, given[role], format=own))
+                workspace.sources.append(open_source(workspace.connection, role, given.get(role), format=own))
         known = {source.role: source for source in workspace.sources}
         self.lists, self.truth = known["recommendations"], known["truth"]
         self.seen, self.slices = known.get("seen"), known.get("slices")
@@ -79,7 +90,7 @@ class Tables:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
                 kind = source.types[column]
-                text = kind == "VARCHAR" and source.order != ("file_index", "file_row_number") and bool(source.files)
+                text = kind == "VARCHAR" and source.order != PARQUET_ROW and bool(source.files)
                 if key in ("score", "rank", "relevance", "weight") and not (
                     kind in NUMBERS or kind.startswith("DECIMAL") or text
                 ):
@@ -114,8 +125,13 @@ class Tables:
 
     def _slice_column(self, slices: Source) -> str:
         others = [column for column in slices.types if column != self.user_name]
-        if "slice" in others or len(others) != 1:
+        if "slice" in others:
             return "slice"
+        if len(others) != 1:
+            raise InputError(
+                f"{slices} must have a column 'slice', or one column beside {self.user_name!r}: it has "
+                f"{', '.join(slices.types)}"
+            )
         return others[0]
 
     # -- SQL ----------------------------------------------------------------------------------------------------------

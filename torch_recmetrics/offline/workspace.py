@@ -111,6 +111,14 @@ class Workspace:
                 return
             yield batch
 
+    def _damaged(self, source: Source) -> bool:
+        """Whether a file cannot be read to its end."""
+        try:
+            self.connection.execute(f"SELECT bit_xor(hash(COLUMNS(*))) FROM {source.sql}").fetchall()
+        except self.duckdb.Error:
+            return bool(source.files)
+        return False
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """What DuckDB says of data as one line of an :class:`InputError`; an interrupt is a KeyboardInterrupt."""
@@ -129,6 +137,8 @@ class Workspace:
                     f"or give a folder with more room ({first_line(error)})"
                 ) from None
             name = next((source for source in self.sources if any(str(f) in text for f in source.files)), None)
+            if type(error) is duckdb.Error:  # what a damaged page of Parquet is called, without the file
+                name = name or next(filter(self._damaged, self.sources), None)
             if name is None and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
                 raise
             raise InputError(f"{name} cannot be read: {first_line(error)}" if name else first_line(error)) from None

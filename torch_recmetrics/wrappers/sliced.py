@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout, read_layout
 from torch_recmetrics.core.layouts.ragged import padded_nested
+from torch_recmetrics.core.layouts.sequences import LEADS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
@@ -239,7 +240,7 @@ class Sliced(Wrapper):
         """What counts users for their slices, all rules checked."""
         evaluator: Any = self.evaluator
         layout = read_layout(evaluator.labels, **self.ranking_arguments(given))
-        rows = rows_of_layout(layout, slice_ids)
+        rows = rows_of_layout(layout, slice_ids, given)
         prepared = evaluator.prepare(layout)
         entries = entries_of(rows, None, len(self.names))
 
@@ -455,26 +456,27 @@ def read_slices(slice_ids: Tensor, shape: tuple[int, ...]) -> Tensor:
     return slice_ids.flatten(0, -2) if is_mask else slice_ids.reshape(-1).to(torch.int64)
 
 
-def rows_of_layout(layout: Layout, slice_ids: Tensor) -> Tensor:
-    """The same of the users of a layout, or of its flat rows."""
+def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) -> Tensor:
+    """The same of the users of a layout, or of its flat rows.
+
+    Args:
+        layout: what was read.
+        slice_ids: of its rows, or of the sequences or the steps that they were.
+        given: the arguments that it was read from.
+    """
     steps = getattr(layout, "steps", None)
     if steps is None:
         n_rows = layout.rows.indexes.shape[0] if isinstance(layout, FlatLayout) else layout.like.shape[0]
         return read_slices(slice_ids, (n_rows,))
-    sequences, places = steps
-    if (slice_ids.dtype != torch.bool and slice_ids.ndim == 2) or slice_ids.ndim == 3:
-        inside = sequences.numel() == 0 or (
-            int(sequences.max()) < slice_ids.shape[0] and int(places.max()) < slice_ids.shape[1]
+    lead = next(given[name] for name in LEADS if name in given and given[name].ndim == 3)
+    shape = tuple(lead.shape[:2])
+    n_dims = slice_ids.ndim - 1 if slice_ids.dtype == torch.bool else slice_ids.ndim
+    if n_dims not in (1, 2) or tuple(slice_ids.shape[:n_dims]) != shape[:n_dims]:
+        raise ValueError(
+            f"`slice_ids` must have the shape {shape} of the steps, or ({shape[0]},) for all steps of a row, with S "
+            f"columns more where they are bool, got {tuple(slice_ids.shape)}"
         )
-        if not inside:
-            raise ValueError(
-                f"`slice_ids` must have the shape (B, T) of the steps, or (B,) for all steps of a row, "
-                f"got {tuple(slice_ids.shape)}"
-            )
-        return slice_ids[sequences, places]
-    if sequences.numel() and int(sequences.max()) >= slice_ids.shape[0]:
-        raise ValueError(f"`slice_ids` must have one row for each sequence, got {tuple(slice_ids.shape)}")
-    return slice_ids[sequences]
+    return slice_ids[steps] if n_dims == 2 else slice_ids[steps[0]]
 
 
 def entries_of(slices: Tensor, rows: Tensor | None, n_slices: int) -> Tensor:
