@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.row_sums import ClickSums
@@ -195,6 +196,10 @@ class UserBootstrap(Wrapper):
         """
         found = {name: values[:-1] for name, values in self.read(self._replicates).items()}
         return found if self.is_collection else next(iter(found.values()))
+
+    def spread(self) -> Spread:
+        """Refused: `compute` has the standard error and the interval."""
+        raise NotImplementedError(f"{self.name} has its standard error and its interval in what compute() returns")
 
     def _replicates(self) -> dict[str, Tensor]:
         found = {name: values for memory in self.memories for name, values in memory.replicates().items()}
