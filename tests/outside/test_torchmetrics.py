@@ -49,6 +49,21 @@ def test_agreement(name: str, ours: str, options: dict[str, Any], top_k: int | N
     assert float(metric.compute()) == close(float(other.compute()), 1e-6)  # it sums in float32
 
 
+@pytest.mark.parametrize("top_k", CUTS)
+@pytest.mark.parametrize(("name", "ours", "options"), SAME, ids=[name for name, *_ in SAME])
+def test_ignored_labels(name: str, ours: str, options: dict[str, Any], top_k: int | None) -> None:
+    preds, target, indexes = flat(positive(drawn()).binary)
+    target[torch.rand(target.shape) < 0.2] = -100
+    told = {"empty_target_action": "neg", "ignore_index": -100}
+    other = updated(getattr(theirs, name)(top_k=top_k, **told), preds, target, indexes)
+    metric = updated(getattr(torch_recmetrics, ours)(top_k, **told, **options), preds, target, indexes)
+    assert float(metric.compute()) == close(float(other.compute()), 1e-6)
+    if top_k is not None:  # the option matters
+        everything = getattr(torch_recmetrics, ours)(top_k, empty_target_action="neg", **options)
+        updated(everything, preds, target.clamp(min=0), indexes)
+        assert abs(float(everything.compute()) - float(other.compute())) > 1e-4
+
+
 @pytest.mark.parametrize("how", ["median", "min", "max"])
 @pytest.mark.parametrize(("name", "ours", "options"), SAME, ids=[name for name, *_ in SAME])
 def test_aggregations(name: str, ours: str, options: dict[str, Any], how: str) -> None:
