@@ -251,3 +251,14 @@ def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.Cap
     assert sorted(os.listdir(tmp_path / "new")) == ["out"]
     assert sorted(os.listdir(tmp_path / "new" / "out")) == ["report.html", "report.json", "users.parquet"]
     assert json.loads((tmp_path / "new" / "out" / "report.json").read_text())["values"].keys() == {"ndcg@2"}
+
+
+def test_pyarrow_is_asked_for_by_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    (tmp_path / "good.csv").write_text(GOOD)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/truth.csv", "-m", "ndcg@2"]
+    assert main(["evaluate", *files]) == 1
+    assert "needs pyarrow: pip install 'torch-recmetrics[offline]'" in capfd.readouterr().err
