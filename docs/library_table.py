@@ -59,8 +59,8 @@ LIBRARIES = [
     Library(
         "torchmetrics",
         "1.9.0",
-        note='A user without relevant items counts 0 unless `empty_target_action="skip"`. Items with scores of 0 or '
-        "less count as not relevant in MAP, MRR, precision and recall: compare on positive scores.",
+        note='A user without relevant items counts 0 by default: give `empty_target_action="neg"` here. Items with '
+        "scores of 0 or less count as not relevant in MAP, MRR, precision and recall: compare on positive scores.",
     ),
     Library(
         "scikit-learn",
@@ -110,9 +110,10 @@ LIBRARIES = [
     Library(
         "torchrec",
         "1.9.2",
-        tested=False,
-        note="`AUCMetric` with groups counts a group of one class as 0.5; `GAUCMetric` and ours leave it out. Its "
-        "normalized entropy is a quotient of log losses in bits, the same number. A session must be in one batch.",
+        note="`AUCMetric` with groups counts a group of one class as 0.5; `GAUCMetric` and ours leave it out. Equal "
+        "scores count in the order in which they are sorted there, one half here. Its normalized entropy is a quotient "
+        "of log losses in bits, the same number. Its NDCG is reported as 1 - NDCG by default; a session without "
+        'relevant items counts 0 there (`"neg"`). A session must be in one batch.',
     ),
     Library(
         "LensKit",
@@ -248,9 +249,9 @@ ROWS = [
     Row("torcheval", "binary_auroc()", "BinaryAUC", cut=None),
     Row("torcheval", "binary_normalized_entropy()", "NormalizedEntropy", cut=None),
     Row("torcheval", "weighted_calibration()", "Calibration", cut=None),
-    Row("torchrec", "RecallSessionMetric(top_k=K)", "HitRate", {"pooled": True}),
-    Row("torchrec", "NDCGMetric(exponential_gain=True)", "NDCG", cut=False, note="it leaves out sessions of one row"),
-    Row("torchrec", "NDCGMetric()", "NDCG", LINEAR, cut=False, note="it leaves out sessions of one row"),
+    Row("torchrec", "RecallSessionMetric(top_threshold=K)", "HitRate", {"pooled": True}),
+    Row("torchrec", "1 - NDCGMetric(exponential_gain=True)", "NDCG", cut=False),
+    Row("torchrec", "1 - NDCGMetric()", "NDCG", LINEAR, cut=False),
     Row("torchrec", "AUCMetric", "BinaryAUC", cut=None),
     Row("torchrec", "GAUCMetric", "GroupAUC", UNIFORM, cut=None, note="it leaves out groups of equal scores"),
     Row("torchrec", "NEMetric", "NormalizedEntropy", cut=None),

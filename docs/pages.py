@@ -49,7 +49,8 @@ RELATED = {
     "MeanPercentileRank": ("MeanRank", "GroupAUC"),
     "TieRate": ("CollapseRate",),
     "CollapseRate": ("TieRate",),
-    "BinaryAUC": ("GroupAUC", "LogLoss"),
+    "BinaryAUC": ("GroupAUC", "AveragePrecision", "LogLoss"),
+    "AveragePrecision": ("BinaryAUC", "MAP"),
     "GroupAUC": ("BinaryAUC", "MeanPercentileRank"),
     "LogLoss": ("NormalizedEntropy", "Calibration"),
     "NormalizedEntropy": ("LogLoss", "Calibration"),
@@ -70,7 +71,11 @@ RELATED = {
     "Personalization": ("Coverage", "Gini"),
 }
 # What they have beyond every metric.
-METHODS = {"BinaryAUC": ("error_bound", "roc", "precision_recall"), "GroupAUC": ("per_group",)}
+METHODS = {
+    "AveragePrecision": ("error_bound", "precision_recall"),
+    "BinaryAUC": ("error_bound", "roc", "precision_recall"),
+    "GroupAUC": ("per_group",),
+}
 # Pictures of several metrics; others are named as the metric is.
 SHARED_PICTURES = {
     "BinaryAUC": "auc",
@@ -195,7 +200,17 @@ def reference_page() -> str:
         text += heading(f"functional.{name}", "-") + f".. autofunction:: torch_recmetrics.functional.{name}\n\n"
     text += heading("What every ranking metric has", "-")
     base = "torch_recmetrics.state.user_means.RelevanceMeans"
-    for method in ("update", "compute", "standard_error", "confidence_interval", "tie_bounds", "definition", "plot"):
+    methods = (
+        "update",
+        "compute",
+        "standard_error",
+        "confidence_interval",
+        "tie_bounds",
+        "users",
+        "definition",
+        "plot",
+    )
+    for method in methods:
         text += f".. automethod:: {base}.{method}\n   :no-index:\n\n"
     return text
 

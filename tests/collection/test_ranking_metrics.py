@@ -141,12 +141,26 @@ def test_nothing_of_the_user_is_thrown_away(metrics: Any, arguments: dict[str, A
         (lambda: ranking_metrics("ndcg", at=1), "`at` must be a string, got int"),
         (lambda: ranking_metrics("ndcg", options=[1]), "`options` must be a dict.*got list"),
         (lambda: ranking_metrics("ndcg", options={"ndcg": 1}), "`options` must be a dict.*got int"),
+        (
+            lambda: ranking_metrics("coverage"),
+            r'needs `num_items`: options=\{"coverage": \{"num_items": ...\}\}',
+        ),
+        (lambda: ranking_metrics("coverage", options={"coverage": {"num_item": 3}}), "did you mean `num_items`"),
     ],
 )
 def test_a_type_error_names_the_argument(make: Any, says: str) -> None:
     """Issue 12, point 20."""
     with pytest.raises(TypeError, match=says):
         make()
+
+
+def test_a_name_that_there_is_not_has_a_nearest() -> None:
+    with pytest.raises(ValueError, match="`metrics` has 'hitrate', which is no metric: did you mean 'hit_rate'"):
+        ranking_metrics(("ndcg", "hitrate"))
+    with pytest.raises(ValueError, match=r"`metrics` must be names without cutoff.*give 'ndcg' and top_k=10"):
+        ranking_metrics("ndcg@10")
+    with pytest.raises(ValueError, match=r"`metrics` must be one of 'tie_rate', .*got 'xyzzy'"):
+        ranking_metrics("xyzzy")
 
 
 def test_an_option_that_only_some_take() -> None:

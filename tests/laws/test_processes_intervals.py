@@ -1,4 +1,4 @@
-"""Two and three real processes have the intervals, and values of users, that one process would have of all the data."""
+"""Two and three real processes have the intervals, users, slices and resamples that one would have of all the data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ import pytest
 from fixtures import clicks
 from fixtures.histories import fed
 from oracles import intervals
-from processes.intervals import AT_MOST, INTERVALS, USERS, asked, keeping, shards_of, told_of
+from processes.intervals import AROUND, AT_MOST, INTERVALS, USERS, asked, keeping, shards_of, told_of
 from processes.start import Outcomes, outcomes_of
+from processes.wrappers import (
+    WHO,
+    bootstrap,
+    has_ids,
+    said_of_replicates,
+    said_of_slices,
+    sliced,
+    sliced_shards,
+    taken,
+)
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
 outcomes = outcomes_of("intervals")
@@ -67,6 +77,38 @@ def nearly(value: Any) -> Any:
 @pytest.mark.parametrize("name", AT_MOST)
 def test_intervals_of_a_collection_take_no_more_than_its_values(name: str, outcomes: Outcomes) -> None:
     assert {outcome.get("collectives") for outcome in outcomes[1][name]} <= set(range(AT_MOST[name] + 1))
+
+
+@pytest.mark.parametrize("name", WHO)
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_every_process_says_what_one_would(name: str, outcomes: Outcomes) -> None:
+    world, told = outcomes
+    metric = sliced(name)
+    shards = sliced_shards(name, world)
+    one = said_of_slices(fed(metric, taken(metric, [update for shard in shards for update in shard])))
+    for rank, outcome in enumerate(told[AROUND + name]):
+        assert "error" not in outcome, f"process {rank}: {outcome['error']}"
+        for word, values in one.items():
+            assert outcome["slices"][word] == pytest.approx(values, rel=1e-9, abs=1e-11, nan_ok=True), word
+        assert outcome["kept"]
+
+
+@pytest.mark.parametrize("name", WHO)
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_replicates_are_those_of_one_process(name: str, outcomes: Outcomes) -> None:
+    world, told = outcomes
+    metric = bootstrap(name)
+    updates = [update for shard in WHO[name](world) for update in shard]
+    one = said_of_replicates(fed(metric, taken(metric, updates)))
+    for rank, outcome in enumerate(told[AROUND + name]):
+        assert "error" not in outcome, f"process {rank}: {outcome['error']}"
+        found = outcome["bootstrap"]
+        assert found["values"] == pytest.approx(one["values"], rel=1e-12, abs=1e-12, nan_ok=True)
+        for member, replicates in one["replicates"].items():
+            if has_ids(name) or member in ("groups", "clustered"):  # to the last bit
+                assert found["replicates"][member] == replicates, member
+            elif name.startswith("uneven"):  # users without an id are drawn by their place and their process
+                assert found["replicates"][member] != replicates or len(set(replicates)) == 1, member
 
 
 def test_processes_agree_to_the_last_bit(outcomes: Outcomes) -> None:

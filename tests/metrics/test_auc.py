@@ -455,6 +455,16 @@ def test_rows_that_all_come_twice_have_the_error_of_half_of_them() -> None:
     assert float(twice.standard_error()) == pytest.approx(float(once.standard_error()), rel=1e-10)
 
 
+def test_users_without_a_weight_are_not_there() -> None:
+    preds, target, user = torch.randn(200), torch.rand(200) < 0.3, torch.arange(200) // 4
+    there, all_of_them = BinaryAUC(clustered=True), BinaryAUC(clustered=True)
+    there.update(preds[:100], target[:100], indexes=user[:100])
+    all_of_them.update(preds, target, (torch.arange(200) < 100).double(), indexes=user)
+    assert float(all_of_them.standard_error()) == pytest.approx(float(there.standard_error()), rel=1e-12)
+    for mine, other in zip(all_of_them.confidence_interval(), there.confidence_interval(), strict=True):
+        assert float(mine) == pytest.approx(float(other), rel=1e-12)
+
+
 def test_one_user_alone_has_no_interval() -> None:
     preds, target = torch.rand(9), torch.arange(9) % 2
     for indexes in (torch.zeros(9, dtype=torch.int64), target):  # one user; one of each class
@@ -472,11 +482,11 @@ def test_users_are_asked_for_and_read_only_where_rows_belong_together() -> None:
     for options, name in (({"num_bins": 64}, "num_bins"), ({"max_fpr": 0.1}, "max_fpr")):
         with pytest.raises(ValueError, match=f"`clustered`.*: leave `{name}` out, got {name}="):
             BinaryAUC(clustered=True, **options)
-    metrics = RecMetricCollection({"rows": BinaryAUC(), "users": BinaryAUC(clustered=True), "group": GroupAUC()})
+    metrics = RecMetricCollection({"by_row": BinaryAUC(), "by_user": BinaryAUC(clustered=True), "group": GroupAUC()})
     for each in (metrics, pickle.loads(pickle.dumps(metrics))):
         each.update(preds, target, user)
-        assert each["rows"].compute() == each["users"].compute()
-        assert each["users"].standard_error() != each["rows"].standard_error()
+        assert each["by_row"].compute() == each["by_user"].compute()
+        assert each["by_user"].standard_error() != each["by_row"].standard_error()
     with refused(metrics, "`indexes` is missing: auc needs preds, target, indexes", ValueError):
         metrics.update(preds, target)
     with pytest.raises(TypeError, match="no member of the collection takes `indexes`"):

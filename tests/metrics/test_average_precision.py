@@ -87,6 +87,15 @@ def test_a_bin_is_one_threshold() -> None:
     assert float(metric.error_bound()) == pytest.approx(max(most - 1.7 / 3, 1.7 / 3 - least), **EXACT)
 
 
+def test_a_bin_of_positives_alone_can_be_better_than_their_scores() -> None:
+    """One by one behind a negative they find 1 of 2 and 2 of 3, together twice 2 of 3; countless ones x / (x + 1)."""
+    preds, target = torch.tensor([4.0, 1.5, 1.0]), torch.tensor([0, 1, 1])
+    assert float(click_average_precision(preds, target)) == pytest.approx((1 / 2 + 2 / 3) / 2, **EXACT)
+    metric = binned(preds, target)
+    assert float(metric.compute()) == pytest.approx(2 / 3, **EXACT)
+    assert float(metric.error_bound()) == pytest.approx(2 / 3 - (2 - math.log(3)) / 2, **EXACT)
+
+
 ROWS = st.lists(st.tuples(st.sampled_from([1.0, 1.25, 1.5, 1.75, 2.0, 3.0, 3.5]), st.integers(0, 1)), min_size=1)
 
 

@@ -189,8 +189,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert not os.listdir(tmp_path / "spill")
 
 
-@pytest.mark.parametrize("moment", [0, 0.7])  # seconds after it began
-def test_an_interrupt_writes_nothing(tmp_path: Path, moment: float) -> None:
+def test_an_interrupt_writes_nothing(tmp_path: Path) -> None:
     many_rows(tmp_path / "lists.parquet", 30_000)
     (tmp_path / "spill").mkdir()
     path = f"{tmp_path}/lists.parquet"
@@ -213,7 +212,7 @@ def test_an_interrupt_writes_nothing(tmp_path: Path, moment: float) -> None:
     )
     while not os.listdir(tmp_path / "spill") and process.poll() is None:
         time.sleep(0.02)
-    time.sleep(moment)
+    time.sleep(0.7)  # it reads or sorts by then
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (130, "", "torch-recmetrics: interrupted: nothing was written\n")

@@ -14,6 +14,7 @@ import torch
 from pyarrow import feather, parquet
 
 from torch_recmetrics import NDCG, RecMetricCollection, functional
+from torch_recmetrics.compare import compare
 from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables
 
 N_USERS, N_ITEMS = 40, 30
@@ -220,6 +221,17 @@ def test_metrics_of_items_know_the_catalogue_and_training_data() -> None:
     assert report.counts["train_overlap"] == 1
 
 
+def test_users_of_other_truths_are_not_compared() -> None:
+    lists = pa.table({"user_id": ["u", "v", "w"], "item_id": [1, 2, 3], "score": [1.0, 1.0, 1.0]})
+    truths = [pa.table({"user_id": users, "item_id": [1, 2]}) for users in (["u", "v"], ["u", "w"])]
+    one, other = (evaluate(lists, truth, "mrr@1").users for truth in truths)
+    assert one.sample_ids.tolist() == other.sample_ids.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="must number their users alike, one and other do not"):
+        compare({"one": one, "other": other}, baseline="one")
+    again = evaluate(lists, truths[0], "mrr@1").users
+    assert compare({"one": one, "again": again}, baseline="one").rows[0].difference == 0
+
+
 def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
     metric = NDCG(3)
     metric.update(item_ids=torch.tensor([[1]]), target_ids=torch.tensor([[1]]))
@@ -227,6 +239,8 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
     assert report["mine"] == evaluate(LISTS, TRUTH, "ndcg@3")["ndcg@3"]
     assert report.users is None
     assert float(metric.compute()) == 1.0
+    kept = evaluate(LISTS, TRUTH, NDCG(3, keep_users=True))  # it asks for the number of each user
+    assert kept["ndcg@3"] == pytest.approx(report["mine"], rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def drawn(seed: int, *, n_users: int = 12, n_items: int = 9) -> tuple[list[tuple
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize(("horizon", "gain"), [(1, "exponential"), (2, "linear"), (3, "exponential")])
 def test_it_agrees_with_the_plain_evaluator(horizon: int, gain: Any, ties: Any) -> None:
-    similar, log = drawn(4 * horizon + TIES.index(ties), n_users=20)
+    similar, log = drawn(4 * horizon + TIES.index(ties), n_users=20 // horizon**2)
     report = run(similar, log, (1, 2, 4), horizon, ties=ties, gain=gain)
     values, users = next_items.item_to_item(similar, log, (1, 2, 4), horizon, ties, gain)
     assert dict(report) == pytest.approx(values, abs=1e-12)
@@ -187,7 +187,8 @@ def test_relevance_may_be_left_out() -> None:
 def test_recall_by_the_popularity_of_the_item() -> None:
     """a was taken 3 times, the others twice: of b, c, e, b all but e are found, of a and a that which follows c."""
     report = run(SIMILAR, [event for event in LOG if event[:2] != (4, "a")], 2)
-    assert report.details["popularity"] == {"recall@2": {"2": 3 / 4, "3": 1 / 2}}
+    (groups,) = report.details["popularity"].values()
+    assert list(groups.items()) == [("2", 3 / 4), ("3", 1 / 2)]
 
 
 def test_an_event_of_no_relevance_is_not_to_be_found() -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -42,10 +43,13 @@ def drawn(graded: bool, n_items: int = ITEMS) -> tuple[Tensor, Tensor]:
     return scores, relevance * (rank < n_relevant)
 
 
+ONE_SIZE = ("GAUC", "GAUCMetric")  # RecBole and torchrec take a matrix of users
+
+
 def groups(row: Row, scores: Tensor) -> Tensor:
     """Which user a row of the flattened matrix is of. For click metrics the first three are one: sizes must differ."""
     users = torch.arange(len(scores)).repeat_interleave(scores.shape[1])
-    return (users - 2).clamp(min=0) if row.cut is None and row.library != "RecBole" else users
+    return (users - 2).clamp(min=0) if row.cut is None and row.theirs not in ONE_SIZE else users
 
 
 def torchmetrics(row: Row, scores: Tensor, target: Tensor) -> float:
@@ -234,6 +238,42 @@ def recbole(row: Row, scores: Tensor, target: Tensor) -> float:
         return float(metric.metric_info(hits, *counts).mean(0)[K - 1])
 
 
+def torchrec(row: Row, scores: Tensor, target: Tensor) -> float:
+    """The functions under its metrics, which themselves run in its trainer alone."""
+    module = {"NEMetric": "ne", "CalibrationMetric": "calibration", "AUCMetric": "auc", "GAUCMetric": "gauc"}
+    name = row.theirs.split("(")[0].removeprefix("1 - ")
+    file = module.get(name, "ndcg" if name == "NDCGMetric" else "recall_session")
+    metrics = pytest.importorskip(f"torchrec.metrics.{file}", exc_type=ImportError)
+    preds, labels, sessions = (x.flatten()[None] for x in (scores, target.double(), groups(row, scores)))
+    weights = torch.ones_like(preds)
+    if file == "ne":
+        sums = metrics.get_ne_states(labels, preds, weights, 1e-12)
+        names = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels")
+        return float(metrics.compute_ne(*(sums[name] for name in names), 1e-12))
+    if file == "calibration":
+        return float(metrics.compute_calibration(*metrics.get_calibration_states(labels, preds, weights).values()))
+    if file == "auc":
+        return float(metrics.compute_auc(1, [preds], [labels], [weights]))
+    if file == "gauc":  # the groups of one size; the larger one has no place in its matrix
+        sums = metrics.compute_gauc_3d(scores[None], target.double()[None], torch.ones_like(scores)[None])
+        return float(sums["auc_sum"] / sums["num_samples"])
+    if file == "ndcg":
+        sums = metrics._get_ndcg_states(
+            labels=labels,
+            predictions=preds,
+            weights=weights,
+            session_ids=sessions,
+            exponential_gain="exponential" in row.theirs,
+        )
+        return 1 - float(sums["sum_ndcg"] / sums["num_sessions"])
+    found = (metrics.ranking_within_session(preds, sessions) < K).int()
+    hits, missed = (
+        metrics._calc_num_true_pos(labels, found, weights),
+        metrics._calc_num_false_neg(labels, found, weights),
+    )
+    return float(metrics._calc_recall(hits, missed))
+
+
 ADAPTERS: dict[str, Callable[[Row, Tensor, Tensor], float]] = {
     "torchmetrics": torchmetrics,
     "scikit-learn": sklearn,
@@ -250,10 +290,11 @@ ADAPTERS: dict[str, Callable[[Row, Tensor, Tensor], float]] = {
     "FuxiCTR": fuxictr,
     "LensKit": lenskit,
     "RecBole": recbole,
+    "torchrec": torchrec,
 }
 # Where a library reads more than two degrees of relevance, its row is compared on them.
 GRADED = re.compile("dcg|^err", re.IGNORECASE)
-FLOAT32 = {"torchmetrics", "PyG", "ignite", "Keras-RS", "torcheval"}
+FLOAT32 = {"torchmetrics", "PyG", "ignite", "Keras-RS", "torcheval", "torchrec"}
 
 
 def drawn_for(row: Row) -> tuple[Tensor, Tensor]:
@@ -261,7 +302,7 @@ def drawn_for(row: Row) -> tuple[Tensor, Tensor]:
     if row.cut is None or row.library == "implicit":
         scores, target = drawn(False)
         target[target.all(1), 0] = 0  # libraries do not agree on groups of one class
-        return scores / (ITEMS + 1), target
+        return scores / (ITEMS + 1) + torch.arange(len(scores))[:, None] / 200, target
     graded = "min_relevance" in row.options or (bool(GRADED.search(row.theirs)) and row.note != library_table.BINARY)
     scores, target = drawn(graded, K - 1 if row.options.get("denominator") == "retrieved" else ITEMS)
     if "one relevant item" in row.note:
@@ -298,7 +339,8 @@ def test_the_option_matters(row: Row) -> None:
         target = drawn(True)[1]
     if "ties" in row.options:
         scores = torch.zeros_like(scores)
-    values = [ours(row, options, scores, target) for options in (row.options, {})]
+    sized = replace(row, theirs="")  # with groups of several sizes
+    values = [ours(sized, options, scores, target) for options in (row.options, {})]
     if row.cut is not False or row.metric != "MAP":  # without a cutoff min(K, R) is R
         assert abs(values[0] - values[1]) > 1e-3
 

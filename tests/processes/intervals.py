@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from fixtures.variants import CLICKED, named
 
+from processes import wrappers
 from processes.exchanges import (
     CLICK_SHARDS,
     COST,
@@ -60,7 +61,8 @@ OF_USERS: Asked = {name: ASKED[name] for name in ("ndcg 3", "hits 1", "mrr", "po
 MEDIANS: Asked = {f"{how} {name}": ASKED[name] for name in ("ndcg 3", "mrr") for how in ("median", "max")}
 USERS = {f"users, {who}": (share, "users") for who, share in WHO.items()}
 USERS["users, sampled candidates"] = (sampled_candidates, "users")
-SCENARIOS = {**INTERVALS, **USERS}
+AROUND = "around, "  # scenarios of metrics around metrics
+SCENARIOS = {**INTERVALS, **USERS, **{AROUND + who: share for who, share in wrappers.WHO.items()}}
 NAMELESS = {"uneven, sums", "idle, sums", "an empty batch", "mixed memories"}  # some users have no id
 AT_MOST = {f"{who}, {h}, together": n for h, n in COST.items() for who in ("uneven", "idle")}
 
@@ -75,6 +77,8 @@ def asked(name: str) -> Asked:
 
 def play(name: str, rank: int, world: int) -> dict[str, Any]:
     """The ends of the intervals and the standard errors, and how many collectives the intervals took."""
+    if name.startswith(AROUND):
+        return wrappers.play(name.removeprefix(AROUND), rank, world)
     import torch.distributed as dist
 
     from torch_recmetrics import RecMetricCollection

@@ -1,4 +1,4 @@
-"""Who gets which updates, and what metrics around metrics must then say on all processes."""
+"""Who gets which updates, and what metrics around metrics must then say on all processes: played by `intervals`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ WHO: dict[str, Share] = {
     "idle, weighted clicks": idle("weighted clicks"),
     "uneven, clicks with sample ids": uneven("clicks with sample ids"),
 }
-SCENARIOS = list(WHO)
 WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
 
 
@@ -43,6 +42,7 @@ def metrics_of(name: str) -> Any:
     from torch_recmetrics import (
         MRR,
         NDCG,
+        AveragePrecision,
         BinaryAUC,
         Calibration,
         Coverage,
@@ -53,7 +53,8 @@ def metrics_of(name: str) -> Any:
     )
 
     if "clicks" in name:
-        return RecMetricCollection([BinaryAUC(), GroupAUC(), LogLoss(), Calibration()])
+        areas = {"auc": BinaryAUC(), "clustered": BinaryAUC(clustered=True), "precision": AveragePrecision()}
+        return RecMetricCollection({**areas, "groups": GroupAUC(), "loss": LogLoss(), "calibration": Calibration()})
     counts = [] if any(word in name for word in WITHOUT_ITEMS) else [Coverage(NUM_ITEMS, 3)]
     return RecMetricCollection([NDCG(3), HitRate(2, pooled=True), MRR(), *counts])
 

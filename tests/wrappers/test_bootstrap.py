@@ -49,6 +49,7 @@ WORDS = ["value", "standard_error", "low", "high"]
 def variants() -> list[tuple[Variant, str]]:
     some = [next(v for v in VARIANTS if v.name == name) for name in NAMED]
     some += [next(v for v in VARIANTS if v.pooled), next(v for v in VARIANTS if v.options.get("max_fpr"))]
+    some.append(next(v for v in VARIANTS if v.options.get("clustered")))
     return [(v, h) for v in some for h in v.histories if h in ("sample ids", "flat rows", "clicks with sample ids")]
 
 
@@ -57,7 +58,8 @@ def resampled(variant: Variant, updates: list[Update], seed: int, replicate: int
     seen: set[int] = set()
     found = []
     for update in updates:
-        key = "indexes" if variant.name == "group_auc" or "sample_ids" not in update else "sample_ids"
+        grouped = variant.name == "group_auc" or "clustered" in variant.options
+        key = "indexes" if grouped or "sample_ids" not in update else "sample_ids"
         drawn = [poisson.weight(unit, seed, replicate) for unit in update[key].tolist()]
         if "sample_ids" not in update and variant.name != "group_auc":
             found.append({**update, "weights": update["weights"] * torch.tensor(drawn)})

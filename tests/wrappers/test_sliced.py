@@ -28,6 +28,7 @@ from torch_recmetrics import (
     RecMetricCollection,
     Sliced,
     TieRate,
+    UserBootstrap,
     ranking_metrics,
     slice_by_popularity,
 )
@@ -311,6 +312,25 @@ def test_it_says_what_it_is() -> None:
     assert metric.definition().startswith("Sliced(NDCG(top_k=10, ") and "('cold', 'warm')" in metric.definition()
     assert "100000 slices" in Sliced(NDCG(10), 100_000).definition()
     assert Sliced(NDCG(10), 30).signature != Sliced(NDCG(10), tuple(string.ascii_letters[:30])).signature
+
+
+def test_it_says_among_how_many_candidates() -> None:
+    batch = {"item_ids": torch.tensor([[4, 9, 2]]), "target_ids": torch.tensor([[9]]), "slice_ids": torch.tensor([0])}
+    metric, other = Sliced(NDCG(2), 1), Sliced(NDCG(2), 1)
+    metric(torch.rand(1, 3), **batch)
+    metric(torch.rand(1, 5), **{**batch, "item_ids": torch.arange(5, 10).unsqueeze(0)})
+    assert 'candidates="sampled(3 to 5)"' in metric.definition()
+    other.merge_state(metric)
+    assert other.definition() == metric.definition()
+    metric.reset()
+    assert "candidates" not in metric.definition()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_a_module_that_holds_one_can_be_scripted() -> None:
+    model = torch.nn.Linear(2, 1)
+    model.sliced, model.drawn = Sliced(NDCG(2), 2), UserBootstrap(ranking_metrics(("ndcg", "mrr")))
+    assert torch.equal(torch.jit.script(model)(torch.ones(1, 2)), model(torch.ones(1, 2)))
 
 
 # Slices of relevant items --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ NAMED = (
 )  # one of each way to be evaluated and remembered
 FIRST = [next(v for v in VARIANTS if v.name == name) for name in NAMED]
 FIRST += [next(v for v in VARIANTS if v.pooled), next(v for v in VARIANTS if v.label == "bins")]
-FIRST += [next(v for v in VARIANTS if v.options.get("max_fpr"))]
+FIRST += [next(v for v in VARIANTS if v.options.get(name)) for name in ("max_fpr", "clustered")]
 NAMES = ("cold", "warm", "hot")
 
 

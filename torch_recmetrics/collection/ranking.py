@@ -10,7 +10,7 @@ from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics.collection.collection import RecMetricCollection, name_of
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.options import options_of
+from torch_recmetrics.state.options import REQUIRED, options_of
 from torch_recmetrics.state.registry import METRICS, MetricName
 from torch_recmetrics.state.user_means import EmptyTargetAction, RelevanceMeans, Ties
 
@@ -75,8 +75,7 @@ def ranking_metrics(
     own_options = options_by_name(options)
     entries = entries_of(metrics)
     names = [entry for entry in entries if isinstance(entry, str)]
-    for name in names:
-        check.check_choice("metrics", name, METRICS)
+    check_names(names)
     if not entries or not cutoffs:
         raise ValueError(f"`metrics` and `top_k` must name at least one each, got {entries!r} and {cutoffs!r}")
     is_named = isinstance(metrics, Mapping | MetricCollection)
@@ -111,8 +110,24 @@ def make(name: str, cutoffs: list[Any], common: Mapping[str, Any], own: Mapping[
     """The metrics of a name: one for each cutoff, where it has a cutoff."""
     declared = options_of(METRICS[name])
     chosen = {**{option: value for option, value in common.items() if option in declared}, **own}
+    missing = [option for option, how in declared.items() if how.default is REQUIRED and option not in chosen]
+    if missing and own.keys() <= declared.keys():
+        words = ", ".join(f'"{option}": ...' for option in missing)
+        raise TypeError(f'{METRICS[name].__name__} needs `{missing[0]}`: options={{"{name}": {{{words}}}}}')
     at_cutoffs = [{"top_k": cutoff} for cutoff in cutoffs] if "top_k" in declared else [{}]
     return [METRICS[name](**{**cutoff, **chosen}) for cutoff in at_cutoffs]
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse a name that there is not, with the nearest that there is."""
+    for name in names:
+        base, _, cutoff = name.partition("@")
+        if cutoff and base in METRICS:
+            raise ValueError(f"`metrics` must be names without cutoff, got {name!r}: give {base!r} and top_k={cutoff}")
+        near = difflib.get_close_matches(name, METRICS, 1)
+        if near and name not in METRICS:
+            raise ValueError(f"`metrics` has {name!r}, which is no metric: did you mean {near[0]!r}?")
+        check.check_choice("metrics", name, METRICS)
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], words: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.compare.statistics import Array, about_the_mean
-from torch_recmetrics.compare.user_values import UserValues, checked_summary
+from torch_recmetrics.compare.user_values import NUMBERING, UserValues, checked_summary
 from torch_recmetrics.core.tensors import checks as check
 
 OnMissing = Literal["error", "intersect"]
@@ -96,6 +96,14 @@ def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMi
     """
     check.check_choice("on_missing", on_missing, ("error", "intersect"))
     (first, one), *others = runs.items()
+    for name, other in others:
+        if NUMBERING in one.versions and one.versions[NUMBERING] != other.versions.get(
+            NUMBERING, one.versions[NUMBERING]
+        ):
+            raise ValueError(
+                f"{argument} must number their users alike, {first} and {name} do not: they were evaluated from files "
+                "with truths of other users; evaluate both again, with one truth"
+            )
     common = one.sample_ids
     for _, other in others:
         if not torch.equal(common, other.sample_ids):

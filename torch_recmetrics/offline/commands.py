@@ -454,6 +454,8 @@ def evaluated(lists: Any, options: Options) -> Report:
     metrics, top_k, truth = own.pop("metric"), own.pop("top_k"), required(own, "truth")
     if own["progress"] is None:
         own["progress"] = sys.stderr.isatty()
+    if own["threads"] is None and "LOCAL_WORLD_SIZE" in os.environ:  # a process has its part of the machine
+        own["threads"] = max(1, (os.cpu_count() or 1) // int(os.environ["LOCAL_WORLD_SIZE"]))
     if top_k is not None:
         own["top_k"] = top_k
     if metrics:

@@ -13,14 +13,14 @@ from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.compare.user_values import NUMBERING, UserValues, current_versions
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
-from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
@@ -125,7 +125,7 @@ def evaluate(
         return evaluate_spark(
             recommendations, truth, names, seen,
             lambda tables: collection_of(metrics, top_k, options, every, tables),
-            lambda tables, collection, collector: measure(tables, collection, collector, lambda _: None),
+            lambda tables, members, collector: measure(tables, members, collector, lambda _: None, numbered=False),
             level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
         )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
@@ -137,7 +137,7 @@ def evaluate(
         counts = tables.counted_lists() | counts
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
-        with bar_of_users(tables.n_users, shown=progress) as advance:
+        with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
             found = measure(tables, collection, collector, advance)
         report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
         report.details |= curves_of(tables, report) if curves else {}
@@ -168,15 +168,23 @@ def measure(
     collection: RecMetricCollection,
     collector: UserCollector | None,
     advance: Callable[[int], object],
+    *,
+    numbered: bool = True,
 ) -> Found:
-    """Count the users of this process; InputError names the row of what the metrics refuse."""
+    """Count the users of this process; InputError names the row of what the metrics refuse.
+
+    Metrics that keep the values of users get their numbers, unless these are `numbered` in a part of the users only.
+    """
     share, found = share_of_users(tables.n_users), Found(tables.weights())
+    numbered = numbered and any(getattr(member, "keep_users", False) for member in collection.values())
     lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
         arguments = arguments_of(tables, listed, relevant)
         if found.weights is not None:
             arguments["weights"] = found.weights[first : first + n_users]
+        if numbered:
+            arguments["sample_ids"] = torch.arange(first, first + n_users)
         try:
             if "preds" not in arguments:
                 refuse_equal_ranks(listed)
@@ -226,6 +234,17 @@ def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], objec
         return
     with needed("tqdm", "progress=True").tqdm(total=n_users, unit=" users", unit_scale=True, desc="evaluate") as bar:
         yield bar.update
+
+
+@contextmanager
+def half_the_threads() -> Iterator[None]:
+    """Leave threads to DuckDB, which sorts at the same time: those of torch would wait busily for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // 2))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 # Processes ------------------------------------------------------------------------------------------------------------
@@ -297,6 +316,7 @@ def report_of(
             definitions={name: definitions[name] for name in columns},
             weights=found.weights,
             candidates=candidates,
+            versions=current_versions() | ({NUMBERING: numbering(tables.workspace)} if keep_users else {}),
         )
         if tables.slices is not None:
             details["slices"], sizes = means_of_slices(tables, everyone)

@@ -131,6 +131,7 @@ def connect(
     except duckdb.Error as error:
         raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
     connection.execute("SET preserve_insertion_order = true")
+    connection.execute("SET enable_progress_bar = false")  # it would stand among what is printed
     return connection
 
 

@@ -15,11 +15,11 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.compare.user_values import NUMBERING, UserValues, current_versions
 from torch_recmetrics.offline.members import UserCollector
 from torch_recmetrics.offline.report import Input, Report
 from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import RankingMetric
@@ -238,6 +238,7 @@ def gathered(
             definitions={name: definitions[name] for name in columns},
             weights=None if bool((weights == 1).all()) else weights,
             candidates=candidates,
+            versions=current_versions() | {NUMBERING: numbering_of(table)},
         )
         user_ids = table["_id"].to_pylist()
     values = {name: float(value) for name, value in collection.compute().items()}
@@ -246,6 +247,14 @@ def gathered(
         Input("truth", "Spark DataFrame", counts["truth_rows"]),
     ]
     return Report(values, intervals, counts, users, user_ids, definitions, inputs, level=level)
+
+
+def numbering_of(table: Any) -> str:
+    """What :func:`numbering` gives of the users of a table that is sorted by id."""
+    with Workspace(threads=1) as workspace:
+        workspace.connection.register("ids", table.select(["_id"]))
+        workspace.run("CREATE TABLE users AS SELECT row_number() OVER () - 1 AS u, _id AS id FROM ids")
+        return numbering(workspace)
 
 
 # Bytes ----------------------------------------------------------------------------------------------------------------

@@ -397,3 +397,9 @@ class Tables:
         user, other = value
         what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
         return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")
+
+
+def numbering(workspace: Workspace) -> str:
+    """A digest of the table ``users``: their ids and numbers."""
+    one = "md5_number(CAST(CAST(u AS BIGINT) AS VARCHAR) || ' ' || CAST(id AS VARCHAR))"
+    return str(workspace.one(f"SELECT bit_xor({one}) FROM users")[0])

@@ -100,6 +100,7 @@ class Workspace:
         with self.errors():
             cursor = self.connection.cursor()
             self._cursors.append(cursor)
+            cursor.execute("SET enable_progress_bar = false")
             for source in self.sources:
                 if source.registered is not None:
                     cursor.register(*source.registered)

@@ -221,7 +221,8 @@ class RecMetric(Configured, Metric):
     def spread(self) -> Spread:
         """The value, its standard error and the number of users, of the present states."""
         raise NotImplementedError(
-            f"{self.name} has no standard error in closed form: it is no mean and no ratio of sums over users"
+            f"{self.name} has no standard error in closed form: it is no mean and no ratio of sums over users; "
+            "resample the users, UserBootstrap(metric)"
         )
 
     def spread_everywhere(self) -> Spread:

@@ -22,6 +22,7 @@ from torch_recmetrics.users.extras import needed, whole_file
 FORMAT = b"torch_recmetrics.user_values"
 FORMAT_VERSION = 1
 ID, WEIGHT = "sample_id", "weight"
+NUMBERING = "users"  # among the versions: a digest of what the numbers of the users stand for, where they stand for ids
 
 
 @functools.cache  # the lookup reads files

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.row_sums import ClickSums
@@ -55,7 +56,7 @@ class UserBootstrap(Wrapper):
     with one seed draw the same users, and a user that comes twice counts once. Users without an id are named by their
     place and their process: then another split draws other numbers, and what was seen by two metrics that are merged
     should have had two seeds. Click rows stand for users where there are no groups; those of one sample id are drawn
-    together.
+    together, or of one of ``indexes`` where a ``BinaryAUC`` has ``clustered=True``.
 
     Means over users and click metrics keep R sums; users with an id wait with their values until it is known which of
     them count, 16 bytes a metric. Counts over items keep the lists, a median the values, AUCs the rows; their resamples
@@ -196,6 +197,10 @@ class UserBootstrap(Wrapper):
         found = {name: values[:-1] for name, values in self.read(self._replicates).items()}
         return found if self.is_collection else next(iter(found.values()))
 
+    def spread(self) -> Spread:
+        """Refused: `compute` has the standard error and the interval."""
+        raise NotImplementedError(f"{self.name} has its standard error and its interval in what compute() returns")
+
     def _replicates(self) -> dict[str, Tensor]:
         found = {name: values for memory in self.memories for name, values in memory.replicates().items()}
         return {name: found[name] for name in self.members}
@@ -208,4 +213,5 @@ class UserBootstrap(Wrapper):
             return dict(zip(RESULTS, (value.clone(), nothing, nothing.clone(), nothing.clone()), strict=True))
         outside = (1 - self.level) / 2
         low, high = torch.quantile(drawn, drawn.new_tensor([outside, 1 - outside])).unbind(0)
-        return dict(zip(RESULTS, (value.clone(), drawn.std(), low, high), strict=True))
+        error = torch.where(drawn.min() < drawn.max(), drawn.std(), 0)  # of equal values no rounding is left
+        return dict(zip(RESULTS, (value.clone(), error, low, high), strict=True))

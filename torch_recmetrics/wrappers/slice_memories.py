@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error
 from torch_recmetrics.core.auc.histogram import HALF_BINS
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of
@@ -51,6 +52,9 @@ from torch_recmetrics.wrappers.wrapper import Memory, entries_of_pieces
 # that their number does not show in the time of an update.
 WAITING_ROWS = 1 << 12
 WAITING_PIECES = 1 << 10
+
+
+EntryColumns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of slice, group, key, label and weight
 
 
 class SliceSpread(NamedTuple):
@@ -385,7 +389,7 @@ class RowMemory(SliceMemory):
         keys = ordered_keys(clicks.preds)
         self.keep(entries, ids, keys=keys, labels=clicks.labels.clone(), weights=weights, **own)
 
-    def rows(self, group: Any = None, *, everywhere: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def rows(self, group: Any = None, *, everywhere: bool = False) -> EntryColumns:
         """For each entry: slice, group (0 where there are none), comparable key, label and weight."""
         found = []
         for piece in self.waiting(group, everywhere=everywhere):
@@ -400,7 +404,7 @@ class RowMemory(SliceMemory):
         slices, groups, keys, labels, weights = (torch.cat(parts) for parts in zip(nothing, *found, strict=True))
         return slices, groups, keys, labels, weights
 
-    def sent(self, process_group: Any, columns: tuple[Tensor, ...], owner: Tensor) -> tuple[Tensor, ...]:
+    def sent(self, process_group: Any, columns: EntryColumns, owner: Tensor) -> EntryColumns:
         """The entries of all ranks that this rank owns."""
         slices, groups, keys, labels, weights = columns
         packed = torch.stack([slices, groups, keys, labels.to(torch.int64), float_bits(weights)], 1)
@@ -408,7 +412,7 @@ class RowMemory(SliceMemory):
         slices, groups, keys, labels, bits = send_rows(packed, owner_of(owner, n_ranks), process_group).unbind(1)
         return slices, groups, keys, labels.to(torch.bool), bits_float(bits)
 
-    def agreed_rows(self, process_group: Any) -> tuple[Tensor, ...]:
+    def agreed_rows(self, process_group: Any) -> EntryColumns:
         """The entries here, as the first step of an exchange."""
         dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
         seen = [dtype for keys in self.state("keys") for dtype in [SCORE_DTYPES[keys.dtype]]]
@@ -429,6 +433,13 @@ def comparable(keys: Tensor, num_bins: int | None) -> Tensor:
     return integers(keys).to(torch.int64) >> (8 * dtype.itemsize - (n_bins.bit_length() - 1))
 
 
+def by_slice(slices: Tensor, n_groups: int) -> tuple[Tensor, ...]:
+    """The places of the rows of each slice."""
+    order = torch.sort(slices, stable=True).indices
+    parts: tuple[Tensor, ...] = torch.split(order, torch.bincount(slices, minlength=n_groups).tolist())
+    return parts
+
+
 def is_whole_auc(metric: Any) -> bool:
     """Whether its value is the share of pairs in the right order, among all rows."""
     return type(metric) is BinaryAUC and metric.max_fpr is None
@@ -444,8 +455,14 @@ def judged_rows(metric: Any, keys: Tensor, labels: Tensor, weights: Tensor) -> T
 class AucMemory(RowMemory):
     """That of an area under a curve of all rows of a slice."""
 
-    def judged(self, slices: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """(S + 1, 3): value, standard error and number of rows; nan of a slice without rows."""
+    def __init__(self, holder: Any, members: dict[str, Any], place: int) -> None:
+        (metric,) = members.values()
+        if getattr(metric, "clustered", False):
+            self.columns, self.names_groups = (*self.columns, "groups"), True
+        super().__init__(holder, members, place)
+
+    def judged(self, slices: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """(S + 1, 3): value, standard error and number of rows, or clusters; nan of a slice without rows."""
         if not is_whole_auc(self.metric):
             return self._judged_apart(slices, keys, labels, weights)
         value = torch.full((self.n_groups,), float("nan"), dtype=self.wide, device=self.device)
@@ -455,15 +472,23 @@ class AucMemory(RowMemory):
             pairs = weigh_group_pairs(slices, keys, labels, weights)
         share = exact(pairs.twice_u) / (2 * exact(pairs.positives) * exact(pairs.negatives))
         value[pairs.indexes] = share.clamp(max=1)
+        if self.names_groups:
+            return torch.cat([value.unsqueeze(1), self._clustered(slices, groups, keys, labels, weights)], 1)
         error, n = delong_by(slices, self.n_groups, keys, labels, weights)
         return torch.stack([value, error, n], 1)
+
+    def _clustered(self, slices: Tensor, *columns: Tensor) -> Tensor:
+        """(S + 1, 2): the error of each slice where rows of a cluster belong together, and its clusters."""
+        found = torch.zeros((self.n_groups, 2), dtype=self.wide, device=self.device)
+        for number, rows in enumerate(by_slice(slices, self.n_groups)):
+            groups, keys, labels, weights = (column[rows] for column in columns)
+            found[number] = torch.stack(auc_and_clustered_error(Rows(keys, labels, weights, groups))[1:])
+        return found
 
     def _judged_apart(self, slices: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """The same one slice after the other, without a standard error: of other numbers than the whole area."""
         found = torch.full((self.n_groups, 3), float("nan"), dtype=self.wide, device=self.device)
-        order = torch.sort(slices, stable=True).indices
-        sizes = torch.bincount(slices, minlength=self.n_groups).tolist()
-        for number, rows in enumerate(torch.split(order, sizes)):
+        for number, rows in enumerate(by_slice(slices, self.n_groups)):
             found[number, 0] = judged_rows(self.metric, keys[rows], labels[rows], weights[rows])
             found[number, 2] = (weights[rows] > 0).sum()
         return found
@@ -473,16 +498,14 @@ class AucMemory(RowMemory):
         for synced in self.state("verdict"):
             verdict: Tensor = synced.to(self.device)
             return verdict
-        slices, _, *rest = self.rows()
-        return self.judged(slices, *rest)
+        return self.judged(*self.rows())
 
     def spreads(self) -> dict[str, SliceSpread]:
         return {name: SliceSpread(*self.verdict().unbind(1)) for name in self.members}
 
     def exchange(self, process_group: Any) -> None:
         columns = self.agreed_rows(process_group)
-        slices, _, *rest = self.sent(process_group, columns, columns[0])
-        here = self.judged(slices, *rest)
+        here = self.judged(*self.sent(process_group, columns, columns[0]))
         has_rows = here[:, 2:] > 0
         # All rows of a slice are on one rank; the others add nothing to it.
         summed = sum_over_processes(

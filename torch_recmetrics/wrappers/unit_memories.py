@@ -319,7 +319,7 @@ class ClickUnits(SumMemory):
 
 
 class AucUnits(UnitMemory):
-    """The rows of an AUC, 33 bytes each; the rows of one sample id are drawn together."""
+    """The rows of an AUC, 33 bytes each; the rows of one sample id are drawn together, or those of a cluster."""
 
     columns = ("keys", "labels", "weights")
 
@@ -332,12 +332,17 @@ class AucUnits(UnitMemory):
     def fits(self, stem: str, row: Tensor) -> bool:  # noqa: ARG002
         return row.dtype == torch.int64 and row.ndim == 1
 
-    def count_clicks(self, clicks: Any, groups: Tensor | None) -> None:  # noqa: ARG002
+    def count_clicks(self, clicks: Any, groups: Tensor | None) -> None:
         """Add the rows of an update."""
         ids = None if clicks.sample_ids is None else clicks.sample_ids.clone()
+        n_rows = clicks.preds.shape[0]
+        if groups is None:
+            entries = self.entries(n_rows, ids)
+        else:
+            entries = torch.stack([torch.arange(n_rows, device=self.device), groups], 1)
         weights = exact(torch.ones_like(clicks.labels)) if clicks.weights is None else clicks.weights.clone()
         keys = ordered_keys(clicks.preds.to(torch.float64))
-        self.keep(self.entries(keys.shape[0], ids), ids, keys=keys, labels=clicks.labels.clone(), weights=weights)
+        self.keep(entries, ids, keys=keys, labels=clicks.labels.clone(), weights=weights)
 
     def replicates(self) -> dict[str, Tensor]:
         units, keys, labels, weights = self.units()

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.distributed.collectives import first_everywhere
@@ -184,10 +184,34 @@ class Wrapper(RecMetric):
         for memory in self.memories:
             memory.exchange(process_group)
 
+    def _add_candidates(self, seen: dict[str, frozenset[int]]) -> None:
+        for name, member in self.members.items():
+            if seen.get(name):
+                member.__dict__["candidates_seen"] = member.candidates_seen | seen[name]
+
+    def _candidates(self) -> dict[str, frozenset[int]]:
+        return {
+            name: member.candidates_seen for name, member in self.members.items() if hasattr(member, "candidates_seen")
+        }
+
     def reset(self) -> None:
         """Forget all updates."""
         super().reset()
         self.metric.reset()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the values of this batch alone."""
+        before = self._candidates()  # a batch is evaluated after a reset
+        try:
+            return super().forward(*args, **kwargs)
+        finally:
+            self._add_candidates(before)
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add what another metric of the same options has seen (or its ``metric_state``)."""
+        super().merge_state(incoming_state)
+        if isinstance(incoming_state, Wrapper):
+            self._add_candidates(incoming_state._candidates())
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot its values, as torchmetrics does; needs matplotlib."""

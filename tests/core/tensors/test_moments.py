@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.moments import ADDABLE, MOMENTS, addable, added, combined, from_added, moments
+from torch_recmetrics.core.tensors.moments import (
+    ADDABLE,
+    MOMENTS,
+    addable,
+    added,
+    combined,
+    from_added,
+    moments,
+    moments_by,
+)
 
 
 def drawn(n: int, centre: float, spread: float, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -65,3 +74,14 @@ def test_ranks_of_different_users_are_apart() -> None:
     parts = [moments(torch.full((8, 1), value, dtype=torch.float64), ones).T for value in (0.25, 0.5, 0.75)]
     total = from_added(sum(map(addable, parts)))
     assert float(total[0, 3]) == pytest.approx(16 * 0.25**2, rel=1e-14)
+
+
+def test_the_moments_of_groups_are_those_of_their_users() -> None:
+    generator = torch.Generator().manual_seed(0)
+    numerators, denominators = torch.rand(2, 50, 3, generator=generator, dtype=torch.float64)
+    denominators[:10] = 0
+    groups = torch.randint(0, 4, (50,), generator=generator) * 2  # groups 1, 3 and 5 are empty
+    found = moments_by(groups, 8, numerators, denominators)
+    for group in range(8):
+        own = moments(numerators[groups == group], denominators[groups == group]).T
+        torch.testing.assert_close(found[group], own, rtol=1e-12, atol=1e-12)

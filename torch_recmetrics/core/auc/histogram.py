@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.pairs import Pairs
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.sort_keys import (
     bits_of,
     integers,
@@ -59,14 +59,17 @@ def codes_of(scores: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     drop = 8 * bits.element_size() - (n_bins.bit_length() - 1)
     codes = torch.empty(bits.shape, dtype=torch.int32 if n_bins <= 1 << 29 else torch.int64, device=bits.device)
     keys, signs = bits.new_empty(2, min(bits.shape[0], slice_rows(bits.device)))
+    can_look = is_sync_free(bits.device) and bits.shape[0] > 0
     for code, part, label in slices(codes, bits, labels):
-        key = keys[: part.shape[0]]
-        if is_key:
+        key = code if code.dtype == bits.dtype else keys[: part.shape[0]]
+        if is_key or (can_look and int(part.amin()) >= 0):  # the bits of a score that is not negative are its key
             torch.bitwise_right_shift(part, drop, out=key)
         else:
             write_keys(part, key, signs[: part.shape[0]])
             key.bitwise_right_shift_(drop)
-        torch.add(label, code.copy_(key).add_(n_bins // 2), alpha=2, out=code)
+        if key is not code:
+            code.copy_(key)
+        torch.add(label, code.add_(n_bins // 2), alpha=2, out=code)
     return codes
 
 
