@@ -49,6 +49,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "latin.csv": (HEADER.encode() + b"u,caf\xe9,1\n", r"latin.csv, line \d\): the file must be UTF-8"),
     "long.csv": (HEADER.encode() + b"u," + b"x" * 2_500_000 + b",1\n", r"long.csv, line \d\): Maximum line size"),
     "wide.csv": (HEADER.encode() + b"u,a,1,2\nv,b\n", r"wide.csv, line \d\): "),
+    "quote.csv": (HEADER.encode() + b'"u,a,1\nv,b,1\n', r"quote.csv, line \d\): Value with unterminated quote found"),
     "text.csv": (
         GOOD.encode() + b"v,b,high\n",
         r"text.csv, row 4\): column 'score' must be a finite number, got 'high'",
@@ -149,6 +150,8 @@ def test_columns_of_another_type() -> None:
     with pytest.raises(InputError, match=r"`recommendations` must be a path, a pattern, .* got builtins NoneType"):
         evaluate(None, truth)
     lists = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]})
+    with pytest.raises(InputError, match=r"`user` must be the name of a column of `recommendations` .*, got 3"):
+        evaluate(lists, truth, user=3)  # type: ignore[arg-type]
     for relevance, message in ((-1.0, "column 'r' must be a finite number >= 0, got '-1.0'"), (None, "got nothing")):
         wrong = pa.table({"user_id": ["u"], "item_id": ["a"], "r": pa.array([relevance], pa.float64())})
         with pytest.raises(InputError, match=message):
@@ -250,3 +253,14 @@ def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.Cap
     assert sorted(os.listdir(tmp_path / "new")) == ["out"]
     assert sorted(os.listdir(tmp_path / "new" / "out")) == ["report.html", "report.json", "users.parquet"]
     assert json.loads((tmp_path / "new" / "out" / "report.json").read_text())["values"].keys() == {"ndcg@2"}
+
+
+def test_pyarrow_is_asked_for_by_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    (tmp_path / "good.csv").write_text(GOOD)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/truth.csv", "-m", "ndcg@2"]
+    assert main(["evaluate", *files]) == 1
+    assert "needs pyarrow: pip install 'torch-recmetrics[offline]'" in capfd.readouterr().err

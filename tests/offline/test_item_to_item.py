@@ -201,7 +201,8 @@ def test_nothing_to_check() -> None:
     report = run(SIMILAR, [(1, "a", 1, 0), (2, "b", 1, 0)], 1)
     assert math.isnan(report["precision@1"])
     assert (report.counts["users"], report.counts["events_checked"], len(report.users)) == (0, 0, 0)
-    report = run(SIMILAR, [(1, "x", 1, 0), (1, "y", 1, 0)], 1)  # something to check, nothing recommended
+    with pytest.warns(UserWarning, match="no item of `behaviour` .* has a list in `similar`"):
+        report = run(SIMILAR, [(1, "x", 1, 0), (1, "y", 1, 0)], 1)  # something to check, nothing recommended
     assert report["precision@1"] == report["user_precision@1"] == report["f1@1"] == 0.0
 
 
@@ -232,6 +233,14 @@ def test_an_empty_table_recommends_nothing(tmp_path: Path) -> None:
 def test_bad_rows_are_refused(similar: list[tuple], log: list[tuple], message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(similar, log)
+
+
+def test_inputs_that_are_none() -> None:
+    with pytest.raises(InputError, match=r"`behaviour` .*: there is no row"):
+        run(SIMILAR, [])
+    for columns, message in (({"item2": "item1"}, "`item1` and `item2`"), ({"user": "item"}, "`user` and `item`")):
+        with pytest.raises(InputError, match=f"{message} must be two columns, got 'item1?' for both"):
+            item_to_item(frame(SIMILAR, PAIRS), frame(LOG, EVENTS), **columns)
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,9 @@ def test_without_times() -> None:
 def test_refused(train: Any, test: Any, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         overlap(train, test, **options)
+
+
+def test_users_and_items_are_two_columns() -> None:
+    table = pd.DataFrame({"user_id": [1], "item_id": [2]})
+    with pytest.raises(InputError, match="`user` and `item` must be two columns, got 'item_id' for both"):
+        overlap(table, table, user="item_id")

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.core.ranking.from_ranks import columns_of
@@ -115,6 +116,9 @@ def item_to_item(
     check.check_choice("ties", ties, TIES)
     check.check_choice("gain", gain, ("exponential", "linear"))
     check.check_share("level", level)
+    for one, other, names in (("item1", "item2", (item1, item2)), ("user", "item", (user, item))):
+        if names[0] == names[1]:
+            raise InputError(f"`{one}` and `{other}` must be two columns, got {names[0]!r} for both")
     with Workspace(memory_limit, temp_directory, threads) as workspace:
         connection = workspace.connection
         table = open_source(connection, "similar", similar)
@@ -124,6 +128,8 @@ def item_to_item(
         need_columns(log, {"user": user, "item": item, **graded, "time": time})
         table_rows = in_memory(connection, table, (item1, item2, score))
         log_rows = in_memory(connection, log, (user, item, *graded.values(), time))
+        if not one_row(connection, f"SELECT count(*) FROM {log_rows.sql}")[0]:
+            raise InputError(f"{log}: there is no row")
         scores = number_sql(connection, table_rows, score)
         grades = "1.0"
         if relevance is not None:
@@ -147,6 +153,10 @@ def item_to_item(
             user_ids = [row[0] for row in connection.execute("SELECT user_id FROM users ORDER BY number").fetchall()]
         events, relevant, at_cutoffs, by_popularity = sums
         counts |= {"users": int(events.shape[0]), "events_checked": int(events.sum())}
+        if counts["similar_rows"] and 0 < counts["events_checked"] == counts["events_without_list"]:
+            rank_zero_warn(
+                f"no item of {log} has a list in {table}: are the ids of the same kind, and the columns the right ones?"
+            )
         inputs = [table.describe(counts["similar_rows"]), log.describe(counts["events"])]
     values, intervals, definitions, of_users = {}, {}, {}, {}
     options = f"horizon={horizon}, ties={ties!r}"

@@ -135,6 +135,8 @@ def overlap(
         connection = workspace.connection
         sources = [open_source(connection, role, given) for role, given in (("train", train), ("test", test))]
         user, item = chosen(sources, "user", user, USERS), chosen(sources, "item", item, ITEMS)
+        if user == item:
+            raise InputError(f"`user` and `item` must be two columns, got {user!r} for both")
         if time is not None or all(any(name in source.types for name in TIMES) for source in sources):
             time = chosen(sources, "time", time, TIMES)
         known = [column for column in (user, item, time) if column is not None]

@@ -406,9 +406,10 @@ def refused_line(role: str, path: Path) -> Iterator[None]:
         found = re.search(r"CSV Error on Line: (\d+)", str(cause)) if isinstance(cause, duckdb.Error) else None
         if found is None:
             raise
-        lines = [line.strip() for line in str(cause).splitlines()[1:]]
-        reasons = [line for line in lines if line and not line.startswith(("Original Line", "Possible"))]
-        reason = next((line for line in reasons if len(line) <= 200), "it cannot be read")
+        # The line itself, which may go over several, comes before the reason, and advice behind it.
+        lines = [line.strip() for line in re.split(r"\n *(?:Possible|file =)", str(cause))[0].splitlines()[1:]]
+        reasons = [line for line in lines if line and not line.startswith("Original Line")]
+        reason = next((line for line in reversed(reasons) if len(line) <= 200), "it cannot be read")
         reason = "the file must be UTF-8" if "utf-8" in str(cause).lower() else reason
         raise InputError(f"`{role}` ({path}, line {found[1]}): {reason}") from None
 
@@ -499,6 +500,8 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
         columns: argument -> name of the column.
     """
     for argument, column in columns.items():
+        if not isinstance(column, str):
+            raise InputError(f"`{argument}` must be the name of a column of {source}, got {column!r}")
         if column not in source.types:
             near = difflib.get_close_matches(column, source.types, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."

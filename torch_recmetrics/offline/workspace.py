@@ -49,6 +49,7 @@ class Workspace:
         threads: int | None = None,
     ) -> None:
         self.duckdb = needed("duckdb", "Reading files and frames")
+        needed("pyarrow", "Reading files and frames")  # rows come over in Arrow batches
         self.temp_directory = os.fspath(temp_directory or tempfile.gettempdir())
         self.sources: list[Source] = []
         self._cursors: list[Any] = []
