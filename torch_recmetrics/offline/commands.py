@@ -15,7 +15,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -62,16 +62,18 @@ REPEATED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
+    names: set[str] = set()
     try:
         command, options = parsed(given)
+        names |= set(options) - {"runs", "names"}
         with processes() as first, warnings.catch_warnings():
-            warnings.showwarning = show_warning
+            warnings.showwarning = lambda message, *_, **__: show_warning(message, names)
             return COMMANDS[command](options, Output(as_json=bool(options.pop("json", False)), silent=not first))
     except (InputError, ValueError, TypeError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         if not is_of_input(error):
             traceback.print_exc()
             return FAILURE
-        return complain(" ".join(str(error).split()), BAD_INPUT)
+        return complain(with_flags(" ".join(str(error).split()), names), BAD_INPUT)
     except ImportError as error:
         return complain(str(error), FAILURE)
     except KeyboardInterrupt:
@@ -98,9 +100,29 @@ def complain(text: str, code: int) -> int:
     return code
 
 
-def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def show_warning(message: Warning | str, names: Collection[str]) -> None:
     """A warning as one line."""
-    complain(f"warning: {' '.join(str(message).split())}", 0)
+    complain(f"warning: {with_flags(' '.join(str(message).split()), names)}", 0)
+
+
+def with_flags(text: str, names: Collection[str]) -> str:
+    """An error of a function, with flags where it names arguments that the command has as options of these names.
+
+    >>> with_flags("coverage must know the catalogue: give items=, or set `top_k`", {"items", "top_k"})
+    'coverage must know the catalogue: give --items, or set --top-k'
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        name = "metric" if found["name"] == "metrics" else found["name"]
+        if name not in names:
+            return found[0]
+        value = (found.groupdict().get("value") or "").strip("'")
+        if value.startswith("{"):
+            value = f"'{value.replace(chr(39), chr(34))}'"
+        return " ".join(["--" + name.replace("_", "-"), *([value] if value else [])])
+
+    text = re.sub(r"`(?P<name>\w+)`", flag, text)
+    return re.sub(r"(?<![\w'\"/-])(?P<name>[a-z]\w*)=(?P<value>\{.*\}|'\w+'|(?=[,;. ]|$))", flag, text)
 
 
 class Output:
