@@ -60,7 +60,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     "nobody.csv": (GOOD.encode() + b",b,1\n", r"nobody.csv, row 4\): column 'user_id' must have a value"),
     "twice.csv": (GOOD.encode() + b"u,a,0.1\n", r"twice.csv, row 4\): user 'u' has item 'a' a second time"),
     "columns.csv": (b"user_id,item,score\nu,a,1\n", "no column 'item_id': did you mean 'item'"),
-    "unordered.csv": (b"user_id,item_id\nu,a\n", "no column 'score' or 'rank'"),
+    "unordered.csv": (
+        b"user_id,item_id\nu,a\n",
+        "no column 'score' or 'rank' .* say with --score or --rank which column",
+    ),
     "noise.parquet": (b"PAR1 and no more", "noise.parquet"),
     "run.trec": (b"u Q0 a 1 0.5 me\nu Q0 b 2 best me\n", r"run.trec, row 2\): rank and score must be numbers"),
     "short.trec": (b"u Q0 a 1 0.5 me\nu Q0 b\n", r"short.trec, row 2\): it must have 6 fields, got 3"),
@@ -116,16 +119,20 @@ def test_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, mes
     ("flags", "message"),
     [
         (["-m", "ndgc@10"], "did you mean 'ndcg'"),
-        (["--ties", "random"], "`ties` must be one of"),
-        (["--level", "3"], "`level`"),
-        (["--memory-limit", "lots"], "memory_limit"),
-        (["--temp-directory", "/nowhere"], "`temp_directory` must be a folder that can be written to, got '/nowhere'"),
-        (["--format", "xls"], "`format` must be one of"),
+        (["--ties", "random"], "--ties must be one of"),
+        (["--level", "3"], "--level"),
+        (["--memory-limit", "lots"], "--memory-limit"),
+        (["--temp-directory", "/nowhere"], "--temp-directory must be a folder that can be written to, got '/nowhere'"),
+        (["--format", "xls"], "--format must be one of"),
         (["--user", "user"], "did you mean 'user_id'"),
-        (["--weight", "w"], "no column 'w': it has user_id, item_id. Give its name as `weight`"),
-        (["--user", "item_id"], "`user` and `item` must be two columns, got 'item_id' for both"),
+        (["--weight", "w"], "no column 'w': it has user_id, item_id. Give its name as --weight"),
+        (["--user", "item_id"], "--user and --item must be two columns, got 'item_id' for both"),
         (["--slices", "{}/good.csv"], "must have a column 'slice', or one column beside 'user_id'"),
-        (["--train", "{}/truth.csv"], "2 pairs of user and item stand in `train`"),
+        (["--train", "{}/truth.csv"], "2 pairs of user and item stand in --train ("),
+        (["--train", "{}/truth.csv"], "or allow it with --train-overlap keep"),
+        (["-m", "coverage"], 'give --items, a table of all items, or --options \'{"coverage": {"num_items": N}}\''),
+        (["-m", "auc"], "--metric must be metrics of ranked lists, got 'auc'"),
+        (["--score", "score", "--rank", "score"], "--score and --rank must not be given together"),
     ],
 )
 def test_flags(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:
@@ -248,7 +255,7 @@ def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.Cap
     (tmp_path / "good.csv").write_text(GOOD)
     files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/truth.csv", "-m", "ndcg@2"]
     assert main(["evaluate", *files, "--report", f"{tmp_path}/good.csv"]) == 2
-    assert "`report` must be a folder" in capfd.readouterr().err
+    assert "--report must be a folder" in capfd.readouterr().err
     assert main(["evaluate", *files, "--report", f"{tmp_path}/new/out"]) == 0
     assert sorted(os.listdir(tmp_path / "new")) == ["out"]
     assert sorted(os.listdir(tmp_path / "new" / "out")) == ["report.html", "report.json", "users.parquet"]

@@ -99,8 +99,16 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert row["value"] == pytest.approx((1 / 3 + 1 / 4) / 2)
     assert row["baseline_value"] == pytest.approx((1 / 4 + 1 / 5) / 2)
     assert {"report.html", "comparison.csv", "users_old.parquet"} <= {path.name for path in (files / "out").iterdir()}
+    roles = [given["role"] for given in json.loads((files / "out" / "report.json").read_text())["inputs"]]
+    assert roles == ["old: recommendations", "new: recommendations", "truth"]
     assert run(capfd, "compare", *runs[:1], *flags)[0] == 2
     old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
+    assert run(capfd, "compare", f"old={old}", f"new={new}", "--report", files / "users")[0] == 0
+    known = json.loads((files / "users" / "report.json").read_text())["inputs"]
+    assert [(given["role"], given["name"]) for given in known] == [
+        ("old: values of users", str(old)),
+        ("new: values of users", str(new)),
+    ]
     assert run(capfd, "gate", new, old, "--better", "mrr@5")[0] == 0
     assert run(capfd, "gate", old, new, "--better", "mrr@5")[0] == 3
     assert run(capfd, "gate", old, old, "--better", "mrr@5")[0] == 4

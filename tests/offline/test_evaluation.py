@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import torch
 from pyarrow import feather, parquet
 
-from torch_recmetrics import NDCG, RecMetricCollection, functional
+from torch_recmetrics import NDCG, RecMetricCollection, Sliced, functional, pad_ids, ranking_metrics
 from torch_recmetrics.compare import compare
 from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables
 
@@ -197,6 +198,43 @@ def test_weights_and_slices_are_of_users() -> None:
     other = truth.set_column(2, "w", pa.array([1.0, 3.0, 4.0, 5.0]))
     with pytest.raises(InputError, match=r"the same in all rows of a user, got 4\.0 to 5\.0 for user 3"):
         evaluate(lists, other, "recall", 1, weight="w")
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_slices_have_the_intervals_of_sliced(weight: str | None) -> None:
+    generator = torch.Generator().manual_seed(4)
+    n, names = 60, ("few", "many", "one")
+    hits, weights = torch.rand(n, 3, generator=generator) < 0.5, torch.rand(n, generator=generator) + 0.5
+    where = torch.randint(0, 2, (n,), generator=generator).masked_fill(torch.arange(n) == 7, 2)
+    rows = [(user, item, -float(item)) for user in range(n) for item in range(3)]
+    lists = pa.table(list(zip(*rows)), ["user_id", "item_id", "score"])
+    found = [(user, item if hits[user, item] else 9, float(weights[user])) for user in range(n) for item in range(3)]
+    truth = pa.table(list(zip(*sorted(set(found)))), ["user_id", "item_id", "w"])
+    slices = pa.table({"user_id": list(range(n)), "slice": [names[place] for place in where.tolist()]})
+    metrics = ("ndcg", "hit_rate", "recall", "mrr")
+    options = {"recall": {"pooled": True}, "mrr": {"aggregation": "median"}}
+    report = evaluate(lists, truth, metrics, 2, options=options, weight=weight, slices=slices, level=0.9)
+    sliced = Sliced(ranking_metrics(metrics[:3], top_k=2, options={"recall": {"pooled": True}}), slices=names)
+    targets = [[item for user, item, _ in sorted(set(found)) if user == own] for own in range(n)]
+    sliced.update(
+        item_ids=torch.arange(3).expand(n, 3),
+        target_ids=pad_ids(targets),
+        slice_ids=where,
+        **({} if weight is None else {"weights": weights.double()}),
+    )
+    for name, value in sliced.compute().items():
+        assert report[name] == pytest.approx(float(value), rel=1e-12, nan_ok=True)
+    for name, ends in sliced.confidence_interval(0.9).items():
+        assert report.intervals[name] == pytest.approx(tuple(map(float, ends)), rel=1e-12, nan_ok=True)
+    assert set(report.intervals) == {name for name in report if not name.startswith("mrr")}
+    assert list(report.users) == ["ndcg@2", "hit_rate@2", "mrr@2"]
+    assert report["mrr@2/one"] == report.users["mrr@2"][7]
+    assert report["mrr@2/few"] in report.users["mrr@2"][where == 0]
+    assert report.users.summaries["recall@2"][0] == report["recall@2"]
+    assert report.intervals["ndcg@2"][0] > report.intervals["ndcg@2/few"][0]
+    assert all(map(math.isnan, report.intervals["ndcg@2/one"]))
+    assert report.interval_text("hit_rate@2/many") in str(report)
+    assert report.to_dict()["details"]["slices"]["ndcg@2"]["one"] == [report["ndcg@2/one"], None, None]
 
 
 def test_metrics_of_items_know_the_catalogue_and_training_data() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -88,6 +89,28 @@ def test_names_are_text() -> None:
     assert ROGUE in found.text
 
 
+def test_a_comparison_names_its_baseline_and_has_signs_and_intervals() -> None:
+    table = compare({"popularity": users(2), "new": users(1)}, baseline="popularity", num_draws=50, level=0.9)
+    table.rows[0] = replace(table.rows[0], difference=0.0123, low=0.0011, high=0.02)
+    table.rows[1] = replace(table.rows[1], difference=-0.0123, low=-0.02, high=math.nan)
+    report = Report({}, details={"comparison": table})
+    page = report.to_html()
+    assert "The baseline is popularity" in Elements(page).text
+    assert "90 % interval" in page
+    rows = [Elements(row).text for row in re.findall("<tr><td>new.*?</tr>", page)]
+    assert rows[0].startswith("new, ndcg@5+0.0123+0.0011 – +0.0200")
+    assert rows[1].startswith("new, ndcg@10-0.01230.") or rows[1].startswith("new, ndcg@10-0.01231.")
+    assert {(row["baseline"], row["level"]) for row in report.to_dict()["details"]["comparison"]} == {
+        ("popularity", 0.9)
+    }
+
+
+def test_long_names_break_after_a_slash() -> None:
+    page = Report({"hit_rate@10/new/<b>": 0.5}, inputs=[Input("truth", "data/test.parquet")]).to_html()
+    assert "<td>hit_rate@10/<wbr>new/<wbr>&lt;b&gt;</td>" in page
+    assert "data/<wbr>test.parquet" in page
+
+
 def test_a_report_of_one_value_needs_no_picture() -> None:
     page = Report({"coverage": 0.5}, versions={}).to_html()
     assert re.findall("<h2>(.*?)</h2>", page) == ["Values", "Versions"]
@@ -143,6 +166,8 @@ def test_in_a_browser(tmp_path: Path) -> None:
             })"""
             assert page.value(inside), "a picture is cut"
             colours.add((dark, page.value("getComputedStyle(document.body).backgroundColor")))
+            in_page = "[...document.querySelectorAll('td')].every(d => d.getBoundingClientRect().right <= innerWidth)"
+            assert page.value(in_page), "a table is cut"
             assert page.complaints() == []
             assert page.requests() == [path.resolve().as_uri()]
         noisy = tmp_path / "noisy.html"

@@ -15,9 +15,9 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,8 +31,8 @@ from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.overlap import overlap
-from torch_recmetrics.offline.report import Report, finite
-from torch_recmetrics.offline.sources import FORMATS, InputError
+from torch_recmetrics.offline.report import Input, Report, finite
+from torch_recmetrics.offline.sources import FORMATS, InputError, digest
 from torch_recmetrics.state.options import options_of
 from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
@@ -62,16 +62,18 @@ REPEATED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
+    names: set[str] = set()
     try:
         command, options = parsed(given)
+        names |= set(options) - {"runs", "names"}
         with processes() as first, warnings.catch_warnings():
-            warnings.showwarning = show_warning
+            warnings.showwarning = lambda message, *_, **__: show_warning(message, names)
             return COMMANDS[command](options, Output(as_json=bool(options.pop("json", False)), silent=not first))
     except (InputError, ValueError, TypeError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         if not is_of_input(error):
             traceback.print_exc()
             return FAILURE
-        return complain(" ".join(str(error).split()), BAD_INPUT)
+        return complain(with_flags(" ".join(str(error).split()), names), BAD_INPUT)
     except ImportError as error:
         return complain(str(error), FAILURE)
     except KeyboardInterrupt:
@@ -98,9 +100,29 @@ def complain(text: str, code: int) -> int:
     return code
 
 
-def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def show_warning(message: Warning | str, names: Collection[str]) -> None:
     """A warning as one line."""
-    complain(f"warning: {' '.join(str(message).split())}", 0)
+    complain(f"warning: {with_flags(' '.join(str(message).split()), names)}", 0)
+
+
+def with_flags(text: str, names: Collection[str]) -> str:
+    """An error of a function, with flags where it names arguments that the command has as options of these names.
+
+    >>> with_flags("coverage must know the catalogue: give items=, or set `top_k`", {"items", "top_k"})
+    'coverage must know the catalogue: give --items, or set --top-k'
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        name = "metric" if found["name"] == "metrics" else found["name"]
+        if name not in names:
+            return found[0]
+        value = (found.groupdict().get("value") or "").strip("'")
+        if value.startswith("{"):
+            value = f"'{value.replace(chr(39), chr(34))}'"
+        return " ".join(["--" + name.replace("_", "-"), *([value] if value else [])])
+
+    text = re.sub(r"`(?P<name>\w+)`", flag, text)
+    return re.sub(r"(?<![\w'\"/-])(?P<name>[a-z]\w*)=(?P<value>\{.*\}|'\w+'|(?=[,;. ]|$))", flag, text)
 
 
 class Output:
@@ -312,8 +334,9 @@ def run_compare(options: Options, output: Output) -> int:
     level, reports, values = options["level"], dict[str, Report](), dict[str, UserValues]()
     for name, path in named.items():
         report, values[name] = users_of(name, path, dict(options))
-        if report is not None:
-            reports[name] = report
+        reports[name] = report or Report(
+            {}, inputs=[Input("values of users", path, len(values[name]), digest(Path(path)))]
+        )
     if baseline not in values:
         raise InputError(f"`baseline` must be one of {', '.join(values)}, got {baseline!r}")
     table = compare(values, baseline=baseline, metrics=None, level=level, **own)
@@ -499,10 +522,25 @@ def files_of_comparison(
     """The files of a comparison: one page, and the values of the users of each run."""
     found = {f"{system}: {name}": value for system, own in reports.items() for name, value in own.items()}
     intervals = {f"{system}: {name}": ends for system, own in reports.items() for name, ends in own.intervals.items()}
-    inputs = [given for own in reports.values() for given in own.inputs]
+    inputs = inputs_of_systems({system: own.inputs for system, own in reports.items()})
     report = Report(found, intervals, inputs=inputs, details={"comparison": table}, level=level, title="Comparison")
     files = {f"users_{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.parquet": own.save for name, own in values.items()}
     return {**files_of(report), "comparison.csv": table.to_csv, **files}
+
+
+def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
+    """What was read for which system; what all of them share once, without the name of one."""
+    shared = [given for given in next(iter(inputs.values()), ()) if all(given in own for own in inputs.values())]
+    shared = [given for given in shared if given.role != "recommendations"]
+    return [
+        *(
+            replace(given, role=f"{name}: {given.role}")
+            for name, own in inputs.items()
+            for given in own
+            if given not in shared
+        ),
+        *shared,
+    ]
 
 
 def write_folder(folder: str, files: Mapping[str, Callable[[Path], object]]) -> None:

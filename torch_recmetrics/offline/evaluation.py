@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.compare.user_values import NUMBERING, UserValues, current_versions
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
@@ -22,6 +24,7 @@ from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
 from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.state.intervals import interval_of_each, spread_of
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
 
@@ -78,7 +81,8 @@ def evaluate(
         relevance: the column of `truth` with relevance >= 0; by default all rows have 1 (TREC qrels: their own).
         weight: the column of `truth` with the weight of the user, >= 0, the same in all rows of a user.
         seen: rows of user and item that must not be recommended: they are taken out of the lists.
-        slices: rows of user and slice, in a column ``"slice"`` or the only other one: ``report["ndcg@10/cold"]``.
+        slices: rows of user and slice, in a column ``"slice"`` or the only other one:
+            ``report["ndcg@10/cold"]`` and its interval.
         train: rows of user and item of the training data. Popularity is counted in it, and pairs that
             stand in `truth` too are refused.
         items: rows of item: the catalogue, each item once; item k of a table of features is row k.
@@ -273,7 +277,8 @@ def summed_over_processes(found: Found, collector: UserCollector | None) -> None
     for name, count in zip(names, counts.tolist()):
         setattr(found, name, count)
     if collector is not None and collector.names:
-        distributed.all_reduce(collector.values)  # 0 for the users of other processes
+        for kept in (collector.values, *collector.totals.values()):
+            distributed.all_reduce(kept)  # 0 for the users of other processes
 
 
 # The report -----------------------------------------------------------------------------------------------------------
@@ -309,20 +314,25 @@ def report_of(
     users = user_ids = None
     details: dict[str, Any] = {}
     if collector is not None:
-        columns = dict(zip(collector.names, collector.values))
+        columns = collector.columns_of_users()
+        errors = collection.values_and_errors()[1] if collector.totals else {}
+        shares = {name: (values[name], float(errors[name])) for name in collector.totals}
         everyone = UserValues(
             torch.arange(tables.n_users),
             columns,
             definitions={name: definitions[name] for name in columns},
             weights=found.weights,
             candidates=candidates,
+            summaries={name: share for name, share in shares.items() if all(map(math.isfinite, share))},
             versions=current_versions() | ({NUMBERING: numbering(tables.workspace)} if keep_users else {}),
         )
         if tables.slices is not None:
-            details["slices"], sizes = means_of_slices(tables, everyone)
-            values |= {
-                f"{name}/{own}": value for name, part in details["slices"].items() for own, value in part.items()
-            }
+            details["slices"], sizes = means_of_slices(tables, collector, found.weights, collection, level)
+            for name, part in details["slices"].items():
+                for own, (value, *ends) in part.items():
+                    values[f"{name}/{own}"] = value
+                    if name in intervals:
+                        intervals[f"{name}/{own}"] = tuple(ends)
             counts |= sizes
         if keep_users:
             users, user_ids = everyone, tables.ids_of_users()
@@ -340,17 +350,25 @@ def report_of(
     )
 
 
-def means_of_slices(tables: Tables, users: UserValues) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
-    """Metric -> {slice: mean over its users}, and how many users each slice has."""
+def means_of_slices(
+    tables: Tables, collector: UserCollector, weights: Tensor | None, members: RecMetricCollection, level: float
+) -> tuple[dict[str, dict[str, tuple[float, float, float]]], dict[str, int]]:
+    """Metric -> {slice: its value and interval, as those of the metric}, and how many users each slice has."""
     names, who, where = tables.slices_of_users()
-    weights = torch.ones(len(users), dtype=torch.float64) if users.weights is None else users.weights
-    means = {}
-    for metric in users:
-        values = users[metric]
-        weight = weights.masked_fill(values.isnan(), 0)[who]
-        sums = torch.zeros(2, len(names), dtype=torch.float64)
-        sums[0].index_add_(0, where, values.nan_to_num()[who] * weight)
-        sums[1].index_add_(0, where, weight)
-        means[metric] = dict(zip(names, (sums[0] / sums[1]).tolist()))
     sizes = torch.bincount(where, minlength=len(names)).tolist()
+    weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
+    means = {}
+    for metric, values in zip(collector.names, collector.values):
+        member: Any = members[metric]
+        weight = weights.masked_fill(values.isnan(), 0)
+        numerators, totals = values.nan_to_num() * weight, collector.totals.get(metric, weight)
+        spread = spread_of(moments_by(where, len(names), numerators[who, None], totals[who, None])[:, 0])
+        ends = interval_of_each(spread, level, None, member.value_range, zero_one=member.zero_one)
+        found = spread.value
+        if member.keeps_values:
+            parts = [who[order] for order in torch.split(where.argsort(stable=True), sizes)]
+            parts = [part[weight[part] > 0] for part in parts]
+            found = torch.cat([member.value_of_users(values[part, None], weight[part]) for part in parts])
+            ends = (torch.full_like(found, math.nan), torch.full_like(found, math.nan))
+        means[metric] = dict(zip(names, zip(*(column.tolist() for column in (found, *ends)))))
     return means, {f"users/{name}": size for name, size in zip(names, sizes)}

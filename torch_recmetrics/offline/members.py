@@ -124,6 +124,10 @@ class UserCollector:
     Args:
         collection: whose values they are.
         n_users: U.
+
+    Attributes:
+        values: (metrics, U) float64; the hits of a pooled metric.
+        totals: name of a pooled metric -> (U,) float64, what its hits are divided by, times the weight of the user.
     """
 
     def __init__(self, collection: RecMetricCollection, n_users: int) -> None:
@@ -133,6 +137,12 @@ class UserCollector:
         self.evaluator = Evaluator(means, [member for member in members if isinstance(member, ListCounter)])
         self.columns = [sum(self.evaluator.sizes[:place]) for place in range(len(means))]
         self.values = torch.zeros(len(means), n_users, dtype=torch.float64)
+        pooled = [name for name, metric in zip(self.names, means) if metric.pooled]
+        self.totals = {name: torch.zeros(n_users, dtype=torch.float64) for name in pooled}
+
+    def columns_of_users(self) -> dict[str, Tensor]:
+        """(U,) of each metric that is made of values of users, as pooled shares are not."""
+        return {name: row for name, row in zip(self.names, self.values) if name not in self.totals}
 
     def rank(self, first: int, arguments: Mapping[str, Tensor]) -> Ranking:
         """Note the values of a batch of users, the first of which has this number; their ranking."""
@@ -150,4 +160,6 @@ class UserCollector:
                     self.values[row, users] = (
                         columns[place].masked_fill(empty, float("nan")) if skips else columns[place]
                     )
+                    if metric.pooled:
+                        self.totals[self.names[row]][users] = evaluated.denominators()[place].to(torch.float64)
             return replace(ranking, labels=evaluator.labels)

@@ -13,7 +13,7 @@ import torch
 from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.offline import pictures
-from torch_recmetrics.offline.texts import number, words
+from torch_recmetrics.offline.texts import number, signed, words
 
 TEMPLATE = "report.html.jinja"
 POPULARITY = "items by how often they were taken"
@@ -40,7 +40,12 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
     jinja2, markupsafe = needed("jinja2", "Report.to_html"), needed("markupsafe", "Report.to_html")
     options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     environment = jinja2.Environment(**options)
-    environment.filters |= {"number": lambda value: "-" if value is None else number(value), "words": words}
+    environment.filters |= {
+        "number": lambda value: "-" if value is None else number(value),
+        "signed": lambda value: "-" if value is None else signed(value),
+        "words": words,
+        "breakable": lambda name: markupsafe.escape(name).replace("/", markupsafe.Markup("/<wbr>")),
+    }
     template = files("torch_recmetrics.offline").joinpath(TEMPLATE).read_text(encoding="utf-8")
 
     def drawn(found: Iterator[Picture]) -> list[Picture]:
@@ -124,7 +129,7 @@ def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
         ]
         if bars:
             picture = pictures.forest(f"{system}: differences", bars, zero=True, signed=True)
-            yield Picture(system, "difference from the baseline with its interval", picture)
+            yield Picture(system, f"difference from {rows[0]['baseline']} with its interval", picture)
 
 
 def certainty(row: Mapping[str, Any]) -> str:

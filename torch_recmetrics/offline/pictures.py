@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from torch_recmetrics.offline.texts import number
+from torch_recmetrics.offline.texts import signed as with_sign
 
 WIDTH = 340  # units of all pictures: about the pixels of a phone, so that their text can be read there
 LONGEST_LABEL = 16  # of a row
@@ -167,7 +168,7 @@ def forest(label: str, rows: Sequence[tuple[str, Bar, str]], *, zero: bool = Fal
         parts += [f"<g><title>{escape(name)}</title>{text(left - 8, y + 4, short(name), 'end')}</g>"]
         if low is not None and high is not None:
             parts += [line(x_of(low), y, x_of(high), y, f"whisker {kind}")]
-        shown_value = f"{value:+.4f}" if signed else number(value)
+        shown_value = with_sign(value) if signed else number(value)
         parts += [dot(x_of(value), y, f"dot {kind}"), text(WIDTH - 2, y + 4, shown_value, "end", "tick")]
     return svg(height, label, parts)
 

@@ -142,7 +142,9 @@ class Report(Mapping[str, float]):
         """Everything but the values of the users, as what JSON knows; None for what is not finite."""
         details = {name: part for name, part in self.details.items() if name != "comparison"}
         if "comparison" in self.details:
-            details["comparison"] = [asdict(row) for row in self.details["comparison"]]
+            table = self.details["comparison"]
+            about = {"baseline": table.baseline, "level": table.level}
+            details["comparison"] = [asdict(row) | about for row in table]
         content: dict[str, Any] = finite(
             {
                 "format_version": FORMAT_VERSION,

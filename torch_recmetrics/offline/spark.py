@@ -197,7 +197,7 @@ def counted(
         ]
         if collector is not None:
             weights = torch.ones(tables.n_users, dtype=torch.float64) if found.weights is None else found.weights
-            columns = {name: pyarrow.array(row.numpy()) for name, row in zip(collector.names, collector.values)}
+            columns = {name: pyarrow.array(row.numpy()) for name, row in collector.columns_of_users().items()}
             ids = pyarrow.array(tables.ids_of_users())
             parts.append(("users", ipc(pyarrow.table({"_id": ids, "_weight": weights.numpy(), **columns}))))
     return parts

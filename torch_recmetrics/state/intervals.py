@@ -61,8 +61,26 @@ class Spread(NamedTuple):
 
 
 def spread_of(sums: Tensor) -> Spread:
-    """That of a ratio of sums, from (6,) moments."""
-    return Spread(sums[NUMERATOR] / sums[DENOMINATOR], standard_error(sums), sums[COUNT], sums)
+    """That of a ratio of sums, from (6,) moments; of each of several from (S, 6)."""
+    return Spread(sums[..., NUMERATOR] / sums[..., DENOMINATOR], standard_error(sums), sums[..., COUNT], sums)
+
+
+def interval_of_each(
+    spread: Any, level: float, method: Method | None, bounds: tuple[Any, Any], *, zero_one: bool
+) -> tuple[Tensor, Tensor]:
+    """(S,) the ends of the interval of each slice, from a spread of (S,) tensors; see ``Spread.interval``."""
+    n, place = torch.unique(spread.n, return_inverse=True)
+    quantiles = spread.error.new_tensor([student_quantile(float(number), level) for number in n.tolist()])[place]
+    low, high = spread.value - spread.error * quantiles, spread.value + spread.error * quantiles
+    if bounds != (None, None):
+        low, high = (end.clamp(*bounds) for end in (low, high))
+    hits = torch.zeros_like(spread.n, dtype=torch.bool)
+    if spread.sums is not None and (method == "wilson" or (method is None and zero_one)):
+        hits = hold_hits(spread.sums)
+    if method == "wilson" and not bool((hits | (spread.n == 0)).all()):
+        raise ValueError('`method` "wilson" is for values of 0 and 1 without weights, and not all are: use "t"')
+    wilson = wilson_interval(spread.value, spread.n, level)
+    return torch.where(hits, wilson[0], low), torch.where(hits, wilson[1], high)
 
 
 def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Tensor]:

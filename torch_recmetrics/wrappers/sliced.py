@@ -17,7 +17,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.intervals import METHODS, hold_hits, student_quantile, wilson_interval
+from torch_recmetrics.state.intervals import METHODS, interval_of_each
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import option
@@ -398,7 +398,7 @@ class Sliced(Wrapper):
             check.check_choice("method", method, METHODS)
 
         def intervals(spread: SliceSpread, member: Any) -> Any:
-            low, high = interval_of_each(spread, level, method, member)
+            low, high = interval_of_each(spread, level, method, member.value_range, zero_one=member.zero_one)
             return zip(low[:-1].unbind(0), high[:-1].unbind(0), strict=True)
 
         return self.read(lambda: self._by_slice(intervals, with_error=True))
@@ -495,19 +495,3 @@ def entries_of(slices: Tensor, rows: Tensor | None, n_slices: int) -> Tensor:
         known = (slices >= 0).nonzero().squeeze(1)
         inside = torch.stack([known, slices[known].to(torch.int64)], 1)
     return torch.cat([inside, torch.stack([every, torch.full_like(every, n_slices)], 1)])
-
-
-def interval_of_each(spread: SliceSpread, level: float, method: Any, member: RecMetric) -> tuple[Tensor, Tensor]:
-    """(S + 1,) the ends of the interval of each slice, see ``Spread.interval``."""
-    n, place = torch.unique(spread.n, return_inverse=True)
-    quantiles = spread.error.new_tensor([student_quantile(float(number), level) for number in n.tolist()])[place]
-    low, high = spread.value - spread.error * quantiles, spread.value + spread.error * quantiles
-    if member.value_range != (None, None):
-        low, high = (end.clamp(*member.value_range) for end in (low, high))
-    hits = torch.zeros_like(spread.n, dtype=torch.bool)
-    if spread.sums is not None and (method == "wilson" or (method is None and member.zero_one)):
-        hits = hold_hits(spread.sums)
-    if method == "wilson" and not bool((hits | (spread.n == 0)).all()):
-        raise ValueError('`method` "wilson" is for values of 0 and 1 without weights, and not all are: use "t"')
-    wilson = wilson_interval(spread.value, spread.n, level)
-    return torch.where(hits, wilson[0], low), torch.where(hits, wilson[1], high)
