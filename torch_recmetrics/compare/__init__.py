@@ -20,7 +20,7 @@ from torch_recmetrics.compare.statistics import (
     users_needed,
     wilcoxon_test,
 )
-from torch_recmetrics.compare.user_values import UserValues
+from torch_recmetrics.users.user_values import UserValues
 
 __all__ = [
     "Check",

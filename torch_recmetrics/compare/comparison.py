@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from torch_recmetrics.compare.extras import needed, write_text
 from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
@@ -39,8 +38,9 @@ from torch_recmetrics.compare.statistics import (
     users_needed,
     wilcoxon_test,
 )
-from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.users.extras import needed, write_text
+from torch_recmetrics.users.user_values import UserValues
 
 TestName = Literal["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"]
 TESTS = ("randomization", "t", "wilcoxon", "bootstrap", "mcnemar")

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from torch_recmetrics.compare.extras import write_text
 from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
@@ -35,8 +34,9 @@ from torch_recmetrics.compare.statistics import (
     t_quantile,
     users_needed,
 )
-from torch_recmetrics.compare.user_values import UserValues, current_versions
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.users.extras import write_text
+from torch_recmetrics.users.user_values import UserValues, current_versions
 
 RECORD_VERSION = 1
 Outcome = Literal["promoted", "rejected", "undecided"]

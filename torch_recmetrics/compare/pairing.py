@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.compare.statistics import Array, about_the_mean
-from torch_recmetrics.compare.user_values import NUMBERING, UserValues, checked_summary
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.users.user_values import NUMBERING, UserValues, checked_summary
 
 OnMissing = Literal["error", "intersect"]
 Run = UserValues | dict[str, tuple[float, float]]  # values of users, or logged means with their standard errors

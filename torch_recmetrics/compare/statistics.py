@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.users.extras import needed
 
 Array = npt.NDArray[np.float64]
 Complex = npt.NDArray[np.complex128]

@@ -24,9 +24,7 @@ from typing import Any, NoReturn
 from torch import distributed
 
 from torch_recmetrics.compare.comparison import Comparison, compare
-from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.compare.gate import Gate
-from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.item_to_item import item_to_item
@@ -36,6 +34,8 @@ from torch_recmetrics.offline.sources import FORMATS, InputError, digest
 from torch_recmetrics.state.options import options_of
 from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
+from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.user_values import UserValues
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 VERDICTS = {"promoted": 0, "rejected": 3, "undecided": 4}

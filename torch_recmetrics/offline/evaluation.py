@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
-from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.compare.user_values import NUMBERING, UserValues, current_versions
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
@@ -27,6 +25,8 @@ from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
+from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
 
 
 def evaluate(

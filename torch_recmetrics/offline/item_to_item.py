@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 from torchmetrics.utilities import rank_zero_warn
 
-from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import RelevantItems
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking
@@ -37,6 +36,7 @@ from torch_recmetrics.offline.sources import (
 )
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.intervals import spread_of
+from torch_recmetrics.users.user_values import UserValues
 
 NAMES = ("precision", "recall", "f1", "mrr", "ndcg", "hit_rate")
 SUMS = ("hits", "retrieved", "mrr", "ndcg", "hit_rate")  # what is added up over events, at each cutoff

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from torch_recmetrics.compare.extras import write_text
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import (
     InputError,
@@ -23,6 +22,7 @@ from torch_recmetrics.offline.sources import (
 )
 from torch_recmetrics.offline.texts import words
 from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.users.extras import write_text
 
 Kind = Literal["interactions", "new_users", "new_items", "earlier_events", "duplicates"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

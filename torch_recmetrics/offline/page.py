@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.compare.user_values import UserValues
 from torch_recmetrics.offline import pictures
 from torch_recmetrics.offline.texts import number, signed, words
+from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.user_values import UserValues
 
 TEMPLATE = "report.html.jinja"
 POPULARITY = "items by how often they were taken"

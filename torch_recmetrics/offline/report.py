@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch_recmetrics.compare.extras import write_text
-from torch_recmetrics.compare.user_values import UserValues, current_versions
 from torch_recmetrics.offline.page import page_of
 from torch_recmetrics.offline.texts import number, words
+from torch_recmetrics.users.extras import write_text
+from torch_recmetrics.users.user_values import UserValues, current_versions
 
 FORMAT_VERSION = 1
 PICTURES = ("slices", "popularity", "roc", "comparison")

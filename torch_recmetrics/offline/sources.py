@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.offline.report import Input
+from torch_recmetrics.users.extras import needed
 
 READERS = {
     ".arrow": "arrow",

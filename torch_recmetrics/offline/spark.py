@@ -14,8 +14,6 @@ from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
-from torch_recmetrics.compare.extras import needed
-from torch_recmetrics.compare.user_values import NUMBERING, UserValues, current_versions
 from torch_recmetrics.offline.members import UserCollector
 from torch_recmetrics.offline.report import Input, Report
 from torch_recmetrics.offline.sources import InputError
@@ -23,6 +21,8 @@ from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import RankingMetric
+from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
 
 LISTS, TRUTH = 0, 1  # what a row is of
 COUNTS = (

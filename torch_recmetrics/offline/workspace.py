@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.compare.extras import needed
 from torch_recmetrics.offline.sources import (
     FLOATS,
     INTEGERS,
@@ -23,6 +22,7 @@ from torch_recmetrics.offline.sources import (
     quoted,
     refuse_interrupt,
 )
+from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
