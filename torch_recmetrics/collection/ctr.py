@@ -50,6 +50,7 @@ class ClickMetrics(RecMetricCollection):
 
     validate_args = True
     ignore_index: int | None = None
+    __jit_ignored_attributes__ = ("ignore_index",)  # torch.jit.script does not know such annotations
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         if arguments["indexes"] is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
@@ -82,6 +83,7 @@ class ClassMetrics(RecMetricCollection):
     num_classes = 0
     validate_args = True
     ignore_index: int | None = None
+    __jit_ignored_attributes__ = ("ignore_index",)  # torch.jit.script does not know such annotations
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         self._check(arguments["preds"], arguments["target"])
