@@ -58,7 +58,7 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    __jit_ignored_attributes__ = ("_fused", "_fused_from", "_others", "_keep_users")
+    __jit_ignored_attributes__: tuple[str, ...] = ("_fused", "_fused_from", "_others", "_keep_users")
     __jit_unused_properties__ = ["metric_state", "compute_groups"]  # noqa: RUF012 (as in torchmetrics)
     _fused: FusedState | None = None
     _fused_from: tuple[Any, ...] = ()  # the members that it was made for

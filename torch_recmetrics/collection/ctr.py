@@ -50,7 +50,8 @@ class ClickMetrics(RecMetricCollection):
 
     validate_args = True
     ignore_index: int | None = None
-    __jit_ignored_attributes__ = ("ignore_index",)  # torch.jit.script does not know such annotations
+    # torch.jit.script does not know such annotations
+    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         if arguments["indexes"] is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
@@ -83,7 +84,8 @@ class ClassMetrics(RecMetricCollection):
     num_classes = 0
     validate_args = True
     ignore_index: int | None = None
-    __jit_ignored_attributes__ = ("ignore_index",)  # torch.jit.script does not know such annotations
+    # torch.jit.script does not know such annotations
+    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         self._check(arguments["preds"], arguments["target"])
