@@ -185,6 +185,25 @@ def test_seen_items_are_taken_out_and_the_rest_moves_up() -> None:
     assert report.counts["users_without_list"] == 1
 
 
+def test_seen_items_may_keep_their_places_and_be_no_hits() -> None:
+    lists = pa.table({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "score": [0.9, 0.8, 0.7]})
+    truth = pa.table({"user_id": [1, 1, 2], "item_id": [6, 5, 5], "grade": [1.0, 2.0, 3.0]})
+    seen = pa.table({"user_id": [1, 1, 2], "item_id": [5, 7, 5]})
+    for relevance in (None, "grade"):
+        report = evaluate(lists, truth, ("mrr", "recall"), 2, seen=seen, seen_action="miss", relevance=relevance)
+        assert report.users["mrr@2"].nan_to_num(-1).tolist() == [0.5, -1.0]
+        assert report["recall@2"] == 1.0
+        counts = {name: report.counts[name] for name in ("rows_seen", "truth_rows", "users_without_relevant_items")}
+        assert counts == {"rows_seen": 2, "truth_rows": 1, "users_without_relevant_items": 1}
+        assert [given.rows for given in report.inputs[:2]] == [3, 3]
+    none = evaluate(lists, truth, "mrr", 2, seen=truth, seen_action="miss", empty_target_action="neg", curves=True)
+    assert none["mrr@2"] == 0
+    curves = evaluate(lists, truth, "mrr", 2, seen=seen, seen_action="miss", curves=True).details
+    assert curves["popularity"]["recall@2"] == {"1": 1.0}
+    with pytest.raises(ValueError, match="`seen_action` must be one of 'remove', 'miss', got 'hide'"):
+        evaluate(lists, truth, seen=seen, seen_action="hide")
+
+
 def test_weights_and_slices_are_of_users() -> None:
     lists = pa.table({"user_id": [1, 2, 3], "item_id": [5, 5, 5], "score": [1.0, 1.0, 1.0]})
     truth = pa.table({"user_id": [1, 2, 3, 3], "item_id": [5, 6, 5, 6], "w": [1.0, 3.0, 4.0, 4.0]})

@@ -262,3 +262,24 @@ def test_some_of_the_users() -> None:
     assert not some.summaries and not len(users.select([]))
     with pytest.raises(ValueError, match="`sample_ids` must name users that there are, got 2"):
         users.select([1, 2])
+
+
+def test_further_summaries_are_added() -> None:
+    users = UserValues(
+        [7, 3], {"mrr": [0.5, 1.0]}, definitions={"mrr": "MRR"}, weights=[1.0, 2.0], candidates="full",
+        versions={"torch": "2"}, summaries={"coverage": (0.5, 0.1), "gini": (0.2, 0.1)},
+    )  # fmt: skip
+    found = {"value": torch.tensor(0.25), "standard_error": torch.tensor(0.5), "low": torch.tensor(0.0)}
+    more = users.with_summaries({"coverage": found, "entropy": (3, 1)})
+    assert more.summaries == {"coverage": (0.25, 0.5), "gini": (0.2, 0.1), "entropy": (3.0, 1.0)}
+    assert users.summaries["coverage"] == (0.5, 0.1)
+    assert torch.equal(more["mrr"], users["mrr"]) and torch.equal(more.sample_ids, users.sample_ids)
+    assert torch.equal(more.weights, users.weights)
+    for name in ("definitions", "candidates", "versions"):
+        assert getattr(more, name) == getattr(users, name)
+    with pytest.raises(ValueError, match="`summaries` has 'mrr'"):
+        users.with_summaries({"mrr": (0.5, 0.1)})
+    with pytest.raises(TypeError, match="a value and its standard error"):
+        users.with_summaries({"gini": {"value": 0.5}})
+    with pytest.raises(TypeError, match="must be a dict"):
+        users.with_summaries((0.5, 0.1))

@@ -232,7 +232,14 @@ def add_evaluation(parser: Any) -> None:
     parser.add_argument("--rank", type=str | None, help="the column of ranks, in place of scores")
     parser.add_argument("--relevance", type=str | None, help="the column of the truth with relevance; by default 1")
     parser.add_argument("--weight", type=str | None, help="the column of the truth with the weight of the user")
-    parser.add_argument("--seen", type=str | None, help="a file of users and items that are taken out of the lists")
+    parser.add_argument("--seen", type=str | None, help="a file of users and items that must not be recommended")
+    parser.add_argument(
+        "--seen_action",
+        "--seen-action",
+        type=str,
+        default="remove",
+        help="remove them from the lists, or miss: no hits",
+    )
     parser.add_argument("--slices", type=str | None, help="a file of users and slices")
     parser.add_argument("--train", type=str | None, help="a file of users and items of the training data")
     parser.add_argument("--train_overlap", "--train-overlap", type=str, default="error", help="error or keep")

@@ -29,17 +29,15 @@ def curves_of(tables: Tables, names: Iterable[str]) -> dict[str, Any]:
     relevance = ("relevance",) if "relevance" in tables.columns["truth"] else ()
     wanted = "WHERE _relevance > 0" if relevance else ""
     work.run(
-        "CREATE TEMP TABLE wanted AS SELECT DISTINCT _user, _item "
-        f"FROM ({tables.pairs(tables.truth, *relevance)}) {wanted}"
+        "CREATE TEMP TABLE wanted AS SELECT DISTINCT r._user, r._item "
+        f"FROM ({tables.pairs(tables.truth, *relevance)}) AS r {tables.without_seen(tables.truth)} {wanted}"
     )
-    without = ""
-    if tables.seen is not None:
-        without = f"ANTI JOIN ({tables.pairs(tables.seen)}) AS s ON s._user = r._user AND s._item = r._item"
     order = "_score DESC" if key == "score" else "_rank"
     work.run(
         f"CREATE TEMP TABLE listed AS SELECT r._user, r._item, _{key} AS _place, "
         f"rank() OVER (PARTITION BY r._user ORDER BY {order}) - 1 AS start, "
-        f"count(*) OVER (PARTITION BY r._user, _{key}) AS size FROM ({tables.pairs(tables.lists, key)}) AS r {without}"
+        f"count(*) OVER (PARTITION BY r._user, _{key}) AS size "
+        f"FROM ({tables.pairs(tables.lists, key)}) AS r {tables.without_seen(tables.lists)}"
     )
     found = {"popularity": recall_by_popularity(tables, cutoffs_of(names))}
     if key == "score":

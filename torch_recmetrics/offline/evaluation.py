@@ -42,6 +42,7 @@ def evaluate(
     relevance: str | None = None,
     weight: str | None = None,
     seen: Any = None,
+    seen_action: Literal["remove", "miss"] = "remove",
     slices: Any = None,
     train: Any = None,
     items: Any = None,
@@ -80,7 +81,9 @@ def evaluate(
         rank: the column of ranks, the lowest is best, each once in a list; in place of scores.
         relevance: the column of `truth` with relevance >= 0; by default all rows have 1 (TREC qrels: their own).
         weight: the column of `truth` with the weight of the user, >= 0, the same in all rows of a user.
-        seen: rows of user and item that must not be recommended: they are taken out of the lists.
+        seen: rows of user and item that must not be recommended, or whose hits do not count.
+        seen_action: what becomes of them: ``"remove"`` takes them out of the lists, and what follows moves up;
+            ``"miss"`` takes them out of the truth, so that they keep their places in the lists and are no hits.
         slices: rows of user and slice, in a column ``"slice"`` or the only other one:
             ``report["ndcg@10/cold"]`` and its interval.
         train: rows of user and item of the training data. Popularity is counted in it, and pairs that
@@ -116,6 +119,7 @@ def evaluate(
     """
     check.check_share("level", level)
     check.check_choice("train_overlap", train_overlap, ("error", "keep"))
+    check.check_choice("seen_action", seen_action, ("remove", "miss"))
     check_names(metrics)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
@@ -123,6 +127,8 @@ def evaluate(
         refused = {"slices": slices, "train": train, "items": items, "format": format}
         if taken := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"`{taken[0]}` is not taken with Spark's frames")
+        if seen_action == "miss":
+            raise ValueError('`seen_action` must be "remove" with Spark\'s frames')
         if ties == "stable":
             raise ValueError('`ties` must not be "stable" with Spark\'s frames, whose rows have no order')
         every = {"ties": ties, "empty_target_action": empty_target_action, **common}
@@ -133,7 +139,7 @@ def evaluate(
             level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
         )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
-        tables = Tables(workspace, {**given, "items": items}, names, format)
+        tables = Tables(workspace, {**given, "items": items}, names, format, seen_action)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
         tables.number_ids(reads_items=metrics_read_items(metrics))
         common = {"ties": ties, "empty_target_action": empty_target_action, **common}
@@ -201,6 +207,8 @@ def measure(
         found.users_without_list += int((listed.counts == 0).sum())
         if "target_relevance" in arguments:
             found.users_without_relevant_items += int((~(arguments["target_relevance"] > 0).any(1)).sum())
+        else:  # only where all that a user took was seen
+            found.users_without_relevant_items += int((relevant.counts == 0).sum())
         advance(n_users)
     found.list_rows, found.truth_rows = lists.n_rows, truth.n_rows
     summed_over_processes(found, collector)
@@ -308,7 +316,8 @@ def report_of(
         "truth_rows": found.truth_rows,
     }
     if tables.seen is not None:
-        counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - found.list_rows
+        listed = counts["rows"] - counts["rows_without_truth"] - found.list_rows
+        counts["rows_seen"] = listed if tables.hidden is tables.lists else tables.truth_rows() - found.truth_rows
     # Without the number of candidates, which differs from list to list.
     definitions = {name: RecMetric.definition(member) for name, member in collection.items()}  # type: ignore[arg-type]
     users = user_ids = None
@@ -337,6 +346,8 @@ def report_of(
         if keep_users:
             users, user_ids = everyone, tables.ids_of_users()
     known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}
+    if tables.seen is not None and tables.hidden is tables.truth:
+        known_rows["truth"] += counts["rows_seen"]
     return Report(
         values,
         intervals,  # type: ignore[arg-type]

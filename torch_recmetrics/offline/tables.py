@@ -47,6 +47,7 @@ class Tables:
         given: role -> files or frame, None where it was not given.
         names: of the columns.
         format: of the files of lists and of the truth.
+        seen_action: ``"remove"`` takes seen pairs out of the lists, ``"miss"`` out of the truth.
 
     Attributes:
         n_users: U, the users of the truth, numbered in the order of their ids.
@@ -59,6 +60,7 @@ class Tables:
         given: Mapping[str, Any],
         names: Names,
         format: str | None,  # noqa: A002
+        seen_action: str = "remove",
     ) -> None:
         if names.user == names.item:
             raise InputError(f"`user` and `item` must be two columns, got {names.user!r} for both")
@@ -72,6 +74,7 @@ class Tables:
         known = {source.role: source for source in workspace.sources}
         self.lists, self.truth = known["recommendations"], known["truth"]
         self.seen, self.slices = known.get("seen"), known.get("slices")
+        self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
         self.train, self.items = known.get("train"), known.get("items")
         # role -> {what it is: its column}
         pair = {"user": names.user, "item": names.item}
@@ -155,14 +158,21 @@ class Tables:
         picked = [f"{self.value(source, key)} AS {quoted('_' + key)}" for key in ("user", "item", *more)]
         return f"SELECT {', '.join([*picked, *source.order])} FROM {source.sql}"
 
-    def _numbered(self, source: Source, key: str | None, order: str, without: str = "") -> str:
+    def without_seen(self, source: Source) -> str:
+        """SQL that leaves seen pairs out of the rows ``r`` of a source, "" where they stay in."""
+        if self.seen is None or source is not self.hidden:
+            return ""
+        return f"ANTI JOIN ({self.pairs(self.seen)}) AS s ON s._user = r._user AND s._item = r._item"
+
+    def _numbered(self, source: Source, key: str | None, order: str) -> str:
         """Rows of a source by the numbers of its users and items, in the order of the users."""
         joins, item = "JOIN users ON users.id = r._user", "r._item"
         if self.n_items is not None:
             joins, item = f"{joins} LEFT JOIN items ON items.id = r._item", "items.i"
         picked = "" if key is None else f", r._{key}"
         rows = self.pairs(source, *([] if key is None else [key]))
-        return f"SELECT users.u, {item}{picked} FROM ({rows}) AS r {without} {joins} ORDER BY users.u, {order}"
+        kept = f"({rows}) AS r {self.without_seen(source)} {joins}"
+        return f"SELECT users.u, {item}{picked} FROM {kept} ORDER BY users.u, {order}"
 
     # -- numbers for ids ----------------------------------------------------------------------------------------------
 
@@ -206,11 +216,7 @@ class Tables:
         """Rows of a part of the users: user, item and score in the order of the source, or by rank."""
         key = next(key for key in ("score", "rank") if key in self.columns["recommendations"])
         order = "r._rank" if key == "rank" else ", ".join(f"r.{name}" for name in self.lists.order)
-        without = ""
-        if self.seen is not None:
-            without = f"ANTI JOIN ({self.pairs(self.seen)}) AS s ON s._user = r._user AND s._item = r._item"
-        sql = self._numbered(self.lists, key, order, without)
-        return self._stream(self.lists, sql, share)
+        return self._stream(self.lists, self._numbered(self.lists, key, order), share)
 
     def sorted_truth(self, share: tuple[int, int]) -> SortedRows:
         """Rows of a part of the users: user, item, and relevance where there is one."""
@@ -306,6 +312,11 @@ class Tables:
         if rows == foreign_rows and strict:
             self._nothing_in_common("user", self.user_ids)
         return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
+
+    def truth_rows(self) -> int:
+        """All rows of the truth."""
+        number: int = self.workspace.one(f"SELECT count(*) FROM {self.truth.sql}")[0]
+        return number
 
     def warn_of_foreign_items(self) -> None:
         """A warning where no recommended item is anybody's truth: then the ids may not be of one kind."""

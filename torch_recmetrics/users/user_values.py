@@ -190,6 +190,33 @@ class UserValues:
             versions=self.versions,
         )
 
+    def with_summaries(self, summaries: Mapping[str, Any]) -> UserValues:
+        """The same with further summaries; one of a name that there is takes its place.
+
+        Args:
+            summaries: name -> (value, standard error), or what a ``UserBootstrap`` of one metric computes; what one of
+                a collection computes is such a dict.
+
+        Raises:
+            TypeError, ValueError: as of the constructor.
+
+        >>> users = UserValues([7, 3], {"mrr": [0.5, 1.0]}).with_summaries({"coverage@10": (0.31, 0.004)})
+        >>> users.summaries
+        {'coverage@10': (0.31, 0.004)}
+        """
+        given: Any = summaries
+        if not isinstance(given, Mapping):
+            raise TypeError(f"`summaries` must be a dict, {{'coverage@10': (0.31, 0.004)}}, got {type(given).__name__}")
+        return UserValues(
+            self.sample_ids,
+            self._values,
+            definitions=self.definitions,
+            weights=self.weights,
+            candidates=self.candidates,
+            versions=self.versions,
+            summaries={**self.summaries, **given},
+        )
+
     def to_frame(self) -> Any:
         """A pandas frame: the names as columns (and ``weight``), ``sample_id`` as index; needs pandas."""
         pandas = needed("pandas", "UserValues.to_frame")
@@ -290,8 +317,9 @@ def checked_summaries(
 def checked_summary(name: str, pair: Any) -> tuple[float, float]:
     """A value and its standard error."""
     try:
-        value, error = (float(number) for number in pair)
-    except (TypeError, ValueError):
+        both = (pair["value"], pair["standard_error"]) if isinstance(pair, Mapping) else pair
+        value, error = (float(number) for number in both)
+    except (TypeError, ValueError, KeyError):
         raise TypeError(f"`{name}` must be a value and its standard error, got {pair!r}") from None
     if not math.isfinite(value) or not 0 <= error < math.inf:
         raise ValueError(f"`{name}` must be a finite value and a finite standard error >= 0, got {pair!r}")
