@@ -64,9 +64,19 @@ def main(words: list[str] | None = None) -> dict[str, tuple[Report, dict[str, fl
     parser.add_argument("--simulated_items", type=int, default=1500)
     parser.add_argument("--simulate", action="store_true", help="draw a log even where MovieLens' is there")
     options = parser.parse_args(words)
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    lightning = logging.getLogger("pytorch_lightning")
+    level = lightning.level
+    lightning.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+            return run(options)
+    finally:
+        lightning.setLevel(level)
 
+
+def run(options: argparse.Namespace) -> dict[str, tuple[Report, dict[str, float]]]:
+    """Train, export, evaluate and compare."""
     folder = options.run_dir
     folder.mkdir(parents=True, exist_ok=True)
     path = options.data or (str(MOVIELENS) if MOVIELENS.is_dir() and not options.simulate else None)

@@ -102,10 +102,12 @@ def assert_values(variants: list[Variant], update: Update, ties: str, device: An
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device) -> None:
     update = LAYOUTS[layout](NAMED[name])
+    # Two of the tie rules: the other two with the next name, and with the next layout.
+    turn = (list(NAMED).index(name) + list(LAYOUTS).index(layout)) % 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "`mask` or `seen_ids` hide every relevant item")
-        for ties in TIES:
+        for ties in TIES[turn::2]:
             assert_values(RANKED, update, ties, device)
         others = [v for v in OF_ROWS if v.reads != "ranking" and layout in v.layouts]
         assert_values(others, LAYOUTS[layout](NAMED[name].in_catalogue(NUM_ITEMS)), "stable", device)
@@ -120,7 +122,7 @@ def test_shapes_that_do_not_depend_on_values_give_the_same(layout: str, ties: st
     """The way that is taken on a GPU, where looking at a value would be a wait, tried on the CPU."""
     asked = take_the_cpu_for_a_gpu(monkeypatch)
     law = lambda case: assert_values(RANKED, LAYOUTS[layout](case), ties)  # noqa: E731
-    holds(law, f"fixed shapes {layout} {ties}", examples=15, case=drawn())
+    holds(law, f"fixed shapes {layout} {ties}", examples=8, case=drawn())
     assert asked or layout == "flat", "the question was never put"
 
 
