@@ -507,3 +507,20 @@ def test_point_25_a_curve_of_one_class_says_so_once() -> None:
     metric.reset()
     with pytest.warns(UserWarning, match="no negatives and no positives"):
         metric.roc()
+
+
+def test_delong_of_a_published_example() -> None:
+    """109 CT images in five categories of suspicion, table I of Hanley and McNeil 1982.
+
+    Stata's manual prints the error after DeLong in its chapter on roctab: area 0.8932, 0.83295 to 0.95339 by the normal
+    distribution.
+    """
+    normal, abnormal = (33, 6, 6, 11, 2), (3, 2, 2, 11, 33)
+    ratings = torch.arange(5.0).repeat(2).repeat_interleave(torch.tensor(normal + abnormal))
+    labels = torch.arange(2).repeat_interleave(torch.tensor((sum(normal), sum(abnormal))))
+    metric = BinaryAUC()
+    metric.update(ratings, labels)
+    area, error = float(metric.compute()), float(metric.standard_error())
+    assert area == pytest.approx(0.8932, abs=5e-5)
+    assert area - 1.959964 * error == pytest.approx(0.83295, abs=5e-6)
+    assert area + 1.959964 * error == pytest.approx(0.95339, abs=5e-6)
