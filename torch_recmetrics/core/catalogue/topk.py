@@ -164,11 +164,10 @@ def catalogue_ranks(
     if target_scores.numel():
         # Nothing is above inf, so -inf costs nothing.
         target_scores = torch.where(target_scores > float("-inf"), target_scores, float("inf"))
-        n_counted = thresholds.SORTED_ITEMS if _is_sorted(target_scores) else thresholds.COUNTED_ITEMS
         for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
             batch = pairs.of_users(part)
             seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or n_counted, shown):
+            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS, shown):
                 _count_ranks(chunk, batch, target_scores[part], ids[part], counts[:, part])
     return counts
 
@@ -192,8 +191,10 @@ def _counted(chunk: ScoreChunk, low: Tensor, high: Tensor) -> tuple[Tensor, Tens
 def _count_ranks(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: Tensor, counts: Tensor) -> None:
     """Add what one chunk has above, beside and before (B, R) scores to (3, B, R) counts."""
     low, high = chunk.coarse_range(target_scores)
+    by_user = chunk.scores.T
     if _is_sorted(target_scores):
-        ascending = sorted_rows(chunk.scores.T)
+        by_user = by_user.contiguous()  # whole rows of it are read below
+        ascending = sorted_rows(by_user)
         width = ascending.shape[1]
         above = width - torch.searchsorted(ascending, high.contiguous(), right=True)
         not_below = width - torch.searchsorted(ascending, low.contiguous())
@@ -203,7 +204,7 @@ def _count_ranks(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, id
     users, columns = (not_below > above).nonzero(as_tuple=True)
     for part in steps(users.shape[0], chunk.scores.shape[0]):
         user, column = users[part], columns[part]
-        scores = chunk.scores.T[user]
+        scores = by_user[user]
         undecided = (scores >= low[user, column].unsqueeze(1)) & (scores <= high[user, column].unsqueeze(1))
         which, item = undecided.nonzero(as_tuple=True)
         user, column, item = user[which], column[which], item + chunk.first

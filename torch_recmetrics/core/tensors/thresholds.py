@@ -83,5 +83,4 @@ WAITING_PAIRS = 1 << 14  # candidates, or k per user if that is more, that wait 
 # with the id, the best items fill whole blocks, and one pair in so many must be scored exactly.
 CHUNK_BLOCKS_PER_ITEM = 16
 BFLOAT16_CANDIDATES = 1 / 32  # of a chunk; if more must be scored exactly, float32 products replace those of bfloat16
-SORTED_ITEMS = 1 << 12  # of a chunk whose scores are sorted to find the places of many targets
 COUNTED_ITEMS = 1 << 10  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
