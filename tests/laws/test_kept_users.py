@@ -15,6 +15,7 @@ from fixtures.items import ITEMS
 from fixtures.variants import VARIANTS, Variant, named
 from oracles.aggregation import aggregated
 from oracles.users import User, read
+from processes.exchanges import resumed
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics import (
@@ -165,14 +166,6 @@ def test_repeated_rows_count_twice_without_ids_and_once_with_them() -> None:
 
 
 # A metric and its copies ---------------------------------------------------------------------------------------------
-
-
-def resumed(metric: Any) -> Any:
-    metric.persistent(True)
-    other = metric.clone()
-    other.reset()
-    other.load_state_dict(metric.state_dict())
-    return other
 
 
 COPIES = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 from torchmetrics import Metric
 
@@ -95,6 +96,21 @@ class RankingMetric(RecMetric):
         """Forget all updates."""
         super().reset()
         self.__dict__["candidates_seen"] = frozenset()
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
+        saved: dict[str, Any] = super().state_dict(*args, **kwargs)
+        if self.candidates_seen and any(self._persistent.values()):
+            prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+            saved[prefix + self.state_name("candidates")] = torch.tensor(sorted(self.candidates_seen))
+        return saved
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        candidates = state_dict.pop(prefix + self.state_name("candidates"), None)
+        count = self.update_count
+        super()._load_from_state_dict(state_dict, prefix, *others)
+        if self.update_count > count:  # states were taken
+            self.__dict__["candidates_seen"] = frozenset(() if candidates is None else candidates.tolist())
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same options has seen (or its ``metric_state``)."""

@@ -178,3 +178,28 @@ def test_the_best_list_may_be_longer_than_the_candidates(top_k: int | None) -> N
     for item_ids in (torch.tensor([[5, 6]]), torch.tensor([5, 6])):
         value = functional.ndcg(preds, item_ids=item_ids, target_ids=target_ids, top_k=top_k)
         assert float(value) == pytest.approx(1 / (1 + 1 / math.log2(3) + 1 / 2))
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_checkpoint_says_among_how_many_candidates_was_ranked(together: bool) -> None:
+    def made(**update: Any) -> Any:
+        metric = ranking_metrics(("ndcg", "mrr"), top_k=3) if together else NDCG(3)
+        metric.persistent(True)
+        if update:
+            metric.update(torch.rand(2, 5), target_ids=torch.tensor([0, 3]), **update)
+        return metric
+
+    def said(metric: Any) -> list[str]:
+        return [member.definition() for member in (metric.values() if together else [metric])]
+
+    sampled, full = made(item_ids=torch.arange(5)), made()
+    full.update(torch.rand(2, 5), target_ids=torch.tensor([0, 3]))
+    loaded = made()
+    for other in (sampled, full, sampled):
+        loaded.load_state_dict(other.state_dict())
+        assert said(loaded) == said(other)
+    loaded.persistent(False)
+    assert not loaded.state_dict()
+    fresh = made()
+    fresh.load_state_dict(loaded.state_dict(), strict=False)
+    assert said(fresh) == said(made())
