@@ -100,8 +100,8 @@ class RankingMetric(RecMetric):
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
         saved: dict[str, Any] = super().state_dict(*args, **kwargs)
-        if self.candidates_seen and any(self._persistent.values()):
-            prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+        prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+        if self.candidates_seen and any(prefix + name in saved for name in self._defaults):
             saved[prefix + self.state_name("candidates")] = torch.tensor(sorted(self.candidates_seen))
         return saved
 
