@@ -23,10 +23,10 @@ MIDDLE = {"core/ranking", "core/scores", "core/catalogue", "core/auc"}
 CORE = {*TENSORS, *MIDDLE, "core/layouts"}
 ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/__init__": (set(), set()),
-    "core/tensors": (set(), {"torch"}),
+    "core/tensors": (set(), {"torch", "numpy"}),
     "core/distributed": ({"core/tensors"}, {"torch"}),
     "core/ranking": (TENSORS, {"torch"}),
-    "core/scores": (TENSORS, {"torch"}),
+    "core/scores": (TENSORS, {"torch", "numpy"}),
     "core/catalogue": (TENSORS, {"torch"}),
     "core/auc": (TENSORS, {"torch"}),
     "core/layouts": (TENSORS | MIDDLE, {"torch"}),

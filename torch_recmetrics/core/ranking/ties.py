@@ -70,18 +70,21 @@ def log2_discount_table(n: int, device: torch.device) -> Tensor:
     return log2_discount(torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device))
 
 
-def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
+def running_sum(values: Tensor, discount: Discount = None, *, overwrite: bool = False) -> Tensor:
     """(B, D) the sum of each row up to each rank, of values each times the discount of its rank.
 
-    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11.
+    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11. Fresh
+    memory costs more than the sums do, so values of the caller's own that may be overwritten are.
     """
     width, device = values.shape[1], values.device
-    if discount is log2_discount and width < KEPT_RANKS:
-        values = values * log2_discount_table(1 << width.bit_length(), device)[:width]
-    elif discount is not None:
-        values = values * discount(ranks(width, device))
+    if discount is not None:
+        if discount is log2_discount and width < KEPT_RANKS:
+            counts = log2_discount_table(1 << width.bit_length(), device)[:width]
+        else:
+            counts = discount(ranks(width, device))
+        values, overwrite = values * counts, True
     if width <= SUMMED_IN_TURN:
-        return values.cumsum(1)
+        return values.cumsum_(1) if overwrite else values.cumsum(1)
     padded = torch.nn.functional.pad(values, (0, -width % SUMMED_IN_TURN))
     runs = padded.view(values.shape[0], padded.shape[1] // SUMMED_IN_TURN, SUMMED_IN_TURN).cumsum(2)
     runs[:, 1:] += running_sum(runs[:, :, -1])[:, :-1].unsqueeze(2)
@@ -289,14 +292,12 @@ class CumulativeStats:
     @cached_property
     def precision_sum(self) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
-        return running_sum(self.is_hit * self.hits / self.ranks)
+        return running_sum((self.is_hit * self.hits).div_(self.ranks), overwrite=True)
 
     @cached_property
     def reciprocal(self) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
-        before = torch.ones_like(self.p_no_hit)
-        before[:, 1:] = self.p_no_hit[:, :-1]
-        return running_sum((before - self.p_no_hit) / self.ranks)
+        return running_sum(((self.hits == 1) * self.is_hit).div_(self.ranks), overwrite=True)
 
     def stop_reciprocal(self, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on; `chance` is that of each item."""
@@ -366,6 +367,12 @@ class ExpectedStats(CumulativeStats):
     def p_no_hit(self) -> Tensor:
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
         return ((self.size - self.relevant - self.place) / (self.size - self.place)).clamp(min=0).cumprod(1)
+
+    @cached_property
+    def reciprocal(self) -> Tensor:
+        before = torch.ones_like(self.p_no_hit)
+        before[:, 1:] = self.p_no_hit[:, :-1]
+        return running_sum((before - self.p_no_hit).div_(self.ranks), overwrite=True)
 
     @cached_property
     def precision_sum(self) -> Tensor:

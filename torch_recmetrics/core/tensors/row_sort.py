@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,20 +55,31 @@ def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] |
     if not ids.numel() or not wanted.numel():
         nothing = ids.new_zeros(0)
         return nothing, nothing, nothing
-    if max(int(ids.numpy().max()), int(wanted.numpy().max())) >= 1 << 62 - bits:
+    some, others = ids.numpy(), wanted.numpy()
+    largest = max(int(some.max()), int(others.max()))
+    if largest >= 1 << 62 - bits:
         return None
-    both = torch.empty((n_rows, n_ids + n_wanted), dtype=torch.int64, device=ids.device)
-    torch.bitwise_left_shift(ids, bits, out=both[:, :n_ids])
-    torch.bitwise_left_shift(wanted, bits, out=both[:, n_ids:])
-    both[:, n_ids:] += torch.arange(1, n_wanted + 1, device=ids.device)
-    both.numpy().sort(axis=1)
-    bare = both >> bits
-    rows, place = ((bare[:, 1:] == bare[:, :-1]) & (bare[:, 1:] >= 0)).nonzero(as_tuple=True)
-    found, before = both[rows, place + 1], both[rows, place]
-    column, column_before = (entry & (1 << bits) - 1 for entry in (found, before))
-    if bool(column_before.any()):
+    narrow = largest < 1 << 31 - bits  # half the memory, and twice the numbers in a vector
+    both = np.empty((n_rows, n_ids + n_wanted), np.int32 if narrow else np.int64)
+    np.left_shift(some, bits, out=both[:, :n_ids], casting="same_kind")
+    np.left_shift(others, bits, out=both[:, n_ids:], casting="same_kind")
+    both[:, n_ids:] += np.arange(1, n_wanted + 1, dtype=both.dtype)
+    both.sort(axis=1)
+    # One row after the other: neighbours across the end of a row are left out once they are few.
+    entries = both.reshape(-1)
+    same = entries[1:] ^ entries[:-1] < 1 << bits
+    same &= entries[:-1] >= 0
+    place = np.flatnonzero(same)
+    rows, column_in_row = np.divmod(place, n_ids + n_wanted)
+    within = column_in_row < n_ids + n_wanted - 1
+    if not within.all():
+        rows, place = rows[within], place[within]
+    found, before = entries[place + 1], entries[place]
+    columns = found & (1 << bits) - 1
+    if (before & (1 << bits) - 1).any():
         return None
-    wants = column > 0  # 0: an id that is twice in its row
-    if not bool(wants.all()):
-        rows, column, found = rows[wants], column[wants], found[wants]
-    return rows, column - 1, found >> bits
+    wants = columns > 0  # 0: an id that is twice in its row
+    if not wants.all():
+        rows, columns, found = rows[wants], columns[wants], found[wants]
+    ids_found = (found >> bits).astype(np.int64)
+    return torch.from_numpy(rows), torch.from_numpy((columns - 1).astype(np.int64)), torch.from_numpy(ids_found)
