@@ -67,7 +67,7 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
             patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 1 << 30)
             if way == "packed in groups":
                 size = max(1, read.n_items // k)
-                patch.setattr(thresholds, "PACKED_LEVELS", ((float("inf"), (min(3, size), max(1, size // 6))),))
+                patch.setattr(thresholds, "PACKED_GROUPS", ((float("inf"), max(1, size // 6)),))
             elif not way.startswith("packed"):
                 patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 0)
             if way == "torch":

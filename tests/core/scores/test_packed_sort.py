@@ -18,14 +18,14 @@ def a_single_row_is_enough(monkeypatch):
     monkeypatch.setattr(thresholds, "PACKED_ROWS", 1)
 
 
-LEVELS = [(), (4,), (7,), (16,), (4, 3), (16, 4)]
+SIZES = [1, 4, 7, 16, 32]
 
 
-@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("n_items", [400, 401, 1013])
 @pytest.mark.parametrize("seen", [0, 5, 390])
-def test_it_is_the_top_of_a_sort(levels, n_items, seen, monkeypatch):
-    monkeypatch.setattr(thresholds, "PACKED_LEVELS", ((INF, levels),))
+def test_it_is_the_top_of_a_sort(size, n_items, seen, monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
     g = torch.Generator().manual_seed(n_items)
     preds = torch.stack([torch.randperm(n_items, generator=g) for _ in range(9)]) - n_items // 2
     preds = preds * torch.tensor([TINY, 1e-30, 1e-3, 1.0, 1e30, 1.0, 1.0, 1.0, 1.0]).unsqueeze(1)
@@ -41,10 +41,10 @@ def test_it_is_the_top_of_a_sort(levels, n_items, seen, monkeypatch):
     assert torch.equal(ids[listed], expected.indices[:, :6][listed])
 
 
-@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("spread", [2, 5, 40, 300, 100_000])
-def test_members_of_the_tie_at_the_cutoff_are_counted(levels, spread, monkeypatch):
-    monkeypatch.setattr(thresholds, "PACKED_LEVELS", ((INF, levels),))
+def test_members_of_the_tie_at_the_cutoff_are_counted(size, spread, monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
     g = torch.Generator().manual_seed(spread)
     preds = torch.randint(spread, (50, 401), generator=g) - spread / 2
     values, _, n_kth = packed_topk(ScoreMatrix(preds), 6)

@@ -108,6 +108,13 @@ class ScoreMatrix:
         """
         return self.tiles() if self.copied else [Tile(slice(None), 0, self._scores)]
 
+    def rows(self, elements: int) -> Iterator[Tensor]:
+        """(rows, N) whole rows from the first on; so many scores at once where they need not be copied."""
+        if self.copied:
+            yield from (tile.values for tile in self.tiles(width=self.n_items))
+        else:
+            yield from (self._scores[part] for part in steps(self.n_users, self.n_items, elements))
+
     def at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of single items, -inf for column -1. Rows and columns are broadcast."""
         if not self.n_items:

@@ -42,16 +42,11 @@ EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds 
 # --- Top-k of short rows by numpy's sort (core/scores/packed_sort.py): `python -m benchmarks batches` ---
 
 PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us before the first of them
+PACKED_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
 PACKED_COLUMNS_PER_ITEM = 800  # beyond so many columns per requested item maxima of blocks are faster
-# With fewer columns per requested item than the first number, take maxima over groups of so many columns, level by
-# level, before anything is sorted; the last line serves all longer rows.
-PACKED_LEVELS: tuple[tuple[float, tuple[int, ...]], ...] = (
-    (4, ()),
-    (60, (4,)),
-    (120, (8,)),
-    (400, (16,)),
-    (float("inf"), (16, 4)),
-)
+# With fewer columns per requested item than the first number, take maxima over groups of so many columns before
+# anything is sorted; the last line serves all longer rows.
+PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (60, 4), (400, 8), (float("inf"), 32))
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
