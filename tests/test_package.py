@@ -41,7 +41,16 @@ def test_the_pythons_are_those_that_are_tried() -> None:
 def test_the_lowest_versions_are_those_of_the_project() -> None:
     lowest = dict(re.findall(r"^([\w-]+)(?:\[\w+\])?==(\d+\.\d+)", read("lowest.txt"), re.MULTILINE))
     bounds = dict(re.findall(r'"([\w-]+)(?:\[[\w,]+\])?>=(\d+(?:\.\d+)?)', PROJECT))
-    for name in ("torch", "torchmetrics", "pytorch-lightning", "jsonargparse", "matplotlib", "scipy", "pyarrow"):
+    for name in (
+        "numpy",
+        "torch",
+        "torchmetrics",
+        "pytorch-lightning",
+        "jsonargparse",
+        "matplotlib",
+        "scipy",
+        "pyarrow",
+    ):
         assert lowest[name].startswith(bounds[name]), name
 
 
@@ -58,7 +67,7 @@ def test_what_is_shipped(tmp_path: Path) -> None:
         metadata = next(name for name in archive.namelist() if name.endswith("/METADATA"))
         needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", archive.read(metadata).decode(), re.MULTILINE)
     assert shipped == package and "torch_recmetrics/py.typed" in shipped
-    assert sorted(needed) == ["torch", "torchmetrics"]
+    assert sorted(needed) == ["numpy", "torch", "torchmetrics"]
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert package | {"README.md", "LICENSE", "CITATION.cff", "SECURITY.md", "pyproject.toml"} <= names
