@@ -57,9 +57,18 @@ def kernels(metric: Any, update: dict[str, Any]) -> float:
         (False, SCORED, 50),
         (True, SCORED, 45),
         (False, {**SCORED, "seen_ids": ids(50)}, 60),
+        (False, {"preds": PREDS, "target": PREDS}, 85),
+        (False, {"preds": PREDS, "target": PREDS > 0}, 85),
         (False, {"item_ids": ids(20), "target_ids": ids(20)}, 45),
     ],
-    ids=["24 numbers", "one number", "24 numbers, seen items", "24 numbers, ranked ids"],
+    ids=[
+        "24 numbers",
+        "one number",
+        "24 numbers, seen items",
+        "24 numbers, dense",
+        "24 numbers, dense bool",
+        "24 numbers, ranked ids",
+    ],
 )
 def test_kernels_of_an_update(single: bool, update: dict[str, Any], most: int) -> None:
     metric = NDCG(10) if single else ranking_metrics(NAMES, top_k=(5, 10, 20))

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.devices import take_the_cpu_for_a_gpu
 
-from torch_recmetrics import MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
-from torch_recmetrics.core.layouts.ranked import ListedUsers
+from torch_recmetrics import DCG, MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
+from torch_recmetrics.core.layouts.ranked import DenseUsers, ListedUsers
 from torch_recmetrics.core.tensors import thresholds
 
 N_ITEMS = 60
@@ -258,3 +259,64 @@ def test_ties_are_those_of_updates_evaluated_apart(rule: str) -> None:
         apart.compute()
     for name, value in apart.compute().items():
         torch.testing.assert_close(together.compute()[name], value, rtol=0, atol=1e-14)
+
+
+DENSE_NAMES = ("hit_rate", "recall", "f1", "ndcg", "dcg", "map", "mrr", "rbp", "tie_rate")
+
+
+def dense_updates() -> list[dict[str, torch.Tensor]]:
+    """Graded targets with and without ties at the cutoff, users without relevant items, and catalogues of two sizes."""
+    g = torch.Generator().manual_seed(3)
+    updates = []
+    for spread, n_items in ((1000, 40), (3, 40), (2, 40), (1, 40), (3, 4), (5, 40)):
+        shape = (6, n_items)
+        target = torch.randint(4, shape, generator=g) * (torch.rand(shape, generator=g) < 0.4)
+        target[0] = 0
+        updates.append({"preds": torch.randint(spread, shape, generator=g).float(), "target": target})
+    return updates
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "bool", "weighted"])
+@pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])
+def test_dense_targets_wait_where_no_value_may_be_looked_at(
+    rule: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = (
+        ranking_metrics(DENSE_NAMES, (2, 5), ties=rule, options={"dcg": {"gain": "linear"}}) for _ in range(2)
+    )
+    updates = dense_updates()
+    for update in updates:
+        if kind in ("bool", "float"):
+            update["target"] = update["target"].to(getattr(torch, kind))
+        if kind == "weighted":
+            update["weights"] = torch.arange(6.0)
+        here.update(**update)
+    take_the_cpu_for_a_gpu(monkeypatch)
+    for update in updates:
+        there.update(**update)
+    waiting = there._fused.evaluator.waiting.parts
+    assert waiting and all(isinstance(users, DenseUsers) for users in waiting)
+    for name, value in here.compute().items():
+        torch.testing.assert_close(there.compute()[name], value, rtol=0, atol=1e-14, msg=name)
+
+
+def test_dense_targets_are_evaluated_at_once_for_gains_that_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum of any gain over a tie at the cutoff may be asked for: it is not kept, but must be right."""
+
+    class Cubes(DCG):
+        stem = "cubes"
+        known_gains = False
+
+        @staticmethod
+        def measure(stats: Any, cutoffs: Any, **_: Any) -> torch.Tensor:
+            return stats.gain_sum(cutoffs, lambda relevance: relevance**3)
+
+    here, there = RecMetricCollection([Cubes(5), NDCG(5)]), RecMetricCollection([Cubes(5), NDCG(5)])
+    for update in dense_updates():
+        here.update(**update)
+    take_the_cpu_for_a_gpu(monkeypatch)
+    for update in dense_updates():
+        there.update(**update)
+        assert not there._fused.evaluator.waiting.parts
+    for name, value in here.compute().items():
+        torch.testing.assert_close(there.compute()[name], value)

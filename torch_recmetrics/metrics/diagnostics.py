@@ -33,6 +33,7 @@ class TieRate(RelevanceMeans):
     """
 
     stem = "tie_rate"
+    known_gains = True
     zero_one = True
     higher_is_better = False
     best_value = 0.0
@@ -73,6 +74,7 @@ class CollapseRate(RelevanceMeans):
     """
 
     stem = "collapse_rate"
+    known_gains = True
     zero_one = True
     higher_is_better = False
     best_value = 0.0

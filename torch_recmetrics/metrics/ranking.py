@@ -90,6 +90,7 @@ class HitRate(RelevanceMeans):
     """
 
     stem = "hit_rate"
+    known_gains = True
     zero_one = True
 
     pooled: bool = option(default=False, doc="Micro-average: hits of all users by relevant items of all users.")
@@ -120,6 +121,7 @@ class Precision(RelevanceMeans):
     """
 
     stem = "precision"
+    known_gains = True
     reads_lengths = MappingProxyType({"denominator": "retrieved"})
 
     denominator: Literal["k", "retrieved"] = option(
@@ -154,6 +156,7 @@ class Recall(RelevanceMeans):
     """
 
     stem = "recall"
+    known_gains = True
 
     denominator: Literal["relevant", "min"] = option(
         default="relevant", doc="Divide by R, or by the hits that a list of K can have."
@@ -197,6 +200,7 @@ class F1(RelevanceMeans):
     """
 
     stem = "f1"
+    known_gains = True
 
     beta: float = option(
         default=1.0,
@@ -242,6 +246,7 @@ class DCG(RelevanceMeans):
     """
 
     stem = "dcg"
+    known_gains = True
     best_value = None
     plot_upper_bound = None
 
@@ -291,6 +296,7 @@ class NDCG(RelevanceMeans):
     """
 
     stem = "ndcg"
+    known_gains = True
 
     gain: Literal["exponential", "linear"] = option(
         default="exponential", doc="What relevance g counts: :math:`2^g - 1`, or g; the same for relevance of 0 and 1."
@@ -342,6 +348,7 @@ class MAP(RelevanceMeans):
     """
 
     stem = "map"
+    known_gains = True
     function = "average_precision"
 
     denominator: Literal["min", "relevant", "hits"] = option(
@@ -382,6 +389,7 @@ class MRR(RelevanceMeans):
     """
 
     stem = "mrr"
+    known_gains = True
     function = "reciprocal_rank"
     reads_first_alone = True
 
@@ -413,6 +421,7 @@ class RPrecision(RelevanceMeans):
     """
 
     stem = "r_precision"
+    known_gains = True
 
     top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
 
@@ -444,6 +453,7 @@ class RBP(RelevanceMeans):
     """
 
     stem = "rbp"
+    known_gains = True
     best_value = None
 
     top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)

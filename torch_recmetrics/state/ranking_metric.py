@@ -15,6 +15,7 @@ from torchmetrics import Metric
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ties import SCALED_GAINS
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import option
@@ -207,6 +208,7 @@ class UserMeasure(RankingMetric):
     """
 
     measure: ClassVar[Callable[..., Tensor]]
+    known_gains: ClassVar[bool] = False  # True: the measure reads no other gain than "hit" and its option `gain`
     partial: ClassVar[bool] = False  # True: the measure is nan for users whose value is undefined; they are left out
     pooled: bool = False  # True: the measure is a count of hits, and the value all hits by all possible hits
     ties: str = "stable"
@@ -292,4 +294,6 @@ def requirements_of(
         items=metric.reads_items,
         needs_target=metric.needs_target,
         nan_hidden=options["nan_action"] == "worst",
+        gains=frozenset({"hit", *(scaled for gain, scaled in SCALED_GAINS.items() if gain == options.get("gain"))}),
+        any_gain=not getattr(metric, "known_gains", False),
     )

@@ -12,7 +12,7 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.parts import Part
 from torch_recmetrics.core.catalogue.topk import catalogue_ranks, topk_items
 from torch_recmetrics.core.layouts.candidates import Candidates, RelevantColumns
-from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers, with_cutoff_tie
+from torch_recmetrics.core.layouts.ranked import CutoffMembers, RankedUsers, ReadyUsers, with_cutoff_tie
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking
@@ -113,7 +113,7 @@ class ScoredTargets:
         nobody = torch.zeros_like(last, dtype=torch.int64)
         _, equal, _ = catalogue_ranks(self.pairs.of_users(rows), last, nobody, seen, mask=mask)
         members = torch.where(self.scores[rows] == last, self.targets.values[rows], 0)
-        return with_cutoff_tie(tie_groups, crosses, rows, equal.squeeze(1), members, needs)
+        return with_cutoff_tie(tie_groups, crosses, CutoffMembers(rows, equal.squeeze(1), members), needs)
 
     def full_list(self, needs: RankingRequirements) -> FullListStats:
         """The uncut lists, from the number of items above and beside each relevant one that is read."""

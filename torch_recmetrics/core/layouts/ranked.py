@@ -19,7 +19,7 @@ from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import CutoffTie, GainTotal, TieGroups, tie_groups_of
+from torch_recmetrics.core.ranking.ties import CutoffTie, Gain, GainTotal, KnownGainTotals, TieGroups, tie_groups_of
 from torch_recmetrics.core.tensors.devices import exact
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class JoinableUsers(RankedUsers):
         """(B,) the largest relevance of each user; None where it is 0 or 1."""
 
     @abstractmethod
-    def kept(self) -> Self:
+    def kept(self) -> JoinableUsers:
         """The same for those who do not ask what was retrieved: nothing of the caller is kept alive."""
 
     @abstractmethod
@@ -211,7 +211,7 @@ class ListedUsers(JoinableUsers):
             max_relevant=targets.width,
             best=partial(targets.ideal, depth if self.ideal_depth is None else self.ideal_depth),
             depth=None if self.complete else depth,
-            binary=targets.relevance is None,
+            binary=targets.binary,
             item_ids=ids,
             weights=self.weights,
             sample_ids=self.sample_ids,
@@ -229,14 +229,17 @@ class ListedUsers(JoinableUsers):
         tie_groups = TieGroups(*tie_groups_of(tied, depth), None)
         if members is None:
             return tie_groups
-        crosses = tied[:, depth - 1]
-        return with_cutoff_tie(tie_groups, crosses, members.rows, members.count, members.relevance, self.needs)
+        return with_cutoff_tie(tie_groups, tied[:, depth - 1], members, self.needs)
 
     @property
     def join_key(self) -> Any:
         targets = self.targets
-        if targets.ids is None or self.full_list is not None or self.sample_ids is not None:
-            return None  # a dense target holds a number for each item
+        if self.full_list is not None or self.sample_ids is not None:
+            return None
+        if targets.ids is None:  # a dense target holds a number for each item, too many to keep
+            members = self.cutoff_members
+            readable = not self.needs.any_gain and (members is None or members.rows is None)
+            return type(self) if readable and self.ideal_depth is None else None
         graded = None if targets.relevance is None else targets.relevance.dtype
         layout = self.item_ids.shape[1], self.complete, self.ordered, self.ideal_depth, self.has_target
         return type(self), self.item_ids.device, graded, self.weights is None, *layout
@@ -255,8 +258,8 @@ class ListedUsers(JoinableUsers):
     def largest(self) -> Tensor | None:
         return None if self.targets.relevance is None else largest_of(self.targets.values)
 
-    def kept(self) -> ListedUsers:
-        return replace(self, retrieved=None)
+    def kept(self) -> JoinableUsers:
+        return replace(self, retrieved=None) if self.targets.ids is not None else DenseUsers.of(self)
 
     def joined(self, parts: Sequence[ListedUsers]) -> ListedUsers:
         width = max(part.targets.width for part in parts)
@@ -277,6 +280,126 @@ class ListedUsers(JoinableUsers):
             cutoff_members=members,
             weights=joined_weights(parts),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class DenseUsers(JoinableUsers):
+    """Users of a dense target on a device that must not be waited for: what it says of their lists was read at once.
+
+    Where a value may not be looked at, every list may have a tie at the cutoff, and every user any number of relevant
+    items; so all tensors are there, in shapes that follow from those of the update.
+    """
+
+    item_ids: Tensor  # (B, D) int64 by rank, -1 beyond the end of the list
+    relevance: Tensor  # (B, D) by rank
+    relevant: Tensor  # (B,) int64: how many relevant items there are
+    ideal: Tensor  # (B, <= D) relevance of all relevant items, descending
+    max_relevant: int
+    binary: bool
+    needs: RankingRequirements
+    complete: bool
+    tied: Tensor | None
+    ordered: bool
+    cutoff_tie: CutoffTie | None
+    n_tied: Tensor | None  # (B,) int64: the members of the tie group at the cutoff; None where there is no cutoff tie
+
+    @classmethod
+    def of(cls, users: ListedUsers) -> DenseUsers:
+        """What users who are kept need of the target of theirs."""
+        targets, depth, members = users.targets, users.item_ids.shape[1], users.cutoff_members
+        cutoff_tie = None
+        if members is not None and users.tied is not None:
+            crosses = users.tied[:, depth - 1]
+            cutoff_tie = cutoff_tie_of(members, crosses, depth, users.needs, gains=users.needs.gains)
+        return cls(
+            item_ids=users.item_ids,
+            relevance=targets.lookup(users.item_ids),
+            relevant=targets.n_relevant(),
+            ideal=targets.ideal(depth),
+            max_relevant=targets.width,
+            binary=targets.binary,
+            needs=users.needs,
+            complete=users.complete,
+            tied=users.tied,
+            ordered=users.ordered,
+            cutoff_tie=cutoff_tie,
+            n_tied=None if members is None else members.count,
+            weights=users.weights,
+            has_target=users.has_target,
+            n_items=users.n_items,
+        )
+
+    def ranking(self) -> Ranking:
+        ids, depth = self.item_ids, self.item_ids.shape[1]
+        tie_groups = best_tied = None
+        if self.tied is not None:
+            if depth and self.needs.rules - {"stable"}:
+                tie_groups = TieGroups(*tie_groups_of(self.tied, depth), None)
+                if self.cutoff_tie is not None and self.n_tied is not None:
+                    tie_groups = completed(tie_groups, self.n_tied, self.cutoff_tie)
+            if self.needs.lists:
+                best_tied = self.tied.cumprod(1).sum(1) + 1
+        return Ranking(
+            relevance=self.relevance,
+            lengths=(ids >= 0).sum(1),
+            n_relevant=self.relevant,
+            max_relevant=self.max_relevant,
+            best=Given(self.ideal),
+            depth=None if self.complete else depth,
+            binary=self.binary,
+            item_ids=ids,
+            weights=self.weights,
+            tie_groups=tie_groups,
+            best_tied=best_tied,
+            ordered=self.ordered,
+            has_target=self.has_target,
+            n_items=self.n_items,
+        )
+
+    @property
+    def join_key(self) -> Any:
+        tie = self.cutoff_tie
+        shapes = self.item_ids.shape[1], self.ideal.shape[1], None if self.tied is None else self.tied.shape[1]
+        kinds = self.binary, self.complete, self.ordered, self.has_target, self.weights is None, tie is None
+        return type(self), self.item_ids.device, shapes, kinds
+
+    @property
+    def n_users(self) -> int:
+        return self.item_ids.shape[0]
+
+    @property
+    def width(self) -> int:
+        return self.ideal.shape[1]
+
+    def n_relevant(self) -> Tensor:
+        return self.relevant
+
+    def largest(self) -> Tensor | None:
+        return None if self.binary else largest_of(self.ideal)
+
+    def kept(self) -> DenseUsers:
+        return self
+
+    def joined(self, parts: Sequence[DenseUsers]) -> DenseUsers:
+        names = ("item_ids", "relevance", "relevant", "ideal", "tied", "n_tied", "weights")
+        ties = [part.cutoff_tie for part in parts if part.cutoff_tie is not None]
+        columns: dict[str, Any] = {name: joined_column(parts, name) for name in names}
+        largest = max(part.max_relevant for part in parts)
+        return replace(self, **columns, cutoff_tie=joined_ties(ties) if ties else None, max_relevant=largest)
+
+
+def joined_ties(ties: Sequence[CutoffTie]) -> CutoffTie:
+    """The ties at the cutoff of several updates, whose gains were added up."""
+    totals = [tie.gain_total.totals for tie in ties if isinstance(tie.gain_total, KnownGainTotals)]
+    joined = {gain: torch.cat([of_update[gain] for of_update in totals]) for gain in totals[0]}
+    columns: dict[str, Any] = {name: joined_column(ties, name) for name in ("tied", "n_relevant", "best", "worst")}
+    return replace(ties[0], **columns, gain_total=KnownGainTotals(joined))
+
+
+def joined_column(parts: Sequence[Any], name: str) -> Tensor | None:
+    """A tensor of several updates, which all have it, or none."""
+    tensors = [getattr(part, name) for part in parts]
+    return None if tensors[0] is None else torch.cat(tensors)
 
 
 def join_members(parts: Sequence[ListedUsers], width: int) -> CutoffMembers:
@@ -323,38 +446,52 @@ def untied(part: ListedUsers, columns: int) -> Tensor:
 
 
 def with_cutoff_tie(
-    tie_groups: TieGroups,
-    crosses: Tensor,
-    rows: Tensor | None,
-    count: Tensor,
-    members: Tensor,
-    needs: RankingRequirements,
+    tie_groups: TieGroups, crosses: Tensor, members: CutoffMembers, needs: RankingRequirements
 ) -> TieGroups:
     """The same groups; of those that reach beyond the cutoff all members are counted.
 
     Args:
         tie_groups: as far as the list of each user shows them.
         crosses: (B,) bool, True where the last group reaches beyond the cutoff.
-        rows: (R,) the users of the other arguments; None for all.
-        count: (R,) int64, the members of that group.
-        members: (R, T) their relevance, 0 for other items.
+        members: of those groups.
+        needs: of those that will read it.
     """
+    tie = cutoff_tie_of(members, crosses, tie_groups.start.shape[1], needs)
+    return completed(tie_groups, spread(members.count, members.rows, crosses.shape[0]), tie)
 
-    def spread(values: Tensor, fill: float = 0.0) -> Tensor:
-        if rows is None:
-            return values
-        return values.new_full((crosses.shape[0], *values.shape[1:]), fill).index_copy_(0, rows, values)
 
+def completed(tie_groups: TieGroups, count: Tensor, tie: CutoffTie) -> TieGroups:
+    """The same groups with the tie at the cutoff, which has (B,) members."""
     start = tie_groups.start
-    width = min(start.shape[1], members.shape[1])
-    wide = exact(members)
+    at_cutoff = (start == start[:, -1:]) & tie.tied.unsqueeze(1)
+    return TieGroups(start, torch.where(at_cutoff, count.unsqueeze(1), tie_groups.size), tie)
+
+
+def cutoff_tie_of(
+    members: CutoffMembers,
+    crosses: Tensor,
+    depth: int,
+    needs: RankingRequirements,
+    gains: frozenset[Gain] | None = None,
+) -> CutoffTie:
+    """What is read of the members of the groups that reach beyond the cutoff; with `gains` only sums of these."""
+    n_users = crosses.shape[0]
+    width = min(depth, members.relevance.shape[1])
+    wide = exact(members.relevance)
     best = worst = None
     if "optimistic" in needs.rules:
-        best = spread(wide.topk(width, dim=1).values)
+        best = spread(wide.topk(width, dim=1).values, members.rows, n_users)
     if "pessimistic" in needs.rules:
         relevant_only = torch.where(wide > 0, wide, float("inf"))
-        worst = spread(relevant_only.topk(width, dim=1, largest=False).values, float("inf"))
-    totals = GainTotal(wide, rows, crosses.shape[0])
-    at_cutoff = (start == start[:, -1:]) & crosses.unsqueeze(1)
-    size = torch.where(at_cutoff, spread(count).unsqueeze(1), tie_groups.size)
-    return TieGroups(start, size, CutoffTie(crosses, spread((members > 0).sum(1)), totals, best, worst))
+        lowest = relevant_only.topk(width, dim=1, largest=False).values
+        worst = spread(lowest, members.rows, n_users, float("inf"))
+    n_relevant = spread((members.relevance > 0).sum(1), members.rows, n_users)
+    totals = GainTotal(wide, members.rows, n_users)
+    return CutoffTie(crosses, n_relevant, totals if gains is None else totals.known(gains), best, worst)
+
+
+def spread(values: Tensor, rows: Tensor | None, n_users: int, fill: float = 0.0) -> Tensor:
+    """(B, ...) values of all users from those of some of them; of all, where `rows` is None."""
+    if rows is None:
+        return values
+    return values.new_full((n_users, *values.shape[1:]), fill).index_copy_(0, rows, values)

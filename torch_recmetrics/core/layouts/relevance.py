@@ -47,6 +47,11 @@ class Relevance:
             return torch.arange(self.like.shape[1], device=self.device).expand(self.like.shape)
         return self.ids
 
+    @property
+    def binary(self) -> bool:
+        """Whether every relevance is known to be 0 or 1."""
+        return self.relevance is None or self.relevance.dtype == torch.bool
+
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
         if self.relevance is None and self.ids is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch_recmetrics.core.ranking.ties import Gain
+
 
 @dataclass(frozen=True)
 class RankingRequirements:
@@ -20,6 +22,8 @@ class RankingRequirements:
         items: their ids are read, equal scores in the order of the input.
         needs_target: somebody asks what is relevant; where nobody does, it need not be given.
         nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
+        gains: the gains whose sum over equal scores at the cutoff is read, as :class:`RankingStats` knows them.
+        any_gain: somebody may read that of a gain which is not among them, or single members.
     """
 
     depth: int | None
@@ -32,6 +36,8 @@ class RankingRequirements:
     items: bool = False
     needs_target: bool = True
     nan_hidden: bool = False
+    gains: frozenset[Gain] = frozenset()
+    any_gain: bool = True
 
     def __or__(self, other: RankingRequirements) -> RankingRequirements:
         """What two readers of one ranking need together; both must treat NaN alike."""

@@ -12,7 +12,7 @@ the block is j = r - s - 1, and H is the number of relevant items in all earlier
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -157,10 +157,35 @@ class GainTotal:
         totals = gain_of(self.relevance, gain).sum(1)
         return totals if self.rows is None else totals.new_zeros(self.n_users).index_add_(0, self.rows, totals)
 
+    def known(self, gains: Iterable[Gain]) -> KnownGainTotals:
+        """The sums of these gains alone."""
+        return KnownGainTotals({gain: self(gain) for gain in gains})
+
     def members(self) -> tuple[Tensor, Tensor]:
         """(E,) int64 and (E,): the users of the relevant members, and their relevance."""
         row, column = self.relevance.nonzero(as_tuple=True)
         return row if self.rows is None else self.rows[row], self.relevance[row, column]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownGainTotals:
+    """The same where the sums were taken before, and the members are not known any more."""
+
+    totals: Mapping[Gain, Tensor]  # (B,) each
+
+    def __call__(self, gain: Gain) -> Tensor:
+        """(B,)."""
+        if gain not in self.totals:
+            raise KeyError(
+                f"the sum of the gain {gain!r} was not taken: a measure that reads it must not say known_gains"
+            )
+        return self.totals[gain]
+
+    def members(self) -> tuple[Tensor, Tensor]:
+        """Not known."""
+        raise NotImplementedError(
+            "the members of ties were not kept: a measure that reads them must not say known_gains"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +197,7 @@ class CutoffTie:
 
     tied: Tensor  # (B,) bool
     n_relevant: Tensor  # (B,)
-    gain_total: GainTotal  # (B,): the sum of a gain over the members
+    gain_total: GainTotal | KnownGainTotals  # (B,): the sum of a gain over the members
     best: Tensor | None  # (B, <= D) relevance of the relevant members, descending, 0 beyond
     worst: Tensor | None  # (B, <= D) the same ascending, inf beyond
 
