@@ -65,9 +65,9 @@ class Sliced(Wrapper):
     r"""The value of a metric for each slice of the users, such as new and old ones, and how far the slices are apart.
 
     Users are ranked and evaluated once; their values are added to the sums of the slices that they are in. So 100,000
-    slices take the memory of as many metrics, and the time of one. The value of a slice is what the metric gives on the
-    users of this slice alone, for any split into batches and processes. A row with a sample id counts once, for the
-    slices of its first copy. ``update`` takes the arguments of the metric's ``update``, and
+    slices take the memory of as many metrics, but little more time than one. The value of a slice is what the metric
+    gives on the users of this slice alone, for any split into batches and processes. A row with a sample id counts
+    once, for the slices of its first copy. ``update`` takes the arguments of the metric's ``update``, and
 
     - ``slice_ids``, (B,) integer, the slice of each user, 0 to S - 1, or -1 for none; or (B, S) bool, where a user may
       be in several. B are the rows of ``preds``: users, flat rows (a user is in the slices of all its rows), or the
