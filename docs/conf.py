@@ -20,7 +20,7 @@ author = "The torch-recmetrics authors"
 copyright = author
 version = release = torch_recmetrics.__version__
 
-extensions = ["mathml", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["links", "mathml", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
 suppress_warnings = ["config.cache"]
 
@@ -75,7 +75,20 @@ def leave_out_fields(
     return ("", None) if what == "class" and dataclasses.is_dataclass(thing) else None
 
 
+def lead_back(app: Sphinx, page: str, template: str, context: dict[str, object], doctree: object) -> None:
+    """The links of a source page back to the documentation: viewcode takes one prefix for all that a module defines."""
+
+    def public_name(link: re.Match[str]) -> str:
+        documented = app.env.domains["py"].objects
+        names = (link[1], re.sub(r"^torch_recmetrics\.", "torch_recmetrics.functional.", link[1]))
+        return "#" + next((name for name in names if name in documented), link[1]) + '"'
+
+    if page.startswith("_modules/"):
+        context["body"] = re.sub(r'(?<=html)#([\w.]+)"', public_name, str(context["body"]))
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("html-page-context", lead_back)
     app.connect("autodoc-process-signature", leave_out_fields)
     app.connect("autodoc-process-docstring", name_the_facts, priority=400)
     pages.write_all()

@@ -7,6 +7,7 @@ docs/libraries.md.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -288,7 +289,8 @@ def markdown() -> Iterator[str]:
     yield from HEAD.splitlines()
     for library in LIBRARIES:
         how = "" if library.tested else ", read in its source"
-        yield from ("", f"## {library.name}", "", f"{library.version}{how}. {library.note}", "")
+        note = textwrap.wrap(f"{library.version}{how}. {library.note}", 120, break_long_words=False)
+        yield from ("", f"## {library.name}", "", *note, "")
         yield from ("| Theirs | Ours |", "| --- | --- |")
         for row in ROWS:
             if row.library == library.name:

@@ -211,7 +211,7 @@ def reference_page() -> str:
         "plot",
     )
     for method in methods:
-        text += f".. automethod:: {base}.{method}\n   :no-index:\n\n"
+        text += f".. automethod:: {base}.{method}\n\n"
     return text
 
 

@@ -14,6 +14,8 @@ from unittest import mock
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
+ROOT = DOCS.parent
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!https?:)([^)\s#]+)[^)\s]*\)")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -33,6 +35,39 @@ def pages() -> Iterator[Any]:
         yield importlib.import_module("pages")
     for name in ("pages", "library_table"):
         del sys.modules[name]
+
+
+def test_every_link_to_a_file_leads_to_one() -> None:
+    """Of the files that a code host shows; `docs/links.py` looks at the built pages, anchors included."""
+    found = 0
+    for page in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        *DOCS.glob("*.md"),
+        *DOCS.glob("coming_from/*.md"),
+    ):
+        for target in LINK.findall(re.sub(r"(?ms)^```.*?^```$", "", page.read_text("utf-8"))):
+            if not target.startswith("metrics/"):  # written by the build
+                assert (page.parent / target).exists(), f"{page.name} links {target}"
+                found += 1
+    assert found > 100
+
+
+def test_a_dead_link_of_a_built_page_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx")
+    with mock.patch.object(sys, "path", [*sys.path, str(DOCS)]):
+        dead_links = importlib.import_module("links").dead_links
+    del sys.modules["links"]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b c.html").write_text('<h1 id="top&amp;x">b</h1>')
+    (tmp_path / "a" / "page.html").write_text(
+        '<a href="../b%20c.html#top%26x">1</a> <a href="#here">2</a> <i id="here"></i> <a href="https://x.org/y">3</a>'
+        '<pre>&lt;a href="no.html"&gt;</pre> <a\n href="#gone">4</a>'
+        '<a href="../b%20c.html#gone">5</a> <img src="p.png">'
+    )
+    found = list(dead_links(tmp_path))
+    assert {page.name for page, _ in found} == {"page.html"}
+    assert [link for _, link in found] == ["#gone", "../b%20c.html#gone", "p.png"]
 
 
 def test_related_metrics_are_others_that_exist(pages: Any) -> None:

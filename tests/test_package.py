@@ -65,9 +65,16 @@ def test_what_is_shipped(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = next(name for name in archive.namelist() if name.endswith("/METADATA"))
-        needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", archive.read(metadata).decode(), re.MULTILINE)
+        told, description = archive.read(metadata).decode().split("\n\n", 1)
+        needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", told, re.MULTILINE)
     assert shipped == package and "torch_recmetrics/py.typed" in shipped
     assert sorted(needed) == ["numpy", "torch", "torchmetrics"]
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert package | {"README.md", "LICENSE", "CITATION.cff", "SECURITY.md", "pyproject.toml"} <= names
+    # A package index shows the README alone: it has no relative links, and the files that it names are in the sdist.
+    assert "Content-Type: text/markdown" in told and description.startswith("# torch-recmetrics")
+    assert not re.findall(r"\]\((?!https?:)[^)\s]*\)", re.sub(r"(?ms)^```.*?^```$", "", description))
+    linked = set(re.findall(r"\]\((?!https?:)([^)\s]+)\)", re.sub(r"(?ms)^```.*?^```$", "", read("README.md"))))
+    assert len(linked) > 15 and linked <= names
+    assert all(f"`{path}`" in description for path in linked)

@@ -41,28 +41,27 @@ def topk_catalogue(
     .. math:: s_{ui} = \sum_j x_{uj} \, y_{ij} + b_i \qquad \text{or, with the cosine,} \qquad
         s_{ui} = \frac{x_u \cdot y_i}{|x_u| \, |y_i|} + b_i
 
-    Items are ordered by this score in float64, each pair alone, then by the lower id. So the result is the same, to the
-    bit, for every ``chunk_size``, for one user as for a thousand, with any number of threads and of processes. A matrix
-    product in float32 (in bfloat16 where the processor has it) finds the items that may be among the best, with a
-    margin for its error.
+    Items are ordered by this score in float64, and items with equal scores by id. The score of a pair is computed by
+    itself. So the result is the same to the last bit for every ``chunk_size`` and any number of users, threads and
+    processes. A matrix product in float32 (in bfloat16 where the processor has it) finds the items that may be among
+    the best, with a margin for its error.
 
-    Beside the tables, and a few times the seen ids and the result, it takes less than 200 MB, however many items there
-    are; more only where ``chunk_size`` asks for it. Nothing is tracked for gradients and no argument is changed. Where
-    very many items share the score of the last place (all items with the same vector, say), the result is the same and
-    takes far longer.
+    Beside the tables and a few copies of the seen ids and of the result, it needs less than 200 MB for any number of
+    items; a large ``chunk_size`` needs more. Gradients are not tracked, and no argument is changed. If very many items
+    have the score of the last place (because all items have the same vector, for example), the search takes far longer.
 
     Args:
         user_embeddings: (U, d), float16, bfloat16, float32 or float64, finite.
         item_embeddings: (N, d), likewise.
         top_k: items for each user; k.
-        seen_ids: (U, S) integer, ids that are not to be found, padded with -1; an id may repeat.
+        seen_ids: (U, S) integer, ids that must not be found, padded with -1; an id may repeat.
         item_bias: (N,) float, added to the scores of an item; finite.
         item_ids: (C,) integer, the items among which to search; None for all. Their vectors are copied.
         mask: (N,) or (U, N) bool, in place of ``item_ids``: True for the rows of ``item_embeddings`` that may be found,
             by anybody or by each user.
         similarity: ``"dot"``, or ``"cosine"``: a vector of zeros has cosine 0 with all others.
         chunk_size: items of one step; None for the fastest.
-        progress: called after each step with the number of pairs done and of all pairs.
+        progress: called after each step with two numbers: the pairs that are done, and all pairs.
         process_group: the items are spread over the processes of this group: every process gives the same users and its
             part of the items, which may be empty, and gets the result for all items, from one exchange of U x k places.
             Other users, widths, similarities or ``top_k`` on one process are an error on all.

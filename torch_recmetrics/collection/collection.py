@@ -49,7 +49,7 @@ class RecMetricCollection(MetricCollection):
     Raises:
         ValueError: for two metrics of one name (pass a dict then), for a name that cannot be one, or for an update that
             a member refuses.
-        TypeError: for what is no metric, or for an argument that no member takes.
+        TypeError: for anything that is not a metric, or for an argument that no member takes.
 
     >>> from torch_recmetrics import MRR, NDCG
     >>> metrics = RecMetricCollection([NDCG(2), MRR()], prefix="val_")

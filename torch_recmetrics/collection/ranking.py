@@ -39,7 +39,7 @@ def ranking_metrics(
     keep_users: bool = False,
     **common: Any,
 ) -> RecMetricCollection:
-    """A collection of metrics by their names, those that have a cutoff at every cutoff.
+    """A collection of metrics by their names; metrics with a cutoff are in it at every cutoff.
 
     Args:
         metrics: names of metrics, such as ``"ndcg"``; ``torch_recmetrics.state.registry.METRICS`` has all of them. Also
@@ -60,7 +60,7 @@ def ranking_metrics(
         common: further options of all of them, such as ``gain="linear"``.
 
     Raises:
-        ValueError: for a name that there is not.
+        ValueError: for an unknown name.
         TypeError: for an option that a metric does not take, or that no metric would read.
 
     >>> list(ranking_metrics(("ndcg", "mrr"), top_k=(5, None), prefix="val_"))

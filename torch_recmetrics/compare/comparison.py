@@ -55,12 +55,14 @@ class ComparisonRow:
         system, metric: their names.
         value, baseline_value: the means over the users who count in both.
         difference, low, high: value - baseline_value and its interval at the table's level, not corrected.
-        p, p_corrected: of both sides; corrected for all rows of the table.
-        effect: d_z, the difference in standard deviations of the users' differences; nan where unpaired.
+        p, p_corrected: two-sided; and corrected for all rows of the table.
+        effect: d_z, the mean difference divided by the standard deviation of the users' differences; nan where
+            unpaired.
         n: users with a weight above 0 and a value in both; None where unpaired, as the next four are.
-        wins, ties, losses: how many of them have more, as much or less than with the baseline.
-        users_needed: for finding a difference as large in 80 % of such comparisons, at the level of the table.
-        paired: False where only logged means were there.
+        wins, ties, losses: how many of them have a higher, an equal or a lower value than with the baseline.
+        users_needed: with how many users a difference of this size is found in 80 % of comparisons, at the level of the
+            table.
+        paired: False where there were only logged means.
         undefined: users who have a value in one of the two systems only, and so do not count.
     """
 

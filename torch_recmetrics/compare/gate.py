@@ -102,7 +102,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """What became of one rule.
+    """The outcome of one rule.
 
     Attributes:
         metric, rule: its name, and ``"better"`` or ``"not_worse"``.

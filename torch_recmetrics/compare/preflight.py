@@ -92,15 +92,16 @@ def preflight(
     evaluate: Evaluate | None = None,
     seed: int = 0,
 ) -> Preflight:
-    """Check a harness with lists whose value is known.
+    """Check an evaluation with lists whose value is known.
 
     - *truth*: the truth recommended to itself has 1, or the best that K allows.
-    - *random lists* have the value of chance, which is exact: that of items which all have the same score.
+    - *random lists* have the value that chance gives, which is known exactly: that of a model which gives all items
+      one score.
     - *shuffled truth*: the value falls where each user is given the truth of another. Where it does not, the lists are
       the same for all users, or users and truth do not belong together.
     - *most popular* items: the baseline to beat, without the items of ``train``.
     - *training data*: no item of a user's truth stands in ``train``.
-    - *candidates*: they hold the truth; else they put a ceiling on recall.
+    - *candidates*: they hold the truth; otherwise recall cannot reach 1.
 
     Args:
         recommendations: (U, L) integer item ids, best first, -1 for none.
@@ -111,8 +112,8 @@ def preflight(
         train: (U, T) integer ids that the users had before, -1 for none.
         item_counts: (N,) how often each item was taken in training; by default counted in ``train``.
         candidates: (C,) ids that may be recommended, or (U, C) for each user, -1 for none.
-        evaluate: the harness: a function of lists and truth, as above, that returns name@K -> mean over users, such as
-            ``{"recall@10": 0.3}``. By default that of this package.
+        evaluate: your evaluation: a function of lists and truth, as above, that returns name@K -> mean over users, such
+            as ``{"recall@10": 0.3}``. By default that of this package.
         seed: of random lists and shuffles.
 
     Raises:

@@ -323,15 +323,16 @@ def bisected(p: Callable[[float], float], alpha: float, inside: float, outside: 
 def randomization_test(
     values: Any, baseline: Any, weights: Any = None, *, level: float = 0.95, num_draws: int = 10_000, seed: int = 0
 ) -> PairedResult:
-    """The paired randomisation test: how often does a mean as large come up when the systems are swapped by chance?
+    """The paired randomisation test: how often is a mean as large if the systems are swapped at random for each user?
 
     Where the systems do not differ, a user's difference is as likely to have the other sign. Each draw flips the signs
-    of all differences by chance; p is (count + 1) / (num_draws + 1), where count is the number of draws whose
+    of the differences at random; p is (count + 1) / (num_draws + 1), where count is the number of draws whose
     studentised mean is at least as large, on either side. The division by the standard error of each draw keeps the
-    test right for users of different weights and spreads.
+    test right for users with different weights and variances.
 
-    The interval holds all differences that the same test, with the same draws, does not refuse at 1 - level, so it
-    holds 0 exactly where p > 1 - level. Fewer than six users refuse nothing at 5 %: their interval is infinite.
+    The interval holds all differences that the same test, with the same draws, does not reject at 1 - level. So it
+    holds 0 exactly where p > 1 - level. With fewer than six users nothing can be rejected at 5 %: their interval is
+    infinite.
 
     Args:
         values, baseline: (U,) values of the same users in two systems, nan where undefined.
@@ -378,7 +379,7 @@ def randomization_test(
 def bootstrap_test(
     values: Any, baseline: Any, weights: Any = None, *, level: float = 0.95, num_draws: int = 10_000, seed: int = 0
 ) -> PairedResult:
-    """The paired bootstrap: users are drawn anew, with replacement, and each draw is studentised (bootstrap-t).
+    """The paired bootstrap: users are drawn again with replacement, and each draw is studentised (bootstrap-t).
 
     The interval is ``m - q se`` for the two quantiles q of ``(m* - m) / se*``, and p is that of the smallest interval
     which holds 0. Unlike percentiles of the mean it holds its level for 30 users too. Where a draw may easily miss all
@@ -480,7 +481,7 @@ def wilcoxon_test(values: Any, baseline: Any, *, level: float = 0.95) -> PairedR
 
 
 def mcnemar(values: Any, baseline: Any, *, exact: bool = True, correction: bool = False) -> McNemar:
-    """McNemar's test of values that are 0 or 1, such as hits: of users whom one system alone serves, whose are more?
+    """McNemar's test of values that are 0 or 1, such as hits: which system has more users that only it serves?
 
     Args:
         values, baseline: (U,) values of the same users in two systems, nan where undefined.
@@ -513,7 +514,8 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
     """Chi-square of counts: goodness of fit for one row, independence for a table.
 
     Args:
-        observed: counts, one row, or a table such as ``[[clicks, other shows] of the new, [...] of the old]``.
+        observed: counts, in one row or in a table such as ``[[clicks, impressions without] of the new model, [...] of
+            the old]``.
         expected: for one row, the counts that are expected, with the same sum; by default all alike.
         correction: Yates' correction of continuity, where there is one degree of freedom.
 
@@ -570,7 +572,7 @@ def counts(name: str, value: Any) -> Array:
 
 
 def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -> list[float]:
-    """p-values corrected for their number.
+    """p-values, corrected for how many there are.
 
     Args:
         p_values: of all the comparisons that are looked at.
@@ -601,9 +603,9 @@ def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides
     """How many users a paired t test needs to find an effect.
 
     Args:
-        effect: d_z, the mean difference in standard deviations of the users' differences.
-        level: the test refuses at 1 - level.
-        power: the chance of finding it.
+        effect: d_z, the mean difference divided by the standard deviation of the users' differences.
+        level: the test rejects at 1 - level.
+        power: the probability of finding it.
         sides: of the test.
 
     Returns:

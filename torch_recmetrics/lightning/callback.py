@@ -52,11 +52,11 @@ class RankingMetrics(Callback):
         ignore_index: this label or id stands for padding, as -1 does among ids.
         min_relevance: relevance below it counts as 0.
         validate_args: False leaves out the checks that read values.
-        preds: where an argument of ``update`` is to be found, as is each of the next thirteen: a dotted name of keys,
-            attributes and places in tuples. ``"logits"`` is an entry of what the step returns, ``"outputs"`` all of
-            it, ``"batch.labels"`` an entry of the batch, ``"module.items.weight"`` one of the module; a method, such as
-            in ``"module.predict_step.logits"``, is called with the batch. Where one is given, nothing else is read.
-            Lists of ids of any lengths are padded.
+        preds: where an argument of ``update`` is to be found, as each of the next thirteen: keys, attributes and places
+            in tuples, joined by dots. ``"logits"`` is an entry of what the step returns, ``"outputs"`` all of it,
+            ``"batch.labels"`` an entry of the batch, ``"module.items.weight"`` one of the module; a method, such as in
+            ``"module.predict_step.logits"``, is called with the batch. Where one is given, nothing else is read. Lists
+            of ids of any lengths are padded.
         inputs: in place of names, a function of what the step returned and of its batch that returns the arguments.
         prefix: in front of the names in validation; None: that of the collection, else ``"val_"``.
         test_prefix: in front of the names in ``trainer.test``.
@@ -198,7 +198,7 @@ class RankingMetrics(Callback):
     # -- values of users ----------------------------------------------------------------------------------------------
 
     def start_keeping_users(self) -> None:
-        """As if it had been made with ``keep_users=True``."""
+        """Keep the values of users from now on, as with ``keep_users=True``."""
         if not any(self.keeps(name) for name in self.names()):
             raise ValueError(f"`metrics` must have a mean over users to keep values of users of, got {self.names()}")
         self._template.start_keeping_users()

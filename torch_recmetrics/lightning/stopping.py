@@ -18,9 +18,9 @@ from torch_recmetrics.users.user_values import UserValues
 class SignificantStopping(EarlyStopping):
     """Stops when a metric has stopped improving beyond chance.
 
-    An epoch counts as better only where its users are better off than in the best epoch: the interval of their mean
-    difference, user by user, leaves out 0. Else the best epoch stays the best, and `patience` runs out. Every epoch is
-    one such look; the level is that of a look, not of all looks together.
+    Each epoch is compared with the best one so far, user by user. It is better only if the whole interval of the mean
+    difference is on the better side of 0. Otherwise the best epoch stays the best, and `patience` runs out. Every epoch
+    is one test; the level is that of one test, not of all together.
 
     The users' values come from :class:`RankingMetrics` in the same trainer, which keeps them then, or from a collection
     of the module with ``keep_users=True`` that is logged under its own names. On several ranks all decide alike. A
@@ -29,8 +29,8 @@ class SignificantStopping(EarlyStopping):
 
     Args:
         monitor: the name of a ranking metric, such as ``"val_ndcg@10"``.
-        level: of the interval, on both sides; with 0.9 an epoch no better than the best one counts as better in 5 % of
-            the looks.
+        level: of the two-sided interval; with 0.9 an epoch that is no better than the best one counts as better in 5 %
+            of the tests.
         patience: validations without a better one after which the training stops.
         min_delta: the least difference of the values that counts; this option and those below are those of
             ``EarlyStopping``.
@@ -41,11 +41,11 @@ class SignificantStopping(EarlyStopping):
         stopping_threshold: stop at once where the value is better than this one.
         divergence_threshold: stop at once where it is worse than this one.
         check_on_train_epoch_end: look at the end of the training epoch, not of the validation.
-        log_rank_zero_only: only rank 0 speaks.
+        log_rank_zero_only: only rank 0 prints.
 
     Raises:
-        ValueError, TypeError: for a level outside 0 to 1, a mode that is not the metric's, and, when the training
-            begins, where nobody has values of users of that name.
+        ValueError, TypeError: for a level outside 0 to 1, for a mode that is not the metric's, and, when training
+            begins, if neither the callback nor the module has values of users under this name.
 
     >>> SignificantStopping("val_ndcg@10", level=0.9, patience=3).monitor
     'val_ndcg@10'

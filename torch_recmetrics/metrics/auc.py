@@ -196,16 +196,16 @@ class BinaryAUC(ScoredRows):
 
 
 class AveragePrecision(ScoredRows):
-    r"""How many of the rows down to each positive row are positive, on average over the positive rows.
+    r"""The precision at the score of each positive row, averaged over the positive rows.
 
     .. math:: \text{AP} = \sum_t (R_t - R_{t-1}) P_t = \frac{1}{\sum_{i \in +} w_i}
         \sum_{i \in +} w_i \frac{\sum_{j \in +} w_j [s_j \ge s_i]}{\sum_j w_j [s_j \ge s_i]}
 
-    with precision :math:`P_t` and recall :math:`R_t` at each threshold, falling. It looks at the top of the scores, and
-    so tells models apart where positives are rare; chance is the share of positives. Equal scores are one threshold, in
-    any order of the rows, and no line is drawn between two. Of the rows of users it knows nothing:
-    :class:`~torch_recmetrics.MAP` is the mean over users. It keeps what :class:`~torch_recmetrics.BinaryAUC` keeps;
-    over processes the scores of the positive rows travel.
+    with precision :math:`P_t` and recall :math:`R_t` at each threshold, falling. It depends most on the highest scores,
+    so it tells models apart where positives are rare. Chance gives the share of positives. Equal scores are one
+    threshold, in any order of the rows, and nothing is interpolated between thresholds. It does not know which user a
+    row is of: :class:`~torch_recmetrics.MAP` is the mean over users. It keeps what :class:`~torch_recmetrics.BinaryAUC`
+    keeps; between processes the scores of the positive rows travel.
 
     Undefined: nan without positives.  Range: (0, 1], higher is better.
     Source: M. Zhu, Recall, Precision and Average Precision, University of Waterloo 2004. Same convention as

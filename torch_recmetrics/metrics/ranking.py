@@ -74,7 +74,7 @@ class HitRate(RelevanceMeans):
 
     .. math:: \text{HitRate@K} = [H > 0]
 
-    It does not reward a second hit, nor a better place of the first. With ``pooled=True`` it is the share of all
+    It does not reward a second hit, nor a better rank of the first. With ``pooled=True`` it is the share of all
     relevant items that were found, :math:`\sum_u w_u H_u / \sum_u w_u R_u`, in which users with many relevant items
     weigh more.
 
@@ -140,8 +140,8 @@ class Recall(RelevanceMeans):
     .. math:: \text{Recall@K} = H / R, \qquad \text{or } H / \min(K, R) \text{ with denominator="min"}
 
     R counts all relevant items, also those that were not retrieved or may not be recommended. With ``pooled=True`` the
-    value is the sum of all users' H by the sum of what theirs is divided by, :math:`\sum_u w_u H_u / \sum_u w_u R_u`,
-    in which users with many relevant items weigh more.
+    value is the sum of H over all users divided by the sum of the divisors, :math:`\sum_u w_u H_u / \sum_u w_u R_u`, in
+    which users with many relevant items weigh more.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
@@ -405,8 +405,8 @@ class RPrecision(RelevanceMeans):
 
     .. math:: \text{R-precision@K} = \frac{\text{hits among the first } \min(K, R)}{\min(K, R)}
 
-    Without a cutoff these are the first R places, where precision and recall are the same number; with one a user of
-    more than K relevant items has 1 for K hits. It ignores the order within these places and all that follows.
+    Without a cutoff these are the first R places, where precision and recall are the same number; with a cutoff a user
+    of more than K relevant items has 1 for K hits. It ignores the order within these places and all that follows.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.

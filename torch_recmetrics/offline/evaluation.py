@@ -63,11 +63,10 @@ def evaluate(
 ) -> Report:
     """The values of metrics of recommended lists in files or frames.
 
-    DuckDB reads, joins and sorts, on disk where memory is short; lists come over in batches of whole users and go
-    through the ordinary metrics, so the numbers are those that validation logs for the same lists. Users of `truth`
-    without a list have a list without hits; lists of users without a row in `truth` are counted and left out. Ids may
-    be integers, text or UUIDs. In several processes of ``torch.distributed`` each takes a part of the users, and all
-    return the same values.
+    DuckDB reads, joins and sorts, on disk where memory is short. Batches of whole users go through the ordinary
+    metrics, so the numbers are those that validation logs for the same lists. Users of `truth` without a list count as
+    users without hits. Lists of users without a row in `truth` are counted and left out. Ids may be integers, text or
+    UUIDs. In several processes of ``torch.distributed`` each takes a part of the users, and all return the same values.
 
     Args:
         recommendations: rows of user, item and score or rank: a path, a pattern (``"lists/*.parquet"``) or a list of

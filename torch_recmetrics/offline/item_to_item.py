@@ -75,21 +75,21 @@ def item_to_item(
 ) -> Report:
     """Check an item-to-item table against what users did next.
 
-    A user's events stand in order of time, equal times in the order of the log. For each event but the last, the row of
-    its item in the table, best score first, is the recommendation for the next event's item: at serving time a list is
-    made from what the user has done so far.
+    The events of a user are put in the order of time, equal times in the order of the log. At each event but the last,
+    the list of its item in the table, best score first, is the recommendation, and the item of the next event is the
+    relevant one. So a recommendation is judged only by what came after it.
 
-    The report has precision, recall, F1, MRR, NDCG and hit rate at every cutoff. ``"precision@5"`` is of all events:
-    hits by recommended items, of which a row of three items has three. ``"user_precision@5"`` is the mean over users of
-    each user's own. MRR, NDCG and hit rate are means over events. An event whose item has no row recommends nothing.
-    Intervals are those of users, also where all events are pooled: events of one user are not independent.
+    The report has precision, recall, F1, MRR, NDCG and hit rate at every cutoff. ``"precision@5"`` is over all events:
+    hits divided by recommended items, of which a list of three items has three. ``"user_precision@5"`` is the mean of
+    the users' own precisions. MRR, NDCG and hit rate are means over events. An event whose item has no row recommends
+    nothing. Intervals are those of users, also where all events are pooled: events of one user are not independent.
 
     Args:
         similar: the table: a path, a pattern, a list of paths, a pandas, Polars or Arrow frame, a DuckDB relation; with
             columns of an item, a recommended item and its score. A pair stands there once.
         behaviour: the log, in the same forms; with columns of user, item, relevance and time. Ids are of any type.
         top_k: the cutoffs.
-        horizon: how many events ahead are to be found. Their items count once each, with their highest relevance.
+        horizon: how many of the next events are relevant. Their items count once each, with their highest relevance.
         item1, item2, score: names of the columns of `similar`.
         user, item, relevance, time: names of the columns of `behaviour`. Time is a number, a date, a timestamp, or text
             that reads as one. An event with a relevance of 0 or less is nothing to be found, though it asks for a list;

@@ -41,7 +41,7 @@ class Overlap:
     """What :func:`overlap` found.
 
     Attributes:
-        counts: how many rows, users or items of each kind; in the order of the contract.
+        counts: how many rows, users or items of each kind.
         frames: kind -> a ``pyarrow.Table``: rows of the test data in their order, or users or items with the number of
             their rows.
         kept: the test data without what was dropped, a ``pyarrow.Table``; None where nothing was to be dropped.
@@ -103,10 +103,10 @@ def overlap(
     temp_directory: str | os.PathLike[str] | None = None,
     threads: int | None = None,
 ) -> Overlap:
-    """Count what training and test data share, and what of the test data is not like the training data.
+    """Count what training and test data share, and what the training data never saw.
 
-    A metric of test data that a model was trained on is no evidence; users and items that training never saw bound
-    what can be found; test events before the last of training let a model know the future.
+    A metric says little on test data that a model was trained on. Users and items that training never saw limit what
+    can be found. Test events before the last of training mean that a model has seen the future.
 
     Args:
         train, test: rows of user and item, with their time where there is one: a path, a pattern, a list of paths, a

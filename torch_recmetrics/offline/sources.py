@@ -58,7 +58,7 @@ PARQUET_ROW = ("file_index", "file_row_number")  # of its scans of Parquet, like
 
 
 class InputError(ValueError):
-    """What a user gave cannot be evaluated; one line that names the input and the row or column."""
+    """An input cannot be evaluated: one line that names the input and the row or column."""
 
 
 @dataclass(frozen=True)

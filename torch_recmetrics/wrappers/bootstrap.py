@@ -47,23 +47,23 @@ def check_seed(name: str, seed: Any) -> None:
 class UserBootstrap(Wrapper):
     r"""The interval of any metric, counts over items included, from resamples of the users.
 
-    Each user counts in each of R replicates as often as a number says that is drawn from Poisson's distribution with
-    mean 1, as if so many users had been drawn from the sample with replacement. The ends are percentiles of the values
-    of the replicates, the standard error is their standard deviation. A replicate without a value is left out.
+    In each of R replicates, how often a user counts is drawn from Poisson's distribution with mean 1. That is like
+    drawing as many users with replacement from the sample. The ends of the interval are percentiles of the values of
+    the replicates, the standard error is their standard deviation. A replicate without a value is left out.
 
-    The number follows from ``seed``, the user's ``sample_ids`` (``indexes`` of flat rows, the group of ``GroupAUC``)
-    and the replicate alone. So the replicates are the same, to the bit, over any batches and processes, two metrics
-    with one seed draw the same users, and a user that comes twice counts once. Users without an id are named by their
-    place and their process: then another split draws other numbers, and what was seen by two metrics that are merged
-    should have had two seeds. Click rows stand for users where there are no groups; those of one sample id are drawn
-    together, or of one of ``indexes`` where a ``BinaryAUC`` has ``clustered=True``.
+    The draw depends only on ``seed``, the replicate and the user's ``sample_ids`` (``indexes`` of flat rows, the group
+    of ``GroupAUC``). So the replicates are the same to the last bit for any split into batches and processes, two
+    metrics with one seed draw the same users, and a user that comes twice counts once. Without ids the draw depends on
+    the user's place and process: another split draws other numbers, and metrics that will be merged need different
+    seeds. In click metrics without groups the rows are drawn; rows with one sample id are drawn together, and with
+    ``BinaryAUC(clustered=True)`` the rows with one value of ``indexes``.
 
-    Means over users and click metrics keep R sums; users with an id wait with their values until it is known which of
-    them count, 16 bytes a metric. Counts over items keep the lists, a median the values, AUCs the rows; their resamples
-    are counted a block at a time. Between processes what waits goes to all of them. ``update`` is that of the metric.
+    Means over users and click metrics keep R sums; with ids also the users' values, 16 bytes for each metric, until
+    ``compute``. Counts over items keep the lists, a median the values, AUCs the rows. Between processes these go to all
+    of them. ``update`` takes the arguments of the metric's ``update``.
 
-    A resample holds fewer different users than the sample, some of them several times. So coverage, entropy and
-    personalization come out lower in it, and Gini higher: with few users for an item their value may lie outside of the
+    A replicate holds fewer different users than the sample, some of them several times. So coverage, entropy and
+    personalization are lower in it, and Gini is higher: with few users for an item the value may lie outside of the
     interval.
 
     Undefined: nan where the metric is.  Range: that of the metric.

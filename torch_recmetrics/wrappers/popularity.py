@@ -26,18 +26,19 @@ class ItemSlices:
 def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequence[str] | None = None) -> ItemSlices:
     """Slices of relevant items by how often they were met in training, for :class:`~torch_recmetrics.Sliced`.
 
-    A hit then counts for the slice of its item: in a slice the user's relevant items of that slice alone are relevant,
-    all other items of the list are not, and a user without relevant items in the slice has none. The list itself stays
-    as it is, so a relevant item of another slice takes a rank.
+    In a slice only the relevant items of this slice count as relevant, so a hit counts for the slice of its item. A
+    user without relevant items in the slice counts as a user without relevant items. The list stays as it is, so a
+    relevant item of another slice takes a rank.
 
     Args:
         item_counts: (num_items,) integer or float >= 0, by item id: how often each was met.
-        edges: rising counts, E of them: slice 0 has the items below the first, slice e those from edge e - 1 on and
-            below edge e, slice E those from the last on.
+        edges: E rising counts: slice 0 has the items with a count below the first edge, slice e those from edge e - 1
+            to below edge e, slice E those from the last edge on.
         names: of the E + 1 slices; such as ``"below_5"``, ``"5_to_100"`` and ``"from_100"`` where they are not given.
 
     Raises:
-        ValueError, TypeError: for counts that are none, edges that do not rise, or another number of names.
+        ValueError, TypeError: for counts that are negative or not finite, edges that do not rise, or a wrong number of
+            names.
 
     >>> from torch_recmetrics import Recall, Sliced
     >>> slices = slice_by_popularity(torch.tensor([900, 3, 40, 1]), (5, 100), names=("tail", "middle", "head"))

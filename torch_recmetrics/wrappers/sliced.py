@@ -62,21 +62,22 @@ class SliceValue(NamedTuple):
 
 
 class Sliced(Wrapper):
-    r"""A metric for each slice of the users, such as new and old ones, and how far the slices are apart.
+    r"""The value of a metric for each slice of the users, such as new and old ones, and how far the slices are apart.
 
     Users are ranked and evaluated once; their values are added to the sums of the slices that they are in. So 100,000
-    slices take the memory of as many metrics, and the time of one. The values are those that the metric would have of
-    the users of a slice alone, over any batches and processes; a row with a sample id counts once, for the slices of
-    its first copy. ``update`` takes what that of the metric takes, and
+    slices take the memory of as many metrics, but little more time than one. The value of a slice is what the metric
+    gives on the users of this slice alone, for any split into batches and processes. A row with a sample id counts
+    once, for the slices of its first copy. ``update`` takes the arguments of the metric's ``update``, and
 
     - ``slice_ids``, (B,) integer, the slice of each user, 0 to S - 1, or -1 for none; or (B, S) bool, where a user may
       be in several. B are the rows of ``preds``: users, flat rows (a user is in the slices of all its rows), or the
       rows of clicks. Steps of a sequence have that of their row, or their own, (B, T) integer.
 
-    Means over users, log loss and calibration keep S + 1 times their sums. Counts over items keep the pairs of slice
-    and item that there are. AUCs keep their rows, each with its slices, also with ``num_bins`` and half precision, and
-    between processes all rows of a slice come together on one; that of a group within a slice is of its rows there.
-    :func:`~torch_recmetrics.slice_by_popularity` makes slices of the relevant items in place of the users.
+    Means over users, log loss and calibration keep S + 1 times their sums. Counts over items keep a count for each pair
+    of a slice and an item that was recommended in it. AUCs keep their rows, each with its slices, also with
+    ``num_bins`` and half precision. Between processes all rows of a slice go to one of them. A group counts in a slice
+    with those of its rows that are in the slice. :func:`~torch_recmetrics.slice_by_popularity` makes slices of the
+    relevant items in place of the users.
 
     Undefined: nan for a slice without users, and where the metric is.  Range: that of the metric.
 

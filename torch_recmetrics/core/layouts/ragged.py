@@ -23,12 +23,12 @@ def pad_ids(lists: Any) -> Tensor:
 
     Args:
         lists: a list of B lists of integers (or of arrays or tensors); a column of lists of NumPy, pandas, polars or
-            Arrow; a jagged nested tensor; or a tuple ``(values, offsets)``: (n,) ids of all lists one after the other,
-            and the (B + 1,) places where they begin, and the last one ends. A list that is missing (None) has no ids.
+            Arrow; a jagged nested tensor; or a tuple ``(values, offsets)``: (n,) ids of all lists one after another,
+            and (B + 1,) offsets, where each list begins and the last one ends. None stands for an empty list.
 
     Raises:
-        TypeError: for what holds no lists, or ids that are not integers.
-        ValueError: for offsets that do not begin with 0, fall, or end elsewhere than the values.
+        TypeError: for an argument that does not hold lists, or ids that are not integers.
+        ValueError: for offsets that do not begin with 0, that fall, or that do not end at the number of values.
 
     >>> pad_ids([[3, 1, 2], [], [7]])
     tensor([[ 3,  1,  2],

@@ -36,9 +36,8 @@ def rank(
     """Rank once, for any number of metrics.
 
     The arguments are those of the ``update`` of a ranking metric, and ``top_k``, the deepest cutoff that will be asked
-    for; None ranks the whole lists. Equal scores stand in the order of the input, and every tie rule can read it.
-    Without a target it serves the metrics that ask for none. ``ignore_index`` and ``min_relevance`` are the options of
-    the metrics, which must have the same or none.
+    for; None ranks the whole lists. The result serves every tie rule. Without a target it serves the metrics that need
+    none. ``ignore_index`` and ``min_relevance`` are the options of the metrics, which must have the same or none.
 
     Raises:
         ValueError, TypeError: for input that breaks a rule.
