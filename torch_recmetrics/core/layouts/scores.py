@@ -49,7 +49,7 @@ def rank_scores(
                 return counted
         top = topk_scores(blocks, k)
     values = top.values
-    if n_items:
+    if n_items and packed is None:  # no packed number is NaN
         check.defer_nan(checks, "preds", values[:, 0].isnan())
     listed = values > HIDDEN
     tied = (values[:, 1:] == values[:, :-1]) & listed[:, 1:]
