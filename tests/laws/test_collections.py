@@ -98,7 +98,9 @@ def test_members_of_other_options_are_not_taken_for_the_same(collect: Any) -> No
     first = LAYOUTS["dense"](Case([[3.0, 2.0, 1.0]], [[1, 0, 0]]))  # all agree here ...
     second = LAYOUTS["dense"](NAMED["a block across the cut"])  # ... and not here
     third = LAYOUTS["dense"](NAMED["an empty user"])
-    metrics = {f"{v} {t} {a}": (v, t, a) for v in RANKED for t in TIES for a in ACTIONS}
+    # A pair of metrics that differ in one option, for each of its values.
+    rules = [*((t, "skip") for t in TIES), *(("average", a) for a in ACTIONS[1:])]
+    metrics = {f"{v} {t} {a}": (v, t, a) for v in RANKED for t, a in rules}
     collection = collect({n: v.make(2, ties=t, empty_target_action=a) for n, (v, t, a) in metrics.items()})
     users = users_of([first, second, third])
     values = floats(fed(collection, [first, second, third]).compute())
@@ -156,8 +158,12 @@ def test_members_computed_one_by_one(make: Any, history: str, which: Asked) -> N
     assert floats(collection.compute()) == expected(which, updates[1:2])
 
 
-@pytest.mark.parametrize("again", [lambda c: c.clone(), copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
-def test_copies_go_on_alone(make: Any, history: str, which: Asked, again: Any) -> None:
+AGAIN = [lambda c: c.clone(), copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
+
+
+def test_copies_go_on_alone(kind: str, make: Any, history: str, which: Asked) -> None:
+    # One way to copy: another one with the next kind of collection, and with the next history.
+    again = AGAIN[(list(COLLECTIONS).index(kind) + list(HISTORIES).index(history)) % 3]
     updates = HISTORIES[history](4)
     collection = updated(make(), **updates[0])
     other = again(collection)
