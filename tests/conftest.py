@@ -36,6 +36,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()  # or DuckDB takes for leaked what is left at the end
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     random.seed(20240229)
