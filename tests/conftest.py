@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 
 import pytest
@@ -19,8 +21,23 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+# ranx compiles its functions for half a minute in every process; a few users it evaluates at once without. Read when
+# numba is imported.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What has been imported and collected stays: it need not be looked through each time that memory is freed."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()  # or DuckDB takes for leaked what is left at the end
 
 
 @pytest.fixture(autouse=True)

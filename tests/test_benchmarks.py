@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
 import torch
 from fixtures.histories import updated
 
-from benchmarks import auc, batches, compare, intervals, offline
+from benchmarks import auc, batches, compare, harness, intervals, offline
 from torch_recmetrics import MRR
 
 
+@pytest.fixture
+def unweighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Races in which no memory is looked at: to be exact that takes half a second each time; one test has it."""
+    monkeypatch.setattr(harness, "peak_bytes", lambda run: None)
+
+
+@pytest.mark.usefixtures("unweighed")
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["auc", "--rows", "20000", "--groups", "200", "--rounds", "1", "--stream", "1000000", "--threads", "1"]
+    words = ["auc", "--rows", "10000", "--groups", "100", "--rounds", "1", "--stream", "100000", "--threads", "1"]
     monkeypatch.setattr(sys, "argv", words)
+    stream = auc.stream
+    monkeypatch.setattr(auc, "stream", lambda rows, batch: stream(rows, batch // 100))
     auc.main()
     printed = capsys.readouterr().out
     for part in ("scikit-learn / torch_recmetrics", "error bound", "one int64 torch.sort", "per-group loop", "states"):
@@ -26,7 +36,9 @@ def test_a_wrong_value_stops_it() -> None:
         auc.check("theirs", 0.5, 0.6, 1e-12)
 
 
+@pytest.mark.usefixtures("unweighed")
 def test_the_randomisation_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(compare, "BATCH", 128)
     monkeypatch.setattr(
         sys, "argv", ["compare", "--users", "5000", "--draws", "500", "--rounds", "1", "--batches", "1"]
     )
@@ -53,6 +65,7 @@ def test_intervals_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(sys, "argv", ["intervals", "--rounds", "1"])
     intervals.main()
     printed = capsys.readouterr().out
+    assert re.search(r"\d MiB|\d MB", printed), "the memory at the peak"
     for part in (
         "2 batches of 256 users x 60 items",
         "| sums alone ",
@@ -67,6 +80,7 @@ def test_intervals_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert updated(MRR(3), torch.eye(3), target_ids=torch.arange(3)).state("sums")[0, 2] == 3
 
 
+@pytest.mark.usefixtures("unweighed")
 def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(batches, "SHAPES", ((64, 200),))
     monkeypatch.setattr(batches, "EPOCH", 128)
@@ -78,6 +92,7 @@ def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         assert f"{kind}, 64 x 200: " in printed
 
 
+@pytest.mark.usefixtures("unweighed")
 def test_files_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--rows", "2000", "--users", "100", "--items", "500", "--events", "2000", "--small", "0"]
     monkeypatch.setattr(sys, "argv", ["offline", *sizes, "--rounds", "1"])

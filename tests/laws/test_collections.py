@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
 from fixtures.histories import HISTORIES, OF_LISTS, fed, floats, updated
 from fixtures.items import ITEMS, NUM_ITEMS
-from fixtures.variants import ACTIONS, CLICKED, LISTED, RANKED, VARIANTS, Variant, named
+from fixtures.variants import ACTIONS, CLICKED, DEFAULTS, LISTED, RANKED, VARIANTS, Variant, emptied, named
 from hypothesis import strategies as st
 from oracles.users import TIES
 from torchmetrics import MetricCollection
@@ -46,8 +48,9 @@ def history(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def which(history: str) -> Asked:
-    """All metrics that can remember these updates."""
-    return asked([v for v in VARIANTS if history in v.histories])
+    """All metrics that can remember these updates; those with their defaults at every cutoff."""
+    known = [v for v in VARIANTS if history in v.histories]
+    return asked(known, (3,)) | asked([v for v in known if v in DEFAULTS])
 
 
 COLLECTIONS = {
@@ -58,8 +61,24 @@ COLLECTIONS = {
 
 
 @pytest.fixture(params=COLLECTIONS)
-def collect(request: pytest.FixtureRequest) -> Any:
-    return COLLECTIONS[request.param]
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def collect(kind: str) -> Any:
+    return COLLECTIONS[kind]
+
+
+@functools.cache
+def made_once(kind: str, which: tuple[Any, ...]) -> Any:
+    return COLLECTIONS[kind](members(dict(which)))
+
+
+@pytest.fixture
+def make(kind: str, which: Asked) -> Callable[[], Any]:
+    """A new collection of all of them: a copy of one that was never updated, which is made once for all tests."""
+    return lambda: copy.deepcopy(made_once(kind, tuple(which.items())))
 
 
 # Laws over both kinds of collection ----------------------------------------------------------------------------------
@@ -79,7 +98,9 @@ def test_members_of_other_options_are_not_taken_for_the_same(collect: Any) -> No
     first = LAYOUTS["dense"](Case([[3.0, 2.0, 1.0]], [[1, 0, 0]]))  # all agree here ...
     second = LAYOUTS["dense"](NAMED["a block across the cut"])  # ... and not here
     third = LAYOUTS["dense"](NAMED["an empty user"])
-    metrics = {f"{v} {t} {a}": (v, t, a) for v in RANKED for t in TIES for a in ACTIONS}
+    # A pair of metrics that differ in one option, for each of its values.
+    rules = [*((t, "skip") for t in TIES), *(("average", a) for a in ACTIONS[1:])]
+    metrics = {f"{v} {t} {a}": (v, t, a) for v in RANKED for t, a in rules}
     collection = collect({n: v.make(2, ties=t, empty_target_action=a) for n, (v, t, a) in metrics.items()})
     users = users_of([first, second, third])
     values = floats(fed(collection, [first, second, third]).compute())
@@ -104,9 +125,9 @@ def test_metrics_of_lists_that_agree_on_empty_ones_are_not_taken_for_the_same(va
             assert float(values[f"{k}{name}"]) == variant.expected(users, k, items=items), f"{k} {name}"
 
 
-def test_values_are_those_of_the_members_alone(collect: Any, history: str, which: Asked) -> None:
+def test_values_are_those_of_the_members_alone(make: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
-    collection = fed(collect(members(which)), updates)
+    collection = fed(make(), updates)
     values = floats(collection.compute())
     for name, value in expected(which, updates).items():
         assert values[name] == value, name
@@ -116,18 +137,18 @@ def test_values_are_those_of_the_members_alone(collect: Any, history: str, which
     assert floats(collection.compute()) == expected(which, updates[:1])
 
 
-def test_forward(collect: Any, history: str, which: Asked) -> None:
+def test_forward(make: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
-    collection = collect(members(which))
+    collection = make()
     for update in updates:
         assert floats(collection(**update)) == expected(which, [update])
     assert floats(collection.compute()) == expected(which, updates)
 
 
-def test_members_computed_one_by_one(collect: Any, history: str, which: Asked) -> None:
+def test_members_computed_one_by_one(make: Any, history: str, which: Asked) -> None:
     """As Lightning's log_dict does, resets included."""
     updates = HISTORIES[history](3)
-    collection = fed(collect(members(which)), updates)
+    collection = fed(make(), updates)
     wanted = expected(which, updates)
     for name, member in collection.items(keep_base=True):
         assert float(member.compute()) == wanted[name], name
@@ -137,10 +158,14 @@ def test_members_computed_one_by_one(collect: Any, history: str, which: Asked) -
     assert floats(collection.compute()) == expected(which, updates[1:2])
 
 
-@pytest.mark.parametrize("again", [lambda c: c.clone(), copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
-def test_copies_go_on_alone(collect: Any, history: str, which: Asked, again: Any) -> None:
+AGAIN = [lambda c: c.clone(), copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
+
+
+def test_copies_go_on_alone(kind: str, make: Any, history: str, which: Asked) -> None:
+    # One way to copy: another one with the next kind of collection, and with the next history.
+    again = AGAIN[(list(COLLECTIONS).index(kind) + list(HISTORIES).index(history)) % 3]
     updates = HISTORIES[history](4)
-    collection = updated(collect(members(which)), **updates[0])
+    collection = updated(make(), **updates[0])
     other = again(collection)
     collection.update(**updates[1])
     fed(other, updates[2:])
@@ -148,9 +173,9 @@ def test_copies_go_on_alone(collect: Any, history: str, which: Asked, again: Any
     assert floats(other.compute()) == expected(which, [updates[0], *updates[2:]])
 
 
-def test_checkpoint_in_the_middle_of_an_epoch(collect: Any, history: str, which: Asked) -> None:
+def test_checkpoint_in_the_middle_of_an_epoch(make: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
-    first, second = collect(members(which)), collect(members(which))
+    first, second = make(), make()
     first.persistent(True)
     second.persistent(True)
     second.load_state_dict(fed(first, updates[:2]).state_dict())
@@ -196,7 +221,7 @@ def test_an_uncut_metric_beside_cut_ones() -> None:
     which = asked(RANKED, (2, None))
 
     def law(case: Case, layout: str, ties: str) -> None:
-        metrics = updated(RecMetricCollection(members(which, ties=ties)), **LAYOUTS[layout](case))
+        metrics = updated(emptied(which, ties=ties), **LAYOUTS[layout](case))
         assert floats(metrics.compute()) == expected(which, [LAYOUTS[layout](case)], ties)
 
     layouts, ties = st.sampled_from(list(LAYOUTS)), st.sampled_from(TIES)

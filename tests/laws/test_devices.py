@@ -9,7 +9,7 @@ import torch
 from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case, Update
 from fixtures.devices import Reads, no_waiting, take_the_cpu_for_a_gpu, without_float64
 from fixtures.items import NUM_ITEMS
-from fixtures.variants import CLICKED, OF_ROWS, RANKED, K, Variant, ways
+from fixtures.variants import CLICKED, OF_ROWS, K, Variant, together, ways
 from oracles.users import TIES
 
 from torch_recmetrics import ERR, BinaryAUC, GroupAUC, RecMetricCollection
@@ -40,8 +40,7 @@ def made(layout: str, rule: str, **options: Any) -> tuple[RecMetricCollection, d
     # Its exact mean over the orders of equal scores depends on how many there are: it says that it waits.
     never_wait = [v for v in ALL if v.metric is not ERR or rule != "average"]
     asked = {f"{v} {k}": (v, k) for v in never_wait if layout in v.layouts for k in CUTS if k or v.uncut}
-    members = {name: v.make(k, ties=rule if v in RANKED else None, **options) for name, (v, k) in asked.items()}
-    return RecMetricCollection(members), asked
+    return together(asked, ties=rule, **options), asked
 
 
 @pytest.mark.parametrize(("layout", "rule"), [way for way in WITH_RULES if way[0] != "flat"])

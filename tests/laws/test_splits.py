@@ -53,7 +53,7 @@ def test_any_split_into_batches_in_any_order(variant: Variant, layout: str) -> N
     holds(
         law,
         f"split {variant} {layout}",
-        examples=30 if variant.reads == "clicks" else 10,
+        examples=30 if variant.reads == "clicks" else 6,
         updates=variant.drawn(layout),
         top_k=st.sampled_from(variant.cuts),
         ties=st.sampled_from(variant.rules),

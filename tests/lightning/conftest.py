@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,5 +18,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """(processes, where they wrote, what each of them said of every play)."""
     world = request.param
     folder = tmp_path_factory.mktemp(f"lightning{world}")
-    run_all(HERE / "lightning_driver.py", folder, world, *free_ports(1), patience=ALL_DONE_WITHIN, cwd=folder)
+    (port,) = free_ports(1)
+    program = [sys.executable, str(HERE / "lightning_driver.py"), str(folder)]
+    run_all([[*program, str(rank), str(world), port] for rank in range(world)], folder, ALL_DONE_WITHIN, cwd=folder)
     return world, folder, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]

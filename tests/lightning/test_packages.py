@@ -112,11 +112,25 @@ trainer:
 """
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
+BY_NAME: list[dict[str, object]] = [
+    {"metrics": list(METRICS), "top_k": 2, "options": OPTIONS, "nan_action": "worst", "empty_target_action": "neg"},
+    {"metrics": "coverage", "options": {"coverage": {"num_items": 9066}}, "prefix": "one_"},
+    {"metrics": {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}, "prefix": "object_"},
+    {"metrics": ["mrr", {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}], "prefix": "both_"},
+    {"metrics": {"mine": {"class_path": "torch_recmetrics.NDCG"}}, "prefix": "dict_"},
+]
+
+
+@pytest.fixture(scope="module", params=PACKAGES)
+def configured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of a run from a YAML file, and what it printed; another file is read behind it."""
+    package, folder = request.param, tmp_path_factory.mktemp("yaml")
     needs(package, "jsonargparse")
-    (tmp_path / "run.yaml").write_text(YAML)
-    (tmp_path / "mine.py").write_text("def arguments(outputs, batch):\n    return outputs['preds'], batch[1]\n")
+    (folder / "run.yaml").write_text(YAML)
+    (folder / "mine.py").write_text("def arguments(outputs, batch):\n    return outputs['preds'], batch[1]\n")
+    path = "torch_recmetrics.lightning.RankingMetrics"
+    trainer = {"callbacks": [{"class_path": path, "init_args": arguments} for arguments in BY_NAME]}
+    (folder / "names.yaml").write_text(json.dumps({"trainer": trainer}))  # YAML holds JSON
     told = run(
         f"""
         import sys
@@ -124,18 +138,24 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
         from {package}.cli import LightningCLI
         MODEL
 
-        class Data(pl.LightningDataModule):
-            pass
-
         cli = LightningCLI(Model, args=["fit", "--config", "run.yaml"])
         ours = [c for c in cli.trainer.callbacks if type(c).__name__ == "RankingMetrics"]
         assert len(ours) == 4 and all(isinstance(c, pl.Callback) for c in ours)
         print(sorted((name, float(value)) for name, value in cli.trainer.callback_metrics.items()))
+
+        cli = LightningCLI(Model, run=False, args=["--config", "names.yaml"])
+        for callback in cli.trainer.callbacks:
+            if type(callback).__name__ == "RankingMetrics":
+                print(callback.names())
         assert "{PACKAGES[package]}" not in sys.modules, "the other Lightning was imported"
-        print(open("config.yaml").read() if __import__("os").path.exists("config.yaml") else "")
         """,
-        tmp_path,
+        folder,
     )
+    return folder, [line for line in told.splitlines() if line.startswith("[")]
+
+
+def test_class_path_in_a_yaml_file(configured: tuple[Path, list[str]]) -> None:
+    folder, told = configured
     value = (1 + 1 / 2) / 2
     ndcg = (1 + 0.6309297535714575) / 2
     wanted = [
@@ -148,38 +168,13 @@ def test_class_path_in_a_yaml_file(package: str, tmp_path: Path) -> None:
         ("val_ndcg_at_1", 0.5),
         ("val_ndcg_at_2", ndcg),
     ]
-    assert eval(told.splitlines()[0]) == [(name, pytest.approx(number, abs=1e-12)) for name, number in wanted]
-    assert list((tmp_path / "kept").glob("*.ckpt"))
+    assert eval(told[0]) == [(name, pytest.approx(number, abs=1e-12)) for name, number in wanted]
+    assert list((folder / "kept").glob("*.ckpt"))
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_metric_by_name_in_a_yaml_file(package: str, tmp_path: Path) -> None:
+def test_every_metric_by_name_in_a_yaml_file(configured: tuple[Path, list[str]]) -> None:
     """Issue 11, items 3 and 4: names, options of single metrics, objects and a mixture of them."""
-    needs(package, "jsonargparse")
-    callbacks: list[dict[str, object]] = [
-        {"metrics": list(METRICS), "top_k": 2, "options": OPTIONS, "nan_action": "worst", "empty_target_action": "neg"},
-        {"metrics": "coverage", "options": {"coverage": {"num_items": 9066}}, "prefix": "one_"},
-        {"metrics": {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}, "prefix": "object_"},
-        {"metrics": ["mrr", {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}], "prefix": "both_"},
-        {"metrics": {"mine": {"class_path": "torch_recmetrics.NDCG"}}, "prefix": "dict_"},
-    ]
-    path = "torch_recmetrics.lightning.RankingMetrics"
-    trainer = {"callbacks": [{"class_path": path, "init_args": arguments} for arguments in callbacks]}
-    (tmp_path / "run.yaml").write_text(json.dumps({"trainer": trainer}))  # YAML holds JSON
-    told = run(
-        f"""
-        import {package} as pl
-        from {package}.cli import LightningCLI
-        MODEL
-
-        cli = LightningCLI(Model, run=False, args=["--config", "run.yaml"])
-        for callback in cli.trainer.callbacks:
-            if type(callback).__name__ == "RankingMetrics":
-                print(callback.names())
-        """,
-        tmp_path,
-    )
-    every, *others = (eval(line) for line in told.splitlines() if line.startswith("["))
+    every, *others = (eval(line) for line in configured[1][1:])
     assert [name.removeprefix("val_").partition("@")[0] for name in every] == list(METRICS)
     assert others == [["one_coverage@10"], ["object_ndcg@3"], ["both_mrr@10", "both_ndcg@3"], ["dict_mine"]]
 

@@ -1,7 +1,8 @@
-"""One process of a group: plays every scenario of a module in turn and writes down what came of it.
+"""A group of processes: each plays every scenario of a module in turn and writes down what came of it.
 
-Started once per process and world size, since starting costs more than all scenarios together. After a scenario that
-failed on any process the group is made anew, so that a hang or an error costs one scenario and not the rest.
+Started once per world size, and forked from one that has everything imported, since that costs more than all scenarios
+together. After a scenario that failed on any process the group is made anew, so that a hang or an error costs one
+scenario and not the rest.
 """
 
 from __future__ import annotations
@@ -49,12 +50,9 @@ def heard(files: list[Path]) -> list[Any]:
     return [torch.load(file, weights_only=True) for file in files]
 
 
-def main(folder: Path, rank: int, world: int, module: str) -> None:
-    import torch
+def play_all(folder: Path, rank: int, world: int, scenarios: Any) -> None:
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
-    scenarios = importlib.import_module(f"processes.{module}")
     group = 0
     join(folder, rank, world, group)
     for number, name in enumerate(scenarios.SCENARIOS):
@@ -71,8 +69,31 @@ def main(folder: Path, rank: int, world: int, module: str) -> None:
     dist.destroy_process_group()
 
 
+def main(folder: Path, world: int, module: str) -> int:
+    """The exit status: that of the first process that failed."""
+    import torch
+    import torch.distributed
+
+    import torch_recmetrics  # noqa: F401 (once, for all that are forked)
+
+    torch.set_num_threads(1)
+    scenarios = importlib.import_module(f"processes.{module}")
+    children = []
+    for rank in range(world):
+        pid = os.fork()
+        if not pid:
+            try:
+                play_all(folder, rank, world, scenarios)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(pid)
+    return max(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in children)
+
+
 if __name__ == "__main__":
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     here = Path(__file__).resolve().parent
     sys.path[:] = [str(here.parent), str(here.parents[1]), *(place for place in sys.path if Path(place) != here)]
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fixtures.cases import NAMED, Case, Update, dense, rows, target_ids
+from fixtures.cases import NAMED, Case, Update, dense, rows, target_ids, users_of
 from fixtures.clicks import clicks
 from fixtures.histories import HISTORIES, OF_RANKINGS, sums
 from fixtures.items import NUM_ITEMS
-from fixtures.variants import CLICKED, LISTED, RANKED, Variant, named
+from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, Asked, Variant, named, together
 
 Shards = list[list[Update]]  # for each process its updates
 Share = Callable[[int], Shards]
-Asked = dict[str, tuple[Variant, Any]]
-CUTS = (1, 3, None)
-MANY: Asked = {f"{v} {k}": (v, k) for v in RANKED for k in CUTS}
-FEW: Asked = {name: (variant, k) for name, (variant, k) in MANY.items() if k == 3}
+FEW: Asked = {f"{v} 3": (v, 3) for v in RANKED}
+MANY: Asked = FEW | {f"{v} {k}": (v, k) for v in DEFAULTS for k in (1, None)}
 ONE: Asked = {"value": (named("NDCG"), 3)}
 LISTS: Asked = {str(v): (v, 3) for v in LISTED if not v.needs_samples}
 LISTS |= {"ndcg": (named("NDCG"), 3), "mrr": (named("MRR"), None)}
@@ -270,20 +268,14 @@ class Scenario:
         """The collection or the metrics to be fed."""
         import torchmetrics
 
-        import torch_recmetrics
-
         options = {**self.options, "ties": self.ties}
+        if self.kind == "ours":
+            return together(self.asked, **options)
         if self.own_gather:
             gather = torchmetrics.utilities.distributed.gather_all_tensors
             options["dist_sync_fn"] = lambda *a, **kw: gather(*a, **kw)
         members = {name: variant.make(k, **options) for name, (variant, k) in self.asked.items()}
-        if self.kind == "alone":
-            return members
-        return (
-            torch_recmetrics.RecMetricCollection(members)
-            if self.kind == "ours"
-            else torchmetrics.MetricCollection(members)
-        )
+        return members if self.kind == "alone" else torchmetrics.MetricCollection(members)
 
     def refused(self, world: int, variant: Variant) -> bool:
         updates = [update for shard in self.shards(world) for update in shard]
@@ -294,14 +286,15 @@ class Scenario:
 
     def expected(self, world: int) -> dict[str, Any]:
         updates = [update for shard in self.shards(world) for update in shard]
+        read = updates if any(v.reads == "clicks" for v, _ in self.asked.values()) else users_of(updates)
         found: dict[str, Any] = {}
         for name, (variant, k) in self.asked.items():
             if self.refused(world, variant):
                 found[name] = "refused"
                 continue
-            found[name] = variant.expected(updates, k, self.ties)
+            found[name] = variant.expected(read, k, self.ties)
             if self.way == "bounds":
-                found |= {f"{name}, {rule}": variant.expected(updates, k, rule) for rule in RULES_OF_BOUNDS}
+                found |= {f"{name}, {rule}": variant.expected(read, k, rule) for rule in RULES_OF_BOUNDS}
         return found
 
 
@@ -361,11 +354,7 @@ SCENARIOS: dict[str, Scenario] = {
         for name, share in LIST_SHARDS.items()
         for way, how in WAYS.items()
     },
-    **{
-        f"clicks, {name}, {way}": Scenario(share, ROWS, "alone", way)
-        for name, share in CLICK_SHARDS.items()
-        for way in ("compute", "again")
-    },
+    **{f"clicks, {name}": Scenario(share, ROWS, "alone", "again") for name, share in CLICK_SHARDS.items()},
 }
 
 
@@ -412,7 +401,10 @@ def feed(scenario: Scenario, metrics: Any, updates: list[Update], way: str) -> A
 
 
 def play(name: str, rank: int, world: int) -> dict[str, Any]:
-    """What one process has to say: its values, asked twice, and how many collectives the first took."""
+    """What one process has to say: its values, asked twice, and how many collectives that took.
+
+    The second time they are asked after the same updates again, where `way` is that.
+    """
     import torch.distributed as dist
 
     scenario = SCENARIOS[name]
@@ -422,13 +414,15 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
         values_of(metrics, "update")
         updates = updates[1:]  # the first process has none left: the others' further updates must not strand it
     metrics = feed(scenario, metrics, updates, scenario.way)
-    if scenario.way == "again":
-        values_of(metrics, scenario.way)
+    first = values_of(metrics, scenario.way) if scenario.way == "again" else None
+    if first is not None:
         for metric in metrics.values() if isinstance(metrics, dict) else [metrics]:
             metric.reset()
         feed(scenario, metrics, updates, scenario.way)
     group: Any = dist.group.WORLD
     before = group._get_sequence_number_for_group()
-    first = values_of(metrics, scenario.way)
+    values = values_of(metrics, scenario.way)
     used = group._get_sequence_number_for_group() - before
-    return {"values": first, "again": values_of(metrics, scenario.way), "collectives": used}
+    if first is None:
+        first, values = values, values_of(metrics, scenario.way)
+    return {"values": first, "again": values, "collectives": used}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from fixtures.variants import CLICKED, named
+from fixtures.variants import CLICKED, Asked, named, together
 
 from processes import wrappers
 from processes.exchanges import (
     CLICK_SHARDS,
     COST,
     OF_RANKINGS,
-    Asked,
     Shards,
     copies_differ,
     idle,
@@ -81,12 +80,10 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
         return wrappers.play(name.removeprefix(AROUND), rank, world)
     import torch.distributed as dist
 
-    from torch_recmetrics import RecMetricCollection
-
     if name in USERS:
         return users_of_ranks(name, world, rank)
     which, updates = asked(name), shards_of(name, world)[rank]
-    metrics = RecMetricCollection({label: variant.make(k) for label, (variant, k) in which.items()})
+    metrics = together(which)
     for label, (variant, _) in which.items() if name.startswith("clicks") else ():
         for update in updates:
             metrics[label].update(**variant.takes(update))

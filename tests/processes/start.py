@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +28,12 @@ def free_ports(number: int) -> list[str]:
         return [str(one.getsockname()[1]) for one in sockets]
 
 
-def run_all(
-    program: Path,
-    folder: Path,
-    world: int,
-    *arguments: str,
-    patience: float,
-    python: str = sys.executable,
-    cwd: Path | None = None,
-) -> None:
-    """Run a program once for each rank, with (folder, rank, world, arguments); `patience` is in seconds."""
-    logs = [(folder / f"log{rank}").open("w+") for rank in range(world)]
+def run_all(commands: list[list[str]], folder: Path, patience: float, cwd: Path | None = None) -> None:
+    """Run these commands at once and to their end; `patience` is in seconds. What they forked ends with them."""
+    logs = [(folder / f"log{number}").open("w+") for number in range(len(commands))]
     children = [
-        subprocess.Popen(
-            [python, str(program), str(folder), str(rank), str(world), *arguments],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-        )
-        for rank, log in enumerate(logs)
+        subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, start_new_session=True)
+        for command, log in zip(commands, logs, strict=True)
     ]
     try:
         for child in children:
@@ -53,7 +42,8 @@ def run_all(
         pass
     finally:
         for child in children:
-            child.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     said = []
     for log in logs:
@@ -68,7 +58,7 @@ def played(
     module: str, world: int, folder: Path, patience: float = ALL_DONE_WITHIN, python: str = sys.executable
 ) -> dict[str, list[Any]]:
     """What every process has to say of every scenario of a module of this folder."""
-    run_all(HERE / "driver.py", folder, world, module, patience=patience, python=python)
+    run_all([[python, str(HERE / "driver.py"), str(folder), str(world), module]], folder, patience)
     names = importlib.import_module(f"processes.{module}").SCENARIOS
     return {
         name: [torch.load(folder / f"{number}-{rank}.pt", weights_only=True) for rank in range(world)]

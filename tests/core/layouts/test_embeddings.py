@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from fixtures.devices import watched
@@ -57,10 +59,20 @@ def scored(data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {"preds": scores.view(users.shape[0], items.shape[0]), **rest}
 
 
+@functools.cache
+def collections(rule: str, cuts: tuple[int | None, ...]) -> list[RecMetricCollection]:
+    """Made once for all tests, and reset for each."""
+    others = {"ndcg": {"ideal": "retrieved", "gain": "linear"}, "map": {"denominator": "hits"}}
+    return [
+        ranking_metrics(RANKING_NAMES, cuts, options=options, ties=rule, postfix=f" {len(options)}")
+        for options in ({}, others)
+    ]
+
+
 def values(data: dict[str, torch.Tensor], rule: str, cuts: tuple[int | None, ...] = CUTS) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
-    for options in ({}, {"ndcg": {"ideal": "retrieved", "gain": "linear"}, "map": {"denominator": "hits"}}):
-        metrics = ranking_metrics(RANKING_NAMES, cuts, options=options, ties=rule, postfix=f" {len(options)}")
+    for metrics in collections(rule, cuts):
+        metrics.reset()
         metrics.update(**data)
         found |= metrics.compute()
     return found

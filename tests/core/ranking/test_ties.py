@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from fractions import Fraction
 from math import comb, fsum, log2
@@ -33,6 +34,7 @@ def chances(size: int, relevant: int, drawn: int) -> dict[int, Fraction]:
     return {h: Fraction(comb(relevant, h) * comb(size - relevant, drawn - h), total) for h in range(fewest, most + 1)}
 
 
+@functools.cache
 def expected(k: int | None, before: int, early: int, size: int, relevant: int) -> dict[str, float]:
     """Relevant items stand first among those before the block."""
     n, total = before + size, early + relevant
@@ -68,11 +70,11 @@ def expected(k: int | None, before: int, early: int, size: int, relevant: int) -
 def expected_reciprocal_rank(k: int, before: int, early: int, size: int, relevant: int) -> Fraction:
     """A relevant item stops a reader with the chance 1 / 16; so many read on to each rank."""
     on = [Fraction(15, 16) ** min(rank, early) for rank in range(min(k, before) + 1)]
+    of_hits = [comb(relevant, h) * 15**h * 16 ** (relevant - h) for h in range(relevant + 1)]
+    of_others = [comb(size - relevant, others) for others in range(min(size - relevant, max(0, k - before)) + 1)]
     for drawn in range(1, max(0, k - before) + 1):
-        ways = sum(
-            comb(relevant, h) * comb(size - relevant, drawn - h) * 15**h * 16 ** (relevant - h)
-            for h in range(max(0, drawn - (size - relevant)), min(relevant, drawn) + 1)
-        )
+        fewest, most = max(0, drawn - (size - relevant)), min(relevant, drawn)
+        ways = sum(of_hits[h] * of_others[drawn - h] for h in range(fewest, most + 1))
         on.append(Fraction(15, 16) ** early * Fraction(ways, comb(size, drawn) * 16**relevant))
     return sum(((on[rank - 1] - on[rank]) / rank for rank in range(1, len(on))), Fraction(0))
 
