@@ -110,16 +110,20 @@ class RecMetricCollection(MetricCollection):
                 )
             taken.add(name)
         for name, metric in flat:
-            self[name] = metric
+            self._add(name, metric)
         self._groups = {}
         self._fused_state()
 
     def __setitem__(self, key: str, module: Metric) -> None:  # type: ignore[override]
         self._check_name(key)
         self._refuse([*(member for name, member in self._modules.items() if name != key), module])
-        if self._keep_users and isinstance(module, UserMeans):
-            module.start_keeping_users()
-        super().__setitem__(key, module)
+        self._add(key, module)
+
+    def _add(self, name: str, metric: Metric) -> None:
+        """Add a metric that is not refused."""
+        if self._keep_users and isinstance(metric, UserMeans):
+            metric.start_keeping_users()
+        super().__setitem__(name, metric)
 
     def _check_known(self, arguments: Iterable[str]) -> None:
         """Refuse an argument that no member takes."""
