@@ -16,6 +16,7 @@ from fixtures.slices import of_slice, with_slices
 from fixtures.variants import named
 
 from torch_recmetrics import (
+    MRR,
     NDCG,
     BinaryAUC,
     Calibration,
@@ -324,6 +325,31 @@ def test_it_says_among_how_many_candidates() -> None:
     assert other.definition() == metric.definition()
     metric.reset()
     assert "candidates" not in metric.definition()
+
+
+@pytest.mark.parametrize("around", [lambda inside: Sliced(inside, 1), UserBootstrap])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_checkpoint_says_among_how_many_candidates_was_ranked(around: Any, together: bool) -> None:
+    def made(**update: Any) -> Any:
+        inside = RecMetricCollection([MRR(), Coverage(5, top_k=2), NDCG(2)]) if together else NDCG(2)
+        metric = around(inside)
+        metric.persistent(True)
+        if update:
+            own = {"slice_ids": torch.tensor([0, 0])} if isinstance(metric, Sliced) else {}
+            metric.update(torch.rand(2, 5), target_ids=torch.tensor([0, 3]), **own, **update)
+        return metric
+
+    sampled, full = made(item_ids=torch.arange(5)), made(mask=torch.ones(2, 5, dtype=torch.bool))
+    assert sampled.definition().count("candidates") == (2 if together else 1) and "cand" not in full.definition()
+    loaded = made()
+    for other in (sampled, full, sampled):
+        loaded.load_state_dict(other.state_dict())
+        assert loaded.definition() == other.definition()
+    loaded.persistent(False)
+    assert not loaded.state_dict()
+    fresh = made()
+    fresh.load_state_dict(loaded.state_dict(), strict=False)
+    assert fresh.definition() == made().definition()
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
