@@ -104,8 +104,12 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert run(capfd, "compare", *runs[:1], *flags)[0] == 2
     old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
     assert run(capfd, "compare", f"old={old}", f"new={new}", "--report", files / "users")[0] == 0
-    known = json.loads((files / "users" / "report.json").read_text())["inputs"]
-    assert [(given["role"], given["name"]) for given in known] == [
+    told, before = (json.loads((files / name / "report.json").read_text()) for name in ("users", "out"))
+    assert told["values"].keys() == {"old: mrr@5", "new: mrr@5"}
+    for own in ("values", "intervals"):
+        for name, number in before[own].items():
+            assert told[own][name] == pytest.approx(number, rel=1e-12)
+    assert [(given["role"], given["name"]) for given in told["inputs"]] == [
         ("old: values of users", str(old)),
         ("new: values of users", str(new)),
     ]

@@ -19,18 +19,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NoReturn
 
+import torch
 from torch import distributed
 
 from torch_recmetrics.compare.comparison import Comparison, compare
 from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.core.ranking.ties import TIES
+from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.overlap import overlap
 from torch_recmetrics.offline.report import Input, Report, finite
 from torch_recmetrics.offline.sources import FORMATS, InputError, digest
+from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.state.options import options_of
 from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
@@ -319,7 +323,7 @@ def run_evaluate(options: Options, output: Output) -> int:
 
     torch-recmetrics evaluate --recommendations 'recs/*.parquet' --truth test.parquet -m ndcg@10 -m hit_rate@10
     """
-    lists, folder = required(options, "recommendations"), options.pop("report")
+    lists, folder = required(options, "recommendations"), folder_of(options)
     report = evaluated(lists, options | {"curves": folder is not None})
     if folder is not None and not output.silent:
         write_folder(folder, files_of(report))
@@ -332,7 +336,7 @@ def run_compare(options: Options, output: Output) -> int:
 
     torch-recmetrics compare popularity=a.parquet mf=b.parquet --truth test.parquet -m ndcg@10 --baseline popularity
     """
-    runs, folder = options.pop("runs"), options.pop("report")
+    runs, folder = options.pop("runs"), folder_of(options)
     named = dict(run.partition("=")[::2] for run in runs)
     if len(runs) < 2 or len(named) < len(runs) or not all(named.values()):
         raise InputError(f"compare needs two runs or more as NAME=FILE, each name once, got {' '.join(runs) or 'none'}")
@@ -341,9 +345,7 @@ def run_compare(options: Options, output: Output) -> int:
     level, reports, values = options["level"], dict[str, Report](), dict[str, UserValues]()
     for name, path in named.items():
         report, values[name] = users_of(name, path, dict(options))
-        reports[name] = report or Report(
-            {}, inputs=[Input("values of users", path, len(values[name]), digest(Path(path)))]
-        )
+        reports[name] = report or report_of_users(path, values[name], level)
     if baseline not in values:
         raise InputError(f"`baseline` must be one of {', '.join(values)}, got {baseline!r}")
     table = compare(values, baseline=baseline, metrics=None, level=level, **own)
@@ -358,7 +360,7 @@ def run_gate(options: Options, output: Output) -> int:
 
     torch-recmetrics gate new.parquet old.parquet --truth test.parquet --better ndcg@10 --not-worse recall@20=0.02
     """
-    runs, folder = options.pop("runs"), options.pop("report")
+    runs, folder = options.pop("runs"), folder_of(options)
     if len(runs) != 2:
         raise InputError(f"gate needs two files, of the candidate and of the incumbent, got {' '.join(runs) or 'none'}")
     better, lower = options.pop("better") or (), options.pop("lower_is_better") or ()
@@ -383,7 +385,7 @@ def run_item_to_item(options: Options, output: Output) -> int:
     torch-recmetrics item-to-item --similar i2i.parquet --behaviour log.parquet -k 5 -k 10 -k 20
     """
     similar, behaviour = required(options, "similar"), required(options, "behaviour")
-    folder, top_k = options.pop("report"), options.pop("top_k")
+    folder, top_k = folder_of(options), options.pop("top_k")
     refuse_format(options)
     report = item_to_item(similar, behaviour, (5, 10, 20) if top_k is None else top_k, **options)
     if folder is not None and not output.silent:
@@ -398,6 +400,8 @@ def run_overlap(options: Options, output: Output) -> int:
     torch-recmetrics overlap --train train.parquet --test test.parquet
     """
     train, test, target = required(options, "train"), required(options, "test"), options.pop("output")
+    if target is not None and (not target or Path(target).is_dir()):
+        raise InputError(f"`output` must be a Parquet file, {target!r} is {'a folder' if target else 'none'}")
     refuse_format(options)
     options.pop("level")
     found = overlap(train, test, options.pop("drop") or target is not None, **options)
@@ -509,7 +513,34 @@ def users_of(name: str, path: str, options: Options) -> tuple[Report | None, Use
     return report, report.users
 
 
+def report_of_users(path: str, users: UserValues, level: float) -> Report:
+    """What a file of values of users says of all of them: means, with the intervals that their metrics have."""
+    values, intervals = {}, {}
+    weights = torch.ones(len(users), dtype=torch.float64) if users.weights is None else users.weights
+    for name in users:
+        metric: Any = METRICS.get(name.partition("@")[0], RankingMetric)
+        weight = weights.masked_fill(users[name].isnan(), 0)
+        sums = moments((users[name].nan_to_num() * weight).unsqueeze(1), weight.unsqueeze(1))[:, 0]
+        bounds, zero_one = (metric.plot_lower_bound, metric.plot_upper_bound), metric.zero_one
+        low, high = spread_of(sums).interval(level, None, bounds, zero_one=zero_one)
+        values[name], intervals[name] = users.mean(name), (float(low), float(high))
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    for name, (value, error) in users.summaries.items():
+        values[name], intervals[name] = value, (value - z * error, value + z * error)
+    definitions = {name: text for name, text in users.definitions.items() if name in values}
+    inputs = [Input("values of users", path, len(users), digest(Path(path)))]
+    return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)
+
+
 # What is written ------------------------------------------------------------------------------------------------------
+
+
+def folder_of(options: Options) -> str | None:
+    """Where a report is to go, refused before anything is worked out where it cannot."""
+    folder: str | None = options.pop("report")
+    if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
+        raise InputError(f"`report` must be a folder, {folder!r} is {'a file' if folder else 'none'}")
+    return folder
 
 
 def json_of(content: Any) -> str:
@@ -553,8 +584,6 @@ def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
 def write_folder(folder: str, files: Mapping[str, Callable[[Path], object]]) -> None:
     """Write files into a folder, which is made; all of them, or where one fails none."""
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise InputError(f"`report` must be a folder, {folder!r} is a file")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
