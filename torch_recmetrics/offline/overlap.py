@@ -144,6 +144,10 @@ def overlap(
         tested = in_memory(connection, sources[1], tuple(sources[1].types))
         users = id_sql(connection, (trained, user), (tested, user))
         items = id_sql(connection, (trained, item), (tested, item))
+        rows = [one_row(connection, f"SELECT count(*) FROM {source.sql}")[0] for source in (trained, tested)]
+        for source, n in zip(sources, rows):
+            if not n:
+                raise InputError(f"{source}: there is no row")
         times = ["NULL", "NULL"]
         notes = ["There is no column of times in both: earlier events were not looked for."]
         if time is not None:
@@ -156,7 +160,6 @@ def overlap(
             flag_rows(connection, trained, tested, users, items, times)
             frames = frames_of(connection, tested, user, item)
             kept = kept_rows(connection, tested, dropped) if dropped else None
-        rows = [one_row(connection, f"SELECT count(*) FROM {source.sql}")[0] for source in (trained, tested)]
         inputs = [source.describe(n) for source, n in zip(sources, rows)]
     return Overlap(frames, kept, dropped, rows[1], inputs, notes)
 

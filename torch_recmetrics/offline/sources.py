@@ -324,7 +324,13 @@ def csv_select(connection: Any, role: str, path: Path, names: Sequence[str] | No
     line = first_line_of_file(role, path)
     delimiter = max(DELIMITERS, key=line.count)
     header = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
-    if names is None and (not header or not all(header) or len({name.lower() for name in header}) < len(header)):
+    again = [name for place, name in enumerate(header) if name.lower() in map(str.lower, header[:place])]
+    if names is None and all(header) and again:
+        raise InputError(
+            f"`{role}` ({path}, line 1): the names of two columns must differ in more than upper and lower case, "
+            f"got {again[0]!r} again"
+        )
+    if names is None and (not header or not all(header)):
         raise InputError(
             f"`{role}` ({path}, line 1): a CSV file must begin with the names of its columns, got {line.strip()[:60]!r}"
         )
@@ -416,6 +422,8 @@ def refused_line(role: str, path: Path) -> Iterator[None]:
 
 def paths_of(role: str, given: Any) -> list[Path] | None:
     """The files that are meant, in order; None where no paths were given."""
+    if "" in (given if isinstance(given, list | tuple) else [given] if isinstance(given, str) else ()):
+        raise InputError(f"`{role}` must be a path, got the empty text {given!r}")
     if isinstance(given, str | os.PathLike):
         text = os.fspath(given)
         if any(letter in text for letter in "*?[") and not os.path.exists(text):
@@ -503,7 +511,8 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
         if not isinstance(column, str):
             raise InputError(f"`{argument}` must be the name of a column of {source}, got {column!r}")
         if column not in source.types:
-            near = difflib.get_close_matches(column, source.types, 1)
+            near = [name for name in source.types if name.lower() == column.lower()]
+            near = near or difflib.get_close_matches(column, source.types, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`")
 
