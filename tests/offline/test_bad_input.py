@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import torch
 from pyarrow import parquet
 
 from torch_recmetrics.offline import InputError, evaluate
@@ -63,6 +64,7 @@ FILES: dict[str, tuple[bytes, str]] = {
         b"user_id,item_id,Item_ID,score\nu,a,b,1\n",
         r"case.csv, line 1\): the names of two columns must differ in more than upper and lower case, got 'Item_ID'",
     ),
+    "mac.csv": (GOOD.replace("\n", "\r").encode(), r"mac.csv, line 1\): lines must end with a line feed"),
     "upper.csv": (b"USER_ID,item_id,score\nu,a,1\n", "no column 'user_id': did you mean 'USER_ID'"),
     "columns.csv": (b"user_id,item,score\nu,a,1\n", "no column 'item_id': did you mean 'item'"),
     "unordered.csv": (
@@ -184,9 +186,9 @@ def test_where_a_report_cannot_go(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert "--report must be a folder" in capfd.readouterr().err  # before anything is read
     assert os.listdir(tmp_path) == ["good.csv"]
     overlap = ["overlap", "--train", f"{tmp_path}/good.csv", "--test", f"{tmp_path}/good.csv"]
-    for output, what in (("", "none"), (str(tmp_path), "a folder")):
+    for output, what in (("", "is none"), (str(tmp_path), "is a folder"), ("/proc/x.parquet", "cannot be written: .*")):
         assert main([*overlap, "--output", output]) == 2
-        assert re.search(f"--output must be a Parquet file, '.*' is {what}\n$", capfd.readouterr().err)
+        assert re.search(f"--output.*'.*' {what}\n$", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize("empty", ["--train", "--test"])
@@ -214,6 +216,7 @@ def test_nothing_overlaps_with_an_empty_file(tmp_path: Path, capfd: pytest.Captu
         (["--train", "{}/truth.csv"], "2 pairs of user and item stand in --train ("),
         (["--train", "{}/truth.csv"], "or allow it with --train-overlap keep"),
         (["-m", "coverage"], 'give --items, a table of all items, or --options \'{"coverage": {"num_items": N}}\''),
+        (["-m", "ndcg", "--options", '{{"ndcg": 3}}'], "--options must be a dict of metrics and their options"),
         (["-m", "auc"], "--metric must be metrics of ranked lists, got 'auc'"),
         (["--score", "score", "--rank", "score"], "--score and --rank must not be given together"),
     ],
@@ -229,7 +232,13 @@ def test_columns_of_another_type() -> None:
     for column, values, message in (
         ("score", ["high"], "column 'score' must be numbers, its type is VARCHAR"),
         ("item_id", [[1]], "column 'item_id' must be integers, text or UUIDs"),
-        ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, got 1.5"),
+        ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, .* got 1.5"),
+        (
+            "item_id",
+            [2.0**53 + 2],
+            r"row 1\): column 'item_id' must be .* as a float up to 9007199254740992, got 9007199",
+        ),
+        ("item_id", [1e300], r"row 1\): column 'item_id' must be .* got 1e\+300"),
         ("score", [None], r"row 1\): column 'score' must be a finite number, got nothing"),
     ):
         lists: dict[str, Any] = {"user_id": ["u"], "item_id": ["a"], "score": [1.0], column: values}
@@ -237,8 +246,10 @@ def test_columns_of_another_type() -> None:
             evaluate(pa.table(lists), truth)
     with pytest.raises(InputError, match="`truth` must be a path, a pattern"):
         evaluate(pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}), {"u": ["a"]})
-    with pytest.raises(InputError, match=r"`recommendations` must be a path, a pattern, .* got builtins NoneType"):
-        evaluate(None, truth)
+    frame = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}).to_pandas()
+    for given, kind in ((None, "builtins NoneType"), (torch.ones(1, 3), "torch Tensor"), ([frame], "builtins list")):
+        with pytest.raises(InputError, match=f"`recommendations` must be a path, a pattern, .* got {kind}"):
+            evaluate(given, truth)
     lists = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]})
     with pytest.raises(InputError, match=r"`user` must be the name of a column of `recommendations` .*, got 3"):
         evaluate(lists, truth, user=3)  # type: ignore[arg-type]

@@ -224,7 +224,7 @@ def test_an_empty_table_recommends_nothing(tmp_path: Path) -> None:
         ([("a", "b", math.nan)], LOG, "row 1.: column 'score' must be a finite number, got"),
         ([("a", "b", math.inf)], LOG, "got 'inf'"),
         ([("a", None, 1.0)], LOG, "column 'item2' must be an id, got nothing"),
-        (SIMILAR, [*LOG, (None, "a", 1, 1)], "row 11.: column 'user' must be an id, a whole number, got nothing"),
+        (SIMILAR, [*LOG, (None, "a", 1, 1)], "row 11.: column 'user' must be an id, a whole number, .*got nothing"),
         (SIMILAR, [*LOG, (1, "a", math.nan, 1)], "column 'relevance' must be"),
         (SIMILAR, [(1, "a", 1, "yesterday")], "row 1.: column 'time' must be a time, .* got 'yesterday'"),
         (SIMILAR, [(1, "a", 2000, 1)], "up to 1023"),

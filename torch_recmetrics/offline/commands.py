@@ -609,5 +609,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         write(draft)
         os.replace(draft, path)
+    except OSError as error:
+        why = error.strerror or str(error).replace(str(draft), str(path))
+        raise InputError(f"`output`: {str(path)!r} cannot be written: {why}") from None
     finally:
         draft.unlink(missing_ok=True)

@@ -46,6 +46,7 @@ HASHED_AT_ONCE = 2**20
 FORMATS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "arrow": "arrow", "trec": "trec"}
 DELIMITERS = ",\t;|"
 LONGEST_LINE = 2_000_000  # bytes of a line of text, its end included
+EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 WHOLE = r"(0|-?[1-9][0-9]{0,17})(\.0+)?"  # text that is an int64: pandas writes 7.0 beside a gap
 # The columns of a line of TREC's, by the number of its fields, which DuckDB counts from 1: of a run, and of qrels.
 TREC = {
@@ -207,8 +208,10 @@ def open_source(
     registered = f"given_{role}"
     with refused_in_one_line(f"`{role}` ({name})"):
         try:
+            given = with_wide_floats(given)
             connection.register(registered, given)
-        except (TypeError, duckdb.InvalidInputException):
+        except (TypeError, RuntimeError, duckdb.InvalidInputException) as error:
+            refuse_interrupt(error)
             raise InputError(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
@@ -220,6 +223,18 @@ def open_source(
             return of_table(role, name, table, types_of(connection, f"`{role}` ({name})", table))
     types = types_of(connection, f"`{role}` ({name})", quoted(registered))
     return Source(role, name, numbered(quoted(registered)), types, registered=(registered, given))
+
+
+def with_wide_floats(frame: Any) -> Any:
+    """An Arrow table without columns of float16, which DuckDB does not know; anything else as it is."""
+    if not hasattr(frame, "schema") or not hasattr(frame, "cast") or not hasattr(frame, "num_rows"):
+        return frame
+    pyarrow = needed("pyarrow", "Reading Arrow files")
+    fields = [
+        field.with_type(pyarrow.float32()) if pyarrow.types.is_float16(field.type) else field for field in frame.schema
+    ]
+    schema = pyarrow.schema(fields, frame.schema.metadata)
+    return frame if schema.equals(frame.schema) else frame.cast(schema)
 
 
 def of_table(
@@ -260,7 +275,7 @@ def read_files(
         frames = [mapped_arrow(place, path) for path in paths]
         starts = tuple(itertools.accumulate(map(len, frames[:-1]), initial=0))
         with refused_in_one_line(place):
-            frame = needed("pyarrow", "Reading Arrow files").concat_tables(frames)
+            frame = with_wide_floats(needed("pyarrow", "Reading Arrow files").concat_tables(frames))
             connection.register(f"given_{role}", frame)
         types = types_of(connection, place, table)
         return Source(role, name, numbered(table), types, files, starts=starts, registered=(f"given_{role}", frame))
@@ -323,7 +338,10 @@ def csv_select(connection: Any, role: str, path: Path, names: Sequence[str] | No
         return f"SELECT * FROM read_csv({literal(os.fspath(path))}, all_varchar = true, {titles})"
     line = first_line_of_file(role, path)
     delimiter = max(DELIMITERS, key=line.count)
-    header = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
+    try:
+        header = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
+    except csv.Error:
+        raise InputError(f"`{role}` ({path}, line 1): lines must end with a line feed, or with CR and LF") from None
     again = [name for place, name in enumerate(header) if name.lower() in map(str.lower, header[:place])]
     if names is None and all(header) and again:
         raise InputError(
@@ -422,7 +440,7 @@ def refused_line(role: str, path: Path) -> Iterator[None]:
 
 def paths_of(role: str, given: Any) -> list[Path] | None:
     """The files that are meant, in order; None where no paths were given."""
-    if "" in (given if isinstance(given, list | tuple) else [given] if isinstance(given, str) else ()):
+    if any(isinstance(entry, str) and not entry for entry in (given if isinstance(given, list | tuple) else [given])):
         raise InputError(f"`{role}` must be a path, got the empty text {given!r}")
     if isinstance(given, str | os.PathLike):
         text = os.fspath(given)
@@ -556,6 +574,13 @@ def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a f
     return number
 
 
+def no_float_id(name: str, kind: str) -> tuple[str, str]:
+    """SQL of what is wrong with an id in a column of floats, and what it must be; above 2^53 ids become each other."""
+    most = EXACT[kind]
+    wrong = f"{name} IS NULL OR NOT isfinite({name}) OR {name} <> trunc({name}) OR abs({name}) > {most}"
+    return wrong, f"an id, a whole number, and as a float up to {most}"
+
+
 def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
     """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
 
@@ -566,7 +591,7 @@ def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
         name, kind = quoted(column), source.types[column]
         wrong, rule = f"{name} IS NULL", "an id"
         if kind in FLOATS:
-            wrong, rule = f"{name} IS NULL OR NOT isfinite({name}) OR {name} != trunc({name})", "an id, a whole number"
+            wrong, rule = no_float_id(name, kind)
             kind = "BIGINT"
         elif kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
             raise InputError(f"{source}: column {column!r} must be ids, its type is {kind}")
