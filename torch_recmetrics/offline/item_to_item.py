@@ -92,8 +92,8 @@ def item_to_item(
         horizon: how many events ahead are to be found. Their items count once each, with their highest relevance.
         item1, item2, score: names of the columns of `similar`.
         user, item, relevance, time: names of the columns of `behaviour`. Time is a number, a date, a timestamp, or text
-            that reads as one. An event with a relevance of 0 or less is nothing to be found, though it asks for a list;
-            with ``relevance=None`` every event counts 1.
+            that reads as one; what names no time zone is UTC. An event with a relevance of 0 or less is nothing to be
+            found, though it asks for a list; with ``relevance=None`` every event counts 1.
         ties: how equal scores of a row count, as in every metric.
         gain: of relevance in NDCG, with a horizon beyond 1.
         level: of the intervals.

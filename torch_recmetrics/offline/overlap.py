@@ -113,8 +113,8 @@ def overlap(
             pandas, Polars or Arrow frame, a DuckDB relation. Ids are of any type.
         drop: what is taken out of the test data: kinds by their names in ``counts``, True for all.
         user, item, time: names of the columns, in both; by default ``user_id`` or ``user``, ``item_id`` or ``item``,
-            and ``time`` or ``timestamp`` where both have one. Without times no earlier events are counted, and
-            ``notes`` says so.
+            and ``time`` or ``timestamp`` where both have one. What names no time zone is UTC. Without times no earlier
+            events are counted, and ``notes`` says so.
         memory_limit, temp_directory, threads: of DuckDB.
 
     Raises:

@@ -132,6 +132,7 @@ def connect(
     except duckdb.Error as error:
         raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
     connection.execute("SET preserve_insertion_order = true")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # the machine's own would decide what came first
     connection.execute("SET enable_progress_bar = false")  # it would stand among what is printed
     return connection
 
@@ -605,12 +606,15 @@ def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
 
 
 def time_sql(connection: Any, source: Source, column: str) -> str:
-    """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp."""
+    """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp.
+
+    What names no time zone is UTC.
+    """
     name, kind = quoted(column), source.types[column]
     if kind == TEXT:
         if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE TRY_CAST({name} AS DOUBLE) IS NULL")[0]:
             return number_sql(connection, source, column, rule="a time")
-        time = f"TRY_CAST({name} AS TIMESTAMP)"
+        time = f"TRY_CAST({name} AS TIMESTAMPTZ)"  # without the zone DuckDB leaves an offset out
         refuse_rows(connection, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
         return time
     if kind in FLOATS:
