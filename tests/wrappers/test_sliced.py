@@ -7,6 +7,7 @@ import pickle
 import string
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fixtures.cases import dense, target_ids
@@ -177,6 +178,8 @@ def test_bad_options() -> None:
         ((), "at least one slice"),
         (0, "how many slices there are, >= 1, got 0"),
         ("cold", "must be the names of slices"),
+        ({"cold", "warm"}, "must be the names of slices in order"),
+        ((name for name in "ab"), "must be the names of slices in order"),
         (("a", ""), "not empty"),
     ):
         with pytest.raises((ValueError, TypeError), match=says):
@@ -311,6 +314,7 @@ def test_it_says_what_it_is() -> None:
     metric = Sliced(NDCG(10), ("cold", "warm"))
     assert repr(metric) == "Sliced(metric=NDCG(top_k=10), slices=('cold', 'warm'))"
     assert metric.definition().startswith("Sliced(NDCG(top_k=10, ") and "('cold', 'warm')" in metric.definition()
+    assert Sliced(NDCG(10), np.array(["cold", "warm"])).signature == Sliced(NDCG(10), ("cold", "warm")).signature
     assert "100000 slices" in Sliced(NDCG(10), 100_000).definition()
     assert Sliced(NDCG(10), 30).signature != Sliced(NDCG(10), tuple(string.ascii_letters[:30])).signature
 

@@ -47,7 +47,7 @@ def read_run(argument: str, run: Any) -> Run:
         return {name: checked_summary(f"{argument}[{name!r}]", pair) for name, pair in run.items()}
     raise TypeError(
         f"`{argument}` must be UserValues, the path of a file of them, or a dict of logged means and their standard "
-        f"errors such as {{'ndcg@10': (0.31, 0.004)}}, got {run!r}"
+        f"errors such as {{'ndcg@10': (0.31, 0.004)}}, got {type(run).__name__}"
     )
 
 

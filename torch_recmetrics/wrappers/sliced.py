@@ -397,7 +397,7 @@ def slice_names(slices: Any) -> tuple[str, ...]:
     """The names of the slices."""
     if isinstance(slices, ItemSlices):
         return slices.names
-    return tuple(map(str, range(slices))) if isinstance(slices, int) else tuple(slices)
+    return tuple(map(str, range(slices) if isinstance(slices, int) else slices))  # NumPy's texts are written otherwise
 
 
 def is_of_clicks(memory: Any) -> bool:
