@@ -126,6 +126,15 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert "need --truth" in err
 
 
+def test_runs_whose_names_are_one_in_a_file(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    names = {"a b": "good", "a_b": "shifted", "A_b": "bad"}
+    runs = [f"{name}={files}/{file}.parquet" for name, file in names.items()]
+    flags = ("--truth", files / "truth.parquet", "-m", "mrr@5", "--report", files / "out")
+    assert run(capfd, "compare", *runs, *flags)[0] == 0
+    kept = [UserValues.load(files / "out" / f"users_{n}.parquet").mean("mrr@5") for n in ("a_b", "a_b_2", "A_b_3")]
+    assert kept == pytest.approx([(1 / 4 + 1 / 5) / 2, (1 / 3 + 1 / 4) / 2, 1 / 2 + 1 / 4])
+
+
 def test_the_other_commands(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(
         capfd, "overlap", "--train", files / "truth.parquet", "--test", files / "truth.parquet", "--json"

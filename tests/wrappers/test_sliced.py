@@ -411,6 +411,11 @@ def test_slices_by_popularity() -> None:
         Sliced(Coverage(5, 1), slices)
 
 
+def test_slices_of_many_interactions_have_names_of_all_digits() -> None:
+    assert slice_by_popularity([1, 2], (1_000_000, 1_000_001)).names[1] == "1000000_to_1000001"
+    assert slice_by_popularity([1, 2], (0.1, 5)).names == ("below_0_1", "0_1_to_5", "from_5")
+
+
 def test_nobody_needs_relevant_items_in_every_slice() -> None:
     metric = Sliced(HitRate(1, empty_target_action="error"), slice_by_popularity([1, 9, 9], (5,)))
     metric.update(item_ids=LISTS, target_ids=TARGET)

@@ -7,6 +7,7 @@ undecided.
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import os
 import re
@@ -562,8 +563,13 @@ def files_of_comparison(
     intervals = {f"{system}: {name}": ends for system, own in reports.items() for name, ends in own.intervals.items()}
     inputs = inputs_of_systems({system: own.inputs for system, own in reports.items()})
     report = Report(found, intervals, inputs=inputs, details={"comparison": table}, level=level, title="Comparison")
-    files = {f"users_{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.parquet": own.save for name, own in values.items()}
-    return {**files_of(report), "comparison.csv": table.to_csv, **files}
+    files = files_of(report) | {"comparison.csv": table.to_csv}
+    for name, own in values.items():
+        stem = f"users_{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
+        taken = {file.lower() for file in files}  # two names may be one in a file, on some disks whatever their case
+        ways = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
+        files[next(f"{way}.parquet" for way in ways if f"{way}.parquet".lower() not in taken)] = own.save
+    return files
 
 
 def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:

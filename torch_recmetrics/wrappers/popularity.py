@@ -56,7 +56,7 @@ def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequ
     if not numbers or not is_number or any(a >= b for a, b in itertools.pairwise(numbers)):
         raise ValueError(f"`edges` must be rising finite numbers, such as (5, 100), got {tuple(numbers)}")
     if names is None:
-        words = [f"{edge:g}".replace(".", "_") for edge in numbers]
+        words = [f"{edge:.15g}".replace(".", "_") for edge in numbers]
         middle = [f"{low}_to_{high}" for low, high in itertools.pairwise(words)]
         names = [f"below_{words[0]}", *middle, f"from_{words[-1]}"]
     check_names("names", names)
