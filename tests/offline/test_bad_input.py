@@ -144,6 +144,11 @@ ROWS: dict[str, tuple[str, str, str]] = {  # flag -> content of its file, furthe
         "--weight w",
         r"row 2\): `weights` must be 0 or between 1e-100 and 1e\+100, got 1e-200",
     ),
+    "truth    ": (
+        "user_id,item_id,w\nu,a,1\nv,a,much\n",
+        "--weight w",
+        r"row 2\): column 'w' must be a finite number, got 'much'",
+    ),
     "truth  ": (
         "user_id,item_id,r\nu,a,1\nv,a,0\n",
         "--relevance r --empty-target-action error",

@@ -113,6 +113,16 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
         ("old: values of users", str(old)),
         ("new: values of users", str(new)),
     ]
+    flags = ("compare", f"old={old}", f"new={new}")
+    assert run(capfd, *flags, "-m", "mrr@5")[0] == 0
+    for flag, value, says in (("-m", "mrr@6", "must be in all systems"), ("--slices", old, "--slices is of lists")):
+        code, _, err = run(capfd, *flags, flag, value)
+        assert code == 2
+        assert says in err
+    coverage = ("-m", "coverage@5", "--options", '{"coverage": {"num_items": 100}}', "--truth", files / "truth.parquet")
+    code, _, err = run(capfd, "compare", *runs, *coverage)
+    assert (code, "must name a mean over users, got coverage@5" in err) == (2, True)
+    assert run(capfd, "compare", f"={old}", f"new={new}")[0] == 2
     assert run(capfd, "gate", new, old, "--better", "mrr@5")[0] == 0
     assert run(capfd, "gate", old, new, "--better", "mrr@5")[0] == 3
     assert run(capfd, "gate", old, old, "--better", "mrr@5")[0] == 4

@@ -46,6 +46,20 @@ BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 VERDICTS = {"promoted": 0, "rejected": 3, "undecided": 4}
 EMPTY_ACTIONS = ("skip", "neg", "pos", "error")
 Options = dict[str, Any]
+# Options without a default that say something of lists.
+OF_LISTS = (
+    "score",
+    "rank",
+    "relevance",
+    "weight",
+    "seen",
+    "slices",
+    "train",
+    "items",
+    "options",
+    "candidates",
+    "format",
+)
 
 # Flags that may be repeated -> the name under which a configuration has them.
 REPEATED = {
@@ -339,7 +353,7 @@ def run_compare(options: Options, output: Output) -> int:
     """
     runs, folder = options.pop("runs"), folder_of(options)
     named = dict(run.partition("=")[::2] for run in runs)
-    if len(runs) < 2 or len(named) < len(runs) or not all(named.values()):
+    if len(runs) < 2 or len(named) < len(runs) or not all(named.values()) or not all(named):
         raise InputError(f"compare needs two runs or more as NAME=FILE, each name once, got {' '.join(runs) or 'none'}")
     own = {name: options.pop(name) for name in ("test", "correction", "num_draws", "seed")}
     baseline = options.pop("baseline") or next(iter(named))
@@ -349,7 +363,9 @@ def run_compare(options: Options, output: Output) -> int:
         reports[name] = report or report_of_users(path, values[name], level)
     if baseline not in values:
         raise InputError(f"`baseline` must be one of {', '.join(values)}, got {baseline!r}")
-    table = compare(values, baseline=baseline, metrics=None, level=level, **own)
+    # Lists have the metrics that were asked for; files of values may have more, which would be tests too.
+    chosen = options["metric"] if options["truth"] is None else None
+    table = compare(values, baseline=baseline, metrics=chosen, level=level, **own)
     if folder is not None and not output.silent:
         write_folder(folder, files_of_comparison(table, reports, values, level))
     output.show(str(table), lambda: json_of([asdict(row) for row in table.rows]))
@@ -501,6 +517,8 @@ def evaluated(lists: Any, options: Options) -> Report:
 def users_of(name: str, path: str, options: Options) -> tuple[Report | None, UserValues]:
     """The values of users of a run: of lists, or of a file that has them."""
     if options["truth"] is None:
+        if unread := [name for name in ("top_k", *OF_LISTS) if options[name] is not None]:
+            raise InputError(f"`{unread[0]}` is of lists, with --truth: {path!r} is read as values of users")
         try:
             return None, UserValues.load(path)
         except (FileNotFoundError, ValueError) as error:
@@ -509,8 +527,8 @@ def users_of(name: str, path: str, options: Options) -> tuple[Report | None, Use
         report = evaluated(path, options)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    if report.users is None:
-        raise InputError(f"{name} has no values of users")
+    if report.users is None or not (list(report.users) or report.users.summaries):
+        raise InputError(f"`metric` must name a mean over users, got {', '.join(report)}, which {name} has no users of")
     return report, report.users
 
 

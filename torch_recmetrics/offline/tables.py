@@ -269,7 +269,7 @@ class Tables:
         )
         if wrong:
             user, low, high = wrong[0]
-            raise InputError(
+            raise self.fault_of(self.truth) or InputError(
                 f"{self.truth}: column {self.columns['truth']['weight']!r} must be a finite number >= 0, the same in "
                 f"all rows of a user, got {low} to {high} for user {user!r}"
             )
