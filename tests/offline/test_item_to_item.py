@@ -235,6 +235,15 @@ def test_bad_rows_are_refused(similar: list[tuple], log: list[tuple], message: s
         run(similar, log)
 
 
+def test_numbers_that_no_log_has() -> None:
+    for options, says in (
+        ({"horizon": 10**5}, "`horizon` must be at most 1,000 events"),
+        ({"top_k": 10**12}, "65,536"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            item_to_item(frame(SIMILAR, PAIRS), frame(LOG, EVENTS), **options)
+
+
 def test_inputs_that_are_none() -> None:
     with pytest.raises(InputError, match=r"`behaviour` .*: there is no row"):
         run(SIMILAR, [])

@@ -121,6 +121,17 @@ def test_users_and_items_are_two_columns() -> None:
         overlap(table, table, user="item_id")
 
 
+def test_columns_may_be_called_as_what_is_found() -> None:
+    names = ("place", "interactions", "duplicates", "rows", "given", "flags")
+    test = TEST.assign(**dict.fromkeys(names, 1))
+    found, plain = overlap(TRAIN, test, drop=True), overlap(TRAIN, TEST, drop=True)
+    assert found.counts == plain.counts
+    assert found.kept.select(TEST.columns).equals(plain.kept)
+    assert overlap(TRAIN, TEST, drop=None).kept is None  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"`drop` must be True, False or some of interactions, .*, got 3"):
+        overlap(TRAIN, TEST, drop=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
 def test_no_time_zone_of_the_machine_decides_what_came_first(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", zone)

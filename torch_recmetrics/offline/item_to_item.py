@@ -49,6 +49,7 @@ MEANING = {
     "hit_rate": "share of the events with an item found",
 }
 POPULARITY_GROUPS = 5
+MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with the square: what is meant is a typo
 ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
 
@@ -88,8 +89,9 @@ def item_to_item(
         similar: the table: a path, a pattern, a list of paths, a pandas, Polars or Arrow frame, a DuckDB relation; with
             columns of an item, a recommended item and its score. A pair stands there once.
         behaviour: the log, in the same forms; with columns of user, item, relevance and time. Ids are of any type.
-        top_k: the cutoffs.
-        horizon: how many events ahead are to be found. Their items count once each, with their highest relevance.
+        top_k: the cutoffs, up to 65,536.
+        horizon: how many events ahead are to be found, up to 1,000. Their items count once each, with their highest
+            relevance.
         item1, item2, score: names of the columns of `similar`.
         user, item, relevance, time: names of the columns of `behaviour`. Time is a number, a date, a timestamp, or text
             that reads as one; what names no time zone is UTC. An event with a relevance of 0 or less is nothing to be
@@ -113,6 +115,8 @@ def item_to_item(
     """
     cutoffs = checked_cutoffs(top_k)
     check.check_positive("horizon", horizon)
+    if horizon > MOST_AHEAD:
+        raise ValueError(f"`horizon` must be at most {MOST_AHEAD:,} events, got {horizon:,}")
     check.check_choice("ties", ties, TIES)
     check.check_choice("gain", gain, ("exponential", "linear"))
     check.check_share("level", level)
@@ -196,6 +200,8 @@ def checked_cutoffs(top_k: int | Sequence[int]) -> tuple[int, ...]:
         raise ValueError("`top_k` must have one cutoff or more, got none")
     for k in cutoffs:
         check.check_positive("top_k", k)
+        if k > DEEPEST:
+            raise ValueError(f"`top_k` must be at most {DEEPEST:,}, got {k:,}")
     return tuple(sorted(set(cutoffs)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from torch_recmetrics.offline.report import Input
@@ -166,8 +166,10 @@ def overlap(
 
 def kinds_of(drop: Any) -> tuple[Kind, ...]:
     """What is to be dropped; ValueError for what there is not."""
-    if isinstance(drop, bool):
+    if drop is None or isinstance(drop, bool):
         return KINDS if drop else ()
+    if not isinstance(drop, Iterable):
+        raise ValueError(f"`drop` must be True, False or some of {', '.join(KINDS)}, got {drop!r}")
     given = (drop,) if isinstance(drop, str) else tuple(drop)
     for kind in given:
         if kind not in KINDS:
@@ -209,21 +211,21 @@ def frames_of(connection: Any, test: Source, user: str, item: str) -> dict[str, 
     frames: dict[str, Any] = {}
     for kind in KINDS:
         column = {"new_users": user, "new_items": item}.get(kind)
-        rows = f"{test.sql} AS given JOIN flags ON given.{test.order[0]} = place WHERE {kind}"
+        rows = f"{test.sql} AS given JOIN flags ON given.{test.order[0]} = flags.place WHERE flags.{kind}"
         if column is None:
-            select = f"SELECT {columns_of(test)} FROM {rows} ORDER BY place"
+            select = f"SELECT {columns_of(test)} FROM {rows} ORDER BY flags.place"
         else:
-            select = f"SELECT {quoted(column)}, count(*) AS rows FROM {rows} GROUP BY 1 ORDER BY min(place)"
+            select = f"SELECT given.{quoted(column)}, count(*) AS rows FROM {rows} GROUP BY 1 ORDER BY min(flags.place)"
         frames[kind] = connection.sql(select).to_arrow_table()
     return frames
 
 
 def kept_rows(connection: Any, test: Source, dropped: Sequence[str]) -> Any:
     """The test data without rows of these kinds; of duplicates the first row stays."""
-    wrong = " OR ".join(dropped)
+    wrong = " OR ".join(f"flags.{kind}" for kind in dropped)
     return connection.sql(
-        f"SELECT {columns_of(test)} FROM {test.sql} AS given JOIN flags ON given.{test.order[0]} = place "
-        f"WHERE NOT ({wrong}) ORDER BY place"
+        f"SELECT {columns_of(test)} FROM {test.sql} AS given JOIN flags ON given.{test.order[0]} = flags.place "
+        f"WHERE NOT ({wrong}) ORDER BY flags.place"
     ).to_arrow_table()
 
 
