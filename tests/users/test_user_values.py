@@ -187,6 +187,11 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
     assert [file.name for file in tmp_path.iterdir()] == ["users.parquet"]
 
 
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="`path` must be a file, got the folder"):
+        example().save(tmp_path)
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="in a folder that exists"):
         example().save(tmp_path / "none" / "users.parquet")
