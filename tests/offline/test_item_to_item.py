@@ -235,6 +235,16 @@ def test_bad_rows_are_refused(similar: list[tuple], log: list[tuple], message: s
         run(similar, log)
 
 
+@pytest.mark.parametrize("named", [{}, {"user": "rowid"}])
+def test_columns_may_be_called_as_those_of_duckdb(tmp_path: Path, named: dict[str, str]) -> None:
+    table, log = frame(SIMILAR, PAIRS).assign(rowid=7, place=0), frame(LOG, EVENTS)
+    plain = item_to_item(table, log)
+    log = log.rename(columns=named).assign(event=1, **({} if named else {"rowid": 1, "user_id": 2}))
+    log.to_parquet(tmp_path / "log.parquet")
+    for given in (log, tmp_path / "log.parquet"):
+        assert dict(item_to_item(table, given, **named)) == dict(plain)
+
+
 def test_numbers_that_no_log_has() -> None:
     for options, says in (
         ({"horizon": 10**5}, "`horizon` must be at most 1,000 events"),

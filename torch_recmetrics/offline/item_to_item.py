@@ -32,6 +32,7 @@ from torch_recmetrics.offline.sources import (
     one_row,
     open_source,
     refused_in_one_line,
+    rows_table,
     time_sql,
 )
 from torch_recmetrics.offline.workspace import Workspace
@@ -147,8 +148,7 @@ def item_to_item(
             make_lists(connection, table_rows, (item1_ids, item2_ids, scores), max(cutoffs), stable=ties == "stable")
         with refused_in_one_line(log):
             make_events(connection, log_rows, (users, item_ids, grades, times), horizon)
-            if log_rows.sql != log.sql:
-                connection.execute(f"DROP TABLE {log_rows.sql}")  # half of the memory
+            connection.execute(f"DROP TABLE IF EXISTS {rows_table(log)}")  # half of the memory
             counts = counts_of(connection, table_rows)
             if horizon == 1:
                 sums = summed_kinds(connection, cutoffs, ties, gain)

@@ -507,7 +507,7 @@ def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source
     """
     if len(source.order) == 1 and source.registered is None:
         return source
-    table = quoted(f"{source.role}_columns")
+    table = rows_table(source)
     chosen = ", ".join(quoted(column) for column in dict.fromkeys(columns))
     starts = source.starts
     with refused_in_one_line(source):
@@ -516,7 +516,13 @@ def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source
             per_file = f"SELECT {source.order[0]}, count(*) FROM {source.sql} GROUP BY {source.order[0]}"
             counts = dict(connection.execute(per_file).fetchall()) if len(source.files) > 1 else {}
             starts = tuple(itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0))
-    return of_table(source.role, source.name, table, source.types, source.files, starts)
+    types = {column: source.types[column] for column in columns}
+    return of_table(source.role, source.name, table, types, source.files, starts)
+
+
+def rows_table(source: Source) -> str:
+    """The table of :func:`in_memory` in SQL, where it makes one."""
+    return quoted(f"{source.role}_columns")
 
 
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:
