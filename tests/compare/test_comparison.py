@@ -15,6 +15,7 @@ import torch
 from scipy import stats
 
 from torch_recmetrics.compare import UserValues, compare, corrected, mcnemar, randomization_test, users_needed
+from torch_recmetrics.offline.report import Report
 
 mpl.use("Agg")
 NAN = float("nan")
@@ -242,9 +243,17 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Except
         compare(**{"systems": runs(), "baseline": "base", **arguments})
 
 
+def test_a_report_has_its_users() -> None:
+    report = Report({"ndcg": 0.5}, users=one_metric())
+    with pytest.raises(TypeError, match=r"`systems\['b'\]` must be .* that the Report has: give its `users`"):
+        compare({"a": report.users, "b": report}, "a")
+
+
 @pytest.mark.parametrize("systems", [{}, {"base": one_metric()}, [one_metric(), one_metric()]])
 def test_two_systems_are_needed(systems: Any) -> None:
-    with pytest.raises(ValueError, match="`systems` must be a dict of two systems or more"):
+    with pytest.raises(
+        ValueError, match=r"`systems` must be a dict of two systems or more by name, got (list|0|1: 'base')"
+    ):
         compare(systems, "base")
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
+from torch_recmetrics import NDCG, MeanRank
 from torch_recmetrics.compare import Gate, UserValues, t_test
 from torch_recmetrics.compare.gate import holm_tails, paired_contrast
 
@@ -97,6 +99,15 @@ def test_lower_is_better() -> None:
     assert gate.decide(up, down).outcome == "rejected"
     assert gate.decide(down, up).outcome == "promoted"
     assert gate.decide(down, up).rules[0].relative_difference > 0
+
+
+def test_what_is_better_is_known_of_metrics_of_the_package() -> None:
+    ids, values = torch.arange(20), torch.rand(20)
+    for metric, wrong, says in ((MeanRank(5), (), "must name m: less of MeanRank"), (NDCG(5), "m", "must not name m")):
+        users = UserValues(ids, {"m": values}, definitions={"m": metric.definition()})
+        with pytest.raises(ValueError, match=f"`lower_is_better` {says}"):
+            Gate(better="m", lower_is_better=wrong).decide(users, users)
+        assert Gate(better="m", lower_is_better=() if wrong else "m").decide(users, users).outcome == "undecided"
 
 
 def test_negative_values_lose_as_positive_ones_do() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import torch
 from pyarrow import parquet
 
 from torch_recmetrics.offline import InputError, evaluate
@@ -59,6 +60,12 @@ FILES: dict[str, tuple[bytes, str]] = {
     "gap.csv": (GOOD.encode() + b"v,,1\n", r"gap.csv, row 4\): column 'item_id' must have a value"),
     "nobody.csv": (GOOD.encode() + b",b,1\n", r"nobody.csv, row 4\): column 'user_id' must have a value"),
     "twice.csv": (GOOD.encode() + b"u,a,0.1\n", r"twice.csv, row 4\): user 'u' has item 'a' a second time"),
+    "case.csv": (
+        b"user_id,item_id,Item_ID,score\nu,a,b,1\n",
+        r"case.csv, line 1\): the names of two columns must differ in more than upper and lower case, got 'Item_ID'",
+    ),
+    "mac.csv": (GOOD.replace("\n", "\r").encode(), r"mac.csv, line 1\): lines must end with a line feed"),
+    "upper.csv": (b"USER_ID,item_id,score\nu,a,1\n", "no column 'user_id': did you mean 'USER_ID'"),
     "columns.csv": (b"user_id,item,score\nu,a,1\n", "no column 'item_id': did you mean 'item'"),
     "unordered.csv": (
         b"user_id,item_id\nu,a\n",
@@ -107,12 +114,95 @@ def test_a_configuration_that_is_no_text(tmp_path: Path, capfd: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("no*.csv", "finds no file"), ("no.csv", "there is no file"), (".", "is a directory")],
+    [
+        ("{}/no*.csv", "finds no file"),
+        ("{}/no.csv", "there is no file"),
+        ("{}/.", "is a directory"),
+        ("", "--truth must be a path, got the empty text ''"),
+    ],
 )
 def test_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, message: str) -> None:
-    assert message in refused(
-        tmp_path, capfd, ["evaluate", "--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/{path}"]
-    )
+    files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", path.format(tmp_path)]
+    assert message in refused(tmp_path, capfd, ["evaluate", *files])
+
+
+ROWS: dict[str, tuple[str, str, str]] = {  # flag -> content of its file, further flags, message
+    "seen": ("user_id,item_id\nu,a\nu,\n", "", r"row 2\): column 'item_id' must have a value in every row"),
+    "slices": ("user_id,slice\nu,cold\nv,\n", "", r"row 2\): column 'slice' must have a value in every row"),
+    "train": ("user_id,item_id\n,a\n", "", r"row 1\): column 'user_id' must have a value in every row"),
+    "items": ('item_id\na\nb\n""\n', "", r"row 3\): column 'item_id' must have a value in every row"),
+    "slices ": ("user_id,slice\n", "", r"x.csv\): there is no row"),
+    "train ": ("user_id,item_id\n", "", r"x.csv\): there is no row"),
+    "items ": ("item_id\n", "-m coverage@2", r"x.csv\): there is no row"),
+    "truth": (
+        "user_id,item_id,r\nu,a,1\nu,b,2\nv,a,5\nv,b,5000\n",
+        "--relevance r",
+        r'row 4\): relevance must be at most 1023 with gain="exponential" .*, got 5000; use gain="linear"',
+    ),
+    "truth ": (
+        "user_id,item_id,w\nu,a,1\nv,a,1e-200\n",
+        "--weight w",
+        r"row 2\): `weights` must be 0 or between 1e-100 and 1e\+100, got 1e-200",
+    ),
+    "truth    ": (
+        "user_id,item_id,w\nu,a,1\nv,a,much\n",
+        "--weight w",
+        r"row 2\): column 'w' must be a finite number, got 'much'",
+    ),
+    "truth  ": (
+        "user_id,item_id,r\nu,a,1\nv,a,0\n",
+        "--relevance r --empty-target-action error",
+        r"row 2\): every user must have a relevant item with .*, user 'v' has none",
+    ),
+    "recommendations": (
+        "user_id,item_id,score\n0,1,1\n0,2,0.5\n1,2,1\n1,900,1\n",
+        '-m coverage@2 --options {"coverage":{"num_items":10}} --truth TMP/numbers.csv',
+        r"row 4\): coverage@2 knows 10 items, so ids must be below 10, got 900",
+    ),
+}
+
+
+@pytest.mark.parametrize("flag", ROWS)
+def test_a_row_of_any_file_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str], flag: str) -> None:
+    content, flags, message = ROWS[flag]
+    (tmp_path / "x.csv").write_text(content)
+    (tmp_path / "numbers.csv").write_text("user_id,item_id\n0,1\n1,2\n")
+    files = {"--recommendations": f"{tmp_path}/good.csv", "--truth": f"{tmp_path}/truth.csv"}
+    files |= {f"--{flag.strip()}": f"{tmp_path}/x.csv"}
+    given = [part for pair in files.items() for part in pair]
+    line = refused(tmp_path, capfd, ["evaluate", *given, *flags.replace("TMP", str(tmp_path)).split()])
+    assert re.search(message, line), line
+    assert "x.csv" in line
+
+
+def test_users_of_another_kind_have_no_slices(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, content in (("truth", TRUTH), ("good", GOOD), ("slices", "user_id,slice\n7,cold\n")):
+        (tmp_path / f"{name}.csv").write_text(content)
+    files = [f"--{flag}={tmp_path}/{name}.csv" for flag, name in (("recommendations", "good"), ("truth", "truth"))]
+    assert main(["evaluate", *files, f"--slices={tmp_path}/slices.csv", "-m", "mrr@2"]) == 0
+    assert re.search(r"slices.csv\) and --truth .* have no user in common", capfd.readouterr().err)
+
+
+@pytest.mark.parametrize("flags", [["--report", ""], ["--report", "{}/good.csv"]])
+def test_where_a_report_cannot_go(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str]) -> None:
+    (tmp_path / "good.csv").write_text(GOOD)
+    files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/no.csv"]
+    assert main(["evaluate", *files, *(flag.format(tmp_path) for flag in flags)]) == 2
+    assert "--report must be a folder" in capfd.readouterr().err  # before anything is read
+    assert os.listdir(tmp_path) == ["good.csv"]
+    overlap = ["overlap", "--train", f"{tmp_path}/good.csv", "--test", f"{tmp_path}/good.csv"]
+    for output, what in (("", "is none"), (str(tmp_path), "is a folder"), ("/proc/x.parquet", "cannot be written: .*")):
+        assert main([*overlap, "--output", output]) == 2
+        assert re.search(f"--output.*'.*' {what}\n$", capfd.readouterr().err)
+
+
+@pytest.mark.parametrize("empty", ["--train", "--test"])
+def test_nothing_overlaps_with_an_empty_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], empty: str) -> None:
+    (tmp_path / "empty.csv").write_text("user_id,item_id\n")
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    files = {"--train": f"{tmp_path}/truth.csv", "--test": f"{tmp_path}/truth.csv", empty: f"{tmp_path}/empty.csv"}
+    assert main(["overlap", *(part for pair in files.items() for part in pair)]) == 2
+    assert capfd.readouterr().err == f"torch-recmetrics: {empty} ({tmp_path}/empty.csv): there is no row\n"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +221,7 @@ def test_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, mes
         (["--train", "{}/truth.csv"], "2 pairs of user and item stand in --train ("),
         (["--train", "{}/truth.csv"], "or allow it with --train-overlap keep"),
         (["-m", "coverage"], 'give --items, a table of all items, or --options \'{"coverage": {"num_items": N}}\''),
+        (["-m", "ndcg", "--options", '{{"ndcg": 3}}'], "--options must be a dict of metrics and their options"),
         (["-m", "auc"], "--metric must be metrics of ranked lists, got 'auc'"),
         (["--score", "score", "--rank", "score"], "--score and --rank must not be given together"),
     ],
@@ -146,7 +237,13 @@ def test_columns_of_another_type() -> None:
     for column, values, message in (
         ("score", ["high"], "column 'score' must be numbers, its type is VARCHAR"),
         ("item_id", [[1]], "column 'item_id' must be integers, text or UUIDs"),
-        ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, got 1.5"),
+        ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, .* got 1.5"),
+        (
+            "item_id",
+            [2.0**53 + 2],
+            r"row 1\): column 'item_id' must be .* as a float up to 9007199254740992, got 9007199",
+        ),
+        ("item_id", [1e300], r"row 1\): column 'item_id' must be .* got 1e\+300"),
         ("score", [None], r"row 1\): column 'score' must be a finite number, got nothing"),
     ):
         lists: dict[str, Any] = {"user_id": ["u"], "item_id": ["a"], "score": [1.0], column: values}
@@ -154,8 +251,10 @@ def test_columns_of_another_type() -> None:
             evaluate(pa.table(lists), truth)
     with pytest.raises(InputError, match="`truth` must be a path, a pattern"):
         evaluate(pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}), {"u": ["a"]})
-    with pytest.raises(InputError, match=r"`recommendations` must be a path, a pattern, .* got builtins NoneType"):
-        evaluate(None, truth)
+    frame = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}).to_pandas()
+    for given, kind in ((None, "builtins NoneType"), (torch.ones(1, 3), "torch Tensor"), ([frame], "builtins list")):
+        with pytest.raises(InputError, match=f"`recommendations` must be a path, a pattern, .* got {kind}"):
+            evaluate(given, truth)
     lists = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]})
     with pytest.raises(InputError, match=r"`user` must be the name of a column of `recommendations` .*, got 3"):
         evaluate(lists, truth, user=3)  # type: ignore[arg-type]

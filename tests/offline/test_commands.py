@@ -104,11 +104,25 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert run(capfd, "compare", *runs[:1], *flags)[0] == 2
     old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
     assert run(capfd, "compare", f"old={old}", f"new={new}", "--report", files / "users")[0] == 0
-    known = json.loads((files / "users" / "report.json").read_text())["inputs"]
-    assert [(given["role"], given["name"]) for given in known] == [
+    told, before = (json.loads((files / name / "report.json").read_text()) for name in ("users", "out"))
+    assert told["values"].keys() == {"old: mrr@5", "new: mrr@5"}
+    for own in ("values", "intervals"):
+        for name, number in before[own].items():
+            assert told[own][name] == pytest.approx(number, rel=1e-12)
+    assert [(given["role"], given["name"]) for given in told["inputs"]] == [
         ("old: values of users", str(old)),
         ("new: values of users", str(new)),
     ]
+    flags = ("compare", f"old={old}", f"new={new}")
+    assert run(capfd, *flags, "-m", "mrr@5")[0] == 0
+    for flag, value, says in (("-m", "mrr@6", "must be in all systems"), ("--slices", old, "--slices is of lists")):
+        code, _, err = run(capfd, *flags, flag, value)
+        assert code == 2
+        assert says in err
+    coverage = ("-m", "coverage@5", "--options", '{"coverage": {"num_items": 100}}', "--truth", files / "truth.parquet")
+    code, _, err = run(capfd, "compare", *runs, *coverage)
+    assert (code, "must name a mean over users, got coverage@5" in err) == (2, True)
+    assert run(capfd, "compare", f"={old}", f"new={new}")[0] == 2
     assert run(capfd, "gate", new, old, "--better", "mrr@5")[0] == 0
     assert run(capfd, "gate", old, new, "--better", "mrr@5")[0] == 3
     assert run(capfd, "gate", old, old, "--better", "mrr@5")[0] == 4
@@ -120,6 +134,15 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     code, _, err = run(capfd, "gate", files / "good.parquet", files / "bad.parquet", "--better", "mrr@5")
     assert code == 2
     assert "need --truth" in err
+
+
+def test_runs_whose_names_are_one_in_a_file(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    names = {"a b": "good", "a_b": "shifted", "A_b": "bad"}
+    runs = [f"{name}={files}/{file}.parquet" for name, file in names.items()]
+    flags = ("--truth", files / "truth.parquet", "-m", "mrr@5", "--report", files / "out")
+    assert run(capfd, "compare", *runs, *flags)[0] == 0
+    kept = [UserValues.load(files / "out" / f"users_{n}.parquet").mean("mrr@5") for n in ("a_b", "a_b_2", "A_b_3")]
+    assert kept == pytest.approx([(1 / 4 + 1 / 5) / 2, (1 / 3 + 1 / 4) / 2, 1 / 2 + 1 / 4])
 
 
 def test_the_other_commands(files: Path, capfd: pytest.CaptureFixture[str]) -> None:

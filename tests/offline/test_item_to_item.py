@@ -224,7 +224,7 @@ def test_an_empty_table_recommends_nothing(tmp_path: Path) -> None:
         ([("a", "b", math.nan)], LOG, "row 1.: column 'score' must be a finite number, got"),
         ([("a", "b", math.inf)], LOG, "got 'inf'"),
         ([("a", None, 1.0)], LOG, "column 'item2' must be an id, got nothing"),
-        (SIMILAR, [*LOG, (None, "a", 1, 1)], "row 11.: column 'user' must be an id, a whole number, got nothing"),
+        (SIMILAR, [*LOG, (None, "a", 1, 1)], "row 11.: column 'user' must be an id, a whole number, .*got nothing"),
         (SIMILAR, [*LOG, (1, "a", math.nan, 1)], "column 'relevance' must be"),
         (SIMILAR, [(1, "a", 1, "yesterday")], "row 1.: column 'time' must be a time, .* got 'yesterday'"),
         (SIMILAR, [(1, "a", 2000, 1)], "up to 1023"),
@@ -233,6 +233,25 @@ def test_an_empty_table_recommends_nothing(tmp_path: Path) -> None:
 def test_bad_rows_are_refused(similar: list[tuple], log: list[tuple], message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(similar, log)
+
+
+@pytest.mark.parametrize("named", [{}, {"user": "rowid"}])
+def test_columns_may_be_called_as_those_of_duckdb(tmp_path: Path, named: dict[str, str]) -> None:
+    table, log = frame(SIMILAR, PAIRS).assign(rowid=7, place=0), frame(LOG, EVENTS)
+    plain = item_to_item(table, log)
+    log = log.rename(columns=named).assign(event=1, **({} if named else {"rowid": 1, "user_id": 2}))
+    log.to_parquet(tmp_path / "log.parquet")
+    for given in (log, tmp_path / "log.parquet"):
+        assert dict(item_to_item(table, given, **named)) == dict(plain)
+
+
+def test_numbers_that_no_log_has() -> None:
+    for options, says in (
+        ({"horizon": 10**5}, "`horizon` must be at most 1,000 events"),
+        ({"top_k": 10**12}, "65,536"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            item_to_item(frame(SIMILAR, PAIRS), frame(LOG, EVENTS), **options)
 
 
 def test_inputs_that_are_none() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,30 @@ def test_users_and_items_are_two_columns() -> None:
     table = pd.DataFrame({"user_id": [1], "item_id": [2]})
     with pytest.raises(InputError, match="`user` and `item` must be two columns, got 'item_id' for both"):
         overlap(table, table, user="item_id")
+
+
+def test_columns_may_be_called_as_what_is_found() -> None:
+    names = ("place", "interactions", "duplicates", "rows", "given", "flags")
+    test = TEST.assign(**dict.fromkeys(names, 1))
+    found, plain = overlap(TRAIN, test, drop=True), overlap(TRAIN, TEST, drop=True)
+    assert found.counts == plain.counts
+    assert found.kept.select(TEST.columns).equals(plain.kept)
+    assert overlap(TRAIN, TEST, drop=None).kept is None  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"`drop` must be True, False or some of interactions, .*, got 3"):
+        overlap(TRAIN, TEST, drop=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_no_time_zone_of_the_machine_decides_what_came_first(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        test = pd.to_datetime(pd.Series(["2024-01-01 02:00", "2024-01-01 05:00"]))
+        train = pd.Series(["2024-01-01 12:00+09:00"] * 2)  # 03:00 UTC
+        for before in (train, pd.to_datetime(train).dt.tz_convert("Europe/Berlin")):
+            for after in (test, test.dt.tz_localize("UTC"), test.astype(str), test.astype(str) + "Z"):
+                frames = (pd.DataFrame({"user_id": [1, 2], "item_id": [1, 2], "time": own}) for own in (before, after))
+                assert overlap(*frames).counts["earlier_events"] == 1
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -148,7 +148,7 @@ def test_pictures_of_odd_values() -> None:
     assert len(re.findall("<circle", pictures[6])) == 40
 
 
-@pytest.mark.skipif(browser.PROGRAM is None, reason="no Chromium on this machine")
+@pytest.mark.skipif(browser.PROGRAM is None, reason=browser.MISSING)
 def test_in_a_browser(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     full_report().to_html(path)

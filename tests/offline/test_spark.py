@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 from torch_recmetrics.offline import InputError, Report, evaluate
+from torch_recmetrics.offline.spark import in_words_of_spark
+from torch_recmetrics.offline.tables import Names
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280), pytest.mark.filterwarnings("ignore")]
 MISSING = [name for name, there in (("java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]
@@ -92,8 +94,11 @@ def test_partitions_give_what_one_machine_gives_though_a_worker_dies(spark: Any,
     assert os.path.exists(mark)
 
     twice = lists.union(lists.where("user_id = 'u7'").limit(1))
-    with pytest.raises(InputError, match="a second time"):
+    with pytest.raises(InputError, match=r"^`recommendations` \(Spark\): user 'u7' has item .* a second time"):
         evaluate(twice, truth, "ndcg")
+    told = "`truth` (pyarrow Table, row 1,024): column '_value' must be a finite number"
+    names = Names("user_id", "item_id", relevance="stars")
+    assert in_words_of_spark(told, names, "score") == "`truth` (Spark): column 'stars' must be a finite number"
     with pytest.raises(InputError, match="`truth` must be a frame of Spark"):
         evaluate(lists, tables()[1], "ndcg")
     with pytest.raises(InputError, match="has no column 'items'"):

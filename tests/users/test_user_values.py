@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -82,6 +83,15 @@ def test_what_is_given_is_not_shared() -> None:
     values += 1
     assert users.sample_ids.tolist() == [1, 2]
     assert users["a"].tolist() == [0.0, 1.0]
+
+
+def test_columns_of_frames_go_by_their_place() -> None:
+    frame = pd.DataFrame({"user": [7, 3, 5], "mrr": [0.7, 0.3, 0.5]}, index=[9, 8, 4])
+    for ids, values in ((frame.user, frame.mrr), (frame.user.to_numpy()[::-1][::-1], frame.mrr[::-1][::-1])):
+        users = UserValues(ids, {"mrr": values})
+        assert users.sample_ids.tolist() == [3, 5, 7]
+        assert users["mrr"].tolist() == [0.3, 0.5, 0.7]
+    assert UserValues(frame.user.to_numpy()[::-1], {"mrr": frame.mrr[::-1]})["mrr"].tolist() == [0.3, 0.5, 0.7]
 
 
 def test_no_users_at_all() -> None:
@@ -175,6 +185,11 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
         example().save(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["users.parquet"]
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="`path` must be a file, got the folder"):
+        example().save(tmp_path)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

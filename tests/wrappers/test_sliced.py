@@ -7,6 +7,7 @@ import pickle
 import string
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fixtures.cases import dense, target_ids
@@ -16,6 +17,7 @@ from fixtures.slices import of_slice, with_slices
 from fixtures.variants import named
 
 from torch_recmetrics import (
+    MRR,
     NDCG,
     BinaryAUC,
     Calibration,
@@ -176,6 +178,8 @@ def test_bad_options() -> None:
         ((), "at least one slice"),
         (0, "how many slices there are, >= 1, got 0"),
         ("cold", "must be the names of slices"),
+        ({"cold", "warm"}, "must be the names of slices in order"),
+        ((name for name in "ab"), "must be the names of slices in order"),
         (("a", ""), "not empty"),
     ):
         with pytest.raises((ValueError, TypeError), match=says):
@@ -310,6 +314,7 @@ def test_it_says_what_it_is() -> None:
     metric = Sliced(NDCG(10), ("cold", "warm"))
     assert repr(metric) == "Sliced(metric=NDCG(top_k=10), slices=('cold', 'warm'))"
     assert metric.definition().startswith("Sliced(NDCG(top_k=10, ") and "('cold', 'warm')" in metric.definition()
+    assert Sliced(NDCG(10), np.array(["cold", "warm"])).signature == Sliced(NDCG(10), ("cold", "warm")).signature
     assert "100000 slices" in Sliced(NDCG(10), 100_000).definition()
     assert Sliced(NDCG(10), 30).signature != Sliced(NDCG(10), tuple(string.ascii_letters[:30])).signature
 
@@ -324,6 +329,31 @@ def test_it_says_among_how_many_candidates() -> None:
     assert other.definition() == metric.definition()
     metric.reset()
     assert "candidates" not in metric.definition()
+
+
+@pytest.mark.parametrize("around", [lambda inside: Sliced(inside, 1), UserBootstrap])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_checkpoint_says_among_how_many_candidates_was_ranked(around: Any, together: bool) -> None:
+    def made(**update: Any) -> Any:
+        inside = RecMetricCollection([MRR(), Coverage(5, top_k=2), NDCG(2)]) if together else NDCG(2)
+        metric = around(inside)
+        metric.persistent(True)
+        if update:
+            own = {"slice_ids": torch.tensor([0, 0])} if isinstance(metric, Sliced) else {}
+            metric.update(torch.rand(2, 5), target_ids=torch.tensor([0, 3]), **own, **update)
+        return metric
+
+    sampled, full = made(item_ids=torch.arange(5)), made(mask=torch.ones(2, 5, dtype=torch.bool))
+    assert sampled.definition().count("candidates") == (2 if together else 1) and "cand" not in full.definition()
+    loaded = made()
+    for other in (sampled, full, sampled):
+        loaded.load_state_dict(other.state_dict())
+        assert loaded.definition() == other.definition()
+    loaded.persistent(False)
+    assert not loaded.state_dict()
+    fresh = made()
+    fresh.load_state_dict(loaded.state_dict(), strict=False)
+    assert fresh.definition() == made().definition()
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -379,6 +409,11 @@ def test_slices_by_popularity() -> None:
     assert metric.update_count == 0
     with pytest.raises(ValueError, match="coverage@1 is none"):
         Sliced(Coverage(5, 1), slices)
+
+
+def test_slices_of_many_interactions_have_names_of_all_digits() -> None:
+    assert slice_by_popularity([1, 2], (1_000_000, 1_000_001)).names[1] == "1000000_to_1000001"
+    assert slice_by_popularity([1, 2], (0.1, 5)).names == ("below_0_1", "0_1_to_5", "from_5")
 
 
 def test_nobody_needs_relevant_items_in_every_slice() -> None:

@@ -277,7 +277,8 @@ def compare(
     check_draws(level, num_draws, seed)
     given: Any = systems
     if not isinstance(given, Mapping) or len(given) < 2 or not all(isinstance(name, str) for name in given):
-        raise ValueError(f"`systems` must be a dict of two systems or more by name, got {type(given).__name__}")
+        got = f"{len(given)}: {', '.join(map(repr, given))}" if isinstance(given, Mapping) else type(given).__name__
+        raise ValueError(f"`systems` must be a dict of two systems or more by name, got {got}")
     if baseline not in systems:
         raise ValueError(f"`baseline` must be one of the systems, {', '.join(systems)}, got {baseline!r}")
     runs = {name: read_run(f"systems[{name!r}]", systems[name]) for name in (baseline, *systems)}  # the baseline first

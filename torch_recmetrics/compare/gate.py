@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
@@ -35,6 +35,7 @@ from torch_recmetrics.compare.statistics import (
     users_needed,
 )
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
@@ -258,6 +259,16 @@ class Gate:
         lower = f", lower_is_better={self.lower_is_better}" if self.lower_is_better else ""
         return f"Gate(better={self.better}, not_worse={self.not_worse}, level={self.level}{lower})"
 
+    def _refuse_other_direction(self, definitions: Mapping[str, str], names: Iterable[str]) -> None:
+        """ValueError where less of a metric is better and the rule wants more, or the other way round."""
+        known = {metric.__name__: metric.higher_is_better for metric in METRICS.values()}
+        for name in names:
+            kind = definitions.get(name, "").partition("(")[0]
+            higher = known.get(kind)
+            if higher is not None and higher == (name in self.lower_is_better):
+                must, of = ("must not", "more") if higher else ("must", "less")
+                raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind} is better")
+
     def decide(self, candidate: Any, incumbent: Any, *, on_missing: OnMissing = "error") -> Verdict:
         """Decide from two runs of the same users.
 
@@ -269,7 +280,8 @@ class Gate:
             on_missing: ``"intersect"`` keeps the users that both have.
 
         Raises:
-            ValueError: for runs of other users, definitions, candidates or weights, and for a metric that a run lacks.
+            ValueError: for runs of other users, definitions, candidates or weights, for a metric that a run lacks, and
+                for one whose definition says that `lower_is_better` is wrong about it.
         """
         runs = {"candidate": read_run("candidate", candidate), "incumbent": read_run("incumbent", incumbent)}
         margins = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
@@ -279,6 +291,7 @@ class Gate:
         users = None
         if len(kept) == 2:
             refuse_other_definitions("`candidate` and `incumbent`", kept, list(margins))
+            self._refuse_other_direction(kept["candidate"].definitions, margins)
             if any(metric in run for metric in margins for run in kept.values()):
                 users = common_users("`candidate` and `incumbent`", kept, on_missing)
         contrasts = {

@@ -43,11 +43,13 @@ def read_run(argument: str, run: Any) -> Run:
         return run
     if isinstance(run, str | os.PathLike):
         return UserValues.load(run)
+    if isinstance(getattr(run, "users", None), UserValues):
+        raise TypeError(f"`{argument}` must be the values of users that the {type(run).__name__} has: give its `users`")
     if isinstance(run, Mapping) and run and all(isinstance(name, str) for name in run):
         return {name: checked_summary(f"{argument}[{name!r}]", pair) for name, pair in run.items()}
     raise TypeError(
         f"`{argument}` must be UserValues, the path of a file of them, or a dict of logged means and their standard "
-        f"errors such as {{'ndcg@10': (0.31, 0.004)}}, got {run!r}"
+        f"errors such as {{'ndcg@10': (0.31, 0.004)}}, got {type(run).__name__}"
     )
 
 

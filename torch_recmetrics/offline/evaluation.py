@@ -202,7 +202,7 @@ def measure(
             else:
                 collection.update(collector.rank(first, arguments))
         except ValueError as error:
-            raise tables.fault(error) from None
+            raise tables.fault(error, first) from None
         found.users_without_list += int((listed.counts == 0).sum())
         if "target_relevance" in arguments:
             found.users_without_relevant_items += int((~(arguments["target_relevance"] > 0).any(1)).sum())

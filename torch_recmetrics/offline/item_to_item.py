@@ -32,6 +32,7 @@ from torch_recmetrics.offline.sources import (
     one_row,
     open_source,
     refused_in_one_line,
+    rows_table,
     time_sql,
 )
 from torch_recmetrics.offline.workspace import Workspace
@@ -49,6 +50,7 @@ MEANING = {
     "hit_rate": "share of the events with an item found",
 }
 POPULARITY_GROUPS = 5
+MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with the square: what is meant is a typo
 ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
 
@@ -88,12 +90,12 @@ def item_to_item(
         similar: the table: a path, a pattern, a list of paths, a pandas, Polars or Arrow frame, a DuckDB relation; with
             columns of an item, a recommended item and its score. A pair stands there once.
         behaviour: the log, in the same forms; with columns of user, item, relevance and time. Ids are of any type.
-        top_k: the cutoffs.
-        horizon: how many of the next events are relevant. Their items count once each, with their highest relevance.
+        top_k: the cutoffs, up to 65,536.
+        horizon: how many of the next events are relevant, up to 1,000. Their items count once each, with their highest relevance.
         item1, item2, score: names of the columns of `similar`.
         user, item, relevance, time: names of the columns of `behaviour`. Time is a number, a date, a timestamp, or text
-            that reads as one. An event with a relevance of 0 or less is nothing to be found, though it asks for a list;
-            with ``relevance=None`` every event counts 1.
+            that reads as one; what names no time zone is UTC. An event with a relevance of 0 or less is nothing to be
+            found, though it asks for a list; with ``relevance=None`` every event counts 1.
         ties: how equal scores of a row count, as in every metric.
         gain: of relevance in NDCG, with a horizon beyond 1.
         level: of the intervals.
@@ -113,6 +115,8 @@ def item_to_item(
     """
     cutoffs = checked_cutoffs(top_k)
     check.check_positive("horizon", horizon)
+    if horizon > MOST_AHEAD:
+        raise ValueError(f"`horizon` must be at most {MOST_AHEAD:,} events, got {horizon:,}")
     check.check_choice("ties", ties, TIES)
     check.check_choice("gain", gain, ("exponential", "linear"))
     check.check_share("level", level)
@@ -143,8 +147,7 @@ def item_to_item(
             make_lists(connection, table_rows, (item1_ids, item2_ids, scores), max(cutoffs), stable=ties == "stable")
         with refused_in_one_line(log):
             make_events(connection, log_rows, (users, item_ids, grades, times), horizon)
-            if log_rows.sql != log.sql:
-                connection.execute(f"DROP TABLE {log_rows.sql}")  # half of the memory
+            connection.execute(f"DROP TABLE IF EXISTS {rows_table(log)}")  # half of the memory
             counts = counts_of(connection, table_rows)
             if horizon == 1:
                 sums = summed_kinds(connection, cutoffs, ties, gain)
@@ -196,6 +199,8 @@ def checked_cutoffs(top_k: int | Sequence[int]) -> tuple[int, ...]:
         raise ValueError("`top_k` must have one cutoff or more, got none")
     for k in cutoffs:
         check.check_positive("top_k", k)
+        if k > DEEPEST:
+            raise ValueError(f"`top_k` must be at most {DEEPEST:,}, got {k:,}")
     return tuple(sorted(set(cutoffs)))
 
 

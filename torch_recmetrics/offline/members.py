@@ -55,6 +55,9 @@ def collection_of(
 ) -> RecMetricCollection:
     """The metrics in the order given; those by name with what the tables know of items."""
     entries, members = entries_of(metrics), dict[str, Metric]()
+    given: Any = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
+        raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
     own_options = {name: dict(own) for name, own in (options or {}).items()}
     names = list(dict.fromkeys(entry.partition("@")[0] for entry in entries if isinstance(entry, str)))
     for name in own_options:

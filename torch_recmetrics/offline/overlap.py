@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from torch_recmetrics.offline.report import Input
@@ -113,8 +113,8 @@ def overlap(
             pandas, Polars or Arrow frame, a DuckDB relation. Ids are of any type.
         drop: what is taken out of the test data: kinds by their names in ``counts``, True for all.
         user, item, time: names of the columns, in both; by default ``user_id`` or ``user``, ``item_id`` or ``item``,
-            and ``time`` or ``timestamp`` where both have one. Without times no earlier events are counted, and
-            ``notes`` says so.
+            and ``time`` or ``timestamp`` where both have one. What names no time zone is UTC. Without times no earlier
+            events are counted, and ``notes`` says so.
         memory_limit, temp_directory, threads: of DuckDB.
 
     Raises:
@@ -144,6 +144,10 @@ def overlap(
         tested = in_memory(connection, sources[1], tuple(sources[1].types))
         users = id_sql(connection, (trained, user), (tested, user))
         items = id_sql(connection, (trained, item), (tested, item))
+        rows = [one_row(connection, f"SELECT count(*) FROM {source.sql}")[0] for source in (trained, tested)]
+        for source, n in zip(sources, rows):
+            if not n:
+                raise InputError(f"{source}: there is no row")
         times = ["NULL", "NULL"]
         notes = ["There is no column of times in both: earlier events were not looked for."]
         if time is not None:
@@ -156,15 +160,16 @@ def overlap(
             flag_rows(connection, trained, tested, users, items, times)
             frames = frames_of(connection, tested, user, item)
             kept = kept_rows(connection, tested, dropped) if dropped else None
-        rows = [one_row(connection, f"SELECT count(*) FROM {source.sql}")[0] for source in (trained, tested)]
         inputs = [source.describe(n) for source, n in zip(sources, rows)]
     return Overlap(frames, kept, dropped, rows[1], inputs, notes)
 
 
 def kinds_of(drop: Any) -> tuple[Kind, ...]:
     """What is to be dropped; ValueError for what there is not."""
-    if isinstance(drop, bool):
+    if drop is None or isinstance(drop, bool):
         return KINDS if drop else ()
+    if not isinstance(drop, Iterable):
+        raise ValueError(f"`drop` must be True, False or some of {', '.join(KINDS)}, got {drop!r}")
     given = (drop,) if isinstance(drop, str) else tuple(drop)
     for kind in given:
         if kind not in KINDS:
@@ -206,21 +211,21 @@ def frames_of(connection: Any, test: Source, user: str, item: str) -> dict[str, 
     frames: dict[str, Any] = {}
     for kind in KINDS:
         column = {"new_users": user, "new_items": item}.get(kind)
-        rows = f"{test.sql} AS given JOIN flags ON given.{test.order[0]} = place WHERE {kind}"
+        rows = f"{test.sql} AS given JOIN flags ON given.{test.order[0]} = flags.place WHERE flags.{kind}"
         if column is None:
-            select = f"SELECT {columns_of(test)} FROM {rows} ORDER BY place"
+            select = f"SELECT {columns_of(test)} FROM {rows} ORDER BY flags.place"
         else:
-            select = f"SELECT {quoted(column)}, count(*) AS rows FROM {rows} GROUP BY 1 ORDER BY min(place)"
+            select = f"SELECT given.{quoted(column)}, count(*) AS rows FROM {rows} GROUP BY 1 ORDER BY min(flags.place)"
         frames[kind] = connection.sql(select).to_arrow_table()
     return frames
 
 
 def kept_rows(connection: Any, test: Source, dropped: Sequence[str]) -> Any:
     """The test data without rows of these kinds; of duplicates the first row stays."""
-    wrong = " OR ".join(dropped)
+    wrong = " OR ".join(f"flags.{kind}" for kind in dropped)
     return connection.sql(
-        f"SELECT {columns_of(test)} FROM {test.sql} AS given JOIN flags ON given.{test.order[0]} = place "
-        f"WHERE NOT ({wrong}) ORDER BY place"
+        f"SELECT {columns_of(test)} FROM {test.sql} AS given JOIN flags ON given.{test.order[0]} = flags.place "
+        f"WHERE NOT ({wrong}) ORDER BY flags.place"
     ).to_arrow_table()
 
 

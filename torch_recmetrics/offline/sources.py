@@ -46,6 +46,7 @@ HASHED_AT_ONCE = 2**20
 FORMATS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "arrow": "arrow", "trec": "trec"}
 DELIMITERS = ",\t;|"
 LONGEST_LINE = 2_000_000  # bytes of a line of text, its end included
+EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 WHOLE = r"(0|-?[1-9][0-9]{0,17})(\.0+)?"  # text that is an int64: pandas writes 7.0 beside a gap
 # The columns of a line of TREC's, by the number of its fields, which DuckDB counts from 1: of a run, and of qrels.
 TREC = {
@@ -131,6 +132,7 @@ def connect(
     except duckdb.Error as error:
         raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
     connection.execute("SET preserve_insertion_order = true")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # the machine's own would decide what came first
     connection.execute("SET enable_progress_bar = false")  # it would stand among what is printed
     return connection
 
@@ -207,8 +209,10 @@ def open_source(
     registered = f"given_{role}"
     with refused_in_one_line(f"`{role}` ({name})"):
         try:
+            given = with_wide_floats(given)
             connection.register(registered, given)
-        except (TypeError, duckdb.InvalidInputException):
+        except (TypeError, RuntimeError, duckdb.InvalidInputException) as error:
+            refuse_interrupt(error)
             raise InputError(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
@@ -220,6 +224,18 @@ def open_source(
             return of_table(role, name, table, types_of(connection, f"`{role}` ({name})", table))
     types = types_of(connection, f"`{role}` ({name})", quoted(registered))
     return Source(role, name, numbered(quoted(registered)), types, registered=(registered, given))
+
+
+def with_wide_floats(frame: Any) -> Any:
+    """An Arrow table without columns of float16, which DuckDB does not know; anything else as it is."""
+    if not hasattr(frame, "schema") or not hasattr(frame, "cast") or not hasattr(frame, "num_rows"):
+        return frame
+    pyarrow = needed("pyarrow", "Reading Arrow files")
+    fields = [
+        field.with_type(pyarrow.float32()) if pyarrow.types.is_float16(field.type) else field for field in frame.schema
+    ]
+    schema = pyarrow.schema(fields, frame.schema.metadata)
+    return frame if schema.equals(frame.schema) else frame.cast(schema)
 
 
 def of_table(
@@ -260,7 +276,7 @@ def read_files(
         frames = [mapped_arrow(place, path) for path in paths]
         starts = tuple(itertools.accumulate(map(len, frames[:-1]), initial=0))
         with refused_in_one_line(place):
-            frame = needed("pyarrow", "Reading Arrow files").concat_tables(frames)
+            frame = with_wide_floats(needed("pyarrow", "Reading Arrow files").concat_tables(frames))
             connection.register(f"given_{role}", frame)
         types = types_of(connection, place, table)
         return Source(role, name, numbered(table), types, files, starts=starts, registered=(f"given_{role}", frame))
@@ -323,8 +339,17 @@ def csv_select(connection: Any, role: str, path: Path, names: Sequence[str] | No
         return f"SELECT * FROM read_csv({literal(os.fspath(path))}, all_varchar = true, {titles})"
     line = first_line_of_file(role, path)
     delimiter = max(DELIMITERS, key=line.count)
-    header = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
-    if names is None and (not header or not all(header) or len({name.lower() for name in header}) < len(header)):
+    try:
+        header = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
+    except csv.Error:
+        raise InputError(f"`{role}` ({path}, line 1): lines must end with a line feed, or with CR and LF") from None
+    again = [name for place, name in enumerate(header) if name.lower() in map(str.lower, header[:place])]
+    if names is None and all(header) and again:
+        raise InputError(
+            f"`{role}` ({path}, line 1): the names of two columns must differ in more than upper and lower case, "
+            f"got {again[0]!r} again"
+        )
+    if names is None and (not header or not all(header)):
         raise InputError(
             f"`{role}` ({path}, line 1): a CSV file must begin with the names of its columns, got {line.strip()[:60]!r}"
         )
@@ -416,6 +441,8 @@ def refused_line(role: str, path: Path) -> Iterator[None]:
 
 def paths_of(role: str, given: Any) -> list[Path] | None:
     """The files that are meant, in order; None where no paths were given."""
+    if any(isinstance(entry, str) and not entry for entry in (given if isinstance(given, list | tuple) else [given])):
+        raise InputError(f"`{role}` must be a path, got the empty text {given!r}")
     if isinstance(given, str | os.PathLike):
         text = os.fspath(given)
         if any(letter in text for letter in "*?[") and not os.path.exists(text):
@@ -480,7 +507,7 @@ def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source
     """
     if len(source.order) == 1 and source.registered is None:
         return source
-    table = quoted(f"{source.role}_columns")
+    table = rows_table(source)
     chosen = ", ".join(quoted(column) for column in dict.fromkeys(columns))
     starts = source.starts
     with refused_in_one_line(source):
@@ -489,7 +516,13 @@ def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source
             per_file = f"SELECT {source.order[0]}, count(*) FROM {source.sql} GROUP BY {source.order[0]}"
             counts = dict(connection.execute(per_file).fetchall()) if len(source.files) > 1 else {}
             starts = tuple(itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0))
-    return of_table(source.role, source.name, table, source.types, source.files, starts)
+    types = {column: source.types[column] for column in columns}
+    return of_table(source.role, source.name, table, types, source.files, starts)
+
+
+def rows_table(source: Source) -> str:
+    """The table of :func:`in_memory` in SQL, where it makes one."""
+    return quoted(f"{source.role}_columns")
 
 
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:
@@ -503,7 +536,8 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
         if not isinstance(column, str):
             raise InputError(f"`{argument}` must be the name of a column of {source}, got {column!r}")
         if column not in source.types:
-            near = difflib.get_close_matches(column, source.types, 1)
+            near = [name for name in source.types if name.lower() == column.lower()]
+            near = near or difflib.get_close_matches(column, source.types, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`")
 
@@ -547,6 +581,13 @@ def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a f
     return number
 
 
+def no_float_id(name: str, kind: str) -> tuple[str, str]:
+    """SQL of what is wrong with an id in a column of floats, and what it must be; above 2^53 ids become each other."""
+    most = EXACT[kind]
+    wrong = f"{name} IS NULL OR NOT isfinite({name}) OR {name} <> trunc({name}) OR abs({name}) > {most}"
+    return wrong, f"an id, a whole number, and as a float up to {most}"
+
+
 def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
     """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
 
@@ -557,7 +598,7 @@ def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
         name, kind = quoted(column), source.types[column]
         wrong, rule = f"{name} IS NULL", "an id"
         if kind in FLOATS:
-            wrong, rule = f"{name} IS NULL OR NOT isfinite({name}) OR {name} != trunc({name})", "an id, a whole number"
+            wrong, rule = no_float_id(name, kind)
             kind = "BIGINT"
         elif kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
             raise InputError(f"{source}: column {column!r} must be ids, its type is {kind}")
@@ -571,12 +612,15 @@ def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
 
 
 def time_sql(connection: Any, source: Source, column: str) -> str:
-    """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp."""
+    """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp.
+
+    What names no time zone is UTC.
+    """
     name, kind = quoted(column), source.types[column]
     if kind == TEXT:
         if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE TRY_CAST({name} AS DOUBLE) IS NULL")[0]:
             return number_sql(connection, source, column, rule="a time")
-        time = f"TRY_CAST({name} AS TIMESTAMP)"
+        time = f"TRY_CAST({name} AS TIMESTAMPTZ)"  # without the zone DuckDB leaves an offset out
         refuse_rows(connection, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
         return time
     if kind in FLOATS:

@@ -6,6 +6,7 @@ States travel as bytes of Arrow, never pickled. Workers need this package, and t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -67,7 +68,7 @@ def evaluate_spark(
         if frame is not None and not is_spark(frame):
             raise InputError(f"`{role}` must be a frame of Spark as the others are, got {type(frame).__name__}")
     collection = make(None)
-    rows, by_rank = rows_of(recommendations, truth, names, seen)
+    rows, by_rank, order = rows_of(recommendations, truth, names, seen)
     reads_items = any(isinstance(member, RankingMetric) and member.reads_items for member in collection.values())
     graded, weighted = names.relevance is not None, names.weight is not None
 
@@ -89,7 +90,7 @@ def evaluate_spark(
                 keep_users=keep_users, memory_limit=memory_limit,
             )  # fmt: skip
         except (InputError, ValueError) as error:
-            yield row("error", str(error).encode())
+            yield row("error", in_words_of_spark(str(error), names, order).encode())
             return
         for kind, payload in parts:
             yield row(kind, payload)
@@ -101,8 +102,16 @@ def evaluate_spark(
     )
 
 
-def rows_of(recommendations: Any, truth: Any, names: Names, seen: Any) -> tuple[Any, bool]:
-    """The rows of lists and of the truth in one frame, and whether lists are ordered by rank."""
+def in_words_of_spark(text: str, names: Names, order: str) -> str:
+    """An error of a partition, with the user's columns in place of its own; its rows have no number that they know."""
+    value = names.relevance if text.startswith("`truth`") else order
+    own = {"_user": names.user, "_item": names.item, "_value": value, "_weight": names.weight}
+    text = re.sub(r"\(pyarrow Table(, row [\d,]+)?\)", "(Spark)", text)
+    return re.sub(r"column '(_\w+)'", lambda found: f"column {own.get(found[1], found[1])!r}", text)
+
+
+def rows_of(recommendations: Any, truth: Any, names: Names, seen: Any) -> tuple[Any, bool, str]:
+    """The rows of lists and of the truth in one frame, whether lists are ordered by rank, and by which column."""
     functions = needed("pyspark.sql.functions", "Spark's frames")
     order = names.rank or names.score
     if order is None:
@@ -142,7 +151,7 @@ def rows_of(recommendations: Any, truth: Any, names: Names, seen: Any) -> tuple[
     relevance = lit(1.0) if names.relevance is None else column(names.relevance)
     weight = lit(1.0) if names.weight is None else column(names.weight)
     lists = selected(recommendations, LISTS, column(order or "score"), lit(1.0))
-    return lists.unionByName(selected(truth, TRUTH, relevance, weight)), by_rank
+    return lists.unionByName(selected(truth, TRUTH, relevance, weight)), by_rank, order or "score"
 
 
 def counted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +101,21 @@ class Tables:
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {kind}")
         self.user_ids = Ids(workspace, self._with("user"))
         self.item_ids = Ids(workspace, self._with("item"))
+        self._refuse_gaps()
+
+    def _refuse_gaps(self) -> None:
+        """InputError for what beside lists and truth has no row, or a row with nothing in a column that is read."""
+        for source in self.workspace.sources:
+            if source in (self.lists, self.truth):
+                continue
+            if source is not self.seen and not self.workspace.rows(f"SELECT 1 FROM {source.sql} LIMIT 1"):
+                raise InputError(f"{source}: there is no row")
+            for key, column in self.columns[source.role].items():
+                gap = f"{quoted(column)} IS NULL"
+                if source.types[column] in FLOATS:  # an id has no NaN any more
+                    gap = f"({gap} OR isnan({quoted(column)}))"
+                if found := self._first(source, gap, key):
+                    raise InputError(f"{found[0]}: column {column!r} must have a value in every row, got nothing")
 
     def _with(self, key: str) -> list[tuple[Source, str]]:
         having = [source for source in self.workspace.sources if key in self.columns[source.role]]
@@ -253,7 +269,7 @@ class Tables:
         )
         if wrong:
             user, low, high = wrong[0]
-            raise InputError(
+            raise self.fault_of(self.truth) or InputError(
                 f"{self.truth}: column {self.columns['truth']['weight']!r} must be a finite number >= 0, the same in "
                 f"all rows of a user, got {low} to {high} for user {user!r}"
             )
@@ -271,6 +287,8 @@ class Tables:
             "JOIN users USING (id) WHERE slice IS NOT NULL"
         )
         names = [row[0] for row in self.workspace.rows("SELECT DISTINCT slice, s FROM slices ORDER BY s")]
+        if not names:
+            rank_zero_warn(f"{slices} and {self.truth} have no user in common: are the ids of the same kind?")
         own = [self.workspace.column(f"SELECT {column} FROM slices ORDER BY u, s") for column in ("u", "s")]
         return names, own[0], own[1]
 
@@ -352,12 +370,35 @@ class Tables:
 
     # -- what is wrong ------------------------------------------------------------------------------------------------
 
-    def fault(self, error: ValueError) -> ValueError:
-        """What metrics refused, by its row."""
+    def fault(self, error: ValueError, first: int = 0) -> ValueError:
+        """What metrics refused of a batch whose users begin with this number, by its row in the file."""
         for source in (self.lists, self.truth):
             if found := self.fault_of(source):
                 return found
-        return error
+        return self._fault_of_user(str(error), first) or error
+
+    def _fault_of_user(self, text: str, first: int) -> InputError | None:
+        """What a metric refused of one user; None for what is not about a row."""
+        found = re.search(r"(?:, got (?P<value>\S+) in)? row (?P<row>\d+)", text)
+        if found is None:
+            return None
+        user = f"(SELECT id FROM users WHERE u = {first + int(found['row'])})"
+        source, wrong, order = self.truth, f"{self.user_ids.of(self.truth)} = {user}", ", ".join(self.truth.order)
+        if text.startswith("relevance") and "relevance" in self.columns["truth"]:
+            order = f"{self.number(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
+        elif "ids must be below" in text:
+            number = found["value"]
+            item = number if self.n_items is None else f"(SELECT id FROM items WHERE i = {number})"
+            source, order = self.lists, ", ".join(self.lists.order)
+            wrong = f"{self.user_ids.of(source)} = {user} AND {self.item_ids.of(source)} = {item}"
+        elif not text.startswith(("`weights`", "every user")):
+            return None
+        rows = self.workspace.rows(
+            f"SELECT {', '.join(source.order)} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
+        )
+        (shown,) = self.workspace.one(f"SELECT CAST({user} AS VARCHAR)")
+        told = text.replace(f" in row {found['row']}", "").replace(f"row {found['row']} ", f"user {shown!r} ")
+        return InputError(f"{source.place(rows[0])}: {told}") if rows else None
 
     def fault_of(self, source: Source) -> InputError | None:
         """The first row of a source that breaks a rule."""

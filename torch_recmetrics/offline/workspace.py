@@ -19,6 +19,7 @@ from torch_recmetrics.offline.sources import (
     Source,
     connect,
     first_line,
+    no_float_id,
     quoted,
     refuse_interrupt,
 )
@@ -171,13 +172,13 @@ class Ids:
             fit = workspace.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0]
             return "VARCHAR" if fit is False else "BIGINT"
         if kind in FLOATS:  # what pandas makes of integers beside a gap
-            whole = workspace.rows(
-                f"SELECT {', '.join(source.order)}, {name} FROM {source.sql} WHERE {name} IS NULL OR NOT "
-                f"isfinite({name}) OR {name} <> trunc({name}) ORDER BY {', '.join(source.order)} LIMIT 1"
-            )
-            if whole:
-                *row, value = whole[0]
-                raise InputError(f"{source.place(row)}: column {column!r} must be an id, a whole number, got {value}")
+            wrong, rule = no_float_id(name, kind)
+            order = ", ".join(source.order)
+            if found := workspace.rows(
+                f"SELECT {order}, {name} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
+            ):
+                *row, value = found[0]
+                raise InputError(f"{source.place(row)}: column {column!r} must be {rule}, got {value}")
             return "BIGINT"
         if kind in INTEGERS:
             return "BIGINT"

@@ -42,8 +42,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises:
         FileNotFoundError: where the folder does not exist.
+        IsADirectoryError: where the path is a folder itself.
     """
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"`path` must be a file, got the folder {str(target)!r}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"`path` must be in a folder that exists, got {str(target)!r}: make the folder first")
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")

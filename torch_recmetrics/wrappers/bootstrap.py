@@ -26,10 +26,17 @@ from torch_recmetrics.wrappers.unit_memories import (
     MeanUnits,
     ValueUnits,
 )
-from torch_recmetrics.wrappers.wrapper import Wrapper, click_rows
+from torch_recmetrics.wrappers.wrapper import Memory, Wrapper, click_rows
 
 LARGEST_SEED = (1 << 63) - 1
 RESULTS = ("value", "standard_error", "low", "high")
+MEMORIES: dict[type, type[Memory]] = {
+    UserMeans: MeanUnits,
+    ClickSums: ClickUnits,
+    ScoredRows: AucUnits,
+    GroupAUC: GroupUnits,
+    ItemCounts: ListUnits,
+}
 
 
 def check_replicates(name: str, number: Any) -> None:
@@ -96,21 +103,9 @@ class UserBootstrap(Wrapper):
             if isinstance(member, ScoredRows) and member.num_bins is not None:
                 raise ValueError("`num_bins` keeps no rows that could be drawn: leave it out")
 
-    def make_memories(self) -> list[Any]:
-        members = self.members
-        made: list[tuple[Any, dict[str, Any]]] = []
-        means = {name: member for name, member in members.items() if isinstance(member, UserMeans)}
-        if means:
-            made.append((ValueUnits if any(m.keeps_values for m in means.values()) else MeanUnits, means))
-        counters: dict[Any, dict[str, Any]] = {}
-        for name, member in members.items():
-            if isinstance(member, ItemCounts):
-                counters.setdefault(member.list_shape, {})[name] = member
-            for kind, memory in ((ClickSums, ClickUnits), (ScoredRows, AucUnits), (GroupAUC, GroupUnits)):
-                if isinstance(member, kind):
-                    made.append((memory, {name: member}))
-        made += [(ListUnits, alike) for alike in counters.values()]
-        return [memory(self, inside, place) for place, (memory, inside) in enumerate(made)]
+    def memory_of(self, kind: type, members: dict[str, Any]) -> type[Memory]:
+        of_values = kind is UserMeans and any(member.keeps_values for member in members.values())
+        return ValueUnits if of_values else MEMORIES[kind]
 
     @property
     def name(self) -> str:

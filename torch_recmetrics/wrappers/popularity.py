@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +57,7 @@ def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequ
     if not numbers or not is_number or any(a >= b for a, b in itertools.pairwise(numbers)):
         raise ValueError(f"`edges` must be rising finite numbers, such as (5, 100), got {tuple(numbers)}")
     if names is None:
-        words = [f"{edge:g}".replace(".", "_") for edge in numbers]
+        words = [f"{edge:.15g}".replace(".", "_") for edge in numbers]
         middle = [f"{low}_to_{high}" for low, high in itertools.pairwise(words)]
         names = [f"below_{words[0]}", *middle, f"from_{words[-1]}"]
     check_names("names", names)
@@ -64,13 +65,13 @@ def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequ
         raise ValueError(f"`names` must be one more than `edges`, {len(numbers) + 1}, got {len(names)}")
     bounds = torch.tensor(numbers, dtype=torch.float64, device="cpu")
     counts = item_counts.detach().to("cpu", torch.float64)
-    return ItemSlices(tuple(names), torch.bucketize(counts, bounds, right=True))
+    return ItemSlices(tuple(map(str, names)), torch.bucketize(counts, bounds, right=True))
 
 
 def check_names(name: str, names: Any) -> None:
-    """Refuse what are no names of slices."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise TypeError(f'`{name}` must be the names of slices, such as ("cold", "warm"), got {names!r}')
+    """Refuse what are no names of slices; names that have no order, or can be read only once, are none."""
+    if isinstance(names, str | AbstractSet | Iterator) or not isinstance(names, Iterable):
+        raise TypeError(f'`{name}` must be the names of slices in order, such as ("cold", "warm"), got {names!r}')
     words = list(names)
     for word in words:
         if not isinstance(word, str) or not word:

@@ -38,6 +38,13 @@ from torch_recmetrics.wrappers.slice_memories import (
 from torch_recmetrics.wrappers.wrapper import Wrapper, click_rows, inner_metrics
 
 SHOWN_NAMES = 20  # of slices, in a definition
+MEMORIES: dict[type, type[SliceMemory]] = {
+    UserMeans: MeanMemory,
+    ClickSums: ClickMemory,
+    ScoredRows: AucMemory,
+    GroupAUC: GroupMemory,
+    ItemCounts: CountMemory,
+}
 
 
 def check_slices(name: str, slices: Any) -> None:
@@ -137,19 +144,8 @@ class Sliced(Wrapper):
                         f"and {member.name} is none: give it slices of users"
                     )
 
-    def make_memories(self) -> list[Any]:
-        members = self.members
-        means = {name: member for name, member in members.items() if isinstance(member, UserMeans)}
-        groups: list[tuple[type[SliceMemory], dict[str, Any]]] = [(MeanMemory, means)] if means else []
-        counters: dict[Any, dict[str, Any]] = {}
-        for name, member in members.items():
-            if isinstance(member, ItemCounts):
-                counters.setdefault(member.list_shape, {})[name] = member
-            for kind, memory in ((ClickSums, ClickMemory), (ScoredRows, AucMemory), (GroupAUC, GroupMemory)):
-                if isinstance(member, kind):
-                    groups.append((memory, {name: member}))
-        groups += [(CountMemory, alike) for alike in counters.values()]
-        return [memory(self, inside, place) for place, (memory, inside) in enumerate(groups)]
+    def memory_of(self, kind: type, members: dict[str, Any]) -> type[SliceMemory]:  # noqa: ARG002
+        return MEMORIES[kind]
 
     @property
     def name(self) -> str:
@@ -176,13 +172,6 @@ class Sliced(Wrapper):
             {} if self.item_slices is None else {"item_slices": text_fingerprint(repr(self.item_slices.tolist())).hex()}
         )
         return {**super().config(), "slices": names, **items}
-
-    def definition(self) -> str:
-        """One line that says exactly what is computed of each slice."""
-        inside = [member.definition() for member in self.members.values()]
-        what = f"[{', '.join(inside)}]" if self.is_collection else inside[0]
-        others = ", ".join(f"{name}={value!r}" for name, value in self.config().items() if name != "metric")
-        return f"Sliced({what}, {others})"
 
     @functools.cached_property
     def slice_evaluator(self) -> Evaluator:
@@ -409,7 +398,7 @@ def slice_names(slices: Any) -> tuple[str, ...]:
     """The names of the slices."""
     if isinstance(slices, ItemSlices):
         return slices.names
-    return tuple(map(str, range(slices))) if isinstance(slices, int) else tuple(slices)
+    return tuple(map(str, range(slices) if isinstance(slices, int) else slices))  # NumPy's texts are written otherwise
 
 
 def is_of_clicks(memory: Any) -> bool:

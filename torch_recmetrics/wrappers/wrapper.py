@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -41,6 +41,21 @@ def inner_metrics(metric: Any) -> list[Any]:
     return list(metric.values()) if isinstance(metric, MetricCollection) else [metric]
 
 
+def parts_of(members: Mapping[str, Any]) -> list[tuple[type, dict[str, Any]]]:
+    """The metrics that are remembered together, with their kind, in the order in which their states are numbered.
+
+    All means over users are one part, counts of the same lists another; each click metric is its own.
+    """
+    means = {name: member for name, member in members.items() if isinstance(member, UserMeans)}
+    parts: list[tuple[type, dict[str, Any]]] = [(UserMeans, means)] if means else []
+    counters: dict[Any, dict[str, Any]] = {}
+    for name, member in members.items():
+        if isinstance(member, ItemCounts):
+            counters.setdefault(member.list_shape, {})[name] = member
+        parts += [(kind, {name: member}) for kind in (ClickSums, ScoredRows, GroupAUC) if isinstance(member, kind)]
+    return parts + [(ItemCounts, alike) for alike in counters.values()]
+
+
 def check_wrapped(name: str, metric: Any) -> None:
     """Refuse what is no metric of this package, and no collection of them alone."""
     members = inner_metrics(metric)
@@ -70,9 +85,14 @@ class Wrapper(RecMetric):
         for memory in self.memories:
             memory.declare()
 
-    @abstractmethod
     def make_memories(self) -> list[Any]:
-        """What is remembered: one memory for each kind of metric inside."""
+        """What is remembered: a memory for each part of the metrics inside."""
+        parts = parts_of(self.members)
+        return [self.memory_of(kind, inside)(self, inside, place) for place, (kind, inside) in enumerate(parts)]
+
+    @abstractmethod
+    def memory_of(self, kind: type, members: dict[str, Any]) -> type[Memory]:
+        """What remembers metrics of a kind, one of ``KINDS``, by their names."""
 
     @property
     def is_collection(self) -> bool:
@@ -100,6 +120,13 @@ class Wrapper(RecMetric):
         inside = {name: RecMetric.definition(member) for name, member in self.members.items()}
         what = "; ".join(f"{name}: {text}" for name, text in inside.items())
         return {"metric": what if self.is_collection else next(iter(inside.values())), **super().config()}
+
+    def definition(self) -> str:
+        """One line that says exactly what is computed, sampled candidates included, as far as they have been seen."""
+        inside = [member.definition() for member in self.members.values()]
+        what = f"[{', '.join(inside)}]" if self.is_collection else inside[0]
+        others = [f"{name}={value!r}" for name, value in self.config().items() if name != "metric"]
+        return f"{type(self).__name__}({', '.join([what, *others])})"
 
     @functools.cached_property
     def signature(self) -> str:
@@ -193,6 +220,26 @@ class Wrapper(RecMetric):
         return {
             name: member.candidates_seen for name, member in self.members.items() if hasattr(member, "candidates_seen")
         }
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
+        saved: dict[str, Any] = super().state_dict(*args, **kwargs)
+        prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+        seen = self._candidates()
+        pairs = [(place, number) for place, name in enumerate(self.members) for number in sorted(seen.get(name, ()))]
+        if pairs and any(prefix + name in saved for name in self._defaults):
+            saved[prefix + self.state_name("candidates")] = torch.tensor(pairs)
+        return saved
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        pairs = state_dict.pop(prefix + self.state_name("candidates"), None)
+        count = self.update_count
+        super()._load_from_state_dict(state_dict, prefix, *others)
+        if self.update_count > count:  # states were taken
+            listed = [] if pairs is None else pairs.tolist()
+            for place, member in enumerate(self.members.values()):
+                if isinstance(member, RankingMetric):
+                    member.__dict__["candidates_seen"] = frozenset(number for own, number in listed if own == place)
 
     def reset(self) -> None:
         """Forget all updates."""

@@ -180,6 +180,19 @@ def test_the_best_list_may_be_longer_than_the_candidates(top_k: int | None) -> N
         assert float(value) == pytest.approx(1 / (1 + 1 / math.log2(3) + 1 / 2))
 
 
+@pytest.mark.parametrize("top_k", [12, 10**12])
+def test_a_cutoff_beyond_the_candidates_takes_no_memory(top_k: int) -> None:
+    metrics = ranking_metrics(
+        ("ndcg", "recall", "precision", "coverage"), top_k, options={"coverage": {"num_items": 12}}
+    )
+    for sample_ids, width in ((torch.tensor([0, 1]), 3), (torch.tensor([1, 2]), 2)):
+        metrics.update(
+            PREDS[:, :width], item_ids=IDS[:, :width] % 12, target_ids=IDS[:, :1] % 12, sample_ids=sample_ids
+        )
+    values = {name.partition("@")[0]: float(value) for name, value in metrics.compute().items()}
+    assert values["recall"] == 1 and values["precision"] == pytest.approx(1 / top_k)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_a_checkpoint_says_among_how_many_candidates_was_ranked(together: bool) -> None:
     def made(**update: Any) -> Any:

@@ -104,8 +104,9 @@ def rank_candidates(
     checks: check.ValueChecks,
 ) -> RankedUsers:
     """(B, C) scores of candidates against what is relevant, by item ids."""
-    if needs.depth is not None and preds.shape[1] < needs.depth:  # the best list may be longer than the candidates
-        missing = needs.depth - preds.shape[1]
+    # The best list may be longer than the candidates, but not than what is relevant, whatever the cutoff.
+    missing = min(needs.depth or 0, targets.sorted_ids.shape[1]) - preds.shape[1]
+    if missing > 0:
         preds = pad(preds, (0, missing), value=float("-inf"))
         candidates = Candidates(pad(candidates.item_ids, (0, missing), value=-1))
     if seen_ids is not None:

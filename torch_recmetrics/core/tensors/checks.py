@@ -42,7 +42,8 @@ def plain_tensor(name: str, value: Any) -> Any:
     if isinstance(value, Tensor) or not (isinstance(value, list | tuple) or hasattr(value, "__array__")):
         return value
     try:
-        tensor = torch.as_tensor(value)
+        # A copy: what is reversed or read-only cannot be taken as it is, nor a column of a frame without a row 0.
+        tensor = torch.as_tensor(value if isinstance(value, list | tuple) else value.__array__().copy())
         return (
             torch.as_tensor(value, dtype=torch.float64)
             if isinstance(value, list | tuple) and tensor.is_floating_point()

@@ -1,0 +1,131 @@
+"""What a command writes: a report and what belongs to it, as files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import torch
+
+from torch_recmetrics.compare.comparison import Comparison
+from torch_recmetrics.core.tensors.moments import moments
+from torch_recmetrics.offline.report import Input, Report, finite
+from torch_recmetrics.offline.sources import InputError, digest
+from torch_recmetrics.state.intervals import spread_of
+from torch_recmetrics.state.ranking_metric import RankingMetric
+from torch_recmetrics.state.registry import METRICS
+from torch_recmetrics.users.user_values import UserValues
+
+
+def report_of_users(path: str, users: UserValues, level: float) -> Report:
+    """What a file of values of users says of all of them: means, with the intervals that their metrics have."""
+    values, intervals = {}, {}
+    weights = torch.ones(len(users), dtype=torch.float64) if users.weights is None else users.weights
+    for name in users:
+        metric: Any = METRICS.get(name.partition("@")[0], RankingMetric)
+        weight = weights.masked_fill(users[name].isnan(), 0)
+        sums = moments((users[name].nan_to_num() * weight).unsqueeze(1), weight.unsqueeze(1))[:, 0]
+        bounds, zero_one = (metric.plot_lower_bound, metric.plot_upper_bound), metric.zero_one
+        low, high = spread_of(sums).interval(level, None, bounds, zero_one=zero_one)
+        values[name], intervals[name] = users.mean(name), (float(low), float(high))
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    for name, (value, error) in users.summaries.items():
+        values[name], intervals[name] = value, (value - z * error, value + z * error)
+    definitions = {name: text for name, text in users.definitions.items() if name in values}
+    inputs = [Input("values of users", path, len(users), digest(Path(path)))]
+    return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)
+
+
+def folder_of(options: dict[str, Any]) -> str | None:
+    """Where a report is to go, refused before anything is worked out where it cannot."""
+    folder: str | None = options.pop("report")
+    if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
+        raise InputError(f"`report` must be a folder, {folder!r} is {'a file' if folder else 'none'}")
+    return folder
+
+
+def json_of(content: Any) -> str:
+    return json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def files_of(report: Report) -> dict[str, Callable[[Path], object]]:
+    """The files of a report."""
+    users = report.users
+    files: dict[str, Callable[[Path], object]] = {"report.json": report.to_json, "report.html": report.to_html}
+    return files if users is None else {**files, "users.parquet": users.save}
+
+
+def files_of_comparison(
+    table: Comparison, reports: Mapping[str, Report], values: Mapping[str, UserValues], level: float
+) -> dict[str, Callable[[Path], object]]:
+    """The files of a comparison: one page, and the values of the users of each run."""
+    found = {f"{system}: {name}": value for system, own in reports.items() for name, value in own.items()}
+    intervals = {f"{system}: {name}": ends for system, own in reports.items() for name, ends in own.intervals.items()}
+    inputs = inputs_of_systems({system: own.inputs for system, own in reports.items()})
+    report = Report(found, intervals, inputs=inputs, details={"comparison": table}, level=level, title="Comparison")
+    files = files_of(report) | {"comparison.csv": table.to_csv}
+    for name, own in values.items():
+        stem = f"users_{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
+        taken = {file.lower() for file in files}  # two names may be one in a file, on some disks whatever their case
+        ways = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
+        files[next(f"{way}.parquet" for way in ways if f"{way}.parquet".lower() not in taken)] = own.save
+    return files
+
+
+def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
+    """What was read for which system; what all of them share once, without the name of one."""
+    shared = [given for given in next(iter(inputs.values()), ()) if all(given in own for own in inputs.values())]
+    shared = [given for given in shared if given.role != "recommendations"]
+    return [
+        *(
+            replace(given, role=f"{name}: {given.role}")
+            for name, own in inputs.items()
+            for given in own
+            if given not in shared
+        ),
+        *shared,
+    ]
+
+
+def write_folder(folder: str, files: Mapping[str, Callable[[Path], object]]) -> None:
+    """Write files into a folder, which is made; all of them, or where one fails none."""
+    target = Path(folder)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise InputError(f"`report`: {folder!r} cannot be written: {error.strerror}") from None
+    try:
+        for name, write in files.items():
+            write(draft / name)
+        target.mkdir(exist_ok=True)
+        for name in files:
+            os.replace(draft / name, target / name)
+    except OSError as error:
+        raise InputError(f"`report`: {folder!r} cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file whole or not at all."""
+    if not path.parent.is_dir():
+        raise InputError(f"`output`: there is no folder {str(path.parent)!r}")
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        write(draft)
+        os.replace(draft, path)
+    except OSError as error:
+        why = error.strerror or str(error).replace(str(draft), str(path))
+        raise InputError(f"`output`: {str(path)!r} cannot be written: {why}") from None
+    finally:
+        draft.unlink(missing_ok=True)
