@@ -91,7 +91,8 @@ def item_to_item(
             columns of an item, a recommended item and its score. A pair stands there once.
         behaviour: the log, in the same forms; with columns of user, item, relevance and time. Ids are of any type.
         top_k: the cutoffs, up to 65,536.
-        horizon: how many of the next events are relevant, up to 1,000. Their items count once each, with their highest relevance.
+        horizon: how many of the next events are relevant, up to 1,000. Their items count once each, with their
+            highest relevance.
         item1, item2, score: names of the columns of `similar`.
         user, item, relevance, time: names of the columns of `behaviour`. Time is a number, a date, a timestamp, or text
             that reads as one; what names no time zone is UTC. An event with a relevance of 0 or less is nothing to be
