@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from torch_recmetrics.offline.sources import (
     Source,
     need_columns,
     open_source,
+    place_sql,
     quoted,
 )
 from torch_recmetrics.offline.workspace import Ids, Workspace
@@ -235,23 +235,14 @@ class Tables:
 
         (n_rows,) = self.workspace.one(f"SELECT count(*) FROM {source.sql}")
         if self.workspace.fits(n_rows, ROW_BYTES):
-            sql = self._numbered(source, key, users, f", {self._place(source)}" if by is None else "")
+            with self.workspace.errors():
+                place = f", {place_sql(self.workspace.connection, source, 'r.')}" if by is None else ""
+            sql = self._numbered(source, key, users, place)
             batches = self.workspace.stream(sql, BATCH_ROWS)
             return SortedRows(one_ahead(parts_in_memory(batches, check, n_rows, share, by, BATCH_ROWS)))
         order = [f"r.{name}" for name in source.order] if by is None else [str(by + 1)]
         sql = f"{self._numbered(source, key, users)} ORDER BY users.u, {', '.join(order)}"
         return SortedRows(parts_of_stream(self.workspace.stream(sql, BATCH_ROWS), check))
-
-    def _place(self, source: Source) -> str:
-        """SQL of the place of a row ``r`` of a source, all its files numbered through from 0 on."""
-        if len(source.order) == 1:
-            return f"r.{source.order[0]}"
-        file, row = (f"r.{name}" for name in source.order)
-        if len(source.files) == 1:
-            return f"CAST({row} AS BIGINT)"
-        counts = dict(self.workspace.rows(f"SELECT {source.order[0]}, count(*) FROM {source.sql} GROUP BY 1"))
-        starts = itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0)
-        return f"[{', '.join(map(str, starts))}][CAST({file} AS BIGINT) + 1] + CAST({row} AS BIGINT)"
 
     def _check_batch(self, source: Source, batch: Any) -> None:
         """Refuse what is missing and what is not finite."""
