@@ -107,8 +107,8 @@ def item_to_item(
         ties: how equal scores of a row count, as in every metric.
         gain: of relevance in NDCG, with a horizon beyond 1.
         level: of the intervals.
-        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it the joins go to the disk. Events of
-            24 bytes and pairs of 96 are joined in memory where they fit into half of it, each, and into 2 GiB.
+        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it the joins go to the disk. Events
+            of 24 bytes and pairs of 96 are joined in memory where they fit into half of it, each, and into 2 GiB.
 
     Raises:
         InputError: (a ValueError) for files and columns that are not there or do not hold what they must, in one line
