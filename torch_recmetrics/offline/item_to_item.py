@@ -444,7 +444,7 @@ def summed_numbers(
     events = torch.zeros(n_users, dtype=torch.float64)
     sums = torch.zeros((n_users, len(cutoffs), len(SUMS)), dtype=torch.float64)
     by_popularity = torch.zeros(POPULARITY_GROUPS * n_kinds, dtype=torch.float64)
-    asked = torch.zeros(taken.shape[0], dtype=torch.bool)
+    without_list = torch.zeros(taken.shape[0], dtype=torch.bool)
     n_tied = n_without_list = 0
     rows = sorted_events(workspace, log, columns, n_rows, n_users, ROWS_AT_ONCE)
     for first, last, (users, items, wanted, tied) in whole_users(rows, n_users):
@@ -452,8 +452,9 @@ def summed_numbers(
         at = ((wanted[1:] > 0) & (users[1:] == users[:-1])).nonzero()[:, 0]
         users, targets, items = users[at] - first, items[at + 1], items[at]
         kinds = ranked.kinds_of(items, targets)
-        n_without_list += int((ranked.own_lengths[items] == 0).sum())
-        asked[items] = True
+        listless = items[kinds == ranked.starts.shape[0]]  # missed, in a list of no length
+        n_without_list += listless.shape[0]
+        without_list[listless] = True
         by_popularity += torch.bincount(group[targets] * n_kinds + kinds, minlength=by_popularity.shape[0])
         events[first:last] = torch.bincount(users, minlength=last - first).to(torch.float64)
         add_kinds(sums[first:last], users * n_kinds + kinds, table)
@@ -465,7 +466,7 @@ def summed_numbers(
         "events_without_target": n_rows - n_users - n_checked,
         "events_at_equal_times": n_tied,
         "events_without_list": n_without_list,
-        "items_without_list": int((asked & (ranked.own_lengths == 0)).sum()),
+        "items_without_list": int(without_list.sum()),
         "lists": ranked.n_lists,
     }
     by_group = by_popularity.view(POPULARITY_GROUPS, n_kinds)

@@ -103,7 +103,8 @@ class RankedPairs:
         self._marks[self._mixed(self._pairs)] = True
 
     def _mixed(self, pairs: Tensor) -> Tensor:
-        return ((pairs * MIXER) >> self._shift) & ((1 << (64 - self._shift)) - 1)
+        mixed = (pairs * MIXER).bitwise_right_shift_(self._shift)
+        return mixed.bitwise_and_((1 << (64 - self._shift)) - 1)
 
     def kinds_of(self, items: Tensor, others: Tensor) -> Tensor:
         """(E,) kinds: that of a pair, or K and the length of the list that has it not."""
