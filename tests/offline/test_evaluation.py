@@ -16,7 +16,7 @@ from pyarrow import feather, parquet
 
 from torch_recmetrics import NDCG, RecMetricCollection, Sliced, functional, pad_ids, ranking_metrics
 from torch_recmetrics.compare import compare
-from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables
+from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables, workspace
 
 N_USERS, N_ITEMS = 40, 30
 
@@ -88,6 +88,19 @@ def test_stable_ties_stand_in_the_order_of_the_rows() -> None:
     assert evaluate(lists, truth, "mrr", None, ties="stable").users["mrr"].tolist() == [0.5, 1.0]
 
 
+@pytest.mark.parametrize("in_memory", [0, 2**31])
+def test_rows_keep_their_order_over_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_memory: int) -> None:
+    monkeypatch.setattr(workspace, "IN_MEMORY", in_memory)
+    for file in range(3):  # few rows beside many users: the join reads the lists first, and in any order
+        item = list(range(2 * file, 2 * file + 2)) * 3
+        rows = {"user_id": [4000, 4000, 9, 9, 7000, 7000], "item_id": item, "score": [1.0] * 6}
+        parquet.write_table(pa.table(rows), tmp_path / f"lists{file}.parquet")
+    truth = pa.table({"user_id": range(6000), "item_id": [u % 6 for u in range(6000)]})
+    report = evaluate(str(tmp_path / "lists*.parquet"), truth, "mrr", None, ties="stable")
+    found = {user: value for user, value in enumerate(report.users["mrr"].tolist()) if value}
+    assert found == {9: 1 / (9 % 6 + 1), 4000: 1 / (4000 % 6 + 1)}
+
+
 def same(report: Report, other: Report) -> None:
     assert list(report) == list(other)
     assert dict(report) == dict(other)  # to the last bit
@@ -153,9 +166,11 @@ def test_text_that_begins_with_zero_stays_text(tmp_path: Path) -> None:
     assert report.users["hit_rate@1"].tolist() == [1.0, 0.0]
 
 
+@pytest.mark.parametrize("in_memory", [0, 2**31])
 @pytest.mark.parametrize("size", [1, 7])
-def test_batches_are_of_whole_users(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_batches_are_of_whole_users(monkeypatch: pytest.MonkeyPatch, size: int, in_memory: int) -> None:
     expected = evaluate(LISTS, TRUTH, relevance="relevance")
+    monkeypatch.setattr(workspace, "IN_MEMORY", in_memory)
     monkeypatch.setattr(tables, "BATCH_ROWS", size)
     monkeypatch.setattr(batches, "BATCH_USERS", 3)
     monkeypatch.setattr(batches, "BATCH_CELLS", 40)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -20,7 +21,16 @@ from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import moments, ratio
 from torch_recmetrics.core.tensors.segments import largest_first, run_starts
+from torch_recmetrics.core.tensors.sort_keys import sort_keys
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
+from torch_recmetrics.offline.next_events import (
+    PAIR_BYTES,
+    RankedPairs,
+    number_ids,
+    ranked_pairs,
+    sorted_events,
+    whole_users,
+)
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import (
     InputError,
@@ -32,7 +42,6 @@ from torch_recmetrics.offline.sources import (
     one_row,
     open_source,
     refused_in_one_line,
-    rows_table,
     time_sql,
 )
 from torch_recmetrics.offline.workspace import Workspace
@@ -100,7 +109,8 @@ def item_to_item(
         ties: how equal scores of a row count, as in every metric.
         gain: of relevance in NDCG, with a horizon beyond 1.
         level: of the intervals.
-        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it the joins go to the disk.
+        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it the joins go to the disk. Events
+            of 24 bytes and pairs of 96 are joined in memory where they fit into half of it, each, and into 2 GiB.
 
     Raises:
         InputError: (a ValueError) for files and columns that are not there or do not hold what they must, in one line
@@ -131,8 +141,14 @@ def item_to_item(
         log = open_source(connection, "behaviour", behaviour)
         graded = {} if relevance is None else {"relevance": relevance}
         need_columns(log, {"user": user, "item": item, **graded, "time": time})
-        table_rows = in_memory(connection, table, (item1, item2, score))
-        log_rows = in_memory(connection, log, (user, item, *graded.values(), time))
+        # Two joins of numbers, where one item is to be found and the ranks fit into memory; else DuckDB's, on disk.
+        pairs = one_row(connection, f"SELECT count(*) FROM {table.sql}")[0]
+        numbered = horizon == 1 and workspace.fits(pairs, PAIR_BYTES)
+        columns = (item1, item2, score), (user, item, *graded.values(), time)
+        table_rows, log_rows = (
+            source if numbered and len(source.order) == 2 else in_memory(connection, source, of_source)
+            for source, of_source in zip((table, log), columns)
+        )
         if not one_row(connection, f"SELECT count(*) FROM {log_rows.sql}")[0]:
             raise InputError(f"{log}: there is no row")
         scores = number_sql(connection, table_rows, score)
@@ -144,17 +160,35 @@ def item_to_item(
         times = time_sql(connection, log_rows, time)
         (users,) = id_sql(connection, (log_rows, user))
         item1_ids, item2_ids, item_ids = id_sql(connection, (table_rows, item1), (table_rows, item2), (log_rows, item))
-        with refused_in_one_line(table):
-            make_lists(connection, table_rows, (item1_ids, item2_ids, scores), max(cutoffs), stable=ties == "stable")
-        with refused_in_one_line(log):
-            make_events(connection, log_rows, (users, item_ids, grades, times), horizon)
-            connection.execute(f"DROP TABLE IF EXISTS {rows_table(log)}")  # half of the memory
-            counts = counts_of(connection, table_rows)
-            if horizon == 1:
-                sums = summed_kinds(connection, cutoffs, ties, gain)
-            else:
-                sums = summed_events(connection, cutoffs, ties, gain, horizon)
-            user_ids = [row[0] for row in connection.execute("SELECT user_id FROM users ORDER BY number").fetchall()]
+        ids, stable = (item1_ids, item2_ids, scores), ties == "stable"
+        if numbered:
+            with refused_in_one_line(log):
+                n_users, n_items = number_ids(connection, table_rows, log_rows, (*ids[:2], users, item_ids))
+            with refused_in_one_line(table):
+                ranked = ranked_pairs(connection, table_rows, ids, pairs, n_items, max(cutoffs), stable=stable)
+                if ranked.twice:
+                    refuse_twice(connection, in_memory(connection, table_rows, columns[0]), ids)
+            with refused_in_one_line(log):
+                counts, sums, chosen = summed_numbers(
+                    workspace, log_rows, (users, item_ids, grades, times), n_users, ranked, cutoffs, ties, gain
+                )
+                everyone = connection.execute("SELECT id FROM people ORDER BY number").fetchall()
+                user_ids = [row[0] for row in compress(everyone, chosen)]
+        else:
+            with refused_in_one_line(table):
+                make_lists(connection, table_rows, ids, max(cutoffs), stable=stable)
+            with refused_in_one_line(log):
+                make_events(connection, log_rows, (users, item_ids, grades, times), horizon)
+                if log_rows.sql != log.sql:
+                    connection.execute(f"DROP TABLE {log_rows.sql}")  # half of the memory
+                counts = counts_of(connection)
+                if horizon == 1:
+                    sums = summed_kinds(connection, cutoffs, ties, gain)
+                else:
+                    sums = summed_events(connection, cutoffs, ties, gain, horizon)
+                everyone = connection.execute("SELECT user_id FROM users ORDER BY number").fetchall()
+                user_ids = [row[0] for row in everyone]
+        counts |= {"similar_rows": pairs, "lists": counts.pop("lists")}
         events, relevant, at_cutoffs, by_popularity = sums
         counts |= {"users": int(events.shape[0]), "events_checked": int(events.sum())}
         if counts["similar_rows"] and 0 < counts["events_checked"] == counts["events_without_list"]:
@@ -229,15 +263,8 @@ def make_lists(connection: Any, table: Source, columns: tuple[str, str, str], de
     """
     item1, item2, score = columns
     columns_read = f"{item1} AS item1, {item2} AS item2, {score} + 0.0 AS score, {table.order[0]} AS place"
-    pairs = f"SELECT {columns_read} FROM {table.sql}"
-    connection.execute(f"CREATE TEMP TABLE pairs AS {pairs}")
-    again = connection.execute(
-        "SELECT CAST(item1 AS VARCHAR), CAST(item2 AS VARCHAR), count(*), max(place) FROM pairs "
-        "GROUP BY item1, item2 HAVING count(*) > 1 ORDER BY 4 LIMIT 1"
-    ).fetchall()
-    if again:
-        one, other, times, row = again[0]
-        raise_duplicate(table, one, other, times, row)
+    connection.execute(f"CREATE TEMP TABLE pairs AS SELECT {columns_read} FROM {table.sql}")
+    refuse_twice(connection, table, columns)
     connection.execute(
         f"CREATE TEMP TABLE lists AS SELECT item1, least(count(*), {depth}) AS length FROM pairs GROUP BY item1"
     )
@@ -258,10 +285,20 @@ def make_lists(connection: Any, table: Source, columns: tuple[str, str, str], de
     connection.execute("DROP TABLE pairs; DROP TABLE ranks")
 
 
-def raise_duplicate(table: Source, one: str, other: str, times: int, row: int) -> None:
+def refuse_twice(connection: Any, table: Source, columns: tuple[str, str, str]) -> None:
     """InputError for a pair that stands in the table more than once."""
-    pair = f"({one!r}, {other!r})"
-    raise InputError(f"{table.place((row,))}: a pair must stand there once, this is {pair} again: it has {times} rows")
+    item1, item2, _ = columns
+    again = connection.execute(
+        "SELECT CAST(item1 AS VARCHAR), CAST(item2 AS VARCHAR), count(*), max(place) FROM "
+        f"(SELECT {item1} AS item1, {item2} AS item2, {table.order[0]} AS place FROM {table.sql}) "
+        "GROUP BY item1, item2 HAVING count(*) > 1 ORDER BY 4 LIMIT 1"
+    ).fetchall()
+    if again:
+        one, other, times, row = again[0]
+        pair = f"({one!r}, {other!r})"
+        raise InputError(
+            f"{table.place((row,))}: a pair must stand there once, this is {pair} again: it has {times} rows"
+        )
 
 
 def make_events(connection: Any, log: Source, columns: tuple[str, str, str, str], horizon: int) -> None:
@@ -294,7 +331,7 @@ def make_events(connection: Any, log: Source, columns: tuple[str, str, str, str]
     )
 
 
-def counts_of(connection: Any, table: Source) -> dict[str, int]:
+def counts_of(connection: Any) -> dict[str, int]:
     """What was read, and what was left out."""
     events, last, tied, users = one_row(
         connection,
@@ -314,7 +351,6 @@ def counts_of(connection: Any, table: Source) -> dict[str, int]:
         "events_at_equal_times": tied,
         "events_without_list": events_without,
         "items_without_list": items_without,
-        "similar_rows": one_row(connection, f"SELECT count(*) FROM {table.sql}")[0],
         "lists": one_row(connection, "SELECT count(*) FROM lists")[0],
     }
 
@@ -368,17 +404,18 @@ class Sums(NamedTuple):
     by_popularity: dict[str, dict[str, float]] | None  # metric -> group of items -> value; None where nobody counted
 
 
-def summed_kinds(connection: Any, cutoffs: Cutoffs, ties: str, gain: str) -> Sums:
-    """Sums of the users where one item is to be found: an event is known by its rank and the length of the list."""
+def values_of_kinds(kinds: tuple[Tensor, Tensor, Tensor], cutoffs: Cutoffs, ties: str, gain: str) -> Tensor:
+    """(K + depth + 1, cutoffs, 5): what an event adds to :data:`SUMS` of which one item is to be found.
+
+    Args:
+        kinds: (K,) rank from 0 on, number of items of its score, and length of the list. Behind them come the misses
+            of lists of 0, 1, ... depth items.
+    """
     depth = max(k for k in cutoffs if k is not None)
-    n_users = one_row(connection, "SELECT count(*) FROM users")[0]
-    kinds = whole(connection, "SELECT start, size, length FROM kinds ORDER BY kind")
-    n_kinds = kinds["start"].shape[0] if kinds else 0
-    # Behind the kinds come the misses of lists of 0, 1, ... depth items.
+    n_kinds = kinds[0].shape[0]
     start, size = (torch.full((n_kinds + depth + 1,), fill, dtype=torch.int64) for fill in (depth, 1))
-    lengths = torch.cat([kinds["length"] if kinds else start[:0], torch.arange(depth + 1)])
-    if kinds:
-        start[:n_kinds], size[:n_kinds] = kinds["start"], kinds["size"]
+    start[:n_kinds], size[:n_kinds] = kinds[0], kinds[1]
+    lengths = torch.cat([kinds[2], torch.arange(depth + 1)])
     table = torch.empty((len(lengths), len(cutoffs), len(SUMS)), dtype=torch.float64)
     rows_at_once = max(1, ELEMENTS_AT_ONCE // depth)
     for first in range(0, len(lengths), rows_at_once):
@@ -387,9 +424,108 @@ def summed_kinds(connection: Any, cutoffs: Cutoffs, ties: str, gain: str) -> Sum
         entries = RelevantItems(torch.arange(len(rows)), start[rows], size[rows], None, ones)
         n_relevant = torch.ones_like(rows)
         table[rows] = event_sums(entries, lengths[rows], ones.unsqueeze(1), n_relevant, cutoffs, ties, gain)
+    return table
+
+
+def summed_numbers(
+    workspace: Workspace,
+    log: Source,
+    columns: tuple[str, str, str, str],
+    n_users: int,
+    ranked: RankedPairs,
+    cutoffs: Cutoffs,
+    ties: str,
+    gain: str,
+) -> tuple[dict[str, int], Sums, list[bool]]:
+    """What was counted, the sums of the users, and whom of all: those with an event that was checked.
+
+    One item is to be found, and users and items go by their numbers.
+    """
+    connection = workspace.connection
+    (n_rows,) = one_row(connection, f"SELECT count(*) FROM {log.sql}")
+    taken = whole(connection, "SELECT n FROM goods ORDER BY code")["n"]
+    group = groups_of(taken)
+    table = values_of_kinds((ranked.starts, ranked.sizes, ranked.lengths), cutoffs, ties, gain)
+    n_kinds = table.shape[0]
     events = torch.zeros(n_users, dtype=torch.float64)
     sums = torch.zeros((n_users, len(cutoffs), len(SUMS)), dtype=torch.float64)
-    by_popularity = torch.zeros((POPULARITY_GROUPS, len(lengths)), dtype=torch.float64)
+    by_popularity = torch.zeros(POPULARITY_GROUPS * n_kinds, dtype=torch.float64)
+    without_list = torch.zeros(taken.shape[0], dtype=torch.bool)
+    n_tied = n_without_list = 0
+    rows = sorted_events(workspace, log, columns, n_rows, n_users, ROWS_AT_ONCE)
+    for first, last, (users, items, wanted, tied) in whole_users(rows, n_users):
+        n_tied += int(tied.sum())
+        at = ((wanted[1:] > 0) & (users[1:] == users[:-1])).nonzero()[:, 0]
+        users, targets, items = users[at] - first, items[at + 1], items[at]
+        kinds = ranked.kinds_of(items, targets)
+        listless = items[kinds == ranked.starts.shape[0]]  # missed, in a list of no length
+        n_without_list += listless.shape[0]
+        without_list[listless] = True
+        by_popularity += torch.bincount(group[targets] * n_kinds + kinds, minlength=by_popularity.shape[0])
+        events[first:last] = torch.bincount(users, minlength=last - first).to(torch.float64)
+        add_kinds(sums[first:last], users * n_kinds + kinds, table)
+    n_checked = int(events.sum())
+    counts = {
+        "events": n_rows,
+        "users_in_log": n_users,
+        "last_events": n_users,
+        "events_without_target": n_rows - n_users - n_checked,
+        "events_at_equal_times": n_tied,
+        "events_without_list": n_without_list,
+        "items_without_list": int(without_list.sum()),
+        "lists": ranked.n_lists,
+    }
+    by_group = by_popularity.view(POPULARITY_GROUPS, n_kinds)
+    found = by_group @ table[:, :, 0] / by_group.sum(1, keepdim=True)
+    chosen = events > 0
+    labels = [
+        (place, int(own.min()), int(own.max()))
+        for place in range(POPULARITY_GROUPS)
+        if len(own := taken[(group == place) & (taken > 0)])
+    ]
+    return (
+        counts,
+        Sums(events[chosen], events[chosen], sums[chosen], popularity_of(labels, found, cutoffs)),
+        chosen.tolist(),
+    )
+
+
+def groups_of(taken: Tensor) -> Tensor:
+    """(N,) groups of items that were taken about as often, of about as many events each."""
+    each, place, items = torch.unique(taken, return_inverse=True, return_counts=True)
+    upto = (each * items).cumsum(0)
+    groups: Tensor = ((POPULARITY_GROUPS * upto / upto[-1]).ceil().long() - 1).clamp_min(0)[place]
+    return groups
+
+
+def add_kinds(sums: Tensor, own: Tensor, table: Tensor) -> None:
+    """Add to the (U, cutoffs, 5) sums of users the values of their events, kind by kind.
+
+    Args:
+        own: (E,) number of the user, times K, plus the kind.
+        table: (K, cutoffs, 5).
+    """
+    n_kinds = table.shape[0]
+    if sums.shape[0] * n_kinds <= 4 * own.shape[0] + n_kinds:
+        counts = torch.bincount(own, minlength=sums.shape[0] * n_kinds).view(-1, n_kinds)
+        for kind in counts.any(0).nonzero()[:, 0].tolist():
+            sums += counts[:, kind, None, None] * table[kind]
+        return
+    each, n = torch.unique_consecutive(sort_keys(own), return_counts=True)
+    sums.index_add_(0, each // n_kinds, table[each % n_kinds] * n[:, None, None])
+
+
+def summed_kinds(connection: Any, cutoffs: Cutoffs, ties: str, gain: str) -> Sums:
+    """Sums of the users where one item is to be found: an event is known by its rank and the length of the list."""
+    n_users = one_row(connection, "SELECT count(*) FROM users")[0]
+    kinds = whole(connection, "SELECT start, size, length FROM kinds ORDER BY kind")
+    nothing = torch.zeros(0, dtype=torch.int64)
+    start, size, length = (kinds.get(name, nothing) for name in ("start", "size", "length"))
+    table = values_of_kinds((start, size, length), cutoffs, ties, gain)
+    n_kinds, n_all = len(start), len(table)
+    events = torch.zeros(n_users, dtype=torch.float64)
+    sums = torch.zeros((n_users, len(cutoffs), len(SUMS)), dtype=torch.float64)
+    by_popularity = torch.zeros((POPULARITY_GROUPS, n_all), dtype=torch.float64)
     query = (
         f"SELECT number, kind, popularity, n FROM (SELECT user_id, coalesce(kind, {n_kinds} + coalesce(length, 0)) AS "
         "kind, popularity, count(*) AS n FROM checked "
@@ -401,16 +537,18 @@ def summed_kinds(connection: Any, cutoffs: Cutoffs, ties: str, gain: str) -> Sum
         n, kind = batch["n"].to(torch.float64), batch["kind"]
         events.index_add_(0, batch["number"], n)
         sums.index_add_(0, batch["number"], table[kind] * n[:, None, None])
-        by_popularity.view(-1).index_add_(0, batch["popularity"] * len(lengths) + kind, n)
+        by_popularity.view(-1).index_add_(0, batch["popularity"] * n_all + kind, n)
     found = by_popularity @ table[:, :, 0] / by_popularity.sum(1, keepdim=True)
-    return Sums(events, events, sums, popularity_of(connection, found, cutoffs))
-
-
-def popularity_of(connection: Any, found: Tensor, cutoffs: Cutoffs) -> dict[str, dict[str, float]]:
-    """The recall of each group of items."""
     groups = connection.execute(
         "SELECT popularity, min(n), max(n) FROM popularity GROUP BY popularity ORDER BY popularity"
     ).fetchall()
+    return Sums(events, events, sums, popularity_of(groups, found, cutoffs))
+
+
+def popularity_of(
+    groups: Sequence[tuple[int, int, int]], found: Tensor, cutoffs: Cutoffs
+) -> dict[str, dict[str, float]]:
+    """The recall of each group of items: its place, and the fewest and the most events of an item."""
     labels = [(group, f"{low:,}" if low == high else f"{low:,} to {high:,}") for group, low, high in groups]
     return {
         f"recall@{k}": {label: value for group, label in labels if not math.isnan(value := float(found[group, place]))}

@@ -525,6 +525,17 @@ def rows_table(source: Source) -> str:
     return quoted(f"{source.role}_columns")
 
 
+def place_sql(connection: Any, source: Source, prefix: str = "") -> str:
+    """SQL of the place of a row of a source, as int64: all its files are numbered through from 0 on."""
+    place = cast(prefix + source.order[-1], "BIGINT")
+    if len(source.order) == 1 or len(source.files) == 1:
+        return place
+    file = source.order[0]
+    counts = dict(connection.execute(f"SELECT {file}, count(*) FROM {source.sql} GROUP BY 1").fetchall())
+    starts = itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0)
+    return f"[{', '.join(map(str, starts))}][{cast(prefix + file, 'BIGINT')} + 1] + {place}"
+
+
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:
     """InputError for a column that is not there.
 

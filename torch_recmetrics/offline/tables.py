@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 from torchmetrics.utilities import rank_zero_warn
 
-from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
+from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
 from torch_recmetrics.offline.sources import (
     FLOATS,
     INTEGERS,
@@ -21,10 +21,12 @@ from torch_recmetrics.offline.sources import (
     Source,
     need_columns,
     open_source,
+    place_sql,
     quoted,
 )
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
+ROW_BYTES = 24  # in memory: user and place in one, item, score
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
 
 
@@ -180,15 +182,15 @@ class Tables:
             return ""
         return f"ANTI JOIN ({self.pairs(self.seen)}) AS s ON s._user = r._user AND s._item = r._item"
 
-    def _numbered(self, source: Source, key: str | None, order: str) -> str:
-        """Rows of a source by the numbers of its users and items, in the order of the users."""
-        joins, item = "JOIN users ON users.id = r._user", "r._item"
+    def _numbered(self, source: Source, key: str | None, users: str, more: str = "") -> str:
+        """Rows of a source by the numbers of its users, those of the table `users`, and of its items."""
+        joins, item = f"JOIN {users} ON users.id = r._user", "r._item"
         if self.n_items is not None:
             joins, item = f"{joins} LEFT JOIN items ON items.id = r._item", "items.i"
         picked = "" if key is None else f", r._{key}"
         rows = self.pairs(source, *([] if key is None else [key]))
         kept = f"({rows}) AS r {self.without_seen(source)} {joins}"
-        return f"SELECT users.u, {item}{picked} FROM {kept} ORDER BY users.u, {order}"
+        return f"SELECT users.u, {item}{picked}{more} FROM {kept}"
 
     # -- numbers for ids ----------------------------------------------------------------------------------------------
 
@@ -230,27 +232,40 @@ class Tables:
 
     def sorted_lists(self, share: tuple[int, int]) -> SortedRows:
         """Rows of a part of the users: user, item and score in the order of the source, or by rank."""
-        key = next(key for key in ("score", "rank") if key in self.columns["recommendations"])
-        order = "r._rank" if key == "rank" else ", ".join(f"r.{name}" for name in self.lists.order)
-        return self._stream(self.lists, self._numbered(self.lists, key, order), share)
+        if "rank" in self.columns["recommendations"]:
+            return self._sorted(self.lists, "rank", share, by=2)
+        return self._sorted(self.lists, "score", share, by=None)
 
     def sorted_truth(self, share: tuple[int, int]) -> SortedRows:
-        """Rows of a part of the users: user, item, and relevance where there is one."""
-        key = "relevance" if "relevance" in self.columns["truth"] else None
-        return self._stream(self.truth, self._numbered(self.truth, key, "2"), share)
+        """Rows of a part of the users: user, item, and relevance where there is one; by item."""
+        return self._sorted(self.truth, "relevance" if "relevance" in self.columns["truth"] else None, share, by=1)
 
-    def _stream(self, source: Source, sql: str, share: tuple[int, int]) -> SortedRows:
+    def _sorted(self, source: Source, key: str | None, share: tuple[int, int], *, by: int | None) -> SortedRows:
+        """Sorted in memory where they fit, else by DuckDB; those of a user by a column, or as they stand."""
+        users = "users"
         if share != (0, self.n_users):
-            sql = sql.replace(
-                "JOIN users ON", f"JOIN (FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users ON"
-            )
-        return SortedRows(self.workspace.stream(sql, BATCH_ROWS), lambda batch: self._check_batch(source, batch))
+            users = f"(FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users"
+
+        def check(batch: Any) -> None:
+            self._check_batch(source, batch)
+
+        (n_rows,) = self.workspace.one(f"SELECT count(*) FROM {source.sql}")
+        if self.workspace.fits(n_rows, ROW_BYTES):
+            with self.workspace.errors():
+                place = f", {place_sql(self.workspace.connection, source, 'r.')}" if by is None else ""
+            sql = self._numbered(source, key, users, place)
+            batches = self.workspace.stream(sql, BATCH_ROWS)
+            return SortedRows(one_ahead(parts_in_memory(batches, check, n_rows, share, by, BATCH_ROWS)))
+        order = [f"r.{name}" for name in source.order] if by is None else [str(by + 1)]
+        sql = f"{self._numbered(source, key, users)} ORDER BY users.u, {', '.join(order)}"
+        return SortedRows(parts_of_stream(self.workspace.stream(sql, BATCH_ROWS), check))
 
     def _check_batch(self, source: Source, batch: Any) -> None:
         """Refuse what is missing and what is not finite."""
         wrong = any(column.null_count for column in batch.columns)
-        if not wrong and batch.num_columns == 3:
-            wrong = not bool(from_dlpack(batch.column(2)).isfinite().all())
+        if not wrong and batch.num_columns > 2:
+            # Of a NaN both ends are NaN; twice as fast as to look at each number.
+            wrong = not all(end.isfinite() for end in from_dlpack(batch.column(2)).aminmax())
         if wrong:
             raise self.fault_of(source) or InputError(f"{source}: a row breaks a rule")
 
@@ -313,12 +328,13 @@ class Tables:
 
     def counted_lists(self, *, strict: bool = True) -> dict[str, int]:
         """Rows of lists, and lists of users that the truth has not; `strict` refuses where there are no others."""
-        own = f"SELECT {self.user_ids.of(self.lists)} AS id, count(*) AS n FROM {self.lists.sql} GROUP BY 1"
-        rows, nameless, foreign, foreign_rows = self.workspace.one(
-            "SELECT coalesce(sum(n), 0), coalesce(sum(n) FILTER (id IS NULL), 0), "
-            "count(*) FILTER (u IS NULL AND id IS NOT NULL), coalesce(sum(n) FILTER (u IS NULL), 0) "
-            f"FROM ({own}) LEFT JOIN users USING (id)"
+        # Few rows are of nobody in the truth; only those are grouped.
+        foreign_rows, named, foreign = self.workspace.one(
+            "SELECT count(*), count(id), count(DISTINCT id) FROM "
+            f"(SELECT {self.user_ids.of(self.lists)} AS id FROM {self.lists.sql}) ANTI JOIN users USING (id)"
         )
+        (rows,) = self.workspace.one(f"SELECT count(*) FROM {self.lists.sql}")
+        nameless = foreign_rows - named
         (truth_rows,) = self.workspace.one(
             f"SELECT count({self.user_ids.of(self.truth)}) - count(*) FROM {self.truth.sql}"
         )
