@@ -32,11 +32,16 @@ def can_sort_packed(scores: ScoreMatrix, k: int) -> bool:
     return (
         sorts_with_numpy(scores.device)
         and scores.dtype == torch.float32
-        and k < scores.n_items <= thresholds.PACKED_COLUMNS_PER_ITEM * k
-        and scores.n_items <= MOST_COLUMNS
+        and k < scores.n_items <= min(_most_columns(scores, k), MOST_COLUMNS)
         and k > 0
         and scores.n_users >= thresholds.PACKED_ROWS
     )
+
+
+def _most_columns(scores: ScoreMatrix, k: int) -> int:
+    """With more columns maxima of blocks are faster."""
+    few = not scores.copied and scores.n_users * scores.n_items <= thresholds.PACKED_FEW
+    return scores.n_items if few else thresholds.PACKED_COLUMNS_PER_ITEM * k
 
 
 def packed_topk(scores: ScoreMatrix, k: int) -> tuple[Tensor, Tensor, Tensor | None] | None:
@@ -118,13 +123,13 @@ def _largest_groups(maxima: Tensor, k: int) -> tuple[Array, Array | None] | None
     ascending = np.sort(numbers, axis=1)  # several times faster than any way that gives their places too
     if not ascending[:, -1].max() < np.inf:  # NaN comes last
         return None
-    found = np.flatnonzero(numbers >= ascending[:, n_groups - k, None])
-    if found.shape[0] == n_rows * k:
-        return found.reshape(n_rows, k) - np.arange(0, numbers.size, n_groups)[:, None], None
-    keys = _sorted_keys(maxima, column_range(n_groups))
+    chosen = numbers >= ascending[:, n_groups - k, None]
+    if np.count_nonzero(chosen) == n_rows * k:
+        return np.flatnonzero(chosen).reshape(n_rows, k) - np.arange(0, numbers.size, n_groups)[:, None], None
+    keys = _sorted_keys(maxima, column_range(n_groups))  # some rows have more groups like their k-th
     if keys is None:
         return None
-    mask = column_mask(n_groups)  # some rows have more groups like their k-th
+    mask = column_mask(n_groups)
     return keys[:, :k].copy().view(np.int64) & mask, bare(keys[:, k], mask)
 
 
