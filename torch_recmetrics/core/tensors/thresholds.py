@@ -48,7 +48,7 @@ PACKED_COLUMNS_PER_ITEM = 800  # beyond so many columns per requested item maxim
 PACKED_FEW = 1 << 21
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns before
 # anything is sorted; the last line serves all longer rows.
-PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (60, 4), (400, 8), (float("inf"), 32))
+PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (40, 4), (250, 8), (900, 16), (float("inf"), 32))
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
