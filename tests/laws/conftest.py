@@ -9,7 +9,7 @@ import pytest
 from torch_recmetrics.core.tensors import thresholds
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def few_users_are_ranked_as_many_are() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "PACKED_ROWS", 1)

@@ -69,7 +69,7 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
                 size = max(1, read.n_items // k)
                 patch.setattr(thresholds, "PACKED_GROUPS", ((float("inf"), max(1, size // 6)),))
             elif not way.startswith("packed"):
-                patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 0)
+                patch.setattr(thresholds, "PACKED_ROWS", 1 << 60)
             if way == "torch":
                 patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
             top = topk_scores(BlockMax(read, width), k)
@@ -143,7 +143,7 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
         )
         with pytest.MonkeyPatch.context() as patch:
             if simple:
-                patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 0)
+                patch.setattr(thresholds, "PACKED_ROWS", 1 << 60)
                 patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
                 patch.setattr(layouts, "worth_counting", lambda *sizes: False)
                 patch.setattr(thresholds, "COUNTED_TARGETS", 0)
