@@ -214,4 +214,5 @@ def test_importing_the_package_imports_no_extra() -> None:
     assert result.returncode == 0, result.stderr
     added = set(result.stdout.split())
     assert NAME in added
-    assert {name for name in added if name not in sys.stdlib_module_names} == {NAME}
+    # An old torch imports numpy with its first array alone; torchmetrics has it among its dependencies.
+    assert {name for name in added if name not in sys.stdlib_module_names} - {"numpy"} == {NAME}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torchmetrics import MetricCollection
 
 from torch_recmetrics import DCG, Coverage, HitRate, RecMetricCollection
 
@@ -36,7 +37,7 @@ def ends(metric: Any) -> list[float]:
 
 
 def test_a_metric_plots_its_interval() -> None:
-    metric = metrics()["val_dcg@2"]
+    metric = metrics()["dcg@2"]
     _, axes = metric.plot()
     assert bars(axes) == [[0, *(pytest.approx(end) for end in ends(metric))]]
     bottom, top = axes.get_ylim()
@@ -50,13 +51,15 @@ def test_a_metric_plots_its_interval() -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_a_collection_plots_the_intervals_of_those_that_have_one(together: bool) -> None:
+    if not hasattr(MetricCollection, "metric_state"):
+        pytest.skip("torchmetrics of this version looks for values to plot without their prefix")
     collection = metrics()
     drawn: Any = collection.plot(together=together)
     if together:
         found = [part for container in drawn[1].containers for part in container.lines[2][0].get_segments()]
         assert [part[0][0] for part in found] == [0, 2]
-        assert found[1][1][1] == pytest.approx(ends(collection["val_hit_rate@2"])[1])
+        assert found[1][1][1] == pytest.approx(ends(collection["hit_rate@2"])[1])
     else:
         assert [bool(axes.containers) for _, axes in drawn] == [True, False, True]
-        assert bars(drawn[0][1])[0][1:] == pytest.approx(ends(collection["val_dcg@2"]))
+        assert bars(drawn[0][1])[0][1:] == pytest.approx(ends(collection["dcg@2"]))
     assert not any(axes.containers for _, axes in collection.plot(collection.compute()))
