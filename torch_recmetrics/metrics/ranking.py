@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import DISCOUNTS, Discount, gain_of
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.moments import ratio
 from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import PooledBy
@@ -61,12 +62,6 @@ def check_discount(name: str, value: Any) -> None:
 def discount_of(discount: str | Callable[[Tensor], Tensor]) -> Discount:
     """The function of an option; None counts every rank alike."""
     return DISCOUNTS[discount] if isinstance(discount, str) else partial(discount)
-
-
-def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Quotient, 0 where the denominator is 0."""
-    quotient: Tensor = numerator / torch.where(denominator > 0, denominator, 1) * (denominator > 0)
-    return quotient
 
 
 class HitRate(RelevanceMeans):

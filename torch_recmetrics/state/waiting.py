@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch_recmetrics.core.layouts.ranked import JoinableUsers
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.devices import is_sync_free
 
 if TYPE_CHECKING:
     from torch_recmetrics.state.metric import RecMetric
@@ -40,7 +41,10 @@ class WaitingUsers:
         self.parts.append(users)
         self.n_users += users.n_users
         self.width = max(self.width, users.width)
-        if self.n_users >= thresholds.WAITING_USERS or self.n_users * self.width >= thresholds.WAITING_TARGETS:
+        most, targets = thresholds.WAITING_USERS, thresholds.WAITING_TARGETS
+        if not is_sync_free(self._metrics[0].device):
+            most, targets = thresholds.WAITING_USERS_ELSEWHERE, thresholds.WAITING_TARGETS_ELSEWHERE
+        if self.n_users >= most or self.n_users * self.width >= targets:
             self.evaluate()
 
     def evaluate(self) -> None:
@@ -49,4 +53,6 @@ class WaitingUsers:
             parts, self.parts, self.n_users, self.width = self.parts, [], 0, 0
             for metric in self._metrics:
                 metric.bring_back()
-            self._evaluate(parts[0].joined(parts) if len(parts) > 1 else parts[0])
+            users = parts[0].joined(parts) if len(parts) > 1 else parts[0]
+            del parts  # their memory serves the evaluation: fresh memory costs more than what is done with it
+            self._evaluate(users)

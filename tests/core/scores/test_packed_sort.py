@@ -30,15 +30,32 @@ def test_it_is_the_top_of_a_sort(size, n_items, seen, monkeypatch):
     preds = torch.stack([torch.randperm(n_items, generator=g) for _ in range(9)]) - n_items // 2
     preds = preds * torch.tensor([TINY, 1e-30, 1e-3, 1.0, 1e30, 1.0, 1.0, 1.0, 1.0]).unsqueeze(1)
     preds[5, ::3] = -INF
-    preds[6, 3:] = -INF
+    preds[6, 5:] = -INF  # one of them is among the six
     preds[7, 5] = preds[8, 6] = -HUGE
     seen_ids = torch.randint(n_items, (9, seen), generator=g) if seen else None
     scores = ScoreMatrix(preds, seen_ids)
-    values, ids, _ = packed_topk(scores, 6)
+    top = packed_topk(scores, 6)
+    values, ids = top.values, top.ids
     expected = scores.dense().sort(dim=1, descending=True, stable=True)
-    assert torch.equal(values, expected.values[:, :6])
-    listed = values > -INF
+    assert torch.equal(values.float(), expected.values[:, :6])
+    listed = expected.values[:, :6] > -INF
+    assert not top.distinct or listed.all()
     assert torch.equal(ids[listed], expected.indices[:, :6][listed])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("offset", [1.0, -1.0, 4096.0])
+@pytest.mark.parametrize("n_items", [401, 1013])
+def test_scores_that_differ_in_their_last_bits_are_told_apart(size, offset, n_items, monkeypatch):
+    """The first look at the groups drops the last bits of their maxima."""
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    g = torch.Generator().manual_seed(n_items)
+    order = torch.stack([torch.randperm(n_items, generator=g) for _ in range(20)])
+    preds = (torch.tensor(offset).view(torch.int32) + order).to(torch.int32).view(torch.float32)
+    top = packed_topk(ScoreMatrix(preds), 6)
+    expected = preds.sort(dim=1, descending=True)
+    assert top.distinct and torch.equal(top.ids, expected.indices[:, :6])
+    assert torch.equal(top.values.float(), expected.values[:, :6])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -47,7 +64,9 @@ def test_members_of_the_tie_at_the_cutoff_are_counted(size, spread, monkeypatch)
     monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
     g = torch.Generator().manual_seed(spread)
     preds = torch.randint(spread, (50, 401), generator=g) - spread / 2
-    values, _, n_kth = packed_topk(ScoreMatrix(preds), 6)
+    top = packed_topk(ScoreMatrix(preds), 6)
+    values, n_kth = top.values, top.n_kth
+    assert top.distinct == bool((values[:, 1:] != values[:, :-1]).all())
     count = (preds == values[:, 5:]).sum(1)
     crosses = values[:, 4] == values[:, 5]
     assert crosses.any() == (n_kth is not None)

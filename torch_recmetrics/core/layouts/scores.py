@@ -37,35 +37,33 @@ def rank_scores(
     full_list = _full_lists(scores, targets, needs, checks) if needs.full_list else None
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
     k = min(depth + 1, n_items)  # one more than is kept, to see whether a tie crosses the cutoff
-    packed = packed_topk(scores, k) if full_list is None and can_sort_packed(scores, k) else None
-    if packed is not None:
-        values, ids, n_kth = packed
-        top = TopK(values, ids, False, n_kth)
-    else:
+    top = packed_topk(scores, k) if full_list is None and can_sort_packed(scores, k) else None
+    if top is None:
         blocks = BlockMax(scores, block_width(scores, depth))
         if scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists):
             counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
             if counted is not None:
                 return counted
         top = topk_scores(blocks, k)
-    values = top.values
-    if n_items and packed is None:  # no packed number is NaN
-        check.defer_nan(checks, "preds", values[:, 0].isnan())
-    listed = values > HIDDEN
-    tied = (values[:, 1:] == values[:, :-1]) & listed[:, 1:]
-    any_tied = bool(tied.any()) if scores.is_sync_free else True
-    ids = top.ids[:, :depth]
-    if any_tied and needs.ordered and depth and not top.ordered:
-        ids = _ordered(scores, values[:, :depth], ids, tied)
-    members = None
-    if any_tied and 0 < depth < n_items and needs.rules - {"stable"}:
-        members = _cutoff_members(scores, top, tied, depth, targets)
+        if n_items:
+            check.defer_nan(checks, "preds", top.values[:, 0].isnan())
+    item_ids, tied, members = top.ids[:, :depth], None, None
+    if not top.distinct:
+        listed = top.values > HIDDEN
+        tied = (top.values[:, 1:] == top.values[:, :-1]) & listed[:, 1:]
+        if scores.is_sync_free and not bool(tied.any()):
+            tied = None
+        elif needs.ordered and depth and not top.ordered:
+            item_ids = _ordered(scores, top.values[:, :depth], item_ids, tied)
+        if tied is not None and 0 < depth < n_items and needs.rules - {"stable"}:
+            members = _cutoff_members(scores, top, tied, depth, targets)
+        item_ids = torch.where(listed[:, :depth], item_ids, -1)
     return ListedUsers(
-        item_ids=torch.where(listed[:, :depth], ids, -1),
+        item_ids=item_ids,
         targets=targets,
         needs=needs,
         complete=depth == n_items,
-        tied=tied if any_tied else None,
+        tied=tied,
         cutoff_members=members,
         ordered=needs.ordered or top.ordered,
         full_list=full_list,

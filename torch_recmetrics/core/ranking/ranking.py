@@ -205,7 +205,7 @@ class RankingStats:
 
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
-        return self._read(cutoffs, attrgetter("p_no_hit"), of_nothing=1.0)
+        return self._read(cutoffs, attrgetter("p_no_hit"), of_nothing=1.0).to(self.n_relevant.dtype)
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""

@@ -311,18 +311,18 @@ class CumulativeStats:
 
     @cached_property
     def p_no_hit(self) -> Tensor:
-        """1 while no relevant item has come (under ``average``: the probability of that)."""
-        return (self.hits == 0).to(self.hits.dtype)
+        """True while no relevant item has come; under ``average`` the probability of that."""
+        return self.hits == 0
 
     @cached_property
     def precision_sum(self) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
         return running_sum((self.is_hit * self.hits).div_(self.ranks), overwrite=True)
 
-    @cached_property
+    @property
     def reciprocal(self) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
-        return running_sum(((self.hits == 1) * self.is_hit).div_(self.ranks), overwrite=True)
+        return running_sum(torch.where(self.hits == 1, self.is_hit, 0).div_(self.ranks), overwrite=True)
 
     def stop_reciprocal(self, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on; `chance` is that of each item."""
@@ -393,7 +393,7 @@ class ExpectedStats(CumulativeStats):
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
         return ((self.size - self.relevant - self.place) / (self.size - self.place)).clamp(min=0).cumprod(1)
 
-    @cached_property
+    @property
     def reciprocal(self) -> Tensor:
         before = torch.ones_like(self.p_no_hit)
         before[:, 1:] = self.p_no_hit[:, :-1]

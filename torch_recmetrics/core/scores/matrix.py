@@ -25,10 +25,10 @@ HIDDEN = float("-inf")
 
 
 class _Kept(threading.local):
-    """Buffers that no tile is using, by dtype and device, of each thread."""
+    """Buffers that nobody is using, by dtype and device, of each thread."""
 
     def __init__(self) -> None:
-        self.buffers: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+        self.buffers: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
 
 
 _kept = _Kept()
@@ -89,13 +89,14 @@ class ScoreMatrix:
         n_rows = self.n_users if rows is None else rows.shape[0]
         elements = step_elements(compared=compared, on_cpu=self.is_sync_free)
         width = max(1, min(self.n_items, max(width, elements)))
-        copied = self.copied
-        with scratch(self.dtype, self.device) as buffer:
-            for part in list(steps(n_rows, self.n_items, elements)):
+        copied, parts = self.copied, list(steps(n_rows, self.n_items, elements))
+        tallest = max((part.stop - part.start for part in parts), default=0)
+        with scratch(tallest * (width + 1) if copied else 0, self.dtype, self.device) as numbers:
+            buffer = numbers.view(-1, width + 1)
+            for part in parts:
                 for first in range(0, self.n_items, width):
                     columns = slice(first, min(first + width, self.n_items))
                     if copied:
-                        buffer.resize_(part.stop - part.start, width + 1)
                         values = self._fill(buffer, part if rows is None else rows[part], columns)
                     else:
                         values = _part(self._scores, part if rows is None else rows[part], columns)
@@ -212,20 +213,21 @@ class ScoreMatrix:
 
 
 @contextmanager
-def scratch(dtype: torch.dtype, device: torch.device) -> Iterator[Tensor]:
-    """An empty tensor to be resized; on a CPU each thread keeps its memory, as long as it is no larger than a tile.
+def scratch(n: int, dtype: torch.dtype, device: torch.device) -> Iterator[Tensor]:
+    """(n,) numbers to be overwritten; on a CPU each thread keeps their memory, as long as it is no more than a tile's.
 
     Fresh memory costs more than what is done with it.
     """
-    kept = _kept.buffers.pop((dtype, device), None)  # whoever asks meanwhile gets another one
-    if kept is None:
+    free = _kept.buffers.setdefault((dtype, device), [])
+    buffer = free.pop() if free else None  # whoever asks meanwhile gets another one
+    if buffer is None or buffer.shape[0] < n:
         with torch.inference_mode(False):  # so that it can be written to in any mode
-            kept = torch.empty(0, dtype=dtype, device=device)
+            buffer = torch.empty(n, dtype=dtype, device=device)
     try:
-        yield kept
+        yield buffer[:n]
     finally:
-        if device.type == "cpu" and kept.untyped_storage().nbytes() <= 8 * thresholds.STEP_ELEMENTS:
-            _kept.buffers[dtype, device] = kept
+        if device.type == "cpu" and buffer.nbytes <= 8 * thresholds.STEP_ELEMENTS:
+            free.append(buffer)
 
 
 def _part(matrix: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:

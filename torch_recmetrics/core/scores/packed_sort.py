@@ -15,16 +15,20 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.scores.block_max import count_rows
-from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.scores.matrix import ScoreMatrix, scratch
+from torch_recmetrics.core.scores.topk import TopK
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.row_sort import sorts_with_numpy
 
 Array = npt.NDArray[Any]
+CPU = torch.device("cpu")
 
 # Columns fit into the free bits, and one more keeps the sum of two of them free.
 MOST_COLUMNS = 1 << 28
 # Beyond every float32, and without low mantissa bits: stands for an infinity, which with a column in it would be NaN.
 BEYOND_FLOAT32 = 2.0**1000
+LOWEST_FLOAT32 = np.finfo(np.float32).min  # in the same role where a float32 carries the number of a group
+SPARE_GROUPS = 2  # more than are asked for
 
 
 def can_sort_packed(scores: ScoreMatrix, k: int) -> bool:
@@ -44,134 +48,157 @@ def _most_columns(scores: ScoreMatrix, k: int) -> int:
     return scores.n_items if few else thresholds.PACKED_COLUMNS_PER_ITEM * k
 
 
-def packed_topk(scores: ScoreMatrix, k: int) -> tuple[Tensor, Tensor, Tensor | None] | None:
-    """The k largest scores of each row; None where a score is NaN or inf, which no packed number can hold.
+def packed_topk(scores: ScoreMatrix, k: int) -> TopK | None:
+    """The k largest scores of each row, equal ones in any order; None where one is NaN or inf, which cannot be packed.
 
-    Returns:
-        (B, k) scores, descending, (B, k) their columns, equal scores in any order (any number beside -inf), and (B,)
-        int64 how many scores of the row equal the k-th (above -inf); None where no (k - 1)-th equals it.
+    How many scores of a row equal the k-th is known where a (k - 1)-th equals it.
     """
-    size, mask = group_size(scores.n_items, k), column_mask(scores.n_items)
-    parts, counts = [], []
+    size, mask = group_size(scores.n_items, k), bit_mask(scores.n_items)
+    most = scores.n_items if size == 1 else size * (k + SPARE_GROUPS + 1)
+    numbers, columns, counts, distinct = [], [], [], True
     for values in scores.rows(thresholds.PACKED_ELEMENTS):
-        found = _largest_keys(values, k, size)
-        if found is None:
-            return None
-        keys, bound = found
-        parts.append(keys[:, :k].copy())
-        counts.append(_count_kth(values, keys, k, mask, bound))
-    best = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        with scratch(values.shape[0] * most, torch.float64, CPU) as buffer:
+            found = _packed_candidates(values, k, size, buffer)
+            if found is None:
+                return None
+            packed, others = found
+            best = packed.view(np.int64)[:, : -k - 1 : -1]
+            columns.append(best & mask)
+            numbers.append(bare(best, mask))
+            tied = numbers[-1][:, 1:] == numbers[-1][:, :-1]
+            some_tied = tied.any()
+            distinct = distinct and not some_tied and bool(numbers[-1][:, -1].min() > -BEYOND_FLOAT32)
+            crosses = some_tied and tied[:, -1:].any()
+            counts.append(_count_kth(values, packed, numbers[-1][:, -1:], mask, others) if crosses else None)
     n_kth = None
     if any(count is not None for count in counts):
-        ones = (np.ones(part.shape[0], np.int64) if n is None else n for part, n in zip(parts, counts, strict=True))
+        ones = (np.ones(part.shape[0], np.int64) if n is None else n for part, n in zip(columns, counts, strict=True))
         n_kth = torch.from_numpy(np.concatenate(list(ones)))
-    largest = torch.from_numpy(bare(best, mask)).neg_().to(torch.float32)
-    return largest, torch.from_numpy(best.view(np.int64) & mask), n_kth
+    largest = _joined(numbers)
+    return TopK(largest if distinct else largest.to(torch.float32), _joined(columns), False, n_kth, distinct)
 
 
-def _count_kth(values: Tensor, keys: Array, k: int, mask: int, bound: Array | None) -> Array | None:
-    """(rows,) how many values equal the k-th largest; None where no (k - 1)-th does.
+def _joined(parts: list[Array]) -> Tensor:
+    return torch.from_numpy(np.concatenate(parts) if len(parts) > 1 else parts[0])
+
+
+def _count_kth(values: Tensor, packed: Array, kth: Array, mask: int, others: Array | None) -> Array:
+    """(rows,) how many values equal the k-th largest.
 
     Args:
         values: (rows, columns).
-        keys: (rows, >= k) ascending, with columns in the bits of the mask; of all values that may be as large.
-        bound: (rows,) the key of no other value is below; None where no other value is as large as the k-th.
+        packed: (rows, >= k) with columns in the bits of the mask; of all values that may be as large.
+        kth: (rows, 1).
+        others: (rows,) no other value is larger; None where none is as large as the k-th.
     """
-    last = bare(keys[:, max(k - 2, 0) : k], mask)
-    if k < 2 or not (last[:, 0] == last[:, 1]).any():
-        return None
-    if bound is not None and not (bound > last[:, 1]).all():  # some of the others are equal
-        against = torch.from_numpy(-last[:, 1:]).to(values.dtype)
+    if others is not None and not (others < kth[:, 0]).all():  # some of the others are equal
+        against = torch.from_numpy(kth).to(values.dtype)
         return count_rows(torch.eq, values, against, torch.empty(values.shape)).numpy()
-    count: Array = (bare(keys, mask) == last[:, 1:]).sum(1)
+    count: Array = (bare(packed, mask) == kth).sum(1)
     return count
 
 
-def _largest_keys(values: Tensor, k: int, size: int) -> tuple[Array, Array | None] | None:
-    """(rows, >= k) ascending keys of the largest values of each row, and what :func:`_count_kth` wants of the others.
+def _packed_candidates(values: Tensor, k: int, size: int, buffer: Tensor) -> tuple[Array, Array | None] | None:
+    """(rows, >= k) the largest values of each row, packed and ascending, and the bound of :func:`_count_kth`.
 
-    A key is the value with its sign turned, and its column in the low bits. The k largest values lie in the k groups
-    with the largest maxima; an equal value outside of them is as large as the k-th. `size` is the columns of a group.
+    The k largest values lie in the k groups with the largest maxima; an equal value outside of them is as large as the
+    k-th. `size` is the columns of a group.
     """
     n_rows, n_columns = values.shape
     if size == 1:
-        keys = _sorted_keys(values, column_range(n_columns))
-        return None if keys is None else (keys, None)
+        packed = _packed_sort(values, column_range(n_columns), buffer)
+        return None if packed is None else (packed, None)
     n_groups = n_columns // size
     n_grouped = n_groups * size
     # Group g holds the columns g, g + n_groups, ...: maxima of whole rows of numbers are the fastest.
     grouped = values[:, :n_grouped].unflatten(1, (size, n_groups))  # type: ignore[no-untyped-call]
-    found = _largest_groups(grouped.amax(1), k)
+    with scratch(n_rows * n_groups, torch.float32, CPU) as maxima:
+        found = _largest_groups(torch.amax(grouped, 1, out=maxima.view(n_rows, n_groups)), k)
     if found is None:
         return None
-    groups, bound = found
-    columns = torch.empty((n_rows, k * size + n_columns - n_grouped), dtype=torch.int64)
-    torch.add(
-        torch.from_numpy(groups).unsqueeze(1),
-        member_offsets(size, n_groups),
-        out=columns[:, : k * size].unflatten(1, (size, k)),  # type: ignore[no-untyped-call]
-    )
-    columns[:, k * size :] = column_range(n_columns)[n_grouped:]
-    keys = _sorted_keys(values.gather(1, columns), columns)
-    return None if keys is None else (keys, bound)
+    groups, others = found
+    n_members = size * groups.shape[1]
+    n_candidates = n_members + n_columns - n_grouped
+    with scratch(n_rows * n_candidates, torch.int64, CPU) as numbers:
+        places = numbers.view(n_rows, n_candidates)
+        members = places[:, :n_members].unflatten(1, (size, groups.shape[1]))  # type: ignore[no-untyped-call]
+        torch.add(torch.from_numpy(groups).unsqueeze(1), first_columns(size, n_groups), out=members)
+        columns = places.numpy()
+        columns[:, n_members:] = column_range(n_columns)[n_grouped:]
+        packed = _packed_sort(values.gather(1, places), columns, buffer)
+    return None if packed is None else (packed, others)
 
 
 def _largest_groups(maxima: Tensor, k: int) -> tuple[Array, Array | None] | None:
-    """(rows, k) the groups with the largest maxima, and what :func:`_count_kth` wants; None where one is NaN or inf."""
+    """(rows, >= k) int64 the groups with the largest maxima, and the bound of :func:`_count_kth` for all other groups.
+
+    None where a maximum is NaN or inf.
+    """
     n_rows, n_groups = maxima.shape
-    numbers = maxima.numpy()
-    ascending = np.sort(numbers, axis=1)  # several times faster than any way that gives their places too
-    if not ascending[:, -1].max() < np.inf:  # NaN comes last
-        return None
-    chosen = numbers >= ascending[:, n_groups - k, None]
-    if np.count_nonzero(chosen) == n_rows * k:
-        return np.flatnonzero(chosen).reshape(n_rows, k) - np.arange(0, numbers.size, n_groups)[:, None], None
-    keys = _sorted_keys(maxima, column_range(n_groups))  # some rows have more groups like their k-th
-    if keys is None:
-        return None
-    mask = column_mask(n_groups)
-    return keys[:, :k].copy().view(np.int64) & mask, bare(keys[:, k], mask)
+    mask, last = bit_mask(n_groups), n_groups - k - SPARE_GROUPS
+    # The number of the group takes the place of the last bits of a maximum. The order is coarse then, but a few spare
+    # groups nearly always reach down to a maximum that is below the k-th even so.
+    with scratch(n_rows * n_groups, torch.float32, CPU) as buffer:
+        coarse = np.maximum(maxima.numpy(), LOWEST_FLOAT32, out=buffer.view(n_rows, n_groups).numpy())
+        bits = coarse.view(np.int32)
+        bits &= ~mask
+        bits |= column_range(n_groups, np.int32)
+        coarse.sort(axis=1)
+        if coarse[:, -1].max() < np.inf:
+            chosen = bits[:, last:]
+            first, kth = chosen[:, 0] & ~mask, chosen[:, SPARE_GROUPS] & ~mask
+            if (first.view(np.float32) < kth.view(np.float32)).all():
+                return (chosen & mask).astype(np.int64), None
+    # Equal maxima, or nearly so; or one that is NaN or inf.
+    with scratch(n_rows * n_groups, torch.float64, CPU) as buffer:
+        packed = _packed_sort(maxima, column_range(n_groups), buffer)
+        if packed is None:
+            return None
+        return packed[:, -k:].view(np.int64) & mask, bare(packed[:, n_groups - k - 1], mask)
 
 
-def _sorted_keys(values: Tensor, columns: Tensor) -> Array | None:
-    """(rows, columns) the keys of float32 values, ascending; None where a value is NaN or inf."""
-    if not bool(values.amax() < float("inf")):
-        return None
-    keys: Array = values.to(torch.float64).numpy()
-    np.negative(keys, out=keys)
-    np.minimum(keys, BEYOND_FLOAT32, out=keys)
-    bits = keys.view(np.int64)
-    bits |= columns.numpy()
-    keys.sort(axis=1)
-    return keys
+def _packed_sort(values: Tensor, columns: Array, buffer: Tensor) -> Array | None:
+    """(rows, columns) values packed with their columns, ascending, in a buffer; None where one is NaN or inf.
+
+    Args:
+        values: (rows, columns) that a float32 holds.
+        columns: (rows, columns) or (columns,) int64.
+        buffer: float64, as large as the values or larger.
+    """
+    packed: Array = buffer[: values.numel()].view(values.shape).copy_(values).numpy()
+    np.maximum(packed, -BEYOND_FLOAT32, out=packed)
+    bits = packed.view(np.int64)
+    bits |= columns
+    packed.sort(axis=1)
+    return packed if packed[:, -1].max() < np.inf else None
 
 
-def bare(keys: Array, mask: int) -> Array:
-    """Keys without their columns."""
-    numbers: Array = (keys.view(np.int64) & ~mask).view(np.float64)
+def bare(packed: Array, mask: int) -> Array:
+    """(..., n) float64 packed numbers, or their bits, without their columns."""
+    bits = packed if packed.dtype == np.int64 else packed.view(np.int64)
+    numbers: Array = (bits & ~mask).view(np.float64)
     return numbers
 
 
 def group_size(n_columns: int, k: int) -> int:
     """Columns of a group of which the maximum is taken first; 1 for none."""
-    for columns_per_item, size in thresholds.PACKED_GROUPS:
-        if n_columns < columns_per_item * k:
-            return size
-    return thresholds.PACKED_GROUPS[-1][1]
+    sizes = (size for columns_per_item, size in thresholds.PACKED_GROUPS if n_columns < columns_per_item * k)
+    size = next(sizes, thresholds.PACKED_GROUPS[-1][1])
+    return size if n_columns // size > k + SPARE_GROUPS else 1
 
 
-def column_mask(n_columns: int) -> int:
+def bit_mask(n_columns: int) -> int:
     """The bits that hold a column."""
     return (1 << (n_columns - 1).bit_length()) - 1
 
 
 @functools.lru_cache(maxsize=64)
-def column_range(n_columns: int) -> Tensor:
+def column_range(n_columns: int, dtype: type[np.integer[Any]] = np.int64) -> Array:
     """(n,) 0, 1, ..., made once."""
-    return torch.arange(n_columns)
+    return np.arange(n_columns, dtype=dtype)
 
 
 @functools.lru_cache(maxsize=64)
-def member_offsets(size: int, n_groups: int) -> Tensor:
+def first_columns(size: int, n_groups: int) -> Tensor:
     """(size, 1) the columns of group 0."""
     return torch.arange(size).unsqueeze(1) * n_groups

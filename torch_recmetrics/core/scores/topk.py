@@ -19,10 +19,11 @@ from torch_recmetrics.core.tensors.segments import place_in_run, run_starts
 class TopK:
     """The k largest scores of each row, descending."""
 
-    values: Tensor  # (B, k); NaN first
+    values: Tensor  # (B, k) of any float dtype that holds the scores; NaN first
     ids: Tensor  # (B, k) columns; any number beside a score of -inf
     ordered: bool  # equal scores stand by rising column, so those at the cutoff are the first ones
     n_kth: Tensor | None  # (B,) int64: how many scores of the row equal the k-th (above -inf); None: not known
+    distinct: bool = False  # it is known that no two scores of a row are equal, and none is -inf
 
 
 def topk_scores(blocks: BlockMax, k: int) -> TopK:

@@ -48,14 +48,15 @@ PACKED_COLUMNS_PER_ITEM = 800  # beyond so many columns per requested item maxim
 PACKED_FEW = 1 << 21
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns before
 # anything is sorted; the last line serves all longer rows.
-PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (40, 4), (250, 8), (900, 16), (float("inf"), 32))
+PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (20, 2), (90, 4), (450, 8), (800, 16), (float("inf"), 32))
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
 # Evaluate once so many users wait, or so many target ids with their padding: 328 bytes a user with 20 of them and a
-# list of 20.
-WAITING_USERS = 1 << 12
-WAITING_TARGETS = 1 << 19
+# list of 20. On a CPU what is made of 4,096 users is so much that malloc gives its pages back and takes new ones, each
+# time: 1.7 to 1.5 ms of 256 x 3,706. Elsewhere few large steps are best.
+WAITING_USERS, WAITING_USERS_ELSEWHERE = 1 << 11, 1 << 12
+WAITING_TARGETS, WAITING_TARGETS_ELSEWHERE = 1 << 18, 1 << 19
 
 # --- Ranks of few relevant items (core/scores/rank_counts.py): `python -m benchmarks ranking --only 0 2 3 5` ---
 
