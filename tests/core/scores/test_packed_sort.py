@@ -7,7 +7,7 @@ import torch
 
 from torch_recmetrics import NDCG, functional
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import can_sort_packed, packed_topk
+from torch_recmetrics.core.scores.packed_sort import bit_mask, can_sort_packed, packed_topk
 from torch_recmetrics.core.tensors import sort_keys, thresholds
 
 INF, TINY, HUGE = float("inf"), 1e-45, torch.finfo(torch.float32).max
@@ -56,6 +56,16 @@ def test_scores_that_differ_in_their_last_bits_are_told_apart(size, offset, n_it
     expected = preds.sort(dim=1, descending=True)
     assert top.distinct and torch.equal(top.ids, expected.indices[:, :6])
     assert torch.equal(top.values.float(), expected.values[:, :6])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_lowest_score_is_above_what_is_hidden(size, monkeypatch):
+    """Both take the place of the other where a maximum carries the number of its group."""
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    preds = torch.full((4, 1013), -INF)
+    preds[:, 3::130] = (torch.tensor(-HUGE).view(torch.int32) & ~bit_mask(1013 // size)).view(torch.float32)
+    values = packed_topk(ScoreMatrix(preds), 6).values
+    assert (values > -INF).all()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -67,6 +67,7 @@ def test_a_dense_target_may_lie_in_memory_in_any_way(
 def test_only_a_mask_that_is_nearly_empty_is_searched_in_words(
     part: float, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(thresholds, "SPARSE_ELEMENTS", 0)
     mask = torch.rand(300, 700, generator=torch.Generator().manual_seed(1)) < part
     calls = watched(monkeypatch, torch.Tensor, "nonzero")
     sparse_nonzero(mask)

@@ -12,7 +12,6 @@ from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_rows, sorts_with_numpy
-from torch_recmetrics.core.tensors.segments import place_in_run, run_sizes, run_starts, table
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +150,7 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
         return Relevance(None, target, target)
     rows, columns = [], []
     for part in steps(*target.shape) if target.shape[0] else [slice(0, 0)]:
-        rated = target[part]
-        users, items = sparse_nonzero(rated if rated.dtype == torch.bool else rated != 0)
+        users, items = sparse_nonzero(target[part].to(torch.bool))  # several times faster than a comparison with 0
         rows.append(users + part.start)
         columns.append(items)
     users, items = torch.cat(rows), torch.cat(columns)
@@ -162,15 +160,20 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
         keep = relevance > 0  # with checks off a relevance below zero may come this far; it is not relevant
         if not bool(keep.all()):
             users, items, relevance = users[keep], items[keep], relevance[keep]
-    starts = run_starts(users)
-    sizes = run_sizes(starts)
+        if bool((relevance == 1).all()):
+            relevance = None
+    sizes = torch.bincount(users, minlength=target.shape[0])
     width = int(sizes.max()) if sizes.shape[0] else 0
-    column = width - sizes + place_in_run(starts)  # padding stands in front
-    shape = (target.shape[0], width)
-    ids = table(users, column, items, shape, fill=-1)
-    if relevance is None or bool((relevance == 1).all()):
+    # The last item of a user stands in the last column of the row, so padding stands in front.
+    behind = torch.repeat_interleave(sizes.cumsum(0), sizes, output_size=users.shape[0])
+    place = (users + 1) * width - behind + torch.arange(users.shape[0])
+    ids = items.new_full((target.shape[0], width), -1)
+    ids.view(-1)[place] = items
+    if relevance is None:
         return Relevance(ids, None, ids)
-    return Relevance(ids, table(users, column, relevance, shape), ids)
+    values = relevance.new_zeros((target.shape[0], width))
+    values.view(-1)[place] = relevance
+    return Relevance(ids, values, ids)
 
 
 def listed_relevance(target_ids: Tensor, target_relevance: Tensor | None) -> Relevance:

@@ -22,6 +22,7 @@ from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 HIDDEN = float("-inf")
+ALIGNED = 16  # rows of a copy begin at multiples of so many numbers: vector instructions read them faster
 
 
 class _Kept(threading.local):
@@ -81,18 +82,23 @@ class ScoreMatrix:
         """(B, N) all scores as one tensor, for callers that need a matrix of this size anyway."""
         return _hide(self._scores, self._seen, self._mask, self._nan_hidden).to(self.dtype)
 
-    def tiles(self, rows: Tensor | None = None, *, width: int = 1, compared: bool = False) -> Iterator[Tile]:
+    def tiles(
+        self, rows: Tensor | None = None, *, width: int = 1, compared: bool = False, elements: int | None = None
+    ) -> Iterator[Tile]:
         """All scores, or those of (R,) rows, from left to right within a row.
 
-        The first tile of a row has at least `width` columns. Tiles to be `compared` many times are smaller.
+        The first tile of a row has at least `width` columns. Tiles to be `compared` many times are smaller; `elements`
+        is about how many scores a tile holds, where that is not the usual number.
         """
         n_rows = self.n_users if rows is None else rows.shape[0]
-        elements = step_elements(compared=compared, on_cpu=self.is_sync_free)
+        if elements is None:
+            elements = step_elements(compared=compared, on_cpu=self.is_sync_free)
         width = max(1, min(self.n_items, max(width, elements)))
         copied, parts = self.copied, list(steps(n_rows, self.n_items, elements))
         tallest = max((part.stop - part.start for part in parts), default=0)
-        with scratch(tallest * (width + 1) if copied else 0, self.dtype, self.device) as numbers:
-            buffer = numbers.view(-1, width + 1)
+        wide = (width + ALIGNED) // ALIGNED * ALIGNED  # at least one more, for the writes of ids outside the tile
+        with scratch(tallest * wide if copied else 0, self.dtype, self.device) as numbers:
+            buffer = numbers.view(-1, wide)
             for part in parts:
                 for first in range(0, self.n_items, width):
                     columns = slice(first, min(first + width, self.n_items))
@@ -110,9 +116,9 @@ class ScoreMatrix:
         return self.tiles() if self.copied else [Tile(slice(None), 0, self._scores)]
 
     def rows(self, elements: int) -> Iterator[Tensor]:
-        """(rows, N) whole rows from the first on; so many scores at once where they need not be copied."""
+        """(rows, N) whole rows from the first on, about so many scores at once."""
         if self.copied:
-            yield from (tile.values for tile in self.tiles(width=self.n_items))
+            yield from (tile.values for tile in self.tiles(width=self.n_items, elements=elements))
         else:
             yield from (self._scores[part] for part in steps(self.n_users, self.n_items, elements))
 
@@ -190,7 +196,7 @@ class ScoreMatrix:
         values = _part(self._scores, rows, columns)
         n_rows, width = values.shape
         buffer = buffer[:n_rows]
-        tile = buffer[:, :width]  # the last column takes the writes of ids outside the tile
+        tile = buffer[:, :width]
         if self._mask is not None and values.dtype == self.dtype:
             # Half the time of a copy that is filled afterwards.
             hidden = torch.full((), HIDDEN, dtype=self.dtype, device=self.device)
@@ -214,7 +220,7 @@ class ScoreMatrix:
 
 @contextmanager
 def scratch(n: int, dtype: torch.dtype, device: torch.device) -> Iterator[Tensor]:
-    """(n,) numbers to be overwritten; on a CPU each thread keeps their memory, as long as it is no more than a tile's.
+    """(n,) numbers to be overwritten; on a CPU each thread keeps their memory, as long as it is not much.
 
     Fresh memory costs more than what is done with it.
     """
@@ -226,7 +232,7 @@ def scratch(n: int, dtype: torch.dtype, device: torch.device) -> Iterator[Tensor
     try:
         yield buffer[:n]
     finally:
-        if device.type == "cpu" and buffer.nbytes <= 8 * thresholds.STEP_ELEMENTS:
+        if device.type == "cpu" and buffer.nbytes <= thresholds.KEPT_BYTES:
             free.append(buffer)
 
 

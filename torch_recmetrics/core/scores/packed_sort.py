@@ -44,7 +44,7 @@ def can_sort_packed(scores: ScoreMatrix, k: int) -> bool:
 
 def _most_columns(scores: ScoreMatrix, k: int) -> int:
     """With more columns maxima of blocks are faster."""
-    few = not scores.copied and scores.n_users * scores.n_items <= thresholds.PACKED_FEW
+    few = scores.n_users * scores.n_items <= thresholds.PACKED_FEW
     return scores.n_items if few else thresholds.PACKED_COLUMNS_PER_ITEM * k
 
 
@@ -56,7 +56,7 @@ def packed_topk(scores: ScoreMatrix, k: int) -> TopK | None:
     size, mask = group_size(scores.n_items, k), bit_mask(scores.n_items)
     most = scores.n_items if size == 1 else size * (k + SPARE_GROUPS + 1)
     numbers, columns, counts, distinct = [], [], [], True
-    for values in scores.rows(thresholds.PACKED_ELEMENTS):
+    for values in scores.rows(thresholds.PACKED_COPIED if scores.copied else thresholds.PACKED_ELEMENTS):
         with scratch(values.shape[0] * most, torch.float64, CPU) as buffer:
             found = _packed_candidates(values, k, size, buffer)
             if found is None:
@@ -137,7 +137,8 @@ def _largest_groups(maxima: Tensor, k: int) -> tuple[Array, Array | None] | None
     n_rows, n_groups = maxima.shape
     mask, last = bit_mask(n_groups), n_groups - k - SPARE_GROUPS
     # The number of the group takes the place of the last bits of a maximum. The order is coarse then, but a few spare
-    # groups nearly always reach down to a maximum that is below the k-th even so.
+    # groups nearly always reach down to a maximum that is below the k-th even so; and nothing is lost where those bits
+    # were 0, as those of bfloat16 and of small integers are.
     with scratch(n_rows * n_groups, torch.float32, CPU) as buffer:
         coarse = np.maximum(maxima.numpy(), LOWEST_FLOAT32, out=buffer.view(n_rows, n_groups).numpy())
         bits = coarse.view(np.int32)
@@ -145,10 +146,13 @@ def _largest_groups(maxima: Tensor, k: int) -> tuple[Array, Array | None] | None
         bits |= column_range(n_groups, np.int32)
         coarse.sort(axis=1)
         if coarse[:, -1].max() < np.inf:
-            chosen = bits[:, last:]
-            first, kth = chosen[:, 0] & ~mask, chosen[:, SPARE_GROUPS] & ~mask
-            if (first.view(np.float32) < kth.view(np.float32)).all():
-                return (chosen & mask).astype(np.int64), None
+            first, kth = ((bits[:, place] & ~mask).view(np.float32) for place in (last, last + SPARE_GROUPS))
+            if (first < kth).all():
+                return (bits[:, last:] & mask).astype(np.int64), None
+            lowest = (LOWEST_FLOAT32.view(np.int32) & ~mask).view(np.float32)  # as low: perhaps an infinity
+            if coarse[:, 0].min() > lowest and not (maxima.numpy().view(np.int32) & mask).any():
+                next_best = (bits[:, n_groups - k - 1] & ~mask).view(np.float32)
+                return (bits[:, n_groups - k :] & mask).astype(np.int64), next_best.astype(np.float64)
     # Equal maxima, or nearly so; or one that is NaN or inf.
     with scratch(n_rows * n_groups, torch.float64, CPU) as buffer:
         packed = _packed_sort(maxima, column_range(n_groups), buffer)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
 def step_elements(*, compared: bool = False, on_cpu: bool = True) -> int:
@@ -31,10 +33,11 @@ def sparse_nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
 
     A large mask is first searched in words of eight.
     """
-    if mask.numel() < thresholds.SPARSE_ELEMENTS:
-        rows, columns = mask.nonzero(as_tuple=True)
-        return rows, columns
     n_columns, flat = mask.shape[1], mask.contiguous().flatten()
+    if flat.shape[0] < thresholds.SPARSE_ELEMENTS and is_sync_free(mask.device):
+        at = torch.from_numpy(np.flatnonzero(flat.numpy()))
+        rows = at // max(1, n_columns)
+        return rows, at - rows * n_columns
     if flat.storage_offset() % 8:  # a view as words must begin at a multiple of eight
         flat = flat.clone()
     words = flat.shape[0] // 8

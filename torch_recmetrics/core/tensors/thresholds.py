@@ -14,11 +14,13 @@ from __future__ import annotations
 STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
 COMPARED_ELEMENTS = 1 << 18  # of a tile that is read many times
+KEPT_BYTES = 1 << 23  # the largest buffer that a thread keeps: such a copy of scores (core/scores/matrix.py)
 
 # --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks ranking --only 0` ---
 
-# torch's own search is faster in fewer elements, and where a larger share of all words of eight holds a True.
-SPARSE_ELEMENTS = 1 << 15
+# On a CPU numpy's search is faster in fewer elements (0.045 and 0.1 ms of 64 x 3,706), and torch's where a larger share
+# of all words of eight holds a True.
+SPARSE_ELEMENTS = 1 << 20
 SPARSE_SHARE = 1 / 8
 
 # --- Block maxima (core/scores/block_max.py): `python -m benchmarks ranking --only 0 3 4 7` ---
@@ -43,6 +45,7 @@ EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds 
 
 PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us before the first of them
 PACKED_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
+PACKED_COPIED = 1 << 21  # the same where they are copied first, because something hides items
 PACKED_COLUMNS_PER_ITEM = 800  # beyond so many columns per requested item maxima of blocks are faster
 # But not of so few scores that need no copy, with good models or many equal scores: 1.3 to 0.8 ms of 64 x 20,000.
 PACKED_FEW = 1 << 21
