@@ -167,9 +167,61 @@ def catalogue_ranks(
         for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
             batch = pairs.of_users(part)
             seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
+            of_batch = RankCounts(batch, target_scores[part], ids[part])
             for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS, shown):
-                _count_ranks(chunk, batch, target_scores[part], ids[part], counts[:, part])
+                of_batch.add(chunk)
+            of_batch.compare()
+            counts[:, part] = of_batch.counts
     return counts
+
+
+class RankCounts:
+    """What the chunks so far have above, beside and before each of (B, R) scores.
+
+    Pairs that their coarse scores do not decide wait until they are many, and are then scored exactly.
+    """
+
+    def __init__(self, pairs: PairScores, target_scores: Tensor, ids: Tensor) -> None:
+        self.pairs, self.target_scores, self.ids = pairs, target_scores, ids
+        self.counts = torch.zeros((3, *target_scores.shape), dtype=torch.int64, device=ids.device)  # (3, B, R)
+        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._n_waiting = 0
+
+    def add(self, chunk: ScoreChunk) -> None:
+        """Count the items of a chunk."""
+        low, high = chunk.coarse_range(self.target_scores)
+        by_user = chunk.scores.T
+        if _is_sorted(self.target_scores):
+            by_user = by_user.contiguous()  # whole rows of it are read below
+            ascending = sorted_rows(by_user)
+            width = ascending.shape[1]
+            above = width - torch.searchsorted(ascending, high.contiguous(), right=True)
+            not_below = width - torch.searchsorted(ascending, low.contiguous())
+        else:
+            above, not_below = _counted(chunk, low, high)
+        self.counts[0] += above
+        users, columns = (not_below > above).nonzero(as_tuple=True)
+        for part in steps(users.shape[0], chunk.scores.shape[0]):
+            user, column = users[part], columns[part]
+            scores = by_user[user]
+            undecided = (scores >= low[user, column].unsqueeze(1)) & (scores <= high[user, column].unsqueeze(1))
+            which, item = undecided.nonzero(as_tuple=True)
+            self._waiting.append((user[which], column[which], item + chunk.first))
+            self._n_waiting += which.shape[0]
+            if self._n_waiting >= thresholds.WAITING_PAIRS:
+                self.compare()
+
+    def compare(self) -> None:
+        """Score the pairs that wait, and count them."""
+        if not self._waiting:
+            return
+        user, column, item = (torch.cat(columns) for columns in zip(*self._waiting, strict=True))
+        self._waiting, self._n_waiting = [], 0
+        score, against = self.pairs.pair_scores(user, item), self.target_scores[user, column]
+        equal = score == against
+        outcomes = torch.stack([score > against, equal, equal & (item < self.ids[user, column])]).to(torch.int64)
+        place = user * self.target_scores.shape[1] + column
+        self.counts.view(3, -1).index_add_(1, place, outcomes)
 
 
 def _is_sorted(target_scores: Tensor) -> bool:
@@ -186,29 +238,3 @@ def _counted(chunk: ScoreChunk, low: Tensor, high: Tensor) -> tuple[Tensor, Tens
         torch.sum(torch.gt(chunk.scores, highest, out=mask), 0, out=above[column])
         torch.sum(torch.ge(chunk.scores, lowest, out=mask), 0, out=not_below[column])
     return above.T.to(torch.int64), not_below.T.to(torch.int64)
-
-
-def _count_ranks(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: Tensor, counts: Tensor) -> None:
-    """Add what one chunk has above, beside and before (B, R) scores to (3, B, R) counts."""
-    low, high = chunk.coarse_range(target_scores)
-    by_user = chunk.scores.T
-    if _is_sorted(target_scores):
-        by_user = by_user.contiguous()  # whole rows of it are read below
-        ascending = sorted_rows(by_user)
-        width = ascending.shape[1]
-        above = width - torch.searchsorted(ascending, high.contiguous(), right=True)
-        not_below = width - torch.searchsorted(ascending, low.contiguous())
-    else:
-        above, not_below = _counted(chunk, low, high)
-    counts[0] += above
-    users, columns = (not_below > above).nonzero(as_tuple=True)
-    for part in steps(users.shape[0], chunk.scores.shape[0]):
-        user, column = users[part], columns[part]
-        scores = by_user[user]
-        undecided = (scores >= low[user, column].unsqueeze(1)) & (scores <= high[user, column].unsqueeze(1))
-        which, item = undecided.nonzero(as_tuple=True)
-        user, column, item = user[which], column[which], item + chunk.first
-        score, against = pairs.pair_scores(user, item), target_scores[user, column]
-        equal = score == against
-        outcomes = torch.stack([score > against, equal, equal & (item < ids[user, column])]).to(torch.int64)
-        counts.view(3, -1).index_add_(1, user * target_scores.shape[1] + column, outcomes)
