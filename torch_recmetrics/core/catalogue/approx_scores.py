@@ -31,7 +31,7 @@ class ScoreChunk:
 
     first: int
     n_items: int
-    scores: Tensor  # (blocks * ITEM_BLOCK, B), contiguous; -inf where hidden or filled up
+    scores: Tensor  # (blocks * ITEM_BLOCK, B); -inf where hidden or filled up
     margin: Tensor  # (B,)
     rounding: float
 
@@ -66,8 +66,11 @@ class ApproxScores:
         dtype: torch.dtype,
         chunk_size: int | None,
         mask: Tensor | None = None,
+        *,
+        by_user: bool = False,
     ) -> None:
         self.pairs = pairs
+        self._by_user = by_user  # the scores of one user lie together
         self._mask = mask  # (B, N) bool, True = may be found
         self.dtype = dtype
         block = thresholds.ITEM_BLOCK
@@ -123,10 +126,14 @@ class ApproxScores:
         scores and, three times over, for the directions of the cosine.
         """
         pairs, users, user_lengths = self.pairs, self._users.to(dtype), self._lengths
-        buffer = torch.empty((_whole_blocks(self.chunk_size), pairs.n_users), dtype=dtype, device=users.device)
+        shape = _whole_blocks(self.chunk_size), pairs.n_users
+        buffer = torch.empty(shape[::-1] if self._by_user else shape, dtype=dtype, device=users.device)
+        buffer = buffer.T if self._by_user else buffer
         narrow = dtype == torch.bfloat16
         info = torch.finfo(torch.float32 if narrow else dtype)
-        error = (pairs.width + 8) * info.eps * (3 if pairs.cosine else 1)
+        # Half of eps where sums are rounded to the nearest number; what narrow factors are added up in may cut it off.
+        cuts_off = narrow or (dtype == torch.float32 and rounds_factors())
+        error = (pairs.width + 8) * info.eps * (1 if cuts_off else 0.5) * (3 if pairs.cosine else 1)
         slope, rounding = error * user_lengths, 0.0
         if narrow:
             # What the users' vectors lose is known; the items' lose what a rounding may take.

@@ -168,7 +168,8 @@ def catalogue_ranks(
             batch = pairs.of_users(part)
             seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
             of_batch = RankCounts(batch, target_scores[part], ids[part])
-            for chunk in ApproxScores(batch, seen, torch.float32, chunk_size or thresholds.COUNTED_ITEMS, shown):
+            size = chunk_size or thresholds.COUNTED_ITEMS
+            for chunk in ApproxScores(batch, seen, torch.float32, size, shown, by_user=of_batch.sorts):
                 of_batch.add(chunk)
             of_batch.compare()
             counts[:, part] = of_batch.counts
@@ -184,28 +185,38 @@ class RankCounts:
     def __init__(self, pairs: PairScores, target_scores: Tensor, ids: Tensor) -> None:
         self.pairs, self.target_scores, self.ids = pairs, target_scores, ids
         self.counts = torch.zeros((3, *target_scores.shape), dtype=torch.int64, device=ids.device)  # (3, B, R)
+        # Scores are sorted to find the places of so many; below that, the higher ones of each are counted.
+        self.sorts = target_scores.shape[1] > thresholds.COUNTED_TARGETS
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
         self._n_waiting = 0
 
     def add(self, chunk: ScoreChunk) -> None:
         """Count the items of a chunk."""
         low, high = chunk.coarse_range(self.target_scores)
-        by_user = chunk.scores.T
-        if _is_sorted(self.target_scores):
-            by_user = by_user.contiguous()  # whole rows of it are read below
-            ascending = sorted_rows(by_user)
+        if self.sorts:
+            ascending = sorted_rows(chunk.scores.T)
             width = ascending.shape[1]
-            above = width - torch.searchsorted(ascending, high.contiguous(), right=True)
-            not_below = width - torch.searchsorted(ascending, low.contiguous())
+            at_low = torch.searchsorted(ascending, low.contiguous())
+            not_below = width - at_low
+            # Nearly always the next score is above the range too.
+            above = not_below.clone()
+            next_score = ascending.gather(1, at_low.clamp(max=width - 1))
+            users, columns = ((next_score <= high) & (at_low < width)).nonzero(as_tuple=True)
+            above_high = torch.searchsorted(ascending[users], high[users, columns].unsqueeze(1), right=True)
+            above[users, columns] = width - above_high.squeeze(1)
         else:
             above, not_below = _counted(chunk, low, high)
+            users, columns = (not_below > above).nonzero(as_tuple=True)
         self.counts[0] += above
-        users, columns = (not_below > above).nonzero(as_tuple=True)
+        by_user = chunk.scores.T
         for part in steps(users.shape[0], chunk.scores.shape[0]):
             user, column = users[part], columns[part]
             scores = by_user[user]
-            undecided = (scores >= low[user, column].unsqueeze(1)) & (scores <= high[user, column].unsqueeze(1))
-            which, item = undecided.nonzero(as_tuple=True)
+            # Compared into floats, which are faster to write than bool.
+            undecided, not_above = torch.empty((2, *scores.shape), dtype=torch.float32, device=scores.device)
+            torch.ge(scores, low[user, column].unsqueeze(1), out=undecided)
+            undecided *= torch.le(scores, high[user, column].unsqueeze(1), out=not_above)
+            which, item = sparse_nonzero(undecided.to(torch.bool))
             self._waiting.append((user[which], column[which], item + chunk.first))
             self._n_waiting += which.shape[0]
             if self._n_waiting >= thresholds.WAITING_PAIRS:
@@ -222,11 +233,6 @@ class RankCounts:
         outcomes = torch.stack([score > against, equal, equal & (item < self.ids[user, column])]).to(torch.int64)
         place = user * self.target_scores.shape[1] + column
         self.counts.view(3, -1).index_add_(1, place, outcomes)
-
-
-def _is_sorted(target_scores: Tensor) -> bool:
-    """Whether scores are sorted to find the places of so many; below that, the higher ones of each are counted."""
-    return target_scores.shape[1] > thresholds.COUNTED_TARGETS
 
 
 def _counted(chunk: ScoreChunk, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
