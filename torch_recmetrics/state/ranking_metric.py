@@ -17,13 +17,13 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import SCALED_GAINS
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.candidates import CandidatesSeen
 from torch_recmetrics.state.options import option
 
 PooledBy = Literal["relevant", "min"] | None
 
 
-class RankingMetric(RecMetric):
+class RankingMetric(CandidatesSeen):
     """A metric of ranked lists. Its attributes say what the ranking must hold, and how it is evaluated."""
 
     needs_target: ClassVar[bool] = True  # False: it does not ask what is relevant, so no target needs to be given
@@ -98,20 +98,11 @@ class RankingMetric(RecMetric):
         super().reset()
         self.__dict__["candidates_seen"] = frozenset()
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
-        saved: dict[str, Any] = super().state_dict(*args, **kwargs)
-        prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
-        if self.candidates_seen and any(prefix + name in saved for name in self._defaults):
-            saved[prefix + self.state_name("candidates")] = torch.tensor(sorted(self.candidates_seen))
-        return saved
+    def candidates_table(self) -> Tensor | None:
+        return torch.tensor(sorted(self.candidates_seen)) if self.candidates_seen else None
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        candidates = state_dict.pop(prefix + self.state_name("candidates"), None)
-        count = self.update_count
-        super()._load_from_state_dict(state_dict, prefix, *others)
-        if self.update_count > count:  # states were taken
-            self.__dict__["candidates_seen"] = frozenset(() if candidates is None else candidates.tolist())
+    def take_candidates(self, table: Tensor | None) -> None:
+        self.__dict__["candidates_seen"] = frozenset(() if table is None else table.tolist())
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same options has seen (or its ``metric_state``)."""

@@ -19,6 +19,7 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.metrics.group_auc import GroupAUC
+from torch_recmetrics.state.candidates import CandidatesSeen
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.metric import RecMetric
@@ -67,7 +68,7 @@ def check_wrapped(name: str, metric: Any) -> None:
         raise ValueError(f"`{name}` must have a member, got an empty collection")
 
 
-class Wrapper(RecMetric):
+class Wrapper(CandidatesSeen):
     """A metric around a metric or a collection."""
 
     metric: Any = option(
@@ -221,25 +222,16 @@ class Wrapper(RecMetric):
             name: member.candidates_seen for name, member in self.members.items() if hasattr(member, "candidates_seen")
         }
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
-        saved: dict[str, Any] = super().state_dict(*args, **kwargs)
-        prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+    def candidates_table(self) -> Tensor | None:
         seen = self._candidates()
         pairs = [(place, number) for place, name in enumerate(self.members) for number in sorted(seen.get(name, ()))]
-        if pairs and any(prefix + name in saved for name in self._defaults):
-            saved[prefix + self.state_name("candidates")] = torch.tensor(pairs)
-        return saved
+        return torch.tensor(pairs) if pairs else None
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        pairs = state_dict.pop(prefix + self.state_name("candidates"), None)
-        count = self.update_count
-        super()._load_from_state_dict(state_dict, prefix, *others)
-        if self.update_count > count:  # states were taken
-            listed = [] if pairs is None else pairs.tolist()
-            for place, member in enumerate(self.members.values()):
-                if isinstance(member, RankingMetric):
-                    member.__dict__["candidates_seen"] = frozenset(number for own, number in listed if own == place)
+    def take_candidates(self, table: Tensor | None) -> None:
+        listed = [] if table is None else table.tolist()
+        for place, member in enumerate(self.members.values()):
+            if isinstance(member, RankingMetric):
+                member.__dict__["candidates_seen"] = frozenset(number for own, number in listed if own == place)
 
     def reset(self) -> None:
         """Forget all updates."""
