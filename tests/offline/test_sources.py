@@ -15,16 +15,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from torch_recmetrics.offline.sources import (
-    InputError,
-    connect,
-    id_sql,
-    need_columns,
-    number_sql,
-    open_source,
-    quoted,
-    time_sql,
-)
+from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
+from torch_recmetrics.offline.sources import InputError, connect, open_source
+from torch_recmetrics.offline.sql import quoted
 
 ROWS = {"item": ["x", "y", "z"], "score": [1.0, 2.5, -1.0]}
 

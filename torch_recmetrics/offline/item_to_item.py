@@ -23,6 +23,7 @@ from torch_recmetrics.core.tensors.moments import moments, ratio
 from torch_recmetrics.core.tensors.segments import largest_first, run_starts
 from torch_recmetrics.core.tensors.sort_keys import sort_keys
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
+from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.next_events import (
     PAIR_BYTES,
     RankedPairs,
@@ -32,18 +33,8 @@ from torch_recmetrics.offline.next_events import (
     whole_users,
 )
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import (
-    InputError,
-    Source,
-    id_sql,
-    in_memory,
-    need_columns,
-    number_sql,
-    one_row,
-    open_source,
-    refused_in_one_line,
-    time_sql,
-)
+from torch_recmetrics.offline.sources import InputError, Source, in_memory, open_source, refused_in_one_line
+from torch_recmetrics.offline.sql import one_row
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.users.user_values import UserValues

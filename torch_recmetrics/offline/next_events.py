@@ -13,7 +13,9 @@ from torch.utils.dlpack import from_dlpack
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import sort_keys
 from torch_recmetrics.offline.batches import SortedRows, one_ahead, parts_of_keys, parts_of_stream
-from torch_recmetrics.offline.sources import Source, one_row, place_sql
+from torch_recmetrics.offline.columns import place_sql
+from torch_recmetrics.offline.sources import Source
+from torch_recmetrics.offline.sql import one_row
 from torch_recmetrics.offline.workspace import Workspace
 
 PAIR_BYTES = 96  # of a row of the table while its ranks are found

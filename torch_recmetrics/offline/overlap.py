@@ -7,19 +7,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
+from torch_recmetrics.offline.columns import id_sql, need_columns, time_sql
 from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sources import (
-    InputError,
-    Source,
-    id_sql,
-    in_memory,
-    need_columns,
-    one_row,
-    open_source,
-    quoted,
-    refused_in_one_line,
-    time_sql,
-)
+from torch_recmetrics.offline.sources import InputError, Source, in_memory, open_source, refused_in_one_line
+from torch_recmetrics.offline.sql import one_row, quoted
 from torch_recmetrics.offline.texts import words
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import write_text

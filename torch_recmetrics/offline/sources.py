@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_recmetrics.offline.report import Input
+from torch_recmetrics.offline.sql import literal, one_row, quoted
 from torch_recmetrics.users.extras import needed
 
 READERS = {
@@ -46,7 +47,6 @@ HASHED_AT_ONCE = 2**20
 FORMATS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "arrow": "arrow", "trec": "trec"}
 DELIMITERS = ",\t;|"
 LONGEST_LINE = 2_000_000  # bytes of a line of text, its end included
-EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 WHOLE = r"(0|-?[1-9][0-9]{0,17})(\.0+)?"  # text that is an int64: pandas writes 7.0 beside a gap
 # The columns of a line of TREC's, by the number of its fields, which DuckDB counts from 1: of a run, and of qrels.
 TREC = {
@@ -523,141 +523,3 @@ def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source
 def rows_table(source: Source) -> str:
     """The table of :func:`in_memory` in SQL, where it makes one."""
     return quoted(f"{source.role}_columns")
-
-
-def place_sql(connection: Any, source: Source, prefix: str = "") -> str:
-    """SQL of the place of a row of a source, as int64: all its files are numbered through from 0 on."""
-    place = cast(prefix + source.order[-1], "BIGINT")
-    if len(source.order) == 1 or len(source.files) == 1:
-        return place
-    file = source.order[0]
-    counts = dict(connection.execute(f"SELECT {file}, count(*) FROM {source.sql} GROUP BY 1").fetchall())
-    starts = itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0)
-    return f"[{', '.join(map(str, starts))}][{cast(prefix + file, 'BIGINT')} + 1] + {place}"
-
-
-def need_columns(source: Source, columns: Mapping[str, str]) -> None:
-    """InputError for a column that is not there.
-
-    Args:
-        source: the input.
-        columns: argument -> name of the column.
-    """
-    for argument, column in columns.items():
-        if not isinstance(column, str):
-            raise InputError(f"`{argument}` must be the name of a column of {source}, got {column!r}")
-        if column not in source.types:
-            near = [name for name in source.types if name.lower() == column.lower()]
-            near = near or difflib.get_close_matches(column, source.types, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
-            raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`")
-
-
-def refuse_rows(connection: Any, source: Source, column: str, wrong: str, rule: str) -> None:
-    """InputError that names the first row for which the condition `wrong` is true.
-
-    Args:
-        connection, source: where.
-        column: its name; it is shown.
-        wrong: SQL of the columns of the source.
-        rule: what the column must be.
-    """
-    name = quoted(column)
-    with refused_in_one_line(source):
-        if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE {wrong}")[0]:
-            return
-        *row, value = one_row(
-            connection,
-            f"SELECT {', '.join(source.order)}, CAST({name} AS VARCHAR) FROM {source.sql} WHERE {wrong} "
-            f"ORDER BY {', '.join(source.order)} LIMIT 1",
-        )
-    shown = "nothing (null)" if value is None else repr(value[:80])
-    raise InputError(f"{source.place(row)}: column {column!r} must be {rule}, got {shown}")
-
-
-def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> str:
-    """SQL of a column as float64; InputError for one that is not finite, or for which `wrong` is true.
-
-    In `wrong`, ``{}`` is the number.
-    """
-    name, kind = quoted(column), source.types[column]
-    if kind == TEXT:
-        number = f"TRY_CAST({name} AS DOUBLE)"
-    elif kind in (*INTEGERS, *FLOATS, "BOOLEAN") or kind.startswith("DECIMAL"):
-        number = f"CAST({name} AS DOUBLE)"
-    else:
-        raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
-    also = f" OR {wrong.format(number)}" if wrong else ""
-    refuse_rows(connection, source, column, f"{number} IS NULL OR NOT isfinite({number}){also}", rule)
-    return number
-
-
-def no_float_id(name: str, kind: str) -> tuple[str, str]:
-    """SQL of what is wrong with an id in a column of floats, and what it must be; above 2^53 ids become each other."""
-    most = EXACT[kind]
-    wrong = f"{name} IS NULL OR NOT isfinite({name}) OR {name} <> trunc({name}) OR abs({name}) > {most}"
-    return wrong, f"an id, a whole number, and as a float up to {most}"
-
-
-def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
-    """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
-
-    Floats (what pandas makes of integers beside a gap) must be whole numbers. InputError for nulls.
-    """
-    kinds = []
-    for source, column in columns:
-        name, kind = quoted(column), source.types[column]
-        wrong, rule = f"{name} IS NULL", "an id"
-        if kind in FLOATS:
-            wrong, rule = no_float_id(name, kind)
-            kind = "BIGINT"
-        elif kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
-            raise InputError(f"{source}: column {column!r} must be ids, its type is {kind}")
-        refuse_rows(connection, source, column, wrong, rule)
-        kinds.append("BIGINT" if kind in INTEGERS and kind not in ("HUGEINT", "UHUGEINT", "UBIGINT") else kind)
-    common = kinds[0] if len(set(kinds)) == 1 else TEXT
-    return [
-        cast(cast(quoted(column), kind) if source.types[column] in FLOATS else quoted(column), common)
-        for (source, column), kind in zip(columns, kinds)
-    ]
-
-
-def time_sql(connection: Any, source: Source, column: str) -> str:
-    """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp.
-
-    What names no time zone is UTC.
-    """
-    name, kind = quoted(column), source.types[column]
-    if kind == TEXT:
-        if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE TRY_CAST({name} AS DOUBLE) IS NULL")[0]:
-            return number_sql(connection, source, column, rule="a time")
-        time = f"TRY_CAST({name} AS TIMESTAMPTZ)"  # without the zone DuckDB leaves an offset out
-        refuse_rows(connection, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
-        return time
-    if kind in FLOATS:
-        return number_sql(connection, source, column, rule="a time")
-    if not (kind in INTEGERS or kind.startswith(("DECIMAL", "TIMESTAMP", "DATE", "TIME"))):
-        raise InputError(f"{source}: column {column!r} must be times or numbers, its type is {kind}")
-    refuse_rows(connection, source, column, f"{name} IS NULL", "a time")
-    return name
-
-
-def one_row(connection: Any, sql: str) -> tuple[Any, ...]:
-    """The only row of a query; all of it is fetched, since DuckDB 2 takes no other query before."""
-    (row,) = connection.execute(sql).fetchall()
-    return tuple(row)
-
-
-def cast(sql: str, kind: str) -> str:
-    """SQL."""
-    return f"CAST({sql} AS {kind})"
-
-
-def quoted(name: str) -> str:
-    """A name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("'", "''") + "'"

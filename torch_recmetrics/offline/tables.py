@@ -13,17 +13,9 @@ from torch.utils.dlpack import from_dlpack
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
-from torch_recmetrics.offline.sources import (
-    FLOATS,
-    INTEGERS,
-    PARQUET_ROW,
-    InputError,
-    Source,
-    need_columns,
-    open_source,
-    place_sql,
-    quoted,
-)
+from torch_recmetrics.offline.columns import need_columns, place_sql
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source, open_source
+from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
 ROW_BYTES = 24  # in memory: user and place in one, item, score

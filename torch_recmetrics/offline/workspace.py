@@ -13,17 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.offline.sources import (
-    FLOATS,
-    INTEGERS,
-    InputError,
-    Source,
-    connect,
-    first_line,
-    no_float_id,
-    quoted,
-    refuse_interrupt,
-)
+from torch_recmetrics.offline.columns import no_float_id
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, InputError, Source, connect, first_line, refuse_interrupt
+from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:

@@ -1,0 +1,26 @@
+"""Small pieces of SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def one_row(connection: Any, sql: str) -> tuple[Any, ...]:
+    """The only row of a query; all of it is fetched, since DuckDB 2 takes no other query before."""
+    (row,) = connection.execute(sql).fetchall()
+    return tuple(row)
+
+
+def cast(sql: str, kind: str) -> str:
+    """A value in another type."""
+    return f"CAST({sql} AS {kind})"
+
+
+def quoted(name: str) -> str:
+    """The name of a column or a table."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as a value."""
+    return "'" + text.replace("'", "''") + "'"
