@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.harness import Contestant, machine, race, table
 from torch_recmetrics import NDCG, Sliced, UserBootstrap
-from torch_recmetrics.compare.statistics import randomization_test
+from torch_recmetrics.compare.randomization import randomization_test
 
 OURS = "randomization_test"
 SIGNS = "numpy: integers(0, 2), bool"

@@ -11,14 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from torch_recmetrics.compare.statistics import (
-    PairedResult,
-    bootstrap_test,
-    corrected,
-    randomization_test,
-    t_test,
-    users_needed,
-)
+from torch_recmetrics.compare.randomization import randomization_test
+from torch_recmetrics.compare.statistics import PairedResult, bootstrap_test, corrected, t_test, users_needed
 
 DRAWS = 1000
 Draw = Callable[[np.random.Generator, int], np.ndarray]

@@ -16,13 +16,13 @@ from statsmodels.stats.contingency_tables import mcnemar as mcnemar_of_statsmode
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from torch_recmetrics.compare import statistics
+from torch_recmetrics.compare import randomization, statistics
+from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import (
     bootstrap_test,
     chi_square,
     corrected,
     mcnemar,
-    randomization_test,
     t_test,
     users_needed,
     wilcoxon_test,
@@ -70,7 +70,7 @@ def test_randomization_is_studentised() -> None:
 def test_flip_sums_take_every_sign() -> None:
     """21 users: two tables and a part of one. Each user's sign is fair, their own, and the same in all columns."""
     one_at_a_time = [np.eye(21)[i] + 1j for i in range(21)]
-    sums = np.stack(statistics.flip_sums(one_at_a_time, 4000, seed=3))
+    sums = np.stack(randomization.flip_sums(one_at_a_time, 4000, seed=3))
     assert set(np.unique(sums.real)) == {-1.0, 1.0}
     np.testing.assert_array_equal(sums[0].imag, sums.real.sum(0))  # the same signs for all columns
     correlation = sums.real @ sums.real.T / 4000
@@ -80,9 +80,9 @@ def test_flip_sums_take_every_sign() -> None:
 
 def test_signs_do_not_depend_on_the_size_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     column = np.random.default_rng(0).normal(size=3000) + 1j
-    (whole,) = statistics.flip_sums([column], 999, seed=1)
-    monkeypatch.setattr(statistics, "TABLES_PER_BLOCK", 5)
-    (parts,) = statistics.flip_sums([column], 999, seed=1)
+    (whole,) = randomization.flip_sums([column], 999, seed=1)
+    monkeypatch.setattr(randomization, "TABLES_PER_BLOCK", 5)
+    (parts,) = randomization.flip_sums([column], 999, seed=1)
     np.testing.assert_array_equal(whole, parts)
 
 

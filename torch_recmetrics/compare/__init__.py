@@ -7,6 +7,7 @@ it is needed. U users, B draws, V vectors of the users that are resampled togeth
 from torch_recmetrics.compare.comparison import Comparison, ComparisonRow, compare
 from torch_recmetrics.compare.gate import Gate, RuleVerdict, Verdict
 from torch_recmetrics.compare.preflight import Check, Preflight, preflight
+from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import (
     ChiSquare,
     McNemar,
@@ -15,7 +16,6 @@ from torch_recmetrics.compare.statistics import (
     chi_square,
     corrected,
     mcnemar,
-    randomization_test,
     t_test,
     users_needed,
     wilcoxon_test,

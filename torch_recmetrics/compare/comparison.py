@@ -24,6 +24,7 @@ from torch_recmetrics.compare.pairing import (
     refuse_other_definitions,
     summary_of,
 )
+from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import (
     POWER,
     Array,
@@ -32,7 +33,6 @@ from torch_recmetrics.compare.statistics import (
     check_draws,
     corrected,
     mcnemar,
-    randomization_test,
     standardized,
     t_test,
     users_needed,
