@@ -451,7 +451,8 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
             raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
         target = need(given, "target", 2)
         check.check_relevance("target", target)
-        check.check_shape("target", target, tuple(like.shape), "`preds`")
+        of_preds = "`preds`, a column for each item (ids of relevant items go to `target_ids`)"
+        check.check_shape("target", target, tuple(like.shape), of_preds)
         return Targets(target, None, None)
     if "target" in given:
         raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")

@@ -126,7 +126,8 @@ def is_count(value: Any) -> bool:
 def check_tensor(name: str, value: Any, *, ndim: int | None = None, steps: Mapping[int, str] | None = None) -> None:
     """Refuse what is not a tensor of so many dimensions; `steps` says what to do with another number of them."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}")
+        hint = ": torch.as_tensor makes one of it" if hasattr(value, "__array__") else ""
+        raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}{hint}")
     if value.layout != torch.strided:
         raise TypeError(f"`{name}` must be a dense (strided) tensor, got layout {value.layout}")
     if ndim is not None and value.ndim != ndim:
@@ -154,7 +155,10 @@ def check_rows(name: str, value: Tensor, n_rows: int, like: str) -> None:
 def check_float(name: str, value: Tensor) -> None:
     """Refuse scores and features that are not floating point."""
     if value.dtype not in FLOAT_DTYPES:
-        raise TypeError(f"`{name}` must be floating point (float16, bfloat16, float32 or float64), got {value.dtype}")
+        hint = ": are `preds` and `target` swapped? Ranked ids go to `item_ids`" if name == "preds" else ""
+        raise TypeError(
+            f"`{name}` must be floating point (float16, bfloat16, float32 or float64), got {value.dtype}{hint}"
+        )
 
 
 def check_ids(name: str, value: Tensor) -> None:
@@ -335,7 +339,11 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
         if int(low) >= lowest and (below is None or int(high) < below):
             return True
     low, high = ids.reshape(ids.shape[0], -1).aminmax(dim=1)
-    rule = f"must be {lowest} or more" if lowest >= 0 else "must be 0 or more, or -1 for padding"
+    rule = (
+        f"must be {lowest} or more"
+        if lowest >= 0
+        else "must be 0 or more, or -1 for padding (another padding: `ignore_index`)"
+    )
     checks.defer(
         low < lowest,
         lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}",
@@ -372,6 +380,7 @@ def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
 
         def message(row: int) -> str:
             twice = int(ordered_ids[row, 1:][again[row]][0])
-            return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}"
+            hint = ": padding is -1; where it is 0, give `ignore_index=0`" if twice == 0 else ""
+            return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}{hint}"
 
         checks.defer(again, message)
