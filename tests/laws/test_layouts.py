@@ -203,3 +203,18 @@ def test_the_same_lists_give_the_same_bits(layout: str) -> None:
 
 def test_every_ranked_variant_is_tried() -> None:
     assert {v.metric for v in LAW} == {v.metric for v in RANKED}
+
+
+def test_sample_ids_that_are_places_in_the_batch_are_warned_of() -> None:
+    """A few rows may repeat, as a sampler's do; most of them do not."""
+    g = torch.Generator().manual_seed(0)
+    metric = torch_recmetrics.NDCG(5)
+    batch = {"preds": torch.randn(60, 30, generator=g), "target_ids": torch.randint(30, (60, 1), generator=g)}
+    for first in (0, 60, 120, 100):
+        metric.update(**batch, sample_ids=torch.arange(first, first + 60))
+    metric.compute()
+    metric.reset()
+    for _ in range(4):
+        metric.update(**batch, sample_ids=torch.arange(60))
+    with pytest.warns(UserWarning, match=r"180 of 240 rows count no second time.*must be unique in the data set"):
+        metric.compute()
