@@ -136,6 +136,39 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert "need --truth" in err
 
 
+def test_a_run_that_lost_its_users_is_told_from_a_bad_one(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    some = lists(0).slice(0, 40 * 5)
+    strangers = some.set_column(0, "user_id", pa.array([10_000 + user for user in some["user_id"].to_pylist()]))
+    parquet.write_table(some, files / "some.parquet")
+    parquet.write_table(strangers, files / "strangers.parquet")
+    truth = ("--truth", files / "truth.parquet")
+    code, _, err = run(capfd, "gate", files / "good.parquet", files / "strangers.parquet", *truth, "--better", "mrr@5")
+    assert code == 2
+    assert "incumbent: " in err and "has no list for any of the 60 users of the truth" in err
+    runs = (f"all={files}/good.parquet", f"some={files}/some.parquet")
+    coverage = ("-m", "mrr@5", "-m", "coverage@5", "--options", '{"coverage": {"num_items": 100}}')
+    code, _, err = run(capfd, "compare", *runs, *truth, *coverage)
+    assert code == 0
+    assert "some: 20 of 60 users of the truth have no list" in err
+    assert "coverage@5: one value of all lists, not a mean over users, so not compared" in err
+
+
+def test_ratings_below_the_least_are_not_relevant(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also for the count of users without relevant items."""
+    stars = parquet.read_table(files / "truth.parquet").append_column(
+        "stars", pa.array([1 + user % 5 for user in USERS])
+    )
+    parquet.write_table(stars, files / "stars.parquet")
+    given = (files / "good.parquet", files / "stars.parquet")
+    flags = ("--recommendations", given[0], "--truth", given[1], "-m", "mrr@5", "--relevance", "stars", "--json")
+    code, out, _ = run(capfd, "evaluate", *flags, "--min-relevance", "4")
+    report = evaluate(*given, "mrr@5", relevance="stars", min_relevance=4)
+    assert (code, json.loads(out)["values"]) == (0, dict(report))
+    assert report.counts["users_without_relevant_items"] == 36
+    assert json.loads(out)["definitions"] == report.definitions
+    assert int((~report.users["mrr@5"].isnan()).sum()) == 24
+
+
 def test_runs_whose_names_are_one_in_a_file(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     names = {"a b": "good", "a_b": "shifted", "A_b": "bad"}
     runs = [f"{name}={files}/{file}.parquet" for name, file in names.items()]

@@ -73,6 +73,9 @@ def add_evaluation(parser: Any) -> None:
     parser.add_argument("--score", type=str | None, help="the column of scores")
     parser.add_argument("--rank", type=str | None, help="the column of ranks, in place of scores")
     parser.add_argument("--relevance", type=str | None, help="the column of the truth with relevance; by default 1")
+    parser.add_argument(
+        "--min_relevance", "--min-relevance", type=int | float | None, help="relevance below it is 0, such as 4 of 5"
+    )
     parser.add_argument("--weight", type=str | None, help="the column of the truth with the weight of the user")
     parser.add_argument("--seen", type=str | None, help="a file of users and items that must not be recommended")
     parser.add_argument(

@@ -45,7 +45,8 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
             near = [name for name in source.types if name.lower() == column.lower()]
             near = near or difflib.get_close_matches(column, source.types, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
-            raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`")
+            shared = ", one name for all tables" if argument in ("user", "item") else ""
+            raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{shared}")
 
 
 def refuse_rows(connection: Any, source: Source, column: str, wrong: str, rule: str) -> None:

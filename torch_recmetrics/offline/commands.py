@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torch import distributed
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.gate import Gate
@@ -58,6 +59,7 @@ OF_LISTS = (
     "items",
     "options",
     "candidates",
+    "min_relevance",
     "format",
 )
 
@@ -225,6 +227,9 @@ def run_compare(options: Options, output: Output) -> int:
     # Lists have the metrics that were asked for; files of values may have more, which would be tests too.
     chosen = options["metric"] if options["truth"] is None else None
     table = compare(values, baseline=baseline, metrics=chosen, level=level, **own)
+    compared = {row.metric for row in table.rows}
+    if left_out := [m for m in reports[baseline] if m not in compared and "/" not in m]:
+        rank_zero_warn(f"{', '.join(left_out)}: one value of all lists, not a mean over users, so not compared")
     if folder is not None and not output.silent:
         write_folder(folder, files_of_comparison(table, reports, values, level))
     output.show(str(table), lambda: json_of([asdict(row) for row in table.rows]))
@@ -362,6 +367,8 @@ def evaluated(lists: Any, options: Options) -> Report:
         own["top_k"] = top_k
     if metrics:
         own["metrics"] = metrics
+    if own["min_relevance"] is None:
+        del own["min_relevance"]
     return evaluate(lists, truth, **own)
 
 
@@ -378,6 +385,14 @@ def users_of(name: str, path: str, options: Options) -> tuple[Report | None, Use
         report = evaluated(path, options)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
+    counts = report.counts
+    if counts["users_without_list"] == counts["users"]:
+        raise InputError(f"{name}: {path!r} has no list for any of the {counts['users']} users of the truth")
+    if counts["users_without_list"]:
+        rank_zero_warn(
+            f"{name}: {counts['users_without_list']} of {counts['users']} users of the truth have no list, and count "
+            "as users without hits"
+        )
     if report.users is None or not (list(report.users) or report.users.summaries):
         raise InputError(f"`metric` must name a mean over users, got {', '.join(report)}, which {name} has no users of")
     return report, report.users

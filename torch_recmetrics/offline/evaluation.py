@@ -163,7 +163,7 @@ class Found:
         list_rows: rows of lists that were ranked.
         truth_rows: rows of the truth that were read.
         users_without_list: users of the truth that no row of a list names.
-        users_without_relevant_items: users whose rows of the truth all have relevance 0.
+        users_without_relevant_items: users with no row of the truth that the metrics take for relevant.
     """
 
     weights: Tensor | None = None
@@ -206,7 +206,7 @@ def measure(
             raise tables.fault(error, first) from None
         found.users_without_list += int((listed.counts == 0).sum())
         if "target_relevance" in arguments:
-            found.users_without_relevant_items += int((~(arguments["target_relevance"] > 0).any(1)).sum())
+            found.users_without_relevant_items += int((~is_relevant(arguments, collection).any(1)).sum())
         else:  # only where all that a user took was seen
             found.users_without_relevant_items += int((relevant.counts == 0).sum())
         advance(n_users)
@@ -225,6 +225,15 @@ def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tens
     if "score" in tables.columns["recommendations"]:
         arguments["preds"] = lists[1] if lists[1].is_floating_point() else lists[1].to(torch.float32)
     return arguments
+
+
+def is_relevant(arguments: Mapping[str, Tensor], collection: RecMetricCollection) -> Tensor:
+    """(B, T) bool: what the metrics take for relevant; they all have the same labels."""
+    relevance = arguments["target_relevance"]
+    (member, *_) = collection.values()
+    least, ignored = (getattr(member, name, None) for name in ("min_relevance", "ignore_index"))
+    relevant = relevance > 0 if least is None else relevance >= least
+    return relevant if ignored is None else relevant & (relevance != ignored) & (arguments["target_ids"] != ignored)
 
 
 def refuse_equal_ranks(listed: Rows) -> None:

@@ -6,6 +6,7 @@ costs one device synchronisation however many rules it has; which row broke the 
 
 from __future__ import annotations
 
+import difflib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -51,6 +52,11 @@ def plain_tensor(name: str, value: Any) -> Any:
             else tensor
         )
     except (TypeError, ValueError, RuntimeError) as error:
+        first = next(iter(value), None)
+        if isinstance(first, str):
+            raise TypeError(
+                f"`{name}` must be numbers, got text such as {first!r}: number what it names, in the same way each time"
+            ) from None
         raise TypeError(f"`{name}` must be a tensor, or numbers in rows of one length: {error}") from None
 
 
@@ -58,8 +64,10 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
     """Refuse an option that is not one of the allowed words."""
     allowed = tuple(allowed)
     if not any(type(value) is type(a) and value == a for a in allowed):
-        words = ", ".join(repr(a) for a in allowed)
-        raise ValueError(f"`{name}` must be one of {words}, got {value!r}")
+        words = [a for a in allowed if isinstance(a, str)]
+        near = difflib.get_close_matches(value.lower(), words, 1) if isinstance(value, str) else []
+        hint = f": did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")
 
 
 def check_flag(name: str, value: Any) -> None:
