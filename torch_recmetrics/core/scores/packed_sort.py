@@ -149,7 +149,7 @@ def _largest_groups(maxima: Tensor, k: int) -> tuple[Array, Array | None] | None
             first, kth = ((bits[:, place] & ~mask).view(np.float32) for place in (last, last + SPARE_GROUPS))
             if (first < kth).all():
                 return (bits[:, last:] & mask).astype(np.int64), None
-            lowest = (LOWEST_FLOAT32.view(np.int32) & ~mask).view(np.float32)  # as low: perhaps an infinity
+            lowest = (LOWEST_FLOAT32.view(np.int32) & np.int32(~mask)).view(np.float32)  # as low: perhaps an infinity
             if coarse[:, 0].min() > lowest and not (maxima.numpy().view(np.int32) & mask).any():
                 next_best = (bits[:, n_groups - k - 1] & ~mask).view(np.float32)
                 return (bits[:, n_groups - k :] & mask).astype(np.int64), next_best.astype(np.float64)
