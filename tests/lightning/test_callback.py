@@ -47,6 +47,7 @@ def test_embeddings_are_handed_on() -> None:
         ((SCORES,), "1 values"),
         ((SCORES,) * 4, "4 values"),
         ({"loss": SCORES}, "loss"),
+        ((SCORES, TARGET, TARGET), r"flat rows .*the third has shape .*return a dict, .*'seen_ids'"),
     ],
 )
 def test_what_a_step_must_not_return(outputs: Any, says: str) -> None:

@@ -30,6 +30,12 @@ def arguments_of(outputs: Any, step: str, other_keys: Sequence[str] = ()) -> dic
         arguments = {name: value for name, value in outputs.items() if name not in other_keys and value is not None}
     elif isinstance(outputs, tuple | list) and 2 <= len(outputs) <= len(IN_ORDER):
         arguments = dict(zip(IN_ORDER, outputs))
+        indexes = arguments.get("indexes")
+        if isinstance(indexes, Tensor) and indexes.ndim > 1:
+            raise ValueError(
+                f"`{step}` returned three values, which are flat rows (preds, target, indexes), but the third has "
+                f"shape {tuple(indexes.shape)}: return a dict, {{'preds': ..., 'target_ids': ..., 'seen_ids': ...}}"
+            )
     else:
         what = f"{len(outputs)} values" if isinstance(outputs, tuple | list) else f"{type(outputs).__name__}"
         raise TypeError(f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {what}; {BY_NAME}")

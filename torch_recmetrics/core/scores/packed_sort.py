@@ -23,7 +23,7 @@ from torch_recmetrics.core.tensors.row_sort import sorts_with_numpy
 Array = npt.NDArray[Any]
 CPU = torch.device("cpu")
 
-# Columns fit into the free bits, and one more keeps the sum of two of them free.
+# A float32 leaves 29 bits of a float64 free; one more than the columns take is never set.
 MOST_COLUMNS = 1 << 28
 # Beyond every float32, and without low mantissa bits: stands for an infinity, which with a column in it would be NaN.
 BEYOND_FLOAT32 = 2.0**1000
