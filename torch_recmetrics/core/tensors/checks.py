@@ -347,14 +347,12 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
         if int(low) >= lowest and (below is None or int(high) < below):
             return True
     low, high = ids.reshape(ids.shape[0], -1).aminmax(dim=1)
-    rule = (
-        f"must be {lowest} or more"
-        if lowest >= 0
-        else "must be 0 or more, or -1 for padding (another padding: `ignore_index`)"
-    )
+    rule, hint = "must be 0 or more, or -1 for padding", " (another padding: `ignore_index`)"
+    if lowest >= 0:
+        rule, hint = f"must be {lowest} or more", ""
     checks.defer(
         low < lowest,
-        lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}",
+        lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}{hint}",
     )
     if below is not None and ids.ndim == 2 and ids.shape[1] == below > 2:
         checks.defer(
