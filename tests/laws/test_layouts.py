@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -219,14 +218,3 @@ def test_sample_ids_that_are_places_in_the_batch_are_warned_of() -> None:
         metric.update(**batch, sample_ids=torch.arange(60))
     with pytest.warns(UserWarning, match=r"180 of 240 rows count no second time.*must be unique in the data set"):
         metric.compute()
-
-
-def test_a_single_column_of_scores_is_warned_of_once() -> None:
-    metric = torch_recmetrics.NDCG(5)
-    update = {"preds": torch.rand(4, 1), "target": torch.tensor([[1], [0], [1], [0]])}
-    with pytest.warns(UserWarning, match="one column, .*go in flat, with `indexes`"):
-        metric.update(**update)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        metric.update(**update)
-        torch_recmetrics.NDCG(5).update(torch.rand(1, 1), torch.ones(1, 1))  # one user

@@ -48,10 +48,6 @@ FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}
 SEQUENCE = "sequences have `preds` (B, T, N) and `target_ids` (B, T) or (B, T, R)"
 EACH_STEP = "give each step of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
 ONE_ID = "one id for each user is {0}.unsqueeze(1)"
-ONE_COLUMN = (
-    "`preds` has one column, so each row is the list of a user with one item: rows of a user and an item go in flat, "
-    "with `indexes`, the user of each row"
-)
 STEPS = {
     name: {number: text.format(name) for number, text in steps.items()}
     for name, steps in {
@@ -282,8 +278,6 @@ class ScoresLayout(UserLayout):
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> RankedUsers:
-        if checks.warns and self.like.shape[1] == 1 and self.like.shape[0] > 1:
-            checks.defer_warning(torch.ones((), dtype=torch.bool, device=self.like.device), ONE_COLUMN)
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance, needs, checks)
 

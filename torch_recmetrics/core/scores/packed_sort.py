@@ -112,8 +112,9 @@ def _packed_candidates(values: Tensor, k: int, size: int, buffer: Tensor) -> tup
     n_grouped = n_groups * size
     # Group g holds the columns g, g + n_groups, ...: maxima of whole rows of numbers are the fastest.
     grouped = values[:, :n_grouped].unflatten(1, (size, n_groups))  # type: ignore[no-untyped-call]
-    with scratch(n_rows * n_groups, torch.float32, CPU) as maxima:
-        found = _largest_groups(torch.amax(grouped, 1, out=maxima.view(n_rows, n_groups)), k)
+    with scratch(2 * n_rows * n_groups, torch.float32, CPU) as numbers:
+        maxima, spare = numbers.view(2, n_rows, n_groups)
+        found = _largest_groups(torch.amax(grouped, 1, out=maxima), k, spare)
     if found is None:
         return None
     groups, others = found
@@ -129,30 +130,29 @@ def _packed_candidates(values: Tensor, k: int, size: int, buffer: Tensor) -> tup
     return None if packed is None else (packed, others)
 
 
-def _largest_groups(maxima: Tensor, k: int) -> tuple[Array, Array | None] | None:
+def _largest_groups(maxima: Tensor, k: int, spare: Tensor) -> tuple[Array, Array | None] | None:
     """(rows, >= k) int64 the groups with the largest maxima, and the bound of :func:`_count_kth` for all other groups.
 
-    None where a maximum is NaN or inf.
+    None where a maximum is NaN or inf. `spare` is a matrix of the same shape, to be overwritten.
     """
     n_rows, n_groups = maxima.shape
     mask, last = bit_mask(n_groups), n_groups - k - SPARE_GROUPS
     # The number of the group takes the place of the last bits of a maximum. The order is coarse then, but a few spare
     # groups nearly always reach down to a maximum that is below the k-th even so; and nothing is lost where those bits
     # were 0, as those of bfloat16 and of small integers are.
-    with scratch(n_rows * n_groups, torch.float32, CPU) as buffer:
-        coarse = np.maximum(maxima.numpy(), LOWEST_FLOAT32, out=buffer.view(n_rows, n_groups).numpy())
-        bits = coarse.view(np.int32)
-        bits &= ~mask
-        bits |= column_range(n_groups, np.int32)
-        coarse.sort(axis=1)
-        if coarse[:, -1].max() < np.inf:
-            first, kth = ((bits[:, place] & ~mask).view(np.float32) for place in (last, last + SPARE_GROUPS))
-            if (first < kth).all():
-                return (bits[:, last:] & mask).astype(np.int64), None
-            lowest = (LOWEST_FLOAT32.view(np.int32) & np.int32(~mask)).view(np.float32)  # as low: perhaps an infinity
-            if coarse[:, 0].min() > lowest and not (maxima.numpy().view(np.int32) & mask).any():
-                next_best = (bits[:, n_groups - k - 1] & ~mask).view(np.float32)
-                return (bits[:, n_groups - k :] & mask).astype(np.int64), next_best.astype(np.float64)
+    coarse = np.maximum(maxima.numpy(), LOWEST_FLOAT32, out=spare.numpy())
+    bits = coarse.view(np.int32)
+    bits &= ~mask
+    bits |= column_range(n_groups, np.int32)
+    coarse.sort(axis=1)
+    if coarse[:, -1].max() < np.inf:
+        first, kth = ((bits[:, place] & ~mask).view(np.float32) for place in (last, last + SPARE_GROUPS))
+        if (first < kth).all():
+            return (bits[:, last:] & mask).astype(np.int64), None
+        lowest = (LOWEST_FLOAT32.view(np.int32) & np.int32(~mask)).view(np.float32)  # as low: perhaps an infinity
+        if coarse[:, 0].min() > lowest and not (maxima.numpy().view(np.int32) & mask).any():
+            next_best = (bits[:, n_groups - k - 1] & ~mask).view(np.float32)
+            return (bits[:, n_groups - k :] & mask).astype(np.int64), next_best.astype(np.float64)
     # Equal maxima, or nearly so; or one that is NaN or inf.
     with scratch(n_rows * n_groups, torch.float64, CPU) as buffer:
         packed = _packed_sort(maxima, column_range(n_groups), buffer)
