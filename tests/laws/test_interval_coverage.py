@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import pytest
+import scipy
 import torch
+from packaging.version import Version
 from scipy import stats
 from torch import Tensor
 
@@ -162,6 +164,7 @@ def test_auc_of_rows_that_belong_together() -> None:
     assert share_held(found[False], truth) < 0.9
 
 
+@pytest.mark.skipif(Version(scipy.__version__) < Version("1.12"), reason="quantiles of SciPy 1.11 are off by 2e-9")
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 10, 30, 101, 999, 1000, 1001, 1002, 10_000, 10**7, 10**12])
 def test_quantiles_are_those_of_student(n: int, level: float) -> None:

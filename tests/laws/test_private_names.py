@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 
 import torch
+import torchmetrics
+from packaging.version import Version
 from torchmetrics import MetricCollection
 from torchmetrics.aggregation import SumMetric
 
@@ -23,6 +25,8 @@ USED = {
         "_wrap_update",
     ),
 }
+
+CAME_LATER = {"_copy_state_dict", "_dtype"}  # used where they are there
 
 
 def defined() -> set[str]:
@@ -42,13 +46,13 @@ def used(tree: ast.AST) -> set[str]:
 
 
 def test_torchmetrics_still_has_what_is_used() -> None:
-    gone = USED - defined()
+    gone = USED - defined() - (CAME_LATER if Version(torchmetrics.__version__) < Version("1.5") else set())
     assert not gone, f"this version of torchmetrics has no {', '.join(sorted(gone))}"
 
 
 def test_what_is_used_is_listed() -> None:
     found = set().union(*(used(ast.parse(file.read_text(encoding="utf-8"))) for file in PACKAGE.rglob("*.py")))
-    assert found == USED
+    assert found == USED & defined()
 
 
 def test_every_kind_of_use_is_seen() -> None:

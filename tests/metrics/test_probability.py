@@ -27,10 +27,11 @@ def test_scikit_learn_agrees(dtype: torch.dtype, weighted: bool) -> None:
     weights = torch.rand(n, dtype=torch.float64) if weighted else None
     # In float64, or scikit-learn takes the logarithms in float32; the precision of the scores' own dtype stays.
     wide = preds.double().clamp(EPS[dtype], 1 - EPS[dtype])
-    theirs = sklearn.log_loss(target, wide, sample_weight=weights)
+    labels, importance = target.numpy(), None if weights is None else weights.numpy()
+    theirs = sklearn.log_loss(labels, wide.numpy(), sample_weight=importance)
     assert float(click.log_loss(preds, target, weights=weights)) == pytest.approx(theirs, **EXACT)
     rate = float((target.double() if weights is None else target * weights / weights.mean()).mean())
-    base = sklearn.log_loss(target, torch.full((n,), rate, dtype=torch.float64), sample_weight=weights)
+    base = sklearn.log_loss(labels, torch.full((n,), rate, dtype=torch.float64).numpy(), sample_weight=importance)
     ours = click.normalized_entropy(preds, target, weights=weights)
     assert float(ours) == pytest.approx(theirs / base, abs=1e-9)
 
