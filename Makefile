@@ -52,6 +52,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 docs: $(READY)  ## build the documentation; a warning is an error
+	rm -rf docs/_build/html  # pages of sources that look unchanged would be kept
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
 
 bench: $(READY)  ## time the package beside the other libraries that are installed, and keep the tables for the docs
