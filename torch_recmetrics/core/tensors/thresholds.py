@@ -47,7 +47,7 @@ PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us 
 PACKED_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
 PACKED_COPIED = 1 << 21  # the same where they are copied first, because something hides items
 PACKED_COLUMNS_PER_ITEM = 800  # beyond so many columns per requested item maxima of blocks are faster
-# But not of so few scores that need no copy, with good models or many equal scores: 1.3 to 0.8 ms of 64 x 20,000.
+# But not of so few scores, with good models, many equal scores or seen items: 1.3 to 0.8 ms of 64 x 20,000.
 PACKED_FEW = 1 << 21
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns before
 # anything is sorted; the last line serves all longer rows.
