@@ -3,6 +3,8 @@
 The numbers are those of `benchmarks.ranking`, eight metrics at 5, 10 and 20; the others give fewer. A run is an epoch
 of 4,096 users, told as time per batch, so that users who wait are evaluated within it. The others begin with
 `torch.topk` and hide seen items in a copy of the scores that is theirs to overwrite.
+
+"one" has a single relevant item a user, half of them near the top; all others have 20.
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ from benchmarks.ranking import (
 SHAPES = ((64, 3706), (256, 3706), (64, 20_000), (512, 1000), (256, 20_000))
 GOALS = {0: (1.3, 1.3, 1.3, 2.0, 2.0), 50: (1.2, 1.2, 1.3, 2.0, 1.4)}
 EPOCH = 4096  # users
-KINDS = ("random", "seen", "dense", "good", "bfloat16", "equal")
+KINDS = ("random", "seen", "one", "dense", "good", "bfloat16", "equal")
 
 
 def epoch_of(work: Workload, kind: str, n_batches: int) -> list[Data]:
     """Batches of a workload; those of four draws take turns."""
     batches = []
     for seed in range(min(n_batches, 4)):
-        data = draw(replace(work, on_top=0.5 if kind == "good" else 0.0), torch.device("cpu"), seed)
+        data = draw(replace(work, on_top=0.5 if kind in ("good", "one") else 0.0), torch.device("cpu"), seed)
         if kind == "bfloat16":
             scores = data.scores.bfloat16()
             data = Data(scores, data.target_ids, data.target, data.seen_ids, scores)
@@ -101,7 +103,7 @@ def main() -> None:
     for kind in options.kinds:
         for number in options.only if options.only is not None else range(len(SHAPES)):
             users, items = SHAPES[number]
-            work = Workload(users, items, seen=50 if kind == "seen" else 0)
+            work = Workload(users, items, seen=50 if kind == "seen" else 0, relevant=1 if kind == "one" else 20)
             if kind == "dense" and not work.short:
                 continue
             epoch = epoch_of(work, kind, EPOCH // users)

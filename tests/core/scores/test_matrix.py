@@ -126,9 +126,17 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
         assert found == {at: (higher[at], same[at]) for at in higher if higher[at] < depth}
 
 
-@settings(max_examples=60)
-@given(arguments=hidden_scores(), rule=st.sampled_from(TIES), cuts=st.sampled_from([(1, 3), (2, None)]))
-def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...]) -> None:
+@settings(max_examples=90)
+@given(
+    arguments=hidden_scores(),
+    rule=st.sampled_from(TIES),
+    cuts=st.sampled_from([(1, 3), (2, None)]),
+    short=st.sampled_from([None, 0, 1000]),
+)
+def test_fast_and_simple_give_the_same_values(
+    arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...], short: int | None
+) -> None:
+    """`short` is for how many relevant items scores of short rows are counted; None for no way of their own."""
     n_users, n_items = arguments["scores"].shape
     relevant = torch.rand(n_users, n_items) < 4 / n_items
     target = relevant * torch.randint(1, 4, relevant.shape)
@@ -147,6 +155,11 @@ def test_fast_and_simple_give_the_same_values(arguments: dict[str, Any], rule: s
                 patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
                 patch.setattr(layouts, "worth_counting", lambda *sizes: False)
                 patch.setattr(thresholds, "COUNTED_TARGETS", 0)
+            elif short is not None:
+                patch.setattr(thresholds, "PACKED_ROWS", 1)
+                patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 1 << 20)
+                patch.setattr(thresholds, "COUNTED_SHORT", short)
+                patch.setattr(thresholds, "COUNTED_TIES", 0)
             metrics.update(**update, target=target)
         values.append(metrics.compute())
     for name, value in values[0].items():

@@ -193,12 +193,13 @@ class Targets:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
         relevance = listed_relevance(self.ids, graded)
-        in_range = check.defer_ids(checks, "target_ids", relevance.sorted_ids, below=n_items)
-        check.defer_repeats(checks, "target_ids", relevance.sorted_ids)
+        ids = relevance.sorted_ids
+        in_range = check.defer_ids(checks, "target_ids", ids, below=n_items)
+        check.defer_repeats(checks, "target_ids", ids)
         if n_items is None or in_range:
             return relevance
         # An id that is out of range is reported when the checks raise, and must not reach an index before.
-        ids = relevance.sorted_ids.clamp(max=n_items - 1)
+        ids = ids.clamp(max=n_items - 1)
         return Relevance(ids, relevance.relevance, ids)
 
 

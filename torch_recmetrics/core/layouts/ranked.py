@@ -111,81 +111,11 @@ class CutoffMembers:
 
 
 @dataclass(frozen=True, eq=False)
-class CountedUsers(JoinableUsers):
-    """Users whose relevant items among the first D were counted, none of them with an equal score beside it."""
-
-    relevance: Tensor  # (B, D) by rank
-    relevant: Tensor  # (B,) int64: how many relevant items there are
-    ideal: Tensor | None  # (B, <= D) relevance of all relevant items, descending; None where it is 1
-    max_relevant: int
-    complete: bool  # nothing was cut
-    retrieved: Callable[[], Tensor] | None = None
-
-    def ranking(self) -> Ranking:
-        depth = self.relevance.shape[1]
-        all_ones = partial(ones, self.relevant, min(depth, self.max_relevant))
-        return Ranking(
-            relevance=self.relevance,
-            lengths=None,
-            n_relevant=self.relevant,
-            max_relevant=self.max_relevant,
-            best=all_ones if self.ideal is None else Given(self.ideal),
-            depth=None if self.complete else depth,
-            binary=self.ideal is None,
-            weights=self.weights,
-            sample_ids=self.sample_ids,
-            ordered=False,
-            retrieved=self.retrieved,
-            has_target=self.has_target,
-            n_items=self.n_items,
-        )
-
-    @property
-    def join_key(self) -> Any:
-        if self.sample_ids is not None:
-            return None
-        graded, shape = self.ideal is not None, self.relevance.shape[1]
-        return type(self), self.relevance.device, graded, self.weights is None, shape, self.complete, self.has_target
-
-    @property
-    def n_users(self) -> int:
-        return self.relevance.shape[0]
-
-    @property
-    def width(self) -> int:
-        return 0 if self.ideal is None else self.ideal.shape[1]
-
-    def n_relevant(self) -> Tensor:
-        return self.relevant
-
-    def largest(self) -> Tensor | None:
-        return None if self.ideal is None else largest_of(self.ideal)
-
-    def kept(self) -> CountedUsers:
-        return replace(self, retrieved=None)
-
-    def joined(self, parts: Sequence[CountedUsers]) -> CountedUsers:
-        ideal = None
-        if self.ideal is not None:
-            width = max(part.width for part in parts)
-            ideal = torch.cat(
-                [padded(part.ideal, width, 0, in_front=False) for part in parts if part.ideal is not None]
-            )
-        return replace(
-            self,
-            relevance=torch.cat([part.relevance for part in parts]),
-            relevant=torch.cat([part.relevant for part in parts]),
-            ideal=ideal,
-            max_relevant=max(part.max_relevant for part in parts),
-            weights=joined_weights(parts),
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class ListedUsers(JoinableUsers):
-    """Users whose first D items are known."""
+    """Users whose first D items are known, or where the relevant ones stand among them."""
 
-    item_ids: Tensor  # (B, D) int64 by rank, -1 beyond the end of the list
+    # (B, D) int64 by rank, -1 beyond the end of the list, and where an item stands that nobody asks for
+    item_ids: Tensor
     targets: Relevance
     needs: RankingRequirements  # of those that will read it
     complete: bool  # nothing was cut
@@ -199,6 +129,7 @@ class ListedUsers(JoinableUsers):
     def ranking(self) -> Ranking:
         ids, targets = self.item_ids, self.targets
         depth = ids.shape[1]
+        asked = self.complete or self.needs.items or self.needs.lists
         tie_groups = best_tied = None
         if self.tied is not None and depth and self.needs.rules - {"stable"}:
             tie_groups = self._tie_groups(self.tied)
@@ -206,13 +137,13 @@ class ListedUsers(JoinableUsers):
             best_tied = torch.ones_like(ids[:, :1]).sum(1) if self.tied is None else self.tied.cumprod(1).sum(1) + 1
         return Ranking(
             relevance=targets.lookup(ids),
-            lengths=(ids >= 0).sum(1),
+            lengths=(ids >= 0).sum(1) if asked else None,
             n_relevant=targets.n_relevant(),
             max_relevant=targets.width,
             best=partial(targets.ideal, depth if self.ideal_depth is None else self.ideal_depth),
             depth=None if self.complete else depth,
             binary=targets.binary,
-            item_ids=ids,
+            item_ids=ids if asked else None,
             weights=self.weights,
             sample_ids=self.sample_ids,
             tie_groups=tie_groups,

@@ -90,6 +90,12 @@ class Relevance:
             table[users, ranks] = exact(self.relevance[users, place])
         return table
 
+    def ids_at_ranks(self, users: Tensor, columns: Tensor, ranks: Tensor, depth: int) -> Tensor:
+        """(B, depth) int64 the ids of these (E,) relevant items at their ranks, from 0; -1 at all others."""
+        ids = torch.full((self.n_users, depth), -1)
+        ids.view(-1)[users * depth + ranks] = self.sorted_ids[users, columns]
+        return ids
+
     def scores(self, scores: ScoreMatrix) -> Tensor:
         """(B, T): the score of each item; -inf for padding."""
         return scores.dense() if self.ids is None else scores.gather(self.ids)

@@ -12,15 +12,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.ranked import CountedUsers, CutoffMembers, ListedUsers, RankedUsers, ReadyUsers
+from torch_recmetrics.core.layouts.ranked import CutoffMembers, ListedUsers, RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems
+from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import can_sort_packed, packed_topk
+from torch_recmetrics.core.scores.packed_sort import can_count_targets, can_sort_packed, packed_topk
 from torch_recmetrics.core.scores.rank_counts import full_ranks
+from torch_recmetrics.core.scores.target_ranks import TargetRanks, ranks_or_topk
 from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
@@ -37,10 +39,21 @@ def rank_scores(
     full_list = _full_lists(scores, targets, needs, checks) if needs.full_list else None
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
     k = min(depth + 1, n_items)  # one more than is kept, to see whether a tie crosses the cutoff
-    top = packed_topk(scores, k) if full_list is None and can_sort_packed(scores, k) else None
+    # Those who read the relevant items alone do not ask what stands between them.
+    by_targets = scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists)
+    top = None
+    if full_list is None and can_sort_packed(scores, k):
+        if by_targets and targets.ids is not None and can_count_targets(n_items, targets.like.shape[1], depth):
+            found = ranks_or_topk(scores, targets.ids, depth)
+            if isinstance(found, TargetRanks):
+                users, columns, ranks = map(torch.from_numpy, found)
+                return _counted_users(scores, targets, needs, targets.ids_at_ranks(users, columns, ranks, depth))
+            top = found
+        else:
+            top = packed_topk(scores, k)
     if top is None:
         blocks = BlockMax(scores, block_width(scores, depth))
-        if scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists):
+        if by_targets:
             counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
             if counted is not None:
                 return counted
@@ -96,6 +109,8 @@ def _rank_counted(
         if ranks is None:
             return None
         users, columns, start, size = ranks
+        if not bool((size > 1).any()):
+            return _counted_users(scores, targets, needs, targets.ids_at_ranks(users, columns, start, depth))
         dtype = accumulator_dtype(scores.device)
         if targets.relevance is None:
             entries = RelevantItems(users, start, size, None, torch.ones_like(start, dtype=dtype))
@@ -105,17 +120,35 @@ def _rank_counted(
     else:
         return None
     relevance, tie_groups = columns_of(entries, (scores.n_users, depth), needs)
-    counted = CountedUsers(
+    ranking = Ranking(
         relevance=relevance,
-        relevant=targets.n_relevant(),
-        ideal=None if targets.relevance is None else targets.ideal(depth),
+        lengths=None,
+        n_relevant=targets.n_relevant(),
         max_relevant=targets.width,
-        complete=depth == scores.n_items,
+        best=partial(targets.ideal, depth),
+        depth=None if depth == scores.n_items else depth,
+        binary=targets.binary,
+        tie_groups=tie_groups,
+        full_list=full_list,
+        ordered=False,
         retrieved=partial(_ideal_retrieved, scores, targets, depth),
     )
-    if full_list is None and tie_groups is None:
-        return counted
-    return ReadyUsers.of(replace(counted.ranking(), tie_groups=tie_groups, full_list=full_list))
+    return ReadyUsers.of(ranking)
+
+
+def _counted_users(
+    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, item_ids: Tensor
+) -> ListedUsers:
+    """Users whose relevant items stand at their ranks in (B, D) `item_ids`, and nothing between them."""
+    depth = item_ids.shape[1]
+    return ListedUsers(
+        item_ids=item_ids,
+        targets=targets,
+        needs=needs,
+        complete=False,
+        ordered=False,
+        retrieved=partial(_ideal_retrieved, scores, targets, depth),
+    )
 
 
 def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Tensor:

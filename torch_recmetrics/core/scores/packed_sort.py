@@ -7,7 +7,8 @@ without indices gives both. numpy sorts float64 with vector instructions, severa
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,38 +49,126 @@ def _most_columns(scores: ScoreMatrix, k: int) -> int:
     return scores.n_items if few else thresholds.PACKED_COLUMNS_PER_ITEM * k
 
 
+def can_count_targets(n_items: int, n_targets: int, k: int) -> bool:
+    """Whether relevant items are few enough, in rows of this length, to count the scores above each of them."""
+    most = max(thresholds.COUNTED_SHORT, n_items // (thresholds.COLUMNS_PER_COUNTED * max(1, k)))
+    return 0 < n_targets <= min(most, thresholds.FEW_TARGETS) and k > 0 and best_group_size(n_items, k + 1) > 1
+
+
 def packed_topk(scores: ScoreMatrix, k: int) -> TopK | None:
     """The k largest scores of each row, equal ones in any order; None where one is NaN or inf, which cannot be packed.
 
     How many scores of a row equal the k-th is known where a (k - 1)-th equals it.
     """
-    size, mask = group_size(scores.n_items, k), bit_mask(scores.n_items)
-    most = scores.n_items if size == 1 else size * (k + SPARE_GROUPS + 1)
-    numbers, columns, counts, distinct = [], [], [], True
-    for values in scores.rows(thresholds.PACKED_COPIED if scores.copied else thresholds.PACKED_ELEMENTS):
-        with scratch(values.shape[0] * most, torch.float64, CPU) as buffer:
-            found = _packed_candidates(values, k, size, buffer)
-            if found is None:
-                return None
-            packed, others = found
-            best = packed.view(np.int64)[:, : -k - 1 : -1]
-            columns.append(best & mask)
-            numbers.append(bare(best, mask))
-            tied = numbers[-1][:, 1:] == numbers[-1][:, :-1]
-            some_tied = tied.any()
-            distinct = distinct and not some_tied and bool(numbers[-1][:, -1].min() > -BEYOND_FLOAT32)
-            crosses = some_tied and tied[:, -1:].any()
-            counts.append(_count_kth(values, packed, numbers[-1][:, -1:], mask, others) if crosses else None)
-    n_kth = None
-    if any(count is not None for count in counts):
-        ones = (np.ones(part.shape[0], np.int64) if n is None else n for part, n in zip(columns, counts, strict=True))
-        n_kth = torch.from_numpy(np.concatenate(list(ones)))
-    largest = _joined(numbers)
-    return TopK(largest if distinct else largest.to(torch.float32), _joined(columns), False, n_kth, distinct)
+    size = best_group_size(scores.n_items, k)
+    parts = []
+    for values in pieces(scores):
+        part = top_rows(values, size, k)
+        if part is None:
+            return None
+        parts.append(part)
+    return joined(parts)
 
 
-def _joined(parts: list[Array]) -> Tensor:
-    return torch.from_numpy(np.concatenate(parts) if len(parts) > 1 else parts[0])
+def pieces(scores: ScoreMatrix) -> Iterator[Tensor]:
+    """(rows, N) float32 scores, of which all that is made stays in the cache."""
+    return scores.rows(thresholds.PACKED_COPIED if scores.copied else thresholds.PACKED_ELEMENTS)
+
+
+class ColumnGroups(NamedTuple):
+    """Groups of columns of scores on a CPU.
+
+    Group g of n holds the columns g, g + n, ...: maxima of whole rows of numbers are the fastest, and items that stand
+    by popularity spread over all groups. The columns from `n_grouped` on are the last ones of the first groups.
+    """
+
+    values: Tensor  # (rows, columns) float32
+    size: int  # columns of a group, the last one of some left out
+    n_groups: int
+    n_grouped: int
+    maxima: Tensor  # (rows, groups) the largest score of each group; NaN where it has one
+    spare: Tensor  # a matrix of the same shape, to be overwritten
+
+    @property
+    def scores(self) -> Array:
+        """(n,) the same scores as they lie in memory, row after row."""
+        length = (self.values.shape[0] - 1) * self.values.stride(0) + self.values.shape[1]
+        flat: Array = self.values.as_strided((length,), (1,)).numpy()
+        return flat
+
+
+def column_groups(values: Tensor, size: int, room: Tensor) -> ColumnGroups:
+    """Groups of so many columns.
+
+    Args:
+        values: (rows, columns) float32.
+        size: columns of a group, as many as that number of groups can have.
+        room: float32 to be overwritten, as many as :func:`numbers_of_groups` says.
+    """
+    n_rows, n_columns = values.shape
+    n_groups = n_columns // size
+    maxima, spare = room.view(2, n_rows, n_groups)
+    grouped = values[:, : size * n_groups].unflatten(1, (size, n_groups))  # type: ignore[no-untyped-call]
+    torch.amax(grouped, 1, out=maxima)
+    rest = values.numpy()[:, size * n_groups :]
+    if rest.shape[1]:  # by numpy: so few that the threads of torch cost more
+        first = maxima.numpy()[:, : rest.shape[1]]
+        np.maximum(first, rest, out=first)
+    return ColumnGroups(values, size, n_groups, size * n_groups, maxima, spare)
+
+
+def numbers_of_groups(values: Tensor, size: int) -> int:
+    """What :func:`column_groups` needs."""
+    return 2 * values.shape[0] * (values.shape[1] // size)
+
+
+class TopRows(NamedTuple):
+    """The k largest scores of some rows, as :class:`TopK` has them."""
+
+    values: Array  # (rows, k) float64
+    ids: Array  # (rows, k) int64
+    n_kth: Array | None  # (rows,) int64; None where nobody needs it
+    distinct: bool
+
+
+def joined(parts: list[TopRows]) -> TopK:
+    """The rows of several pieces."""
+    values, ids, n_kth, distinct = zip(*parts, strict=True)
+    count = None
+    if any(part is not None for part in n_kth):
+        ones = (np.ones(part.ids.shape[0], np.int64) if part.n_kth is None else part.n_kth for part in parts)
+        count = torch.from_numpy(np.concatenate(list(ones)))
+    largest, columns = (
+        torch.from_numpy(column[0] if len(column) == 1 else np.concatenate(column)) for column in (values, ids)
+    )
+    known = all(distinct)
+    return TopK(largest if known else largest.to(torch.float32), columns, False, count, known)
+
+
+def top_rows(values: Tensor, size: int, k: int, groups: ColumnGroups | None = None) -> TopRows | None:
+    """The k largest scores of each row; None where one is NaN or inf. `groups` of this size, where they are known."""
+    n_rows, n_columns = values.shape
+    mask = bit_mask(n_columns)
+    most = n_columns if size == 1 else size * (k + SPARE_GROUPS + 1)
+    with scratch(n_rows * most, torch.float64, CPU) as buffer:
+        others = None
+        if size == 1:
+            packed = _packed_sort(values, column_range(n_columns), buffer)
+        elif groups is not None:
+            packed, others = _packed_candidates(groups, k, buffer)
+        else:
+            with scratch(numbers_of_groups(values, size), torch.float32, CPU) as room:
+                packed, others = _packed_candidates(column_groups(values, size, room), k, buffer)
+        if packed is None:
+            return None
+        best = packed.view(np.int64)[:, : -k - 1 : -1]
+        numbers = bare(best, mask)
+        tied = numbers[:, 1:] == numbers[:, :-1]
+        some_tied = tied.any()
+        distinct = not some_tied and bool(numbers[:, -1].min() > -BEYOND_FLOAT32)
+        crosses = some_tied and tied[:, -1:].any()
+        count = _count_kth(values, packed, numbers[:, -1:], mask, others) if crosses else None
+        return TopRows(numbers, best & mask, count, distinct)
 
 
 def _count_kth(values: Tensor, packed: Array, kth: Array, mask: int, others: Array | None) -> Array:
@@ -98,36 +187,27 @@ def _count_kth(values: Tensor, packed: Array, kth: Array, mask: int, others: Arr
     return count
 
 
-def _packed_candidates(values: Tensor, k: int, size: int, buffer: Tensor) -> tuple[Array, Array | None] | None:
+def _packed_candidates(groups: ColumnGroups, k: int, buffer: Tensor) -> tuple[Array | None, Array | None]:
     """(rows, >= k) the largest values of each row, packed and ascending, and the bound of :func:`_count_kth`.
 
     The k largest values lie in the k groups with the largest maxima; an equal value outside of them is as large as the
-    k-th. `size` is the columns of a group.
+    k-th. No values where one is NaN or inf.
     """
-    n_rows, n_columns = values.shape
-    if size == 1:
-        packed = _packed_sort(values, column_range(n_columns), buffer)
-        return None if packed is None else (packed, None)
-    n_groups = n_columns // size
-    n_grouped = n_groups * size
-    # Group g holds the columns g, g + n_groups, ...: maxima of whole rows of numbers are the fastest.
-    grouped = values[:, :n_grouped].unflatten(1, (size, n_groups))  # type: ignore[no-untyped-call]
-    with scratch(2 * n_rows * n_groups, torch.float32, CPU) as numbers:
-        maxima, spare = numbers.view(2, n_rows, n_groups)
-        found = _largest_groups(torch.amax(grouped, 1, out=maxima), k, spare)
+    values, size, n_groups = groups.values, groups.size, groups.n_groups
+    found = _largest_groups(groups.maxima, k, groups.spare)
     if found is None:
-        return None
-    groups, others = found
-    n_members = size * groups.shape[1]
-    n_candidates = n_members + n_columns - n_grouped
+        return None, None
+    best, others = found
+    n_rows, n_columns = values.shape
+    n_members = size * best.shape[1]
+    n_candidates = n_members + n_columns - groups.n_grouped
     with scratch(n_rows * n_candidates, torch.int64, CPU) as numbers:
         places = numbers.view(n_rows, n_candidates)
-        members = places[:, :n_members].unflatten(1, (size, groups.shape[1]))  # type: ignore[no-untyped-call]
-        torch.add(torch.from_numpy(groups).unsqueeze(1), first_columns(size, n_groups), out=members)
+        members = places[:, :n_members].unflatten(1, (size, best.shape[1]))  # type: ignore[no-untyped-call]
+        torch.add(torch.from_numpy(best).unsqueeze(1), torch.from_numpy(first_columns(size, n_groups)), out=members)
         columns = places.numpy()
-        columns[:, n_members:] = column_range(n_columns)[n_grouped:]
-        packed = _packed_sort(values.gather(1, places), columns, buffer)
-    return None if packed is None else (packed, others)
+        columns[:, n_members:] = column_range(n_columns)[groups.n_grouped :]
+        return _packed_sort(values.gather(1, places), columns, buffer), others
 
 
 def _largest_groups(maxima: Tensor, k: int, spare: Tensor) -> tuple[Array, Array | None] | None:
@@ -184,11 +264,11 @@ def bare(packed: Array, mask: int) -> Array:
     return numbers
 
 
-def group_size(n_columns: int, k: int) -> int:
-    """Columns of a group of which the maximum is taken first; 1 for none."""
+def best_group_size(n_columns: int, k: int) -> int:
+    """Columns of a group, to find the k best of a row; 1 where there are too few for groups."""
     sizes = (size for columns_per_item, size in thresholds.PACKED_GROUPS if n_columns < columns_per_item * k)
-    size = next(sizes, thresholds.PACKED_GROUPS[-1][1])
-    return size if n_columns // size > k + SPARE_GROUPS else 1
+    n_groups = n_columns // next(sizes, thresholds.PACKED_GROUPS[-1][1])
+    return n_columns // n_groups if n_groups > k + SPARE_GROUPS else 1
 
 
 def bit_mask(n_columns: int) -> int:
@@ -203,6 +283,6 @@ def column_range(n_columns: int, dtype: type[np.integer[Any]] = np.int64) -> Arr
 
 
 @functools.lru_cache(maxsize=64)
-def first_columns(size: int, n_groups: int) -> Tensor:
+def first_columns(size: int, n_groups: int) -> Array:
     """(size, 1) the columns of group 0."""
-    return torch.arange(size).unsqueeze(1) * n_groups
+    return column_range(size)[:, np.newaxis] * n_groups

@@ -14,7 +14,6 @@ from numbers import Integral, Real
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -377,10 +376,12 @@ def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
     """An id twice in one row of ids that are sorted along the row; -1 may repeat."""
     if checks.active and ordered_ids.shape[1] > 1:
         if is_sync_free(ordered_ids.device):
-            # All rows as one: what this finds may be the end of one row and the start of another, or padding and then
-            # an item 0, but what it does not find is not there.
+            # All rows as one: what this finds may be the end of one row and the start of another, but what it does not
+            # find is not there.
             ids = ordered_ids.flatten().numpy()
-            if not (np.maximum(ids[:-1], 0) == ids[1:]).any():
+            same = ids[1:] == ids[:-1]
+            same &= ids[1:] >= 0
+            if not same.any():
                 return
         again = (ordered_ids[:, 1:] == ordered_ids[:, :-1]) & (ordered_ids[:, 1:] >= 0)
 

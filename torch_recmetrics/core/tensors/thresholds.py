@@ -53,6 +53,15 @@ PACKED_FEW = 1 << 21
 # anything is sorted; the last line serves all longer rows.
 PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (20, 2), (90, 4), (450, 8), (800, 16), (float("inf"), 32))
 
+# --- Ranks of few relevant items in short rows (core/scores/target_ranks.py): `python -m benchmarks batches` ---
+
+# Count for so many relevant items of a user, or for one more with every so many columns per rank: 1.05 to 1.5 times
+# faster, and as fast in long rows with 20 of them that all stand at the top.
+COUNTED_SHORT, COLUMNS_PER_COUNTED = 3, 50
+COUNTED_PER_USER = 8  # with more relevant items that may be among the best a top-k is faster
+MAXIMA_PER_RANK = 4  # fold the maxima of groups while so many per requested item are left
+COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a top-k is needed anyway
+
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
 # Evaluate once so many users wait, or so many target ids with their padding: 328 bytes a user with 20 of them and a

@@ -1,0 +1,165 @@
+"""The ranks of few relevant items in short rows, counted: against a sort, and what must be left to a top-k."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torch_recmetrics import NDCG, functional, ranking_metrics
+from torch_recmetrics.core.layouts import scores as scores_layout
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.scores.packed_sort import can_count_targets
+from torch_recmetrics.core.scores.target_ranks import TargetRanks, ranks_or_topk
+from torch_recmetrics.core.scores.topk import TopK
+from torch_recmetrics.core.tensors import thresholds
+
+INF, NAN = float("inf"), float("nan")
+NAMES = ("hit_rate", "precision", "recall", "ndcg", "map", "mrr", "rbp", "r_precision")
+
+
+@pytest.fixture(autouse=True)
+def a_single_row_is_enough(monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_ROWS", 1)
+    monkeypatch.setattr(thresholds, "COUNTED_PER_USER", 100)
+
+
+def drawn(n_users: int, n_items: int, n_targets: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores that are all different, and targets of which half are near the top, some of them padding."""
+    g = torch.Generator().manual_seed(seed)
+    scores = torch.stack([torch.randperm(n_items, generator=g) for _ in range(n_users)]).float() - n_items / 2
+    best = scores.argsort(dim=1, descending=True)
+    near = torch.stack([torch.randperm(3 * n_targets, generator=g)[:n_targets] for _ in range(n_users)])
+    ids = best.gather(1, near)
+    ids[:, ::2] = best[:, n_items // 2 :][:, : ids[:, ::2].shape[1]]
+    ids[torch.rand(ids.shape, generator=g) < 0.2] = -1
+    return scores, ids.sort(dim=1).values
+
+
+def by_definition(scores: torch.Tensor, ids: torch.Tensor, k: int) -> set[tuple[int, int, int]]:
+    """(row, column of `ids`, higher scores) of each item among the k best."""
+    found = set()
+    for row, (of_row, wanted) in enumerate(zip(scores.tolist(), ids.tolist(), strict=True)):
+        for column, item in enumerate(wanted):
+            above = sum(score > of_row[item] for score in of_row)
+            if item >= 0 and above < k and of_row[item] > -INF:
+                found.add((row, column, above))
+    return found
+
+
+def counted(scores: ScoreMatrix, ids: torch.Tensor, k: int) -> set[tuple[int, int, int]]:
+    found = ranks_or_topk(scores, ids, k)
+    assert isinstance(found, TargetRanks)
+    return set(zip(*(column.tolist() for column in found), strict=True))
+
+
+@pytest.mark.parametrize("size", [2, 4, 7, 16, 32])
+@pytest.mark.parametrize("n_items", [400, 401, 1013, 3706])
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_it_counts_what_a_sort_shows(size, n_items, k, monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    scores, ids = drawn(20, n_items, 5, seed=size)
+    assert counted(ScoreMatrix(scores), ids, k) == by_definition(scores, ids, k)
+
+
+@pytest.mark.parametrize("maxima_per_rank", [2, 3, 50])
+def test_the_fold_of_the_maxima_only_loosens_the_bound(maxima_per_rank, monkeypatch):
+    monkeypatch.setattr(thresholds, "MAXIMA_PER_RANK", maxima_per_rank)
+    for n_items in (97, 400, 1013):
+        for k in (1, 2, 5):
+            scores, ids = drawn(20, n_items, 4, seed=n_items)
+            assert counted(ScoreMatrix(scores), ids, k) == by_definition(scores, ids, k)
+
+
+def test_hidden_items_and_rows_in_a_wider_buffer():
+    scores, ids = drawn(30, 401, 6)
+    seen_ids = ids.flip(1)[:, :3].clone()  # some targets among them
+    hidden = ScoreMatrix(scores, seen_ids)
+    assert counted(hidden, ids, 5) == by_definition(hidden.dense(), ids, 5)
+    wide = torch.full((30, 500), INF)
+    wide[:, 40:441] = scores
+    assert counted(ScoreMatrix(wide[:, 40:441]), ids, 5) == by_definition(scores, ids, 5)
+
+
+def test_rows_in_pieces_of_which_a_later_one_needs_a_top_k(monkeypatch):
+    scores, ids = drawn(40, 401, 6)
+    monkeypatch.setattr(thresholds, "PACKED_ELEMENTS", 10 * 401)
+    assert counted(ScoreMatrix(scores), ids, 5) == by_definition(scores, ids, 5)
+    scores[35, ids[35, -1]] = scores[35].max()  # two equal scores in the last piece
+    top = ranks_or_topk(ScoreMatrix(scores), ids, 5)
+    assert isinstance(top, TopK)
+    assert torch.equal(top.values.float(), scores.sort(dim=1, descending=True).values[:, :6])
+
+
+@pytest.mark.parametrize("size", [2, 4, 7])
+def test_equal_scores_are_left_to_a_top_k(size, monkeypatch):
+    """Wherever an item beside a relevant one has its score, and where most users have equal scores at the bound."""
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    scores, _ = drawn(1, 401, 1)
+    best = scores.argsort(dim=1, descending=True)
+    for rank in (0, 3):
+        for other in range(20, 401, 19):
+            tied = scores.clone()
+            tied[0, best[0, other]] = tied[0, best[0, rank]]
+            assert isinstance(ranks_or_topk(ScoreMatrix(tied), best[:, rank : rank + 1], 5), TopK)
+    same = torch.zeros(30, 401)
+    assert isinstance(ranks_or_topk(ScoreMatrix(same), torch.full((30, 1), 7), 5), TopK)
+
+
+def test_a_hidden_target_is_no_hit_where_nearly_all_is_hidden():
+    scores = torch.full((32, 400), -INF)
+    scores[:, 3] = 1.0
+    ids = torch.full((32, 1), 9)
+    found = ranks_or_topk(ScoreMatrix(scores), ids, 5)
+    assert isinstance(found, TopK)
+    assert (functional.hit_rate(scores, target_ids=ids, top_k=5) == 0).all()
+
+
+@pytest.mark.parametrize("column", [0, 17, 99, 100, 102, 103, 411, 412])
+def test_nan_is_refused_wherever_it_stands(column):
+    scores, ids = drawn(40, 413, 2)  # 103 groups, of whose maxima those of three are left over
+    scores[5, column] = NAN
+    assert ranks_or_topk(ScoreMatrix(scores), ids, 5) is None
+    with pytest.raises(ValueError, match="NaN in row 5"):
+        NDCG(5).update(scores, target_ids=ids)
+
+
+def test_infinite_scores_are_ordinary_ones():
+    scores, ids = drawn(20, 401, 5)
+    scores[3, ids[3, -1]] = INF
+    assert counted(ScoreMatrix(scores), ids, 5) == by_definition(scores, ids, 5)
+
+
+def test_with_many_near_the_top_a_top_k_is_faster(monkeypatch):
+    scores, ids = drawn(20, 401, 5)
+    monkeypatch.setattr(thresholds, "COUNTED_PER_USER", 0.5)
+    assert isinstance(ranks_or_topk(ScoreMatrix(scores), ids, 5), TopK)
+
+
+def test_it_is_tried_for_few_relevant_items_and_for_long_rows():
+    assert can_count_targets(1000, 1, 20) and can_count_targets(1000, 3, 20)
+    assert not can_count_targets(1000, 4, 20) and can_count_targets(20_000, 20, 20)
+    assert not can_count_targets(1000, 0, 20) and not can_count_targets(1000, 1, 0)
+    assert not can_count_targets(10**6, thresholds.FEW_TARGETS + 1, 1)
+
+
+def test_every_metric_reads_the_same_from_counts_as_from_lists(monkeypatch):
+    """Some batches are counted, in others equal scores stand in the way: all wait together."""
+    g = torch.Generator().manual_seed(4)
+    batches = []
+    for number in range(6):
+        scores, ids = drawn(40, 600, 3, seed=number)
+        if number % 2:
+            scores[::5] = scores[::5].div(40).round()
+        batches.append((scores, ids, torch.randint(4, ids.shape, generator=g).float(), torch.rand(40, generator=g)))
+    values, ways = [], []
+    tried = scores_layout.ranks_or_topk
+    for most in (0, 3):
+        monkeypatch.setattr(thresholds, "COUNTED_SHORT", most)
+        monkeypatch.setattr(scores_layout, "ranks_or_topk", lambda *a: ways.append(tried(*a)) or ways[-1])
+        metrics = ranking_metrics(NAMES, (1, 5, 10), ties="average")
+        for scores, ids, relevance, weights in batches:
+            metrics.update(scores, target_ids=ids, target_relevance=relevance, weights=weights)
+        values.append(metrics.compute())
+    assert [type(way) for way in ways] == [TargetRanks, TopK] * 3
+    for name, value in values[0].items():
+        torch.testing.assert_close(values[1][name], value, rtol=0, atol=1e-14)
