@@ -93,8 +93,7 @@ class Relevance:
     def ids_at_ranks(self, users: Tensor, columns: Tensor, ranks: Tensor, depth: int) -> Tensor:
         """(B, depth) int64 the ids of these (E,) relevant items at their ranks, from 0; -1 at all others."""
         ids = torch.full((self.n_users, depth), -1)
-        ids.view(-1)[users * depth + ranks] = self.sorted_ids[users, columns]
-        return ids
+        return ids.put_(users * depth + ranks, self.sorted_ids.take(users * self.width + columns))
 
     def scores(self, scores: ScoreMatrix) -> Tensor:
         """(B, T): the score of each item; -inf for padding."""

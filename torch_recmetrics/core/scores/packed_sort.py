@@ -107,9 +107,8 @@ def column_groups(values: Tensor, size: int, room: Tensor) -> ColumnGroups:
     """
     n_rows, n_columns = values.shape
     n_groups = n_columns // size
-    maxima, spare = room.view(2, n_rows, n_groups)
-    grouped = values[:, : size * n_groups].unflatten(1, (size, n_groups))  # type: ignore[no-untyped-call]
-    torch.amax(grouped, 1, out=maxima)
+    maxima, spare = room.view(2, n_rows, n_groups).unbind()
+    torch.amax(values[:, : size * n_groups].view(n_rows, size, n_groups), 1, out=maxima)
     rest = values.numpy()[:, size * n_groups :]
     if rest.shape[1]:  # by numpy: so few that the threads of torch cost more
         first = maxima.numpy()[:, : rest.shape[1]]
@@ -203,7 +202,7 @@ def _packed_candidates(groups: ColumnGroups, k: int, buffer: Tensor) -> tuple[Ar
     n_candidates = n_members + n_columns - groups.n_grouped
     with scratch(n_rows * n_candidates, torch.int64, CPU) as numbers:
         places = numbers.view(n_rows, n_candidates)
-        members = places[:, :n_members].unflatten(1, (size, best.shape[1]))  # type: ignore[no-untyped-call]
+        members = places[:, :n_members].view(n_rows, size, best.shape[1])
         torch.add(torch.from_numpy(best).unsqueeze(1), torch.from_numpy(first_columns(size, n_groups)), out=members)
         columns = places.numpy()
         columns[:, n_members:] = column_range(n_columns)[groups.n_grouped :]
