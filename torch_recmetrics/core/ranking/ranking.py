@@ -58,15 +58,14 @@ class Ranking:
     """
 
     relevance: Tensor  # (B, D) by rank; 0 beyond the end of the list
-    lengths: (
-        Tensor | None
-    )  # (B,) int64: items in the list, as far as D sees; None where only relevant ones were counted
+    lengths: Tensor | None  # (B,) int64: items in the list, as far as D sees; None where nobody asks
     n_relevant: Tensor  # (B,) int64: R, retrieved or not
     max_relevant: int  # no R is larger
     best: Callable[[], Tensor] = field(repr=False)  # makes `ideal`, which not every metric asks for
     depth: int | None  # ranks that were kept; None where nothing was cut
     binary: bool = False  # every relevance is 0 or 1 (False: not known)
-    item_ids: Tensor | None = None  # (B, D) int64, -1 beyond the end of the list; None for flat rows
+    # (B, D) int64, -1 beyond the end of the list; None for flat rows, and where nobody asks
+    item_ids: Tensor | None = None
     weights: Tensor | None = None  # (B,)
     sample_ids: Tensor | None = None  # (B,) int64
     tie_groups: TieGroups | None = None  # None where no two neighbours have the same score
@@ -155,7 +154,9 @@ class RankingStats:
         """(B, cutoffs): how many items the list holds."""
         lengths = self.ranking.lengths
         if lengths is None:
-            raise ValueError("the Ranking does not know how long the lists are; make it with rank(...)")
+            raise ValueError(
+                "the Ranking does not know how long the lists are: a metric that asks for it has `reads_lists = True`"
+            )
         self._columns_at(cutoffs)
         lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
         n_retrieved = torch.minimum(lengths, self._table(cutoffs, float("inf")))

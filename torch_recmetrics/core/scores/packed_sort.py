@@ -85,7 +85,7 @@ class ColumnGroups(NamedTuple):
     values: Tensor  # (rows, columns) float32
     size: int  # columns of a group, the last one of some left out
     n_groups: int
-    n_grouped: int
+    n_grouped: int  # size * n_groups
     maxima: Tensor  # (rows, groups) the largest score of each group; NaN where it has one
     spare: Tensor  # a matrix of the same shape, to be overwritten
 
