@@ -7,11 +7,15 @@ import torch
 
 from torch_recmetrics import NDCG, functional, ranking_metrics
 from torch_recmetrics.core.layouts import scores as scores_layout
+from torch_recmetrics.core.layouts.relevance import listed_relevance
+from torch_recmetrics.core.layouts.scores import rank_scores
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import can_count_targets
 from torch_recmetrics.core.scores.target_ranks import TargetRanks, ranks_or_topk
 from torch_recmetrics.core.scores.topk import TopK
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.checks import ValueChecks
 
 INF, NAN = float("inf"), float("nan")
 NAMES = ("hit_rate", "precision", "recall", "ndcg", "map", "mrr", "rbp", "r_precision")
@@ -163,3 +167,20 @@ def test_every_metric_reads_the_same_from_counts_as_from_lists(monkeypatch):
     assert [type(way) for way in ways] == [TargetRanks, TopK] * 3
     for name, value in values[0].items():
         torch.testing.assert_close(values[1][name], value, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("n_targets", [3, 200])
+def test_who_asks_for_lengths_must_say_so(n_targets):
+    """Whichever way it is ranked: with many relevant items there is a top-k."""
+    scores, _ = drawn(40, 600, 1)
+    targets = listed_relevance(scores.argsort(dim=1)[:, :n_targets], None)
+
+    def n_retrieved(*, lists: bool) -> torch.Tensor:
+        needs = RankingRequirements(depth=5, lists=lists)
+        return (
+            rank_scores(ScoreMatrix(scores), targets, needs, ValueChecks()).ranking().stats("average").n_retrieved((5,))
+        )
+
+    assert (n_retrieved(lists=True) == 5).all()
+    with pytest.raises(ValueError, match="reads_lists = True"):
+        n_retrieved(lists=False)

@@ -355,20 +355,15 @@ def joined_weights(parts: Sequence[RankedUsers]) -> Tensor | None:
     return torch.cat(weights) if weights else None
 
 
-def padded(rows: Tensor, width: int, value: float, *, in_front: bool = True) -> Tensor:
-    """(B, width): rows with padding in front, or behind."""
+def padded(rows: Tensor, width: int, value: float) -> Tensor:
+    """(B, width): rows with padding in front."""
     missing = width - rows.shape[1]
-    return torch.nn.functional.pad(rows, (missing, 0) if in_front else (0, missing), value=value) if missing else rows
+    return torch.nn.functional.pad(rows, (missing, 0), value=value) if missing else rows
 
 
 def largest_of(relevance: Tensor) -> Tensor:
     """(B,) the largest of each row, 0 of an empty one."""
     return relevance.amax(1) if relevance.shape[1] else relevance.sum(1)
-
-
-def ones(counts: Tensor, width: int) -> Tensor:
-    """(B, width) so many ones in each row, in the dtype of sums."""
-    return exact((torch.arange(width, device=counts.device) < counts.unsqueeze(1)).to(torch.uint8))
 
 
 def untied(part: ListedUsers, columns: int) -> Tensor:
