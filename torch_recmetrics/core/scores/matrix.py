@@ -7,9 +7,7 @@ its buffer is used again.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from typing import NamedTuple
@@ -17,22 +15,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
+from torch_recmetrics.core.tensors.scratch import scratch
 
 HIDDEN = float("-inf")
 ALIGNED = 16  # rows of a copy begin at multiples of so many numbers: vector instructions read them faster
-
-
-class _Kept(threading.local):
-    """Buffers that nobody is using, by dtype and device, of each thread."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-
-
-_kept = _Kept()
 
 
 class Tile(NamedTuple):
@@ -216,24 +204,6 @@ class ScoreMatrix:
                 place = torch.where(inside, seen - columns.start, width)
             buffer.scatter_(1, place, HIDDEN)
         return tile
-
-
-@contextmanager
-def scratch(n: int, dtype: torch.dtype, device: torch.device) -> Iterator[Tensor]:
-    """(n,) numbers to be overwritten; on a CPU each thread keeps their memory, as long as it is not much.
-
-    Fresh memory costs more than what is done with it.
-    """
-    free = _kept.buffers.setdefault((dtype, device), [])
-    buffer = free.pop() if free else None  # whoever asks meanwhile gets another one
-    if buffer is None or buffer.shape[0] < n:
-        with torch.inference_mode(False):  # so that it can be written to in any mode
-            buffer = torch.empty(n, dtype=dtype, device=device)
-    try:
-        yield buffer[:n]
-    finally:
-        if device.type == "cpu" and buffer.nbytes <= thresholds.KEPT_BYTES:
-            free.append(buffer)
 
 
 def _part(matrix: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:

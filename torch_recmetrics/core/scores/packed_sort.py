@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.scores.block_max import count_rows
-from torch_recmetrics.core.scores.matrix import ScoreMatrix, scratch
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.topk import TopK
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.row_sort import sorts_with_numpy
+from torch_recmetrics.core.tensors.scratch import scratch
 
 Array = npt.NDArray[Any]
 CPU = torch.device("cpu")

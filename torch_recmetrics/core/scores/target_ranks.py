@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.matrix import ScoreMatrix, scratch
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import (
     CPU,
     Array,
@@ -29,6 +29,7 @@ from torch_recmetrics.core.scores.packed_sort import (
 )
 from torch_recmetrics.core.scores.topk import TopK
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.scratch import scratch
 
 
 class TargetRanks(NamedTuple):
