@@ -77,8 +77,16 @@ def test_a_ranking_remembers_once_what_a_metric_reads_of_it(variant: Variant) ->
     for _ in range(3):
         variant.make(2).update(ranking)
         pickle.loads(pickle.dumps(ranking))
-        kept.append([len(stats._columns._gain_sums) for stats in ranking._stats.values()])
+        kept.append([len(stats._gain_sums) for stats in ranking._stats.values()])
     assert kept[0] == kept[1] == kept[2]
+
+
+def test_what_a_measure_writes_to_is_its_own() -> None:
+    stats = rank(**LAYOUTS["dense"](NAMED["a block across the cut"]), top_k=2).stats("average")
+    hits = stats.hits((1, 2))
+    kept = hits.clone()
+    hits.mul_(0)
+    assert stats.hits((1, 2)).tolist() == kept.tolist() != hits.tolist()
 
 
 @pytest.mark.parametrize("again", AGAIN)

@@ -316,7 +316,7 @@ class Evaluator:
             for metric, rule, cutoffs, fills_empty in families:
                 values = metric.values(ranking.stats(rule), cutoffs)
                 parts.append(values + empty.unsqueeze(1) if fills_empty else values)
-            values = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+            values = torch.cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
             weight = filled if skips_empty else weights
             denominator = weight
             if pooled_by == "relevant":

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from torch_recmetrics.core.layouts.ranked import JoinableUsers
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.devices import is_sync_free
 
 if TYPE_CHECKING:
     from torch_recmetrics.state.metric import RecMetric
@@ -41,10 +40,8 @@ class WaitingUsers:
         self.parts.append(users)
         self.n_users += users.n_users
         self.width = max(self.width, users.width)
-        most, targets = thresholds.WAITING_USERS, thresholds.WAITING_TARGETS
-        if not is_sync_free(self._metrics[0].device):
-            most, targets = thresholds.WAITING_USERS_ELSEWHERE, thresholds.WAITING_TARGETS_ELSEWHERE
-        if self.n_users >= most or self.n_users * self.width >= targets:
+        n_targets = self.n_users * self.width
+        if self.n_users >= thresholds.WAITING_USERS or n_targets >= thresholds.WAITING_TARGETS:
             self.evaluate()
 
     def evaluate(self) -> None:

@@ -84,7 +84,7 @@ class Relevance:
         """A table that holds the relevance of these (E,) relevant items of users at their ranks."""
         table = torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)
         if self.relevance is None:
-            table[users, ranks] = 1.0
+            table.view(-1)[users * shape[1] + ranks] = 1.0
         else:
             place = (self.sorted_ids[users] < ids.unsqueeze(1)).sum(1)
             table[users, ranks] = exact(self.relevance[users, place])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ from torch_recmetrics.core.ranking.ties import (
     ranks,
     running_sum,
 )
+from torch_recmetrics.core.tensors.scratch import scratch
 
 Cutoffs = tuple["int | None", ...]
 
@@ -136,6 +137,7 @@ class RankingStats:
             self._columns = ExpectedStats(ranking.relevance, tie_groups, binary=ranking.binary)
         else:
             self._columns = CumulativeStats(break_ties(ranking.relevance, tie_groups, ties), binary=ranking.binary)
+        self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}  # of REMEMBERED_GAINS and _DISCOUNTS
         self._ideal_sums: dict[tuple[Gain, str, Discount], Tensor] = {}
 
     @cached_property
@@ -183,7 +185,19 @@ class RankingStats:
         """
         if self.ranking.binary and gain in GAINS:
             gain = "hit"  # 2^1 - 1 = 1
-        return self._read(cutoffs, lambda stats: stats.gain_sum(gain, discount))
+        if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
+            return self._gain_sum(cutoffs, gain, discount)
+        key = gain, discount, cutoffs
+        if key not in self._gain_sums:
+            self._gain_sums[key] = self._gain_sum(cutoffs, gain, discount)
+        return self._gain_sums[key].clone()  # a measure may write to its own
+
+    def _gain_sum(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
+        return self._read(
+            cutoffs,
+            lambda columns, room: columns.gain_sum(gain, discount, room),
+            lambda full_list: full_list.gain_sum(gain, discount),
+        )
 
     def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
@@ -206,22 +220,27 @@ class RankingStats:
 
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
-        return self._read(cutoffs, attrgetter("p_no_hit"), of_nothing=1.0).to(self.n_relevant.dtype)
+        p_no_hit = self._read(cutoffs, lambda columns, _: columns.p_no_hit, attrgetter("p_no_hit"), of_nothing=1.0)
+        return p_no_hit.to(self.n_relevant.dtype)
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
-        return self._read(cutoffs, attrgetter("precision_sum"))
+        return self._read(cutoffs, lambda columns, room: columns.precision_sum(room), attrgetter("precision_sum"))
 
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
-        return self._read(cutoffs, attrgetter("reciprocal"))
+        return self._read(cutoffs, lambda columns, room: columns.reciprocal(room), attrgetter("reciprocal"))
 
     def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on to the end of the list.
 
         `chance`, from 0 to 1, is how likely who comes to an item stops there; a function of relevance, 0 for 0.
         """
-        return self._read(cutoffs, lambda stats: stats.stop_reciprocal(chance))
+        return self._read(
+            cutoffs,
+            lambda columns, _: columns.stop_reciprocal(chance),
+            lambda full_list: full_list.stop_reciprocal(chance),
+        )
 
     def scaled(self, gain: Gain) -> tuple[Gain, float]:
         """A gain and its unit, in which sums of finite gains are finite."""
@@ -257,27 +276,26 @@ class RankingStats:
             return sums[self.max_hits(cutoffs).to(torch.int64)]
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
-        def read(stats: CumulativeStats | FullListStats) -> Tensor:
-            if isinstance(stats, FullListStats):
-                return stats.ideal_sum(gain, discount, ideal)
+        def running(_: CumulativeStats, __: Tensor) -> Tensor:
             if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
                 return running_sum(gain_of(best, gain), discount)
             if (gain, ideal, discount) not in self._ideal_sums:
                 self._ideal_sums[gain, ideal, discount] = running_sum(gain_of(best, gain), discount)
             return self._ideal_sums[gain, ideal, discount]
 
-        return self._read(cutoffs, read, width=best.shape[1])
+        def of_full_list(full_list: FullListStats) -> Tensor:
+            return full_list.ideal_sum(gain, discount, ideal)
+
+        return self._read(cutoffs, running, of_full_list, width=best.shape[1])
 
     def tie_sensitive(self, cutoffs: Cutoffs) -> Tensor:
         """1 where some order of the equal scores changes the relevance at a rank of the list."""
 
-        def read(stats: CumulativeStats | FullListStats) -> Tensor:
-            if isinstance(stats, FullListStats):
-                return stats.tie_sensitive
+        def running(_: CumulativeStats, __: Tensor) -> Tensor:
             best, worst = (self.ranking.stats(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
             return (best != worst).to(best.dtype).cummax(1).values
 
-        return self._read(cutoffs, read)
+        return self._read(cutoffs, running, attrgetter("tie_sensitive"))
 
     def collapsed(self, cutoffs: Cutoffs) -> Tensor:
         """1 where the first K scores are all equal, or there are fewer than K candidates."""
@@ -320,7 +338,8 @@ class RankingStats:
     def _read(
         self,
         cutoffs: Cutoffs,
-        read: Callable[[Any], Tensor],
+        running: Callable[[CumulativeStats, Tensor], Tensor],
+        of_full_list: Callable[[FullListStats], Tensor],
         *,
         of_nothing: float = 0.0,
         width: int | None = None,
@@ -329,23 +348,27 @@ class RankingStats:
 
         Args:
             cutoffs: what is asked for.
-            read: gives (B, D) running sums of CumulativeStats, (B,) of FullListStats.
+            running: gives (B, D) running sums, which may lie in the (B, D) memory that it is given.
+            of_full_list: gives (B,).
             of_nothing: the value of a list without any rank.
             width: of the running sums, where that is not D.
         """
         full_list = self._full_list if None in cutoffs else None
-        columns = self._columns_at(cutoffs, width)
+        places = self._columns_at(cutoffs, width)
         if full_list is not None and len(cutoffs) == 1:
-            return read(full_list).unsqueeze(1)
-        if columns and columns[0] >= 0:
-            sums = read(self._columns)
-            values = sums.index_select(1, constants(columns, torch.int64, sums.device))
+            return of_full_list(full_list).unsqueeze(1)
+        if places and places[0] >= 0:
+            like = self.ranking.relevance
+            with scratch(like.numel(), like.dtype, like.device) as room:
+                sums = running(self._columns, room.view(like.shape))
+                # One column after the other in memory: few columns of many users are worked on as long runs then.
+                values = torch.stack([sums[:, place] for place in places]).T
         else:
             values = self.n_relevant.new_full((self.n_relevant.shape[0], len(cutoffs)), of_nothing)
         if full_list is None:
             return values
-        uncut = read(full_list)
-        return torch.stack([uncut if k is None else value for k, value in zip(cutoffs, values.unbind(1))], 1)
+        uncut = of_full_list(full_list)
+        return torch.stack([uncut if k is None else value for k, value in zip(cutoffs, values.unbind(1))]).T
 
 
 @lru_cache(maxsize=1024)

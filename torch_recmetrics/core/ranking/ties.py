@@ -70,11 +70,11 @@ def log2_discount_table(n: int, device: torch.device) -> Tensor:
     return log2_discount(torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device))
 
 
-def running_sum(values: Tensor, discount: Discount = None, *, overwrite: bool = False) -> Tensor:
+def running_sum(values: Tensor, discount: Discount = None, *, room: Tensor | None = None) -> Tensor:
     """(B, D) the sum of each row up to each rank, of values each times the discount of its rank.
 
-    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11. Fresh
-    memory costs more than the sums do, so values of the caller's own that may be overwritten are.
+    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11. `room`, of
+    the shape and dtype of the values, or these themselves, is overwritten: fresh memory costs more than the sums do.
     """
     width, device = values.shape[1], values.device
     if discount is not None:
@@ -82,9 +82,9 @@ def running_sum(values: Tensor, discount: Discount = None, *, overwrite: bool = 
             counts = log2_discount_table(1 << width.bit_length(), device)[:width]
         else:
             counts = discount(ranks(width, device))
-        values, overwrite = values * counts, True
+        values = room = torch.mul(values, counts, out=room)
     if width <= SUMMED_IN_TURN:
-        return values.cumsum_(1) if overwrite else values.cumsum(1)
+        return torch.cumsum(values, 1, out=room)
     padded = torch.nn.functional.pad(values, (0, -width % SUMMED_IN_TURN))
     runs = padded.view(values.shape[0], padded.shape[1] // SUMMED_IN_TURN, SUMMED_IN_TURN).cumsum(2)
     runs[:, 1:] += running_sum(runs[:, :, -1])[:, :-1].unsqueeze(2)
@@ -98,7 +98,7 @@ def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
     if gain == "exponential":
         # Near 0 the difference would lose the digits of g; from 1 on it is exact for integers.
         return torch.where(relevance < 1, torch.expm1(relevance * LN_2), torch.exp2(relevance) - 1)
-    return gain(relevance) if callable(gain) else relevance
+    return gain(relevance).to(relevance.dtype) if callable(gain) else relevance
 
 
 def scaled_exponential(relevance: Tensor) -> Tensor:
@@ -274,26 +274,24 @@ def _needed(relevance: Tensor | None, rule: str) -> Tensor:
 class CumulativeStats:
     """Running sums over the ranks of lists in which every place is decided; each is (B, D), rank by rank.
 
-    What a metric at a cutoff K needs is the column K - 1 of one of them, so any number of cutoffs costs one sum.
+    What a metric at a cutoff K needs is the column K - 1 of one of them, so any number of cutoffs costs one sum. Who
+    reads but these columns gives `room`, (B, D) to be overwritten, in which the sums may come to lie.
     """
 
     def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
         self.relevance = relevance
         self.binary = binary  # the relevance is the hit
-        self._gain_sums: dict[tuple[Gain, Discount], Tensor] = {}
 
     @cached_property
     def ranks(self) -> Tensor:
         """(D,) 1, 2, ...."""
         return ranks(self.relevance.shape[1], self.relevance.device)
 
-    def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
+    def gain_sum(self, gain: Gain, discount: Discount, room: Tensor | None = None) -> Tensor:
         """The gains of the items up to the rank, each times the discount of its rank."""
-        if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
-            return running_sum(self.gains(gain), discount)
-        if (gain, discount) not in self._gain_sums:
-            self._gain_sums[gain, discount] = running_sum(self.gains(gain), discount)
-        return self._gain_sums[gain, discount]
+        if gain == "hit" and discount is None:
+            return self.hits
+        return running_sum(self.gains(gain), discount, room=room)
 
     def gains(self, gain: Gain) -> Tensor:
         """The gain at each rank."""
@@ -304,25 +302,25 @@ class CumulativeStats:
         """1 where the item is relevant."""
         return CumulativeStats.gains(self, "hit")
 
-    @property
+    @cached_property
     def hits(self) -> Tensor:
         """Relevant items up to the rank."""
-        return self.gain_sum("hit", None)
+        return running_sum(self.is_hit)
 
     @cached_property
     def p_no_hit(self) -> Tensor:
         """True while no relevant item has come; under ``average`` the probability of that."""
         return self.hits == 0
 
-    @cached_property
-    def precision_sum(self) -> Tensor:
+    def precision_sum(self, room: Tensor | None = None) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
-        return running_sum((self.is_hit * self.hits).div_(self.ranks), overwrite=True)
+        precisions = torch.mul(self.is_hit, self.hits, out=room).div_(self.ranks)
+        return running_sum(precisions, room=precisions)
 
-    @property
-    def reciprocal(self) -> Tensor:
+    def reciprocal(self, room: Tensor | None = None) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
-        return running_sum(torch.where(self.hits == 1, self.is_hit, 0).div_(self.ranks), overwrite=True)
+        is_first = torch.eq(self.hits, 1, out=torch.empty_like(self.hits) if room is None else room).mul_(self.is_hit)
+        return running_sum(is_first.div_(self.ranks), room=is_first)
 
     def stop_reciprocal(self, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on; `chance` is that of each item."""
@@ -341,7 +339,7 @@ class CumulativeStats:
 
     def mean_precision(self, column: int) -> Tensor:
         """(B,): precision_sum / hits at one rank, 0 without a hit."""
-        return self.precision_sum[:, column] / self.hits[:, column].clamp(min=1)
+        return self.precision_sum()[:, column] / self.hits[:, column].clamp(min=1)
 
 
 class ExpectedStats(CumulativeStats):
@@ -367,11 +365,10 @@ class ExpectedStats(CumulativeStats):
         cutoff_tie = self.tie_groups.cutoff_tie
         return self._block_sum(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
 
-    def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
-        if gain == "hit" and discount is None and (gain, discount) not in self._gain_sums:
-            # Whole numbers but for the last division: no running sum, so no drift.
-            self._gain_sums[gain, discount] = self.earlier + self.relevant * (self.place + 1) / self.size
-        return super().gain_sum(gain, discount)
+    @cached_property
+    def hits(self) -> Tensor:
+        """Whole numbers but for the last division: no running sum, so no drift."""
+        return self.earlier + self.relevant * (self.place + 1) / self.size
 
     def gains(self, gain: Gain) -> Tensor:
         """The mean gain of the block of each rank."""
@@ -393,16 +390,15 @@ class ExpectedStats(CumulativeStats):
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
         return ((self.size - self.relevant - self.place) / (self.size - self.place)).clamp(min=0).cumprod(1)
 
-    @property
-    def reciprocal(self) -> Tensor:
+    def reciprocal(self, room: Tensor | None = None) -> Tensor:
         before = torch.ones_like(self.p_no_hit)
         before[:, 1:] = self.p_no_hit[:, :-1]
-        return running_sum((before - self.p_no_hit).div_(self.ranks), overwrite=True)
+        stops = torch.sub(before, self.p_no_hit, out=room).div_(self.ranks)
+        return running_sum(stops, room=stops)
 
-    @cached_property
-    def precision_sum(self) -> Tensor:
+    def precision_sum(self, room: Tensor | None = None) -> Tensor:
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
-        return running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks)
+        return running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks, room=room)
 
     def mean_precision(self, column: int) -> Tensor:
         """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.
@@ -415,7 +411,7 @@ class ExpectedStats(CumulativeStats):
         b, earlier = self.relevant[:, column], self.earlier[:, column]
         n = column + 1 - s
         last_before = (start - 1).clamp(min=0).unsqueeze(1)
-        before = torch.where(start > 0, self.precision_sum.gather(1, last_before).squeeze(1), 0)
+        before = torch.where(start > 0, self.precision_sum().gather(1, last_before).squeeze(1), 0)
         inverse = self.ranks.reciprocal()
         inside = self.ranks.unsqueeze(0) > s.unsqueeze(1)
         inside[:, column + 1 :] = False

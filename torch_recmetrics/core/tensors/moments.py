@@ -15,6 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.tensors.scratch import scratch
+
 NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
 MOMENTS = 6
 # What ranks send each other must add up as it is. So they send their sums of squares, which do, and how far their
@@ -24,8 +26,8 @@ ADDABLE = MOMENTS - 1 + 2 * len(CENTRES)
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Quotient, 0 where the denominator is 0."""
-    return torch.where(denominator != 0, numerator / denominator, 0)
+    """Quotient of numbers of which the first is 0 where the second is, and 0 there; no denominator is below 0."""
+    return numerator / denominator.clamp(min=torch.finfo(denominator.dtype).tiny)
 
 
 def moments(numerators: Tensor, denominators: Tensor, sums: Tensor | None = None) -> Tensor:
@@ -41,13 +43,16 @@ def moments(numerators: Tensor, denominators: Tensor, sums: Tensor | None = None
         sums = torch.stack([numerators, alike.expand_as(numerators)]).sum(1)  # one order of adding up: no mean above 1
     centre = ratio(*sums)
     count = (denominators != 0).sum(0)
-    if denominators.ndim == 1:
-        deviations = torch.addcmul(numerators, denominators.unsqueeze(1), centre, value=-1)
-        products, squares = denominators @ deviations, denominators @ denominators
-    else:
-        deviations = torch.addcmul(numerators, denominators, centre, value=-1)
-        products, squares = (deviations * denominators).sum(0), denominators.square().sum(0)
-    rest = [count.to(sums.dtype).expand_as(centre), deviations.square_().sum(0), products, squares.expand_as(centre)]
+    with scratch(numerators.numel(), numerators.dtype, numerators.device) as numbers:
+        deviations = numbers.view(numerators.T.shape).T
+        if denominators.ndim == 1:
+            torch.addcmul(numerators, denominators.unsqueeze(1), centre, value=-1, out=deviations)
+            products, squares = denominators @ deviations, denominators @ denominators
+        else:
+            torch.addcmul(numerators, denominators, centre, value=-1, out=deviations)
+            products, squares = (deviations * denominators).sum(0), denominators.square().sum(0)
+        deviation_squares = deviations.square_().sum(0)
+    rest = [count.to(sums.dtype).expand_as(centre), deviation_squares, products, squares.expand_as(centre)]
     return torch.cat([sums, torch.stack(rest)])
 
 

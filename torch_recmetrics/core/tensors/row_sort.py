@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import sort_keys
 from torch_recmetrics.core.tensors.devices import is_sync_free
+from torch_recmetrics.core.tensors.scratch import scratch
 
 
 @functools.cache
@@ -60,21 +61,24 @@ def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] |
     if largest >= 1 << 62 - bits:
         return None
     narrow = largest < 1 << 31 - bits  # half the memory, and twice the numbers in a vector
-    both = np.empty((n_rows, n_ids + n_wanted), np.int32 if narrow else np.int64)
-    np.left_shift(some, bits, out=both[:, :n_ids], casting="same_kind")
-    np.left_shift(others, bits, out=both[:, n_ids:], casting="same_kind")
-    both[:, n_ids:] += np.arange(1, n_wanted + 1, dtype=both.dtype)
-    both.sort(axis=1)
-    # One row after the other: neighbours across the end of a row are left out once they are few.
-    entries = both.reshape(-1)
-    same = entries[1:] ^ entries[:-1] < 1 << bits
-    same &= entries[:-1] >= 0
-    place = np.flatnonzero(same)
-    rows, column_in_row = np.divmod(place, n_ids + n_wanted)
-    within = column_in_row < n_ids + n_wanted - 1
+    dtype, width = torch.int32 if narrow else torch.int64, n_ids + n_wanted
+    with scratch(2 * n_rows * width, dtype, ids.device) as room:
+        entries, differences = room.view(2, n_rows * width).numpy()
+        both = entries.reshape(n_rows, width)
+        np.left_shift(some, bits, out=both[:, :n_ids], casting="same_kind")
+        np.left_shift(others, bits, out=both[:, n_ids:], casting="same_kind")
+        both[:, n_ids:] |= np.arange(1, n_wanted + 1, dtype=both.dtype)
+        both.sort(axis=1)
+        # One row after the other: neighbours across the end of a row are left out once they are few.
+        np.bitwise_xor(entries[1:], entries[:-1], out=differences[1:])
+        same = differences[1:] < 1 << bits
+        same &= entries[:-1] >= 0
+        place = np.flatnonzero(same)
+        before, found = entries[place], entries[place + 1]
+    rows, column_in_row = np.divmod(place, width)
+    within = column_in_row < width - 1
     if not within.all():
-        rows, place = rows[within], place[within]
-    found, before = entries[place + 1], entries[place]
+        rows, before, found = rows[within], before[within], found[within]
     columns = found & (1 << bits) - 1
     if (before & (1 << bits) - 1).any():
         return None

@@ -65,10 +65,8 @@ COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
 # Evaluate once so many users wait, or so many target ids with their padding: 328 bytes a user with 20 of them and a
-# list of 20. On a CPU what is made of 4,096 users is so much that malloc gives its pages back and takes new ones, each
-# time: 1.7 to 1.5 ms of 256 x 3,706. Elsewhere few large steps are best.
-WAITING_USERS, WAITING_USERS_ELSEWHERE = 1 << 11, 1 << 12
-WAITING_TARGETS, WAITING_TARGETS_ELSEWHERE = 1 << 18, 1 << 19
+# list of 20.
+WAITING_USERS, WAITING_TARGETS = 1 << 12, 1 << 19
 
 # --- Ranks of few relevant items (core/scores/rank_counts.py): `python -m benchmarks ranking --only 0 2 3 5` ---
 
