@@ -23,6 +23,7 @@ from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import added, moments
+from torch_recmetrics.core.tensors.scratch import FreshRoom, Room
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.waiting import WaitingUsers
@@ -78,7 +79,7 @@ class Evaluator:
         self.with_items = [metric for metric in self.members if metric.reads_items]
         # The best list of what was retrieved is read from the scores, which cannot wait.
         self.can_wait = bool(self.metrics) and not any(vars(m).get("ideal") == "retrieved" for m in self.metrics)
-        self.waiting = WaitingUsers(self.metrics, lambda users: self.arrive(self._values_of(users)))
+        self.waiting = WaitingUsers(self.metrics, self._arrive_waiting)
         self.keepers: list[Keeper] = []  # who asked for the values of users
         ends = itertools.accumulate(self.sizes)
         self._kept = [
@@ -257,9 +258,13 @@ class Evaluator:
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", added(metric.state("sums"), part))
 
-    def _values_of(self, users: RankedUsers) -> WeightedValues:
+    def _arrive_waiting(self, users: RankedUsers, room: Room) -> None:
+        remembered = self.keepers or self._kept
+        self.arrive(self._values_of(users, None if remembered else room))
+
+    def _values_of(self, users: RankedUsers, room: Room | None = None) -> WeightedValues:
         """The values of users that were checked."""
-        return self.evaluate(users.ranking(), check.ValueChecks(False))
+        return self.evaluate(users.ranking(room), check.ValueChecks(False), room)
 
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
@@ -294,8 +299,8 @@ class Evaluator:
                 always=True,
             )
 
-    def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
-        """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
+    def evaluate(self, ranking: Ranking, checks: check.ValueChecks, room: Room | None = None) -> WeightedValues:
+        """Every metric for every user, perhaps in `room`; call ``checks.raise_first()`` before they are believed."""
         self._defer_rules(
             checks,
             lambda: None if ranking.binary else largest_relevance(ranking),
@@ -316,7 +321,7 @@ class Evaluator:
             for metric, rule, cutoffs, fills_empty in families:
                 values = metric.values(ranking.stats(rule), cutoffs)
                 parts.append(values + empty.unsqueeze(1) if fills_empty else values)
-            values = torch.cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
+            values = (room or FreshRoom()).cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
             weight = filled if skips_empty else weights
             denominator = weight
             if pooled_by == "relevant":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch_recmetrics.core.layouts.ranked import JoinableUsers
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.scratch import Room
 
 if TYPE_CHECKING:
     from torch_recmetrics.state.metric import RecMetric
@@ -21,10 +22,10 @@ class WaitingUsers:
 
     Args:
         metrics: whose users they are.
-        evaluate: adds users to the sums of the metrics.
+        evaluate: adds users to the sums of the metrics; its tensors may lie in the room.
     """
 
-    def __init__(self, metrics: Sequence[RecMetric], evaluate: Callable[[JoinableUsers], None]) -> None:
+    def __init__(self, metrics: Sequence[RecMetric], evaluate: Callable[[JoinableUsers, Room], None]) -> None:
         self._metrics = metrics
         self._evaluate = evaluate
         self.parts: list[JoinableUsers] = []
@@ -50,6 +51,5 @@ class WaitingUsers:
             parts, self.parts, self.n_users, self.width = self.parts, [], 0, 0
             for metric in self._metrics:
                 metric.bring_back()
-            users = parts[0].joined(parts) if len(parts) > 1 else parts[0]
-            del parts  # their memory serves the evaluation: fresh memory costs more than what is done with it
-            self._evaluate(users)
+            with Room() as room:
+                self._evaluate(parts[0].joined(parts, room) if len(parts) > 1 else parts[0], room)

@@ -12,6 +12,7 @@ from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_rows, sorts_with_numpy
+from torch_recmetrics.core.tensors.scratch import FreshRoom, Room
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +63,8 @@ class Relevance:
         """(B, T) relevance, 0 for padding."""
         return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
 
-    def lookup(self, item_ids: Tensor) -> Tensor:
-        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""
+    def lookup(self, item_ids: Tensor, room: Room | None = None) -> Tensor:
+        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `room`."""
         dtype = accumulator_dtype(self.device)
         if self.like.shape[1] == 0:
             return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
@@ -73,18 +74,19 @@ class Relevance:
         if sorts_with_numpy(self.device):
             found = find_in_rows(self.ids, item_ids)
             if found is not None:
-                return self._at_ranks(*found, item_ids.shape)
+                dtype = accumulator_dtype(self.device)
+                return self._at_ranks(*found, (room or FreshRoom()).empty(item_ids.shape, dtype, self.device))
         at = torch.searchsorted(self.ids, item_ids.contiguous()).clamp(max=self.ids.shape[1] - 1)
         same = (self.ids.gather(1, at) == item_ids) & (item_ids >= 0)
         if self.relevance is None:
             return same.to(dtype)
         return torch.where(same, exact(self.relevance.gather(1, at)), 0)
 
-    def _at_ranks(self, users: Tensor, ranks: Tensor, ids: Tensor, shape: torch.Size) -> Tensor:
-        """A table that holds the relevance of these (E,) relevant items of users at their ranks."""
-        table = torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)
+    def _at_ranks(self, users: Tensor, ranks: Tensor, ids: Tensor, table: Tensor) -> Tensor:
+        """A (B, D) table, overwritten: the relevance of these (E,) relevant items of users at their ranks, else 0."""
+        table.zero_()
         if self.relevance is None:
-            table.view(-1)[users * shape[1] + ranks] = 1.0
+            table.view(-1)[users * table.shape[1] + ranks] = 1.0
         else:
             place = (self.sorted_ids[users] < ids.unsqueeze(1)).sum(1)
             table[users, ranks] = exact(self.relevance[users, place])

@@ -210,7 +210,7 @@ class RankingStats:
         width = self.ranking.relevance.shape[1]
         if self._columns_at(cutoffs) and width and (full_list is None or cutoffs != (None,)):
             places = within.clamp(1, width).to(torch.int64) - 1
-            hits = self._columns.hits.gather(1, places) * (within > 0)
+            hits = self._columns.hits().gather(1, places) * (within > 0)
         else:
             hits = torch.zeros_like(within)
         if full_list is None:
@@ -220,8 +220,7 @@ class RankingStats:
 
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
-        p_no_hit = self._read(cutoffs, lambda columns, _: columns.p_no_hit, attrgetter("p_no_hit"), of_nothing=1.0)
-        return p_no_hit.to(self.n_relevant.dtype)
+        return self._read(cutoffs, lambda columns, room: columns.p_no_hit(room), attrgetter("p_no_hit"), of_nothing=1.0)
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""

@@ -290,7 +290,7 @@ class CumulativeStats:
     def gain_sum(self, gain: Gain, discount: Discount, room: Tensor | None = None) -> Tensor:
         """The gains of the items up to the rank, each times the discount of its rank."""
         if gain == "hit" and discount is None:
-            return self.hits
+            return self.hits(room)
         return running_sum(self.gains(gain), discount, room=room)
 
     def gains(self, gain: Gain) -> Tensor:
@@ -302,24 +302,22 @@ class CumulativeStats:
         """1 where the item is relevant."""
         return CumulativeStats.gains(self, "hit")
 
-    @cached_property
-    def hits(self) -> Tensor:
+    def hits(self, room: Tensor | None = None) -> Tensor:
         """Relevant items up to the rank."""
-        return running_sum(self.is_hit)
+        return running_sum(self.is_hit, room=room)
 
-    @cached_property
-    def p_no_hit(self) -> Tensor:
-        """True while no relevant item has come; under ``average`` the probability of that."""
-        return self.hits == 0
+    def p_no_hit(self, room: Tensor | None = None) -> Tensor:
+        """1 while no relevant item has come; under ``average`` the probability of that."""
+        return self.hits(room).eq_(0)
 
     def precision_sum(self, room: Tensor | None = None) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
-        precisions = torch.mul(self.is_hit, self.hits, out=room).div_(self.ranks)
+        precisions = self.hits(room).mul_(self.is_hit).div_(self.ranks)
         return running_sum(precisions, room=precisions)
 
     def reciprocal(self, room: Tensor | None = None) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
-        is_first = torch.eq(self.hits, 1, out=torch.empty_like(self.hits) if room is None else room).mul_(self.is_hit)
+        is_first = self.hits(room).eq_(1).mul_(self.is_hit)
         return running_sum(is_first.div_(self.ranks), room=is_first)
 
     def stop_reciprocal(self, chance: Gain) -> Tensor:
@@ -339,7 +337,7 @@ class CumulativeStats:
 
     def mean_precision(self, column: int) -> Tensor:
         """(B,): precision_sum / hits at one rank, 0 without a hit."""
-        return self.precision_sum()[:, column] / self.hits[:, column].clamp(min=1)
+        return self.precision_sum()[:, column] / self.hits()[:, column].clamp(min=1)
 
 
 class ExpectedStats(CumulativeStats):
@@ -365,10 +363,9 @@ class ExpectedStats(CumulativeStats):
         cutoff_tie = self.tie_groups.cutoff_tie
         return self._block_sum(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
 
-    @cached_property
-    def hits(self) -> Tensor:
+    def hits(self, room: Tensor | None = None) -> Tensor:
         """Whole numbers but for the last division: no running sum, so no drift."""
-        return self.earlier + self.relevant * (self.place + 1) / self.size
+        return torch.add(self.earlier, self.relevant * (self.place + 1) / self.size, out=room)
 
     def gains(self, gain: Gain) -> Tensor:
         """The mean gain of the block of each rank."""
@@ -385,15 +382,16 @@ class ExpectedStats(CumulativeStats):
         before = self.is_hit.cumsum(1) - self.is_hit
         return before.gather(1, self.tie_groups.start)
 
-    @cached_property
-    def p_no_hit(self) -> Tensor:
+    def p_no_hit(self, room: Tensor | None = None) -> Tensor:
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
-        return ((self.size - self.relevant - self.place) / (self.size - self.place)).clamp(min=0).cumprod(1)
+        chances = torch.sub(self.size - self.relevant, self.place, out=room).div_(self.size - self.place)
+        return chances.clamp_(min=0).cumprod_(1)
 
     def reciprocal(self, room: Tensor | None = None) -> Tensor:
-        before = torch.ones_like(self.p_no_hit)
-        before[:, 1:] = self.p_no_hit[:, :-1]
-        stops = torch.sub(before, self.p_no_hit, out=room).div_(self.ranks)
+        p_no_hit = self.p_no_hit()
+        before = torch.ones_like(p_no_hit)
+        before[:, 1:] = p_no_hit[:, :-1]
+        stops = torch.sub(before, p_no_hit, out=room).div_(self.ranks)
         return running_sum(stops, room=stops)
 
     def precision_sum(self, room: Tensor | None = None) -> Tensor:

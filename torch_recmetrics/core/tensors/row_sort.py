@@ -12,6 +12,8 @@ from torch_recmetrics.core.tensors import sort_keys
 from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.scratch import scratch
 
+CPU = torch.device("cpu")
+
 
 @functools.cache
 def _has_numpy() -> bool:
@@ -62,8 +64,10 @@ def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] |
         return None
     narrow = largest < 1 << 31 - bits  # half the memory, and twice the numbers in a vector
     dtype, width = torch.int32 if narrow else torch.int64, n_ids + n_wanted
-    with scratch(2 * n_rows * width, dtype, ids.device) as room:
-        entries, differences = room.view(2, n_rows * width).numpy()
+    n_entries = n_rows * width
+    with scratch(2 * n_entries, dtype, CPU) as numbers, scratch(2 * n_entries, torch.bool, CPU) as flags:
+        entries, differences = numbers.view(2, n_entries).numpy()
+        same, listed = flags.view(2, n_entries).numpy()[:, 1:]
         both = entries.reshape(n_rows, width)
         np.left_shift(some, bits, out=both[:, :n_ids], casting="same_kind")
         np.left_shift(others, bits, out=both[:, n_ids:], casting="same_kind")
@@ -71,8 +75,8 @@ def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] |
         both.sort(axis=1)
         # One row after the other: neighbours across the end of a row are left out once they are few.
         np.bitwise_xor(entries[1:], entries[:-1], out=differences[1:])
-        same = differences[1:] < 1 << bits
-        same &= entries[:-1] >= 0
+        np.less(differences[1:], 1 << bits, out=same)
+        same &= np.greater_equal(entries[:-1], 0, out=listed)
         place = np.flatnonzero(same)
         before, found = entries[place], entries[place + 1]
     rows, column_in_row = np.divmod(place, width)

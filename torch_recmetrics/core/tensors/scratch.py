@@ -5,9 +5,10 @@ Fresh memory costs more than what is done with it: each page of it is asked of t
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
@@ -38,3 +39,24 @@ def scratch(n: int, dtype: torch.dtype, device: torch.device) -> Iterator[Tensor
     finally:
         if device.type == "cpu" and buffer.nbytes <= thresholds.KEPT_BYTES:
             free.append(buffer)
+
+
+class Room(ExitStack):
+    """Kept memory for the tensors of a step that calls others; whoever leaves it leaves these tensors behind."""
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """A tensor to be overwritten."""
+        return self.enter_context(scratch(math.prod(shape), dtype, device)).view(*shape)
+
+    def cat(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The rows of these tensors, of one dtype."""
+        first = tensors[0]
+        shape = sum(tensor.shape[0] for tensor in tensors), *first.shape[1:]
+        return torch.cat(list(tensors), out=self.empty(shape, first.dtype, first.device))
+
+
+class FreshRoom(Room):
+    """The same for a step whose tensors outlive it."""
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*shape, dtype=dtype, device=device)
