@@ -210,8 +210,12 @@ class RecMetricCollection(MetricCollection):
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         arguments = {name: value for name, value in arguments.items() if value is not None}
-        if not fused.members or any(name not in ARGUMENTS for name in arguments):
+        if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
+        if not others and fused.evaluator is not None and method == "update":
+            with torch.no_grad():
+                fused.count(fused.prepare(read_layout(fused.evaluator.labels, **arguments)), with_values=False)
+            return {}
         taken = [(member, arguments_taken(member, arguments)) for member in others]
         values: dict[int, Any] = {}
         with all_or_nothing(others):

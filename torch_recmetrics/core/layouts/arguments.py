@@ -41,7 +41,7 @@ LAYOUTS = (
 EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
 TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
-ARGUMENTS = ("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS)
+ARGUMENTS = frozenset(("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS))
 
 # What to do with an argument of other dimensions, by their number.
 FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
@@ -245,13 +245,8 @@ class UserLayout(Layout):
             weights = exact(weights.clone())
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
-        return replace(
-            users,
-            weights=weights,
-            sample_ids=sample_ids,
-            has_target=self.targets is not None,
-            n_items=self.n_items,
-        )
+        has_target = self.targets is not None
+        return users.having(weights=weights, sample_ids=sample_ids, has_target=has_target, n_items=self.n_items)
 
     def hides_every_target(self, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
         """0-dim bool: there are relevant items, and none of them may be recommended to its user."""

@@ -40,6 +40,12 @@ class RankedUsers(ABC):
     def ranking(self, room: Room | None = None) -> Ranking:
         """The ranking of these users; with `room` its tensors may lie there."""
 
+    def having(self, **fields: Any) -> Self:
+        """The same users with these fields: :func:`dataclasses.replace`, which sets all the others one by one, too."""
+        users = object.__new__(type(self))
+        users.__dict__.update(self.__dict__, **fields)
+        return users
+
     @property
     def join_key(self) -> Any:
         """What users of several updates must share to be joined; None where they cannot be."""
@@ -191,7 +197,7 @@ class ListedUsers(JoinableUsers):
         return None if self.targets.relevance is None else largest_of(self.targets.values)
 
     def kept(self) -> JoinableUsers:
-        return replace(self, retrieved=None) if self.targets.ids is not None else DenseUsers.of(self)
+        return self.having(retrieved=None) if self.targets.ids is not None else DenseUsers.of(self)
 
     def joined(self, parts: Sequence[ListedUsers], room: Room) -> ListedUsers:
         width = max(part.targets.width for part in parts)

@@ -107,6 +107,8 @@ class ScoreMatrix:
         """(rows, N) whole rows from the first on, about so many scores at once."""
         if self.copied:
             yield from (tile.values for tile in self.tiles(width=self.n_items, elements=elements))
+        elif self.n_users * self.n_items <= elements:
+            yield self._scores
         else:
             yield from (self._scores[part] for part in steps(self.n_users, self.n_items, elements))
 

@@ -133,6 +133,8 @@ class TopRows(NamedTuple):
 
 def joined(parts: list[TopRows]) -> TopK:
     """The rows of several pieces."""
+    if len(parts) == 1 and parts[0].distinct:
+        return TopK(torch.from_numpy(parts[0].values), torch.from_numpy(parts[0].ids), False, None, True)
     values, ids, n_kth, distinct = zip(*parts, strict=True)
     count = None
     if any(part is not None for part in n_kth):
