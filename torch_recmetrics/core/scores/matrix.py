@@ -200,7 +200,7 @@ class ScoreMatrix:
         if self.seen_width:
             seen = self._seen[rows]
             if columns.stop - columns.start == self.n_items:
-                place = torch.where(seen < 0, width, seen)
+                place = seen.remainder(width + 1)  # -1 comes to stand behind the last column
             else:
                 inside = (seen >= columns.start) & (seen < columns.stop)
                 place = torch.where(inside, seen - columns.start, width)
