@@ -30,6 +30,7 @@ MOST_COLUMNS = 1 << 28
 # Beyond every float32, and without low mantissa bits: stands for an infinity, which with a column in it would be NaN.
 BEYOND_FLOAT32 = 2.0**1000
 LOWEST_FLOAT32 = np.finfo(np.float32).min  # in the same role where a float32 carries the number of a group
+INFINITE = np.float32(np.inf).view(np.int32)  # the bits of an infinity; finite numbers from 0 on have lower ones
 SPARE_GROUPS = 2  # more than are asked for
 
 
@@ -218,29 +219,45 @@ def _largest_groups(maxima: Tensor, k: int, spare: Tensor) -> tuple[Array, Array
     None where a maximum is NaN or inf. `spare` is a matrix of the same shape, to be overwritten.
     """
     n_rows, n_groups = maxima.shape
-    mask, last = bit_mask(n_groups), n_groups - k - SPARE_GROUPS
-    # The number of the group takes the place of the last bits of a maximum. The order is coarse then, but a few spare
-    # groups nearly always reach down to a maximum that is below the k-th even so; and nothing is lost where those bits
-    # were 0, as those of bfloat16 and of small integers are.
-    coarse = np.maximum(maxima.numpy(), LOWEST_FLOAT32, out=spare.numpy())
-    bits = coarse.view(np.int32)
-    bits &= ~mask
-    bits |= column_range(n_groups, np.int32)
-    coarse.sort(axis=1)
-    if coarse[:, -1].max() < np.inf:
-        first, kth = ((bits[:, place] & ~mask).view(np.float32) for place in (last, last + SPARE_GROUPS))
-        if (first < kth).all():
-            return (bits[:, last:] & mask).astype(np.int64), None
-        lowest = (LOWEST_FLOAT32.view(np.int32) & np.int32(~mask)).view(np.float32)  # as low: perhaps an infinity
-        if coarse[:, 0].min() > lowest and not (maxima.numpy().view(np.int32) & mask).any():
-            next_best = (bits[:, n_groups - k - 1] & ~mask).view(np.float32)
-            return (bits[:, n_groups - k :] & mask).astype(np.int64), next_best.astype(np.float64)
+    mask, wanted = bit_mask(n_groups), k + SPARE_GROUPS
+    # The number of the group takes the place of the last bits. The order is coarse then, but a few spare groups nearly
+    # always reach down to a maximum that is below the k-th even so. It is finest where it must be, near the top, in the
+    # distances from the largest; and nothing is lost where those bits were 0, as those of bfloat16 are.
+    numbers, coarse = maxima.numpy(), spare.numpy()
+    bits, own_bits = coarse.view(np.int32), numbers.view(np.int32)
+    if (own_bits[0] & mask).any():
+        best = numbers.max(axis=1, keepdims=True)
+        if np.isfinite(best).all():
+            torch.sub(torch.from_numpy(best), maxima, out=spare)  # torch does not warn where it is infinite
+            _sort_numbered(coarse, mask)
+            kth, last = bits[:, k - 1] & ~mask, bits[:, wanted - 1] & ~mask
+            if (kth < last).all() and last.max() < INFINITE:  # what is hidden is infinitely far away
+                return (bits[:, :wanted] & mask).astype(np.int64), None
+    else:
+        np.maximum(numbers, LOWEST_FLOAT32, out=coarse)
+        _sort_numbered(coarse, mask)
+        if coarse[:, -1].max() < np.inf:
+            least, first = ((bits[:, place] & ~mask).view(np.float32) for place in (n_groups - k, n_groups - wanted))
+            if (first < least).all():
+                return (bits[:, n_groups - wanted :] & mask).astype(np.int64), None
+            lowest = (LOWEST_FLOAT32.view(np.int32) & np.int32(~mask)).view(np.float32)  # as low: perhaps an infinity
+            if coarse[:, 0].min() > lowest and not (own_bits & mask).any():
+                next_best = (bits[:, n_groups - k - 1] & ~mask).view(np.float32)
+                return (bits[:, n_groups - k :] & mask).astype(np.int64), next_best.astype(np.float64)
     # Equal maxima, or nearly so; or one that is NaN or inf.
     with scratch(n_rows * n_groups, torch.float64, CPU) as buffer:
         packed = _packed_sort(maxima, column_range(n_groups), buffer)
         if packed is None:
             return None
         return packed[:, -k:].view(np.int64) & mask, bare(packed[:, n_groups - k - 1], mask)
+
+
+def _sort_numbered(rows: Array, mask: int) -> None:
+    """Sort float32 rows in place, each number with its column in the bits of the mask."""
+    bits = rows.view(np.int32)
+    bits &= ~mask
+    bits |= column_range(rows.shape[1], np.int32)
+    rows.sort(axis=1)
 
 
 def _packed_sort(values: Tensor, columns: Array, buffer: Tensor) -> Array | None:
