@@ -258,9 +258,12 @@ class Evaluator:
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", added(metric.state("sums"), part))
 
-    def _arrive_waiting(self, users: RankedUsers, room: Room) -> None:
-        remembered = self.keepers or self._kept
-        self.arrive(self._values_of(users, None if remembered else room))
+    def _arrive_waiting(self, users: JoinableUsers, room: Room) -> None:
+        if self.keepers or self._kept:  # in the order of the updates, and for long
+            self.arrive(self._values_of(users))
+            return
+        for part in users.by_ties():
+            self.arrive(self._values_of(part, room))
 
     def _values_of(self, users: RankedUsers, room: Room | None = None) -> WeightedValues:
         """The values of users that were checked."""

@@ -20,7 +20,8 @@ from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, Gain, GainTotal, KnownGainTotals, TieGroups, tie_groups_of
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.scratch import Room
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class JoinableUsers(RankedUsers):
     @abstractmethod
     def kept(self) -> JoinableUsers:
         """The same for those who do not ask what was retrieved: nothing of the caller is kept alive."""
+
+    def by_ties(self) -> Sequence[JoinableUsers]:
+        """The same users in any order, those without equal scores apart where they are the most and cost less then."""
+        return [self]
 
     @abstractmethod
     def joined(self, parts: Sequence[Self], room: Room) -> Self:
@@ -198,6 +203,33 @@ class ListedUsers(JoinableUsers):
 
     def kept(self) -> JoinableUsers:
         return self.having(retrieved=None) if self.targets.ids is not None else DenseUsers.of(self)
+
+    def by_ties(self) -> Sequence[ListedUsers]:
+        if self.tied is None or self.targets.ids is None or not is_sync_free(self.item_ids.device):
+            return [self]
+        some_tied = self.tied.any(1)
+        rows = some_tied.nonzero().squeeze(1)
+        if rows.shape[0] > thresholds.TIED_SHARE * self.n_users:
+            return [self]
+        others = self._take((~some_tied).nonzero().squeeze(1)).having(tied=None, cutoff_members=None)
+        return [others, self._take(rows)] if rows.shape[0] else [others]
+
+    def _take(self, rows: Tensor) -> ListedUsers:
+        """Some of the users; all whose tie crosses the cutoff, or none."""
+        targets, members = self.targets, self.cutoff_members
+        if members is not None:
+            if members.rows is None:
+                members = CutoffMembers(None, members.count[rows], members.relevance[rows])
+            else:
+                members = replace(members, rows=torch.searchsorted(rows, members.rows))
+        ids = targets.sorted_ids[rows]
+        return self.having(
+            item_ids=self.item_ids[rows],
+            targets=Relevance(ids, None if targets.relevance is None else targets.relevance[rows], ids),
+            tied=None if self.tied is None else self.tied[rows],
+            cutoff_members=members,
+            weights=None if self.weights is None else self.weights[rows],
+        )
 
     def joined(self, parts: Sequence[ListedUsers], room: Room) -> ListedUsers:
         width = max(part.targets.width for part in parts)

@@ -97,9 +97,11 @@ class Relevance:
         ids = torch.full((self.n_users, depth), -1)
         return ids.put_(users * depth + ranks, self.sorted_ids.take(users * self.width + columns))
 
-    def scores(self, scores: ScoreMatrix) -> Tensor:
-        """(B, T): the score of each item; -inf for padding."""
-        return scores.dense() if self.ids is None else scores.gather(self.ids)
+    def scores(self, scores: ScoreMatrix, rows: Tensor | None = None) -> Tensor:
+        """(B, T): the score of each item, -inf for padding; (R, T) for (R,) rows."""
+        if self.ids is None:
+            return scores.dense() if rows is None else scores.dense()[rows]
+        return scores.gather(self.ids) if rows is None else scores.at(rows.unsqueeze(1), self.ids[rows])
 
     def first_alone(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T) scores without those of relevant items that others of the same user stand above, which are -inf.

@@ -182,9 +182,8 @@ def _cutoff_members(
         count = top.n_kth if rows is None else top.n_kth[rows]
     else:
         count = count_where(torch.eq, scores, kth, rows)
-    target_scores, relevance = targets.scores(scores), targets.values
-    if rows is not None:
-        target_scores, relevance = target_scores[rows], relevance[rows]
+    target_scores = targets.scores(scores, rows)
+    relevance = targets.values if rows is None else targets.values[rows]
     return CutoffMembers(rows, count, torch.where(target_scores == kth.unsqueeze(1), relevance, 0))
 
 

@@ -31,6 +31,7 @@ MOST_COLUMNS = 1 << 28
 BEYOND_FLOAT32 = 2.0**1000
 LOWEST_FLOAT32 = np.finfo(np.float32).min  # in the same role where a float32 carries the number of a group
 INFINITE = np.float32(np.inf).view(np.int32)  # the bits of an infinity; finite numbers from 0 on have lower ones
+NOBODY: Array = np.empty(0, np.int64)
 SPARE_GROUPS = 2  # more than are asked for
 
 
@@ -169,24 +170,28 @@ def top_rows(values: Tensor, size: int, k: int, groups: ColumnGroups | None = No
         tied = numbers[:, 1:] == numbers[:, :-1]
         some_tied = tied.any()
         distinct = not some_tied and bool(numbers[:, -1].min() > -BEYOND_FLOAT32)
-        crosses = some_tied and tied[:, -1:].any()
-        count = _count_kth(values, packed, numbers[:, -1:], mask, others) if crosses else None
+        crossing = np.flatnonzero(tied[:, -1:]) if some_tied else NOBODY
+        count = _count_kth(values, packed, numbers[:, -1:], mask, others, crossing) if len(crossing) else None
         return TopRows(numbers, best & mask, count, distinct)
 
 
-def _count_kth(values: Tensor, packed: Array, kth: Array, mask: int, others: Array | None) -> Array:
-    """(rows,) how many values equal the k-th largest.
+def _count_kth(values: Tensor, packed: Array, kth: Array, mask: int, others: Array | None, rows: Array) -> Array:
+    """(rows,) how many values equal the k-th largest in the rows that are named; 1 in the others.
 
     Args:
         values: (rows, columns).
         packed: (rows, >= k) with columns in the bits of the mask; of all values that may be as large.
         kth: (rows, 1).
         others: (rows,) no other value is larger; None where none is as large as the k-th.
+        rows: (n,) int64.
     """
-    if others is not None and not (others < kth[:, 0]).all():  # some of the others are equal
-        against = torch.from_numpy(kth).to(values.dtype)
-        return count_rows(torch.eq, values, against, torch.empty(values.shape)).numpy()
-    count: Array = (bare(packed, mask) == kth).sum(1)
+    some = rows if len(rows) < len(kth) else slice(None)  # a copy of a few rows is worth it
+    count, kth = np.ones(len(kth), np.int64), kth[some]
+    if others is not None and not (others[some] < kth[:, 0]).all():  # some of the others are equal
+        against, counted = torch.from_numpy(kth).to(values.dtype), values[some]
+        count[some] = count_rows(torch.eq, counted, against, torch.empty(counted.shape)).numpy()
+    else:
+        count[some] = (bare(packed[some], mask) == kth).sum(1)
     return count
 
 

@@ -67,6 +67,7 @@ COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a 
 # Evaluate once so many users wait, or so many target ids with their padding: 328 bytes a user with 20 of them and a
 # list of 20.
 WAITING_USERS, WAITING_TARGETS = 1 << 12, 1 << 19
+TIED_SHARE = 1 / 2  # of the users; up to it those with equal scores are evaluated apart, which costs most
 
 # --- Ranks of few relevant items (core/scores/rank_counts.py): `python -m benchmarks ranking --only 0 2 3 5` ---
 
