@@ -64,7 +64,7 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
     for way in ("packed", "packed in groups", "blocks", "torch"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(thresholds, "PACKED_ROWS", 1)
-            patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 1 << 30)
+            patch.setattr(thresholds, "PACKED_COLUMNS", 1 << 30)
             if way == "packed in groups":
                 size = max(1, read.n_items // k)
                 patch.setattr(thresholds, "PACKED_GROUPS", ((float("inf"), max(1, size // 6)),))
@@ -157,7 +157,7 @@ def test_fast_and_simple_give_the_same_values(
                 patch.setattr(thresholds, "COUNTED_TARGETS", 0)
             elif short is not None:
                 patch.setattr(thresholds, "PACKED_ROWS", 1)
-                patch.setattr(thresholds, "PACKED_COLUMNS_PER_ITEM", 1 << 20)
+                patch.setattr(thresholds, "PACKED_COLUMNS", 1 << 20)
                 patch.setattr(thresholds, "COUNTED_SHORT", short)
                 patch.setattr(thresholds, "COUNTED_TIES", 0)
             metrics.update(**update, target=target)

@@ -40,8 +40,7 @@ def can_sort_packed(scores: ScoreMatrix, k: int) -> bool:
     return (
         sorts_with_numpy(scores.device)
         and scores.dtype == torch.float32
-        and k < scores.n_items <= min(_most_columns(scores, k), MOST_COLUMNS)
-        and k > 0
+        and 0 < k < scores.n_items <= min(_most_columns(scores, k), MOST_COLUMNS)
         and scores.n_users >= thresholds.PACKED_ROWS
     )
 
@@ -49,7 +48,7 @@ def can_sort_packed(scores: ScoreMatrix, k: int) -> bool:
 def _most_columns(scores: ScoreMatrix, k: int) -> int:
     """With more columns maxima of blocks are faster."""
     few = scores.n_users * scores.n_items <= thresholds.PACKED_FEW
-    return scores.n_items if few else thresholds.PACKED_COLUMNS_PER_ITEM * k
+    return max(thresholds.PACKED_COLUMNS, thresholds.PACKED_FEW_COLUMNS // k if few else 0)
 
 
 def can_count_targets(n_items: int, n_targets: int, k: int) -> bool:

@@ -46,9 +46,11 @@ EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds 
 PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us before the first of them
 PACKED_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
 PACKED_COPIED = 1 << 21  # the same where they are copied first, because something hides items
-PACKED_COLUMNS_PER_ITEM = 800  # beyond so many columns per requested item maxima of blocks are faster
-# But not of so few scores, with good models, many equal scores or seen items: 1.3 to 0.8 ms of 64 x 20,000.
-PACKED_FEW = 1 << 21
+# With more columns maxima of blocks are faster, whatever the cutoff: 256 x 20,000 cut at 50, 4.1 and 2.1 ms, and 7.3 and
+# 3.4 with a good model; 256 x 16,000 cut at 20, 2.0 and 1.6, 2.0 and 2.6; where the whole list is read 2.3 and 3.0.
+PACKED_COLUMNS = 1 << 14
+# But not of so few scores with so many columns for one requested item: 64 x 20,000 cut at 20, 0.56 and 0.81 ms.
+PACKED_FEW, PACKED_FEW_COLUMNS = 1 << 21, 1 << 19
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns before
 # anything is sorted; the last line serves all longer rows.
 PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (20, 2), (90, 4), (450, 8), (800, 16), (float("inf"), 32))
