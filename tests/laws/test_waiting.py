@@ -14,7 +14,9 @@ from fixtures.devices import take_the_cpu_for_a_gpu
 
 from torch_recmetrics import DCG, MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
 from torch_recmetrics.core.layouts.ranked import DenseUsers, ListedUsers
+from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.state.evaluator import Evaluator
 
 N_ITEMS = 60
 
@@ -320,3 +322,40 @@ def test_dense_targets_are_evaluated_at_once_for_gains_that_are_not_known(monkey
         assert not there._fused.evaluator.waiting.parts
     for name, value in here.compute().items():
         torch.testing.assert_close(there.compute()[name], value)
+
+
+@pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])
+@pytest.mark.parametrize("kind", ["plain", "graded", "weights", "one update"])
+def test_users_with_equal_scores_may_be_evaluated_apart(rule: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    g = torch.Generator().manual_seed(4)
+    updates: list[dict[str, torch.Tensor]] = []
+    for spread in (100_000, 40, 100_000):
+        preds = torch.randint(100_000, (20, 60), generator=g)
+        preds[::7] %= spread  # some users have ties, of which some cross the cutoff
+        update = {"preds": preds.float(), "target_ids": torch.rand(20, 60, generator=g).topk(9).indices}
+        if kind == "graded":
+            update["target_relevance"] = torch.randint(4, (20, 9), generator=g)
+        if kind == "weights":
+            update["weights"] = torch.rand(20, generator=g, dtype=torch.float64)
+        updates.append(update)
+    evaluated: list[int] = []
+    evaluate = Evaluator.evaluate
+
+    def counted(self: Any, ranking: Ranking, *rest: Any) -> Any:
+        evaluated.append(ranking.n_users)
+        return evaluate(self, ranking, *rest)
+
+    monkeypatch.setattr(Evaluator, "evaluate", counted)
+    values, shares = [], (-1.0, 1 / 2)
+    for share in shares:
+        monkeypatch.setattr(thresholds, "TIED_SHARE", share)
+        metrics = ranking_metrics(("ndcg", "map", "recall", "mrr", "hit_rate"), (2, 5), ties=rule)
+        for update in updates[1:2] if kind == "one update" else updates:
+            metrics.update(**update)
+        values.append(torch.stack(list(metrics.compute().values())))
+        error = torch.stack([metric.standard_error() for metric in metrics.values()])
+        values[-1] = torch.cat([values[-1], error])
+    torch.testing.assert_close(values[0], values[1], rtol=0, atol=1e-13)
+    n_users = 20 if kind == "one update" else 60
+    assert evaluated[0] == n_users and sum(evaluated[1:]) == n_users
+    assert len(evaluated) == (2 if rule == "stable" else 3)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from torch_recmetrics import NDCG, functional
+from torch_recmetrics.core.scores import packed_sort
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import bit_mask, can_sort_packed, packed_topk
 from torch_recmetrics.core.tensors import sort_keys, thresholds
@@ -58,6 +59,53 @@ def test_scores_that_differ_in_their_last_bits_are_told_apart(size, offset, n_it
     assert torch.equal(top.values.float(), expected.values[:, :6])
 
 
+CLOSE = {
+    "spread evenly": lambda rows: 4_000_000 - 97.0 * rows,
+    "below 1": lambda rows: 1 - 2.0**-17 * rows,
+    "chances": lambda rows: (rows / 100 - 9).neg().sigmoid(),
+    "of both signs": lambda rows: 500.0 - rows,
+    "as far apart as can be": lambda rows: HUGE * (1 - rows / 1000),
+}
+
+
+@pytest.mark.parametrize("scores", CLOSE)
+def test_close_scores_need_no_sort_of_all_maxima(scores, monkeypatch):
+    g = torch.Generator().manual_seed(0)
+    rows = torch.stack([torch.randperm(4000, generator=g) for _ in range(64)])
+    preds = CLOSE[scores](rows.double()).float()
+    sorted_columns = []
+    sort = packed_sort._packed_sort
+    monkeypatch.setattr(
+        packed_sort, "_packed_sort", lambda values, *rest: sorted_columns.append(values.shape[1]) or sort(values, *rest)
+    )
+    top = packed_topk(ScoreMatrix(preds), 20)
+    assert torch.equal(top.values.float(), preds.sort(dim=1, descending=True).values[:, :20])
+    assert max(sorted_columns) < 4000 / 8  # those of a few groups; there are 500
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_close_scores_far_below_the_best_are_told_apart(size, monkeypatch):
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    g = torch.Generator().manual_seed(0)
+    preds = 1.1e-6 * torch.stack([torch.randperm(1013, generator=g) for _ in range(20)])
+    preds[3:, 500] = 1.0
+    expected = preds.sort(dim=1, descending=True)
+    top = packed_topk(ScoreMatrix(preds), 6)
+    assert torch.equal(top.ids, expected.indices[:, :6])
+
+
+@pytest.mark.parametrize("shown", [0, 5, 6, 7, 8])
+def test_where_hardly_anything_is_shown(shown):
+    preds = torch.full((2, 400), -INF)
+    preds[0] = torch.linspace(0, 1, 400)
+    preds[1, :shown] = torch.linspace(0.3, 0.1, shown)  # in the first groups, the best in group 0
+    top = packed_topk(ScoreMatrix(preds), 6)
+    expected = preds.sort(dim=1, descending=True, stable=True)
+    listed = expected.values[:, :6] > -INF
+    assert torch.equal(top.values.float(), expected.values[:, :6])
+    assert torch.equal(top.ids[listed], expected.indices[:, :6][listed])
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_the_lowest_score_is_above_what_is_hidden(size, monkeypatch):
     """Both take the place of the other where a maximum carries the number of its group."""
@@ -82,6 +130,21 @@ def test_members_of_the_tie_at_the_cutoff_are_counted(size, spread, monkeypatch)
     assert crosses.any() == (n_kth is not None)
     if n_kth is not None:
         assert torch.equal(n_kth[crosses], count[crosses])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_members_are_counted_in_the_rows_that_need_it(size, monkeypatch):
+    """In some the tie lies within the groups that were looked at, in some not, and some have none."""
+    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    g = torch.Generator().manual_seed(1)
+    preds = torch.stack([torch.randperm(401, generator=g) for _ in range(60)]).float()
+    preds[0] -= 1000
+    preds[10::20] %= 2
+    preds[15::20] = preds[15::20].clamp(max=395)
+    top = packed_topk(ScoreMatrix(preds), 6)
+    crosses = top.values[:, 4] == top.values[:, 5]
+    assert crosses.sum() == 6
+    assert torch.equal(top.n_kth[crosses], (preds == top.values[:, 5:]).sum(1)[crosses])
 
 
 @pytest.mark.parametrize("value", [INF, float("nan")])

@@ -205,23 +205,22 @@ class ListedUsers(JoinableUsers):
         return self.having(retrieved=None) if self.targets.ids is not None else DenseUsers.of(self)
 
     def by_ties(self) -> Sequence[ListedUsers]:
-        if self.tied is None or self.targets.ids is None or not is_sync_free(self.item_ids.device):
+        if self.tied is None or not self.needs.rules - {"stable"}:
+            return [self]
+        if self.targets.ids is None or not is_sync_free(self.item_ids.device):
             return [self]
         some_tied = self.tied.any(1)
         rows = some_tied.nonzero().squeeze(1)
         if rows.shape[0] > thresholds.TIED_SHARE * self.n_users:
             return [self]
-        others = self._take((~some_tied).nonzero().squeeze(1)).having(tied=None, cutoff_members=None)
+        others = self.having(tied=None, cutoff_members=None)._take((~some_tied).nonzero().squeeze(1))
         return [others, self._take(rows)] if rows.shape[0] else [others]
 
     def _take(self, rows: Tensor) -> ListedUsers:
-        """Some of the users; all whose tie crosses the cutoff, or none."""
+        """Some of the users, with all whose tie crosses the cutoff."""
         targets, members = self.targets, self.cutoff_members
-        if members is not None:
-            if members.rows is None:
-                members = CutoffMembers(None, members.count[rows], members.relevance[rows])
-            else:
-                members = replace(members, rows=torch.searchsorted(rows, members.rows))
+        if members is not None and members.rows is not None:
+            members = replace(members, rows=torch.searchsorted(rows, members.rows))
         ids = targets.sorted_ids[rows]
         return self.having(
             item_ids=self.item_ids[rows],

@@ -230,13 +230,13 @@ def _largest_groups(maxima: Tensor, k: int, spare: Tensor) -> tuple[Array, Array
     numbers, coarse = maxima.numpy(), spare.numpy()
     bits, own_bits = coarse.view(np.int32), numbers.view(np.int32)
     if (own_bits[0] & mask).any():
-        best = numbers.max(axis=1, keepdims=True)
-        if np.isfinite(best).all():
-            torch.sub(torch.from_numpy(best), maxima, out=spare)  # torch does not warn where it is infinite
-            _sort_numbered(coarse, mask)
-            kth, last = bits[:, k - 1] & ~mask, bits[:, wanted - 1] & ~mask
-            if (kth < last).all() and last.max() < INFINITE:  # what is hidden is infinitely far away
-                return (bits[:, :wanted] & mask).astype(np.int64), None
+        best = torch.from_numpy(numbers.max(axis=1, keepdims=True))
+        torch.sub(best, maxima, out=spare)  # numpy would warn of infinite distances: what is hidden has them
+        _sort_numbered(coarse, mask)
+        kth, last = bits[:, k - 1] & ~mask, bits[:, wanted - 1] & ~mask
+        # They have lost their numbers, and so have all of a row whose best is NaN or inf: its distances are alike.
+        if (kth < last).all() and last.max() < INFINITE:
+            return (bits[:, :wanted] & mask).astype(np.int64), None
     else:
         np.maximum(numbers, LOWEST_FLOAT32, out=coarse)
         _sort_numbered(coarse, mask)

@@ -46,8 +46,8 @@ EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds 
 PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us before the first of them
 PACKED_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
 PACKED_COPIED = 1 << 21  # the same where they are copied first, because something hides items
-# With more columns maxima of blocks are faster, whatever the cutoff: 256 x 20,000 cut at 50, 4.1 and 2.1 ms, and 7.3 and
-# 3.4 with a good model; 256 x 16,000 cut at 20, 2.0 and 1.6, 2.0 and 2.6; where the whole list is read 2.3 and 3.0.
+# With more columns maxima of blocks are faster, whatever the cutoff: 256 x 20,000 cut at 50, 4.1 and 2.1 ms, and 7.3
+# and 3.4 with a good model; 256 x 16,000 cut at 20, 2.0 and 1.6, and 2.0 and 2.6; with all of the list 2.3 and 3.0.
 PACKED_COLUMNS = 1 << 14
 # But not of so few scores with so many columns for one requested item: 64 x 20,000 cut at 20, 0.56 and 0.81 ms.
 PACKED_FEW, PACKED_FEW_COLUMNS = 1 << 21, 1 << 19
