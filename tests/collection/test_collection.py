@@ -136,3 +136,57 @@ def test_tables_of_one_content_are_held_once() -> None:
     ours = RecMetricCollection({"one": ILS(one, 2), "other": ILS(other, 2), "deep": ILS(one, 3)})
     assert floats(ours(item_ids=torch.tensor([[0, 2]]))) == {"one": 0, "other": 1, "deep": 0}
     assert ours["one"].table is ours["deep"].table is not ours["other"].table
+
+
+def test_the_values_of_all_are_those_of_each() -> None:
+    """Means of one rank come from one division, whatever happened to single members meanwhile."""
+    update = {"preds": torch.randn(4, 30), "target_ids": torch.randint(30, (4, 1))}
+
+    def each(metrics: RecMetricCollection) -> dict[str, float]:
+        return {name: float(member.compute()) for name, member in metrics.items()}
+
+    metrics = ranking_metrics(("ndcg", "map", "recall"), (2, 5), prefix="val_")
+    metrics.update(**update)
+    for change in (
+        lambda: None,
+        lambda: metrics["map@5"].update(torch.randn(3, 30), target_ids=torch.randint(30, (3, 1))),
+        lambda: metrics["recall@2"].merge_state(metrics["recall@2"].clone()),
+        lambda: metrics.load_state_dict(metrics.state_dict()),
+        lambda: metrics.update(**update, weights=torch.rand(4)),
+        lambda: metrics.update(**update, sample_ids=torch.arange(4)),
+    ):
+        change()
+        assert floats(metrics.compute()) == pytest.approx(each(metrics), abs=1e-15)
+
+
+def test_a_member_with_a_compute_of_its_own_is_asked() -> None:
+    class Doubled(NDCG):
+        def compute(self) -> torch.Tensor:
+            return 2 * super().compute()
+
+    metrics = RecMetricCollection({"once": NDCG(2), "twice": Doubled(2)})
+    metrics.update(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[2]]))
+    values = floats(metrics.compute())
+    assert values["twice"] == 2 * values["once"] > 0
+
+
+def test_a_value_before_any_update_is_warned_of() -> None:
+    metrics = ranking_metrics(("ndcg",), (2,))
+    with pytest.warns(UserWarning, match="before the ``update``"):
+        assert metrics.compute()["ndcg@2"].isnan()
+
+
+def test_an_update_with_values_after_one_of_a_single_member() -> None:
+    """The users of the member wait elsewhere then."""
+    updates = [{"preds": torch.randn(4, 30), "target_ids": torch.randint(30, (4, 1))} for _ in range(3)]
+    metrics, apart = (ranking_metrics(("ndcg", "map"), (2, 20)) for _ in range(2))
+    for update in updates[:1] + updates[2:]:
+        apart["ndcg@20"].update(**update)
+    for update in updates:
+        apart["map@20"].update(**update)
+    metrics.update(**updates[0])
+    metrics.compute()
+    metrics["map@20"].update(**updates[1])
+    metrics(**updates[2])
+    for name in ("ndcg@20", "map@20"):
+        assert float(metrics[name].compute()) == pytest.approx(float(apart[name].compute()), abs=1e-15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,11 +12,12 @@ from torch import Tensor
 
 from torch_recmetrics.collection.agreement import MemberAgreement
 from torch_recmetrics.core.layouts.arguments import Layout
-from torch_recmetrics.core.tensors.moments import added
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR, added
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.sync import row_totals, stores
+from torch_recmetrics.state.user_means import UserMeans
 
 
 class FusedState:
@@ -91,6 +93,19 @@ class FusedState:
         """The totals of one member over all ranks."""
         return self.agreement.synced_total(metric, process_group)
 
+    def means(self) -> dict[int, Tensor]:
+        """The values of the members that are means of this rank alone, by the id of the member, from one division.
+
+        Empty where that is not all there is to some value, such as an exchange, a cache or a warning.
+        """
+        for metric in self.metrics:
+            plain = type(metric).compute is UserMeans.compute and not metric.keeps_values and metric._update_count
+            if not plain or metric.exchanges or metric._is_synced or metric.compute_with_cache:
+                return {}
+            if metric.state("rows") or metric.state("sample_ids"):
+                return {}
+        return self.evaluator.means() if self.evaluator is not None and self.metrics else {}
+
     def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
         rows, totals = self._local
@@ -120,14 +135,25 @@ class FusedEvaluator(Evaluator):
         self._names = [metric.state_name("sums") for metric in self.metrics]
 
     def add(self, sums: Tensor) -> None:
-        self.waiting.evaluate()
-        held = zip(self.metrics, self._names, self._views, strict=False)
-        if self._sums is None or not all(metric.__dict__[name] is view for metric, name, view in held):
-            self._sums = torch.cat([metric.state("sums") for metric in self.metrics])
-        self._sums = added(self._sums, sums)
+        self._sums = added(self._held(), sums)
         self._views = torch.split(self._sums, self.sizes)
         for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
             metric.__dict__[name] = view
+
+    def means(self) -> dict[int, Tensor]:
+        """The value of each metric, by its id."""
+        total = self._held()
+        values = (total[:, NUMERATOR] / total[:, DENOMINATOR]).unbind()
+        firsts = itertools.accumulate(self.sizes, initial=0)
+        return {id(metric): values[first] for metric, first in zip(self.metrics, firsts, strict=False)}
+
+    def _held(self) -> Tensor:
+        """(columns, 6): the sums of all metrics."""
+        self.waiting.evaluate()
+        held = zip(self.metrics, self._names, self._views, strict=False)
+        if self._sums is None or not all(metric.__dict__.get(name) is view for metric, name, view in held):
+            return torch.cat([metric.state("sums") for metric in self.metrics])
+        return self._sums
 
 
 def waiting_rows(metric: UserMeasure) -> list[Tensor]:
