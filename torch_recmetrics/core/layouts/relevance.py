@@ -160,9 +160,9 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
     rows, columns = [], []
     for part in steps(*target.shape) if target.shape[0] else [slice(0, 0)]:
         users, items = sparse_nonzero(target[part].to(torch.bool))  # several times faster than a comparison with 0
-        rows.append(users + part.start)
+        rows.append(users + part.start if part.start else users)
         columns.append(items)
-    users, items = torch.cat(rows), torch.cat(columns)
+    users, items = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in (rows, columns))
     relevance = None
     if target.dtype != torch.bool:
         relevance = target[users, items]
@@ -174,8 +174,8 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
     sizes = torch.bincount(users, minlength=target.shape[0])
     width = int(sizes.max()) if sizes.shape[0] else 0
     # The last item of a user stands in the last column of the row, so padding stands in front.
-    behind = torch.repeat_interleave(sizes.cumsum(0), sizes, output_size=users.shape[0])
-    place = (users + 1) * width - behind + torch.arange(users.shape[0])
+    padding = torch.arange(1, sizes.shape[0] + 1) * width - sizes.cumsum(0)  # of all users so far
+    place = padding[users] + torch.arange(users.shape[0])
     ids = items.new_full((target.shape[0], width), -1)
     ids.view(-1)[place] = items
     if relevance is None:
