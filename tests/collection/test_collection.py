@@ -13,7 +13,9 @@ from fixtures.variants import VARIANTS, named
 from torchmetrics import MetricCollection
 
 import torch_recmetrics
-from torch_recmetrics import ILS, NDCG, RecMetricCollection, ranking_metrics
+from torch_recmetrics import ILS, NDCG, HitRate, RecMetricCollection, ranking_metrics
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
+from torch_recmetrics.state.user_means import RelevanceMeans
 
 
 def test_a_collection_is_torchmetrics_own_kind() -> None:
@@ -190,3 +192,31 @@ def test_an_update_with_values_after_one_of_a_single_member() -> None:
     metrics(**updates[2])
     for name in ("ndcg@20", "map@20"):
         assert float(metrics[name].compute()) == pytest.approx(float(apart[name].compute()), abs=1e-15)
+
+
+def test_measures_may_have_any_dtype() -> None:
+    class Whole(RelevanceMeans):
+        stem = "whole"
+        known_gains = True
+
+        @staticmethod
+        def measure(stats: RankingStats, cutoffs: Cutoffs) -> torch.Tensor:
+            return stats.hits(cutoffs).to(torch.int64)
+
+    class Single(RelevanceMeans):
+        stem = "single"
+        known_gains = True
+
+        @staticmethod
+        def measure(stats: RankingStats, cutoffs: Cutoffs) -> torch.Tensor:
+            return (stats.hits(cutoffs) / 4).to(torch.float32)
+
+    preds, ids = torch.randn(20, 40), torch.rand(20, 40).topk(3).indices
+    metrics = RecMetricCollection([Whole(8), Single(8), NDCG(8), HitRate(8)])
+    alone = NDCG(8)
+    for _ in range(2):
+        metrics.update(preds, target_ids=ids)
+        alone.update(preds, target_ids=ids)
+    values = floats(metrics.compute())
+    assert values["ndcg@8"] == pytest.approx(float(alone.compute()), abs=1e-15)
+    assert values["whole@8"] == pytest.approx(4 * values["single@8"], abs=1e-15)

@@ -210,18 +210,19 @@ class RecMetricCollection(MetricCollection):
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         arguments = {name: value for name, value in arguments.items() if value is not None}
+        layout = arguments
         if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
-        if not others and fused.evaluator is not None and method == "update":
+            layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
+        if not others and fused.evaluator is not None and method == "update":  # nothing to take back, nothing to give
             with torch.no_grad():
-                fused.count(fused.prepare(read_layout(fused.evaluator.labels, **arguments)), with_values=False)
+                fused.count(fused.prepare(read_layout(fused.evaluator.labels, **layout)), with_values=False)
             return {}
         taken = [(member, arguments_taken(member, arguments)) for member in others]
         values: dict[int, Any] = {}
         with all_or_nothing(others):
             with torch.no_grad():
                 # Everything that can be refused comes first; what has advanced by then is taken back.
-                layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
                 prepared = None
                 if fused.evaluator is not None:
                     prepared = fused.prepare(read_layout(fused.evaluator.labels, **layout))

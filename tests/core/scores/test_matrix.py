@@ -132,11 +132,15 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
     rule=st.sampled_from(TIES),
     cuts=st.sampled_from([(1, 3), (2, None)]),
     short=st.sampled_from([None, 0, 1000]),
+    large=st.sampled_from([0, 1 << 60]),
 )
 def test_fast_and_simple_give_the_same_values(
-    arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...], short: int | None
+    arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...], short: int | None, large: int
 ) -> None:
-    """`short` is for how many relevant items scores of short rows are counted; None for no way of their own."""
+    """`short` is for how many relevant items scores of short rows are counted; None for no way of their own.
+
+    `large` is how many scores are enough to count by blocks first.
+    """
     n_users, n_items = arguments["scores"].shape
     relevant = torch.rand(n_users, n_items) < 4 / n_items
     target = relevant * torch.randint(1, 4, relevant.shape)
@@ -160,6 +164,7 @@ def test_fast_and_simple_give_the_same_values(
                 patch.setattr(thresholds, "PACKED_COLUMNS", 1 << 20)
                 patch.setattr(thresholds, "COUNTED_SHORT", short)
                 patch.setattr(thresholds, "COUNTED_TIES", 0)
+                patch.setattr(thresholds, "LARGE", large)
             metrics.update(**update, target=target)
         values.append(metrics.compute())
     for name, value in values[0].items():

@@ -43,6 +43,10 @@ def rank_scores(
     by_targets = scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists)
     top = None
     if full_list is None and can_sort_packed(scores, k):
+        if by_targets and targets.ids is not None and targets.width <= depth and scores.is_large:
+            counted = _rank_counted(BlockMax(scores, block_width(scores, depth)), targets, None, depth, needs, checks)
+            if counted is not None:
+                return counted
         if by_targets and targets.ids is not None and can_count_targets(n_items, targets.like.shape[1], depth):
             found = ranks_or_topk(scores, targets.ids, depth)
             if isinstance(found, TargetRanks):

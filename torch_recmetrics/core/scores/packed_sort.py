@@ -229,12 +229,13 @@ def _largest_groups(maxima: Tensor, k: int, spare: Tensor) -> tuple[Array, Array
     # distances from the largest; and nothing is lost where those bits were 0, as those of bfloat16 are.
     numbers, coarse = maxima.numpy(), spare.numpy()
     bits, own_bits = coarse.view(np.int32), numbers.view(np.int32)
-    if (own_bits[0] & mask).any():
+    if (own_bits[:: n_rows // 4 + 1] & mask).any():  # a look at four rows tells what kind of scores they are
         best = torch.from_numpy(numbers.max(axis=1, keepdims=True))
-        torch.sub(best, maxima, out=spare)  # numpy would warn of infinite distances: what is hidden has them
+        torch.sub(best, maxima, out=spare)  # numpy would warn where a distance is infinite
         _sort_numbered(coarse, mask)
         kth, last = bits[:, k - 1] & ~mask, bits[:, wanted - 1] & ~mask
-        # They have lost their numbers, and so have all of a row whose best is NaN or inf: its distances are alike.
+        # What is hidden is infinitely far away, and the sort loses its number. Where the best is NaN or inf, all
+        # distances are alike.
         if (kth < last).all() and last.max() < INFINITE:
             return (bits[:, :wanted] & mask).astype(np.int64), None
     else:

@@ -5,6 +5,7 @@ Fresh memory costs more than what is done with it: each page of it is asked of t
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Iterator, Sequence
@@ -49,10 +50,11 @@ class Room(ExitStack):
         return self.enter_context(scratch(math.prod(shape), dtype, device)).view(*shape)
 
     def cat(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The rows of these tensors, of one dtype."""
+        """The rows of these tensors."""
         first = tensors[0]
         shape = sum(tensor.shape[0] for tensor in tensors), *first.shape[1:]
-        return torch.cat(list(tensors), out=self.empty(shape, first.dtype, first.device))
+        dtype = functools.reduce(torch.promote_types, {tensor.dtype for tensor in tensors})
+        return torch.cat(list(tensors), out=self.empty(shape, dtype, first.device))
 
 
 class FreshRoom(Room):
