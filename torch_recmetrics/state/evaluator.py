@@ -23,7 +23,7 @@ from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import added, moments
-from torch_recmetrics.core.tensors.scratch import FreshRoom, Room
+from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.waiting import WaitingUsers
@@ -258,16 +258,16 @@ class Evaluator:
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", added(metric.state("sums"), part))
 
-    def _arrive_waiting(self, users: JoinableUsers, room: Room) -> None:
+    def _arrive_waiting(self, users: JoinableUsers, memory: ScratchMemory) -> None:
         if self.keepers or self._kept:  # in the order of the updates, and for long
             self.arrive(self._values_of(users))
             return
         for part in users.by_ties():
-            self.arrive(self._values_of(part, room))
+            self.arrive(self._values_of(part, memory))
 
-    def _values_of(self, users: RankedUsers, room: Room | None = None) -> WeightedValues:
+    def _values_of(self, users: RankedUsers, memory: ScratchMemory | None = None) -> WeightedValues:
         """The values of users that were checked."""
-        return self.evaluate(users.ranking(room), check.ValueChecks(False), room)
+        return self.evaluate(users.ranking(memory), check.ValueChecks(False), memory)
 
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
@@ -302,8 +302,10 @@ class Evaluator:
                 always=True,
             )
 
-    def evaluate(self, ranking: Ranking, checks: check.ValueChecks, room: Room | None = None) -> WeightedValues:
-        """Every metric for every user, perhaps in `room`; call ``checks.raise_first()`` before they are believed."""
+    def evaluate(
+        self, ranking: Ranking, checks: check.ValueChecks, memory: ScratchMemory | None = None
+    ) -> WeightedValues:
+        """Every metric for every user, perhaps in `memory`; call ``checks.raise_first()`` before they are believed."""
         self._defer_rules(
             checks,
             lambda: None if ranking.binary else largest_relevance(ranking),
@@ -324,7 +326,7 @@ class Evaluator:
             for metric, rule, cutoffs, fills_empty in families:
                 values = metric.values(ranking.stats(rule), cutoffs)
                 parts.append(values + empty.unsqueeze(1) if fills_empty else values)
-            values = (room or FreshRoom()).cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
+            values = (memory or FreshMemory()).cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
             weight = filled if skips_empty else weights
             denominator = weight
             if pooled_by == "relevant":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch_recmetrics.core.layouts.ranked import JoinableUsers
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.scratch import Room
+from torch_recmetrics.core.tensors.scratch import ScratchMemory
 
 if TYPE_CHECKING:
     from torch_recmetrics.state.metric import RecMetric
@@ -22,10 +22,10 @@ class WaitingUsers:
 
     Args:
         metrics: whose users they are.
-        evaluate: adds users to the sums of the metrics; its tensors may lie in the room.
+        evaluate: adds users to the sums of the metrics; its tensors may lie in the memory that it is given.
     """
 
-    def __init__(self, metrics: Sequence[RecMetric], evaluate: Callable[[JoinableUsers, Room], None]) -> None:
+    def __init__(self, metrics: Sequence[RecMetric], evaluate: Callable[[JoinableUsers, ScratchMemory], None]) -> None:
         self._metrics = metrics
         self._evaluate = evaluate
         self.parts: list[JoinableUsers] = []
@@ -51,5 +51,5 @@ class WaitingUsers:
             parts, self.parts, self.n_users, self.width = self.parts, [], 0, 0
             for metric in self._metrics:
                 metric.bring_back()
-            with Room() as room:
-                self._evaluate(parts[0].joined(parts, room) if len(parts) > 1 else parts[0], room)
+            with ScratchMemory() as memory:
+                self._evaluate(parts[0].joined(parts, memory) if len(parts) > 1 else parts[0], memory)

@@ -22,7 +22,7 @@ from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, Gain, GainTotal, KnownGainTotals, TieGroups, tie_groups_of
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
-from torch_recmetrics.core.tensors.scratch import Room
+from torch_recmetrics.core.tensors.scratch import ScratchMemory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,8 +38,8 @@ class RankedUsers(ABC):
     n_items: int | None = field(default=None, kw_only=True)  # items that were scored, by id
 
     @abstractmethod
-    def ranking(self, room: Room | None = None) -> Ranking:
-        """The ranking of these users; with `room` its tensors may lie there."""
+    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:
+        """The ranking of these users; with `memory` its tensors may lie there."""
 
     def having(self, **fields: Any) -> Self:
         """The same users with these fields: :func:`dataclasses.replace`, which sets all the others one by one, too."""
@@ -83,8 +83,8 @@ class JoinableUsers(RankedUsers):
         return [self]
 
     @abstractmethod
-    def joined(self, parts: Sequence[Self], room: Room) -> Self:
-        """The users of several updates, of one :attr:`join_key`, in this room; these are the first of them."""
+    def joined(self, parts: Sequence[Self], memory: ScratchMemory) -> Self:
+        """The users of several updates, of one :attr:`join_key`, in this memory; these are the first of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class ReadyUsers(RankedUsers):
         own = ranking
         return cls(own, weights=own.weights, sample_ids=own.sample_ids, has_target=own.has_target, n_items=own.n_items)
 
-    def ranking(self, room: Room | None = None) -> Ranking:  # noqa: ARG002
+    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:  # noqa: ARG002
         own = self.ready
         same = self.weights is own.weights and self.sample_ids is own.sample_ids and self.n_items == own.n_items
         if same and self.has_target == own.has_target:
@@ -138,7 +138,7 @@ class ListedUsers(JoinableUsers):
     full_list: FullListStats | None = None
     retrieved: Callable[[], Tensor] | None = None
 
-    def ranking(self, room: Room | None = None) -> Ranking:
+    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:
         ids, targets = self.item_ids, self.targets
         depth = ids.shape[1]
         asked = self.complete or self.needs.items or self.needs.lists
@@ -148,7 +148,7 @@ class ListedUsers(JoinableUsers):
         if self.needs.lists:
             best_tied = torch.ones_like(ids[:, :1]).sum(1) if self.tied is None else self.tied.cumprod(1).sum(1) + 1
         return Ranking(
-            relevance=targets.lookup(ids, room),
+            relevance=targets.lookup(ids, memory),
             lengths=(ids >= 0).sum(1) if asked else None,
             n_relevant=targets.n_relevant(),
             max_relevant=targets.width,
@@ -230,20 +230,20 @@ class ListedUsers(JoinableUsers):
             weights=None if self.weights is None else self.weights[rows],
         )
 
-    def joined(self, parts: Sequence[ListedUsers], room: Room) -> ListedUsers:
+    def joined(self, parts: Sequence[ListedUsers], memory: ScratchMemory) -> ListedUsers:
         width = max(part.targets.width for part in parts)
-        ids = room.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
+        ids = memory.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
         relevance = tied = members = None
         if self.targets.relevance is not None:
-            relevance = room.cat([padded(part.targets.values, width, 0) for part in parts])
+            relevance = memory.cat([padded(part.targets.values, width, 0) for part in parts])
         if any(part.tied is not None for part in parts):
             columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
-            tied = room.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
+            tied = memory.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
         if any(part.cutoff_members is not None for part in parts):
             members = join_members(parts, width)
         return replace(
             self,
-            item_ids=room.cat([part.item_ids for part in parts]),
+            item_ids=memory.cat([part.item_ids for part in parts]),
             targets=Relevance(ids, relevance, ids),
             tied=tied,
             cutoff_members=members,
@@ -298,7 +298,7 @@ class DenseUsers(JoinableUsers):
             n_items=users.n_items,
         )
 
-    def ranking(self, room: Room | None = None) -> Ranking:  # noqa: ARG002
+    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:  # noqa: ARG002
         ids, depth = self.item_ids, self.item_ids.shape[1]
         tie_groups = best_tied = None
         if self.tied is not None:
@@ -349,7 +349,7 @@ class DenseUsers(JoinableUsers):
     def kept(self) -> DenseUsers:
         return self
 
-    def joined(self, parts: Sequence[DenseUsers], room: Room) -> DenseUsers:  # noqa: ARG002
+    def joined(self, parts: Sequence[DenseUsers], memory: ScratchMemory) -> DenseUsers:  # noqa: ARG002
         names = ("item_ids", "relevance", "relevant", "ideal", "tied", "n_tied", "weights")
         ties = [part.cutoff_tie for part in parts if part.cutoff_tie is not None]
         columns: dict[str, Any] = {name: joined_column(parts, name) for name in names}

@@ -12,7 +12,7 @@ from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_rows, sorts_with_numpy
-from torch_recmetrics.core.tensors.scratch import FreshRoom, Room
+from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class Relevance:
         """(B, T) relevance, 0 for padding."""
         return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
 
-    def lookup(self, item_ids: Tensor, room: Room | None = None) -> Tensor:
-        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `room`."""
+    def lookup(self, item_ids: Tensor, memory: ScratchMemory | None = None) -> Tensor:
+        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `memory`."""
         dtype = accumulator_dtype(self.device)
         if self.like.shape[1] == 0:
             return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
@@ -75,7 +75,7 @@ class Relevance:
             found = find_in_rows(self.ids, item_ids)
             if found is not None:
                 dtype = accumulator_dtype(self.device)
-                return self._at_ranks(*found, (room or FreshRoom()).empty(item_ids.shape, dtype, self.device))
+                return self._at_ranks(*found, (memory or FreshMemory()).empty(item_ids.shape, dtype, self.device))
         at = torch.searchsorted(self.ids, item_ids.contiguous()).clamp(max=self.ids.shape[1] - 1)
         same = (self.ids.gather(1, at) == item_ids) & (item_ids >= 0)
         if self.relevance is None:

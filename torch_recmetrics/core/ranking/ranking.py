@@ -195,7 +195,7 @@ class RankingStats:
     def _gain_sum(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
         return self._read(
             cutoffs,
-            lambda columns, room: columns.gain_sum(gain, discount, room),
+            lambda columns, buffer: columns.gain_sum(gain, discount, buffer),
             lambda full_list: full_list.gain_sum(gain, discount),
         )
 
@@ -220,15 +220,17 @@ class RankingStats:
 
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
-        return self._read(cutoffs, lambda columns, room: columns.p_no_hit(room), attrgetter("p_no_hit"), of_nothing=1.0)
+        return self._read(
+            cutoffs, lambda columns, buffer: columns.p_no_hit(buffer), attrgetter("p_no_hit"), of_nothing=1.0
+        )
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
-        return self._read(cutoffs, lambda columns, room: columns.precision_sum(room), attrgetter("precision_sum"))
+        return self._read(cutoffs, lambda columns, buffer: columns.precision_sum(buffer), attrgetter("precision_sum"))
 
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
-        return self._read(cutoffs, lambda columns, room: columns.reciprocal(room), attrgetter("reciprocal"))
+        return self._read(cutoffs, lambda columns, buffer: columns.reciprocal(buffer), attrgetter("reciprocal"))
 
     def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on to the end of the list.
@@ -358,8 +360,8 @@ class RankingStats:
             return of_full_list(full_list).unsqueeze(1)
         if places and places[0] >= 0:
             like = self.ranking.relevance
-            with scratch(like.numel(), like.dtype, like.device) as room:
-                sums = running(self._columns, room.view(like.shape))
+            with scratch(like.numel(), like.dtype, like.device) as buffer:
+                sums = running(self._columns, buffer.view(like.shape))
                 # One column after the other in memory: few columns of many users are worked on as long runs then.
                 values = torch.stack([sums[:, place] for place in places]).T
         else:

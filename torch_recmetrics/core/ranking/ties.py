@@ -70,11 +70,12 @@ def log2_discount_table(n: int, device: torch.device) -> Tensor:
     return log2_discount(torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device))
 
 
-def running_sum(values: Tensor, discount: Discount = None, *, room: Tensor | None = None) -> Tensor:
+def running_sum(values: Tensor, discount: Discount = None, *, buffer: Tensor | None = None) -> Tensor:
     """(B, D) the sum of each row up to each rank, of values each times the discount of its rank.
 
-    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11. `room`, of
-    the shape and dtype of the values, or these themselves, is overwritten: fresh memory costs more than the sums do.
+    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11. A
+    `buffer` of the shape and dtype of the values, or these themselves, is overwritten: fresh memory costs more than the
+    sums do.
     """
     width, device = values.shape[1], values.device
     if discount is not None:
@@ -82,9 +83,9 @@ def running_sum(values: Tensor, discount: Discount = None, *, room: Tensor | Non
             counts = log2_discount_table(1 << width.bit_length(), device)[:width]
         else:
             counts = discount(ranks(width, device))
-        values = room = torch.mul(values, counts, out=room)
+        values = buffer = torch.mul(values, counts, out=buffer)
     if width <= SUMMED_IN_TURN:
-        return torch.cumsum(values, 1, out=room)
+        return torch.cumsum(values, 1, out=buffer)
     padded = torch.nn.functional.pad(values, (0, -width % SUMMED_IN_TURN))
     runs = padded.view(values.shape[0], padded.shape[1] // SUMMED_IN_TURN, SUMMED_IN_TURN).cumsum(2)
     runs[:, 1:] += running_sum(runs[:, :, -1])[:, :-1].unsqueeze(2)
@@ -275,7 +276,7 @@ class CumulativeStats:
     """Running sums over the ranks of lists in which every place is decided; each is (B, D), rank by rank.
 
     What a metric at a cutoff K needs is the column K - 1 of one of them, so any number of cutoffs costs one sum. Who
-    reads but these columns gives `room`, (B, D) to be overwritten, in which the sums may come to lie.
+    reads but these columns gives `buffer`, (B, D) to be overwritten, in which the sums may come to lie.
     """
 
     def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
@@ -287,11 +288,11 @@ class CumulativeStats:
         """(D,) 1, 2, ...."""
         return ranks(self.relevance.shape[1], self.relevance.device)
 
-    def gain_sum(self, gain: Gain, discount: Discount, room: Tensor | None = None) -> Tensor:
+    def gain_sum(self, gain: Gain, discount: Discount, buffer: Tensor | None = None) -> Tensor:
         """The gains of the items up to the rank, each times the discount of its rank."""
         if gain == "hit" and discount is None:
-            return self.hits(room)
-        return running_sum(self.gains(gain), discount, room=room)
+            return self.hits(buffer)
+        return running_sum(self.gains(gain), discount, buffer=buffer)
 
     def gains(self, gain: Gain) -> Tensor:
         """The gain at each rank."""
@@ -302,23 +303,23 @@ class CumulativeStats:
         """1 where the item is relevant."""
         return CumulativeStats.gains(self, "hit")
 
-    def hits(self, room: Tensor | None = None) -> Tensor:
+    def hits(self, buffer: Tensor | None = None) -> Tensor:
         """Relevant items up to the rank."""
-        return running_sum(self.is_hit, room=room)
+        return running_sum(self.is_hit, buffer=buffer)
 
-    def p_no_hit(self, room: Tensor | None = None) -> Tensor:
+    def p_no_hit(self, buffer: Tensor | None = None) -> Tensor:
         """1 while no relevant item has come; under ``average`` the probability of that."""
-        return self.hits(room).eq_(0)
+        return self.hits(buffer).eq_(0)
 
-    def precision_sum(self, room: Tensor | None = None) -> Tensor:
+    def precision_sum(self, buffer: Tensor | None = None) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
-        precisions = self.hits(room).mul_(self.is_hit).div_(self.ranks)
-        return running_sum(precisions, room=precisions)
+        precisions = self.hits(buffer).mul_(self.is_hit).div_(self.ranks)
+        return running_sum(precisions, buffer=precisions)
 
-    def reciprocal(self, room: Tensor | None = None) -> Tensor:
+    def reciprocal(self, buffer: Tensor | None = None) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
-        is_first = self.hits(room).eq_(1).mul_(self.is_hit)
-        return running_sum(is_first.div_(self.ranks), room=is_first)
+        is_first = self.hits(buffer).eq_(1).mul_(self.is_hit)
+        return running_sum(is_first.div_(self.ranks), buffer=is_first)
 
     def stop_reciprocal(self, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on; `chance` is that of each item."""
@@ -363,9 +364,9 @@ class ExpectedStats(CumulativeStats):
         cutoff_tie = self.tie_groups.cutoff_tie
         return self._block_sum(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
 
-    def hits(self, room: Tensor | None = None) -> Tensor:
+    def hits(self, buffer: Tensor | None = None) -> Tensor:
         """Whole numbers but for the last division: no running sum, so no drift."""
-        return torch.add(self.earlier, self.relevant * (self.place + 1) / self.size, out=room)
+        return torch.add(self.earlier, self.relevant * (self.place + 1) / self.size, out=buffer)
 
     def gains(self, gain: Gain) -> Tensor:
         """The mean gain of the block of each rank."""
@@ -382,21 +383,21 @@ class ExpectedStats(CumulativeStats):
         before = self.is_hit.cumsum(1) - self.is_hit
         return before.gather(1, self.tie_groups.start)
 
-    def p_no_hit(self, room: Tensor | None = None) -> Tensor:
+    def p_no_hit(self, buffer: Tensor | None = None) -> Tensor:
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
-        chances = torch.sub(self.size - self.relevant, self.place, out=room).div_(self.size - self.place)
+        chances = torch.sub(self.size - self.relevant, self.place, out=buffer).div_(self.size - self.place)
         return chances.clamp_(min=0).cumprod_(1)
 
-    def reciprocal(self, room: Tensor | None = None) -> Tensor:
+    def reciprocal(self, buffer: Tensor | None = None) -> Tensor:
         p_no_hit = self.p_no_hit()
         before = torch.ones_like(p_no_hit)
         before[:, 1:] = p_no_hit[:, :-1]
-        stops = torch.sub(before, p_no_hit, out=room).div_(self.ranks)
-        return running_sum(stops, room=stops)
+        stops = torch.sub(before, p_no_hit, out=buffer).div_(self.ranks)
+        return running_sum(stops, buffer=stops)
 
-    def precision_sum(self, room: Tensor | None = None) -> Tensor:
+    def precision_sum(self, buffer: Tensor | None = None) -> Tensor:
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
-        return running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks, room=room)
+        return running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks, buffer=buffer)
 
     def mean_precision(self, column: int) -> Tensor:
         """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.

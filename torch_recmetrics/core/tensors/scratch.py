@@ -42,8 +42,8 @@ def scratch(n: int, dtype: torch.dtype, device: torch.device) -> Iterator[Tensor
             free.append(buffer)
 
 
-class Room(ExitStack):
-    """Kept memory for the tensors of a step that calls others; whoever leaves it leaves these tensors behind."""
+class ScratchMemory(ExitStack):
+    """Kept memory for the tensors of a step that calls others: behind the ``with`` they are overwritten."""
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
         """A tensor to be overwritten."""
@@ -57,7 +57,7 @@ class Room(ExitStack):
         return torch.cat(list(tensors), out=self.empty(shape, dtype, first.device))
 
 
-class FreshRoom(Room):
+class FreshMemory(ScratchMemory):
     """The same for a step whose tensors outlive it."""
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
