@@ -174,6 +174,20 @@ def test_both_zeros_are_one_score():
     assert values == {"average": pytest.approx(2 / 3), "optimistic": 1, "pessimistic": 0, "stable": 1}
 
 
+@pytest.mark.parametrize("positive", range(1, 12))
+@pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])
+def test_both_zeros_are_one_score_beside_ordinary_rows(rule, positive):
+    g = torch.Generator().manual_seed(positive)
+    preds = torch.full((32, 100), -0.0)
+    preds[0] = torch.randn(100, generator=g)
+    preds[1:, 60 : 60 + positive] = 0.0
+    targets = torch.full((32, 1), 50)
+    values = [functional.recall(scores, target_ids=targets, top_k=5, ties=rule) for scores in (preds, preds + 0.0)]
+    assert values[0].tolist() == values[1].tolist()
+    top = packed_topk(ScoreMatrix(preds), 6)
+    assert top.n_kth[1:].tolist() == [100] * 31
+
+
 def test_only_what_fits_is_packed(monkeypatch):
     scores = torch.randn(2, 400)
     assert can_sort_packed(ScoreMatrix(scores), 5)

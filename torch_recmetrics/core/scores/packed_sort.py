@@ -230,7 +230,8 @@ def _largest_groups(maxima: Tensor, k: int, spare: Tensor) -> tuple[Array, Array
     numbers, coarse = maxima.numpy(), spare.numpy()
     bits, own_bits = coarse.view(np.int32), numbers.view(np.int32)
     if (own_bits[:: n_rows // 4 + 1] & mask).any():  # a look at four rows tells what kind of scores they are
-        best = torch.from_numpy(numbers.max(axis=1, keepdims=True))
+        # No best of -0.0: less 0.0 that is -0.0, which as bits is below all distances.
+        best = torch.from_numpy(numbers.max(axis=1, keepdims=True) + np.float32(0))
         torch.sub(best, maxima, out=spare)  # numpy would warn where a distance is infinite
         _sort_numbered(coarse, mask)
         kth, last = bits[:, k - 1] & ~mask, bits[:, wanted - 1] & ~mask
