@@ -74,7 +74,6 @@ class Relevance:
         if sorts_with_numpy(self.device):
             found = find_in_rows(self.ids, item_ids)
             if found is not None:
-                dtype = accumulator_dtype(self.device)
                 return self._at_ranks(*found, (memory or FreshMemory()).empty(item_ids.shape, dtype, self.device))
         at = torch.searchsorted(self.ids, item_ids.contiguous()).clamp(max=self.ids.shape[1] - 1)
         same = (self.ids.gather(1, at) == item_ids) & (item_ids >= 0)

@@ -46,13 +46,14 @@ EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds 
 PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us before the first of them
 PACKED_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
 PACKED_COPIED = 1 << 21  # the same where they are copied first, because something hides items
-# With more columns maxima of blocks are faster, whatever the cutoff: 256 x 20,000 cut at 50, 4.1 and 2.1 ms, and 7.3
-# and 3.4 with a good model; 256 x 16,000 cut at 20, 2.0 and 1.6, and 2.0 and 2.6; with all of the list 2.3 and 3.0.
+# With more columns maxima of blocks are faster, whatever the cutoff: `python -m benchmarks growth`, 512 x 20,000 cut at
+# 50, 9.0 to 4.5 ms, at 100 14 to 5.6.
 PACKED_COLUMNS = 1 << 14
-# But not of so few scores with so many columns for one requested item: 64 x 20,000 cut at 20, 0.56 and 0.81 ms.
+# But not of so few scores with so many columns for one requested item: 64 x 20,000 cut at 20.
 PACKED_FEW, PACKED_FEW_COLUMNS = 1 << 21, 1 << 19
 # Of so many scores what stands above the relevant items is counted first, by maxima of blocks, where a user has no
-# more of them than places. 512 x 10,000 with 20, 4.6 to 3.2 ms, a quarter near the top 4.7 to 4.1, half 4.9 to 5.3.
+# more of them than places: `python -m benchmarks ranking --only 0 1 2`, 2,000 x 3,706 9.5 to 7.6 ms, 13.5 to 11.7 with
+# seen items, as fast with a quarter near the top. With half of them near the top it is a quarter slower.
 LARGE = 1 << 22
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns before
 # anything is sorted; the last line serves all longer rows.
