@@ -329,24 +329,31 @@ def test_an_interrupt_writes_nothing(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path / "spill")
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("x,a,1", "no user in common, such as users 'x' and 'u'"),
-        ("u,x,1", "no item in common, such as items 'x' and 'a'"),
-    ],
-)
-def test_ids_that_never_meet_are_told(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], row: str, message: str
-) -> None:
+def test_items_that_never_meet_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "truth.csv").write_text(TRUTH)
-    (tmp_path / "lists.csv").write_text(HEADER + row + "\n")
+    (tmp_path / "lists.csv").write_text(f"{HEADER}u,x,1\n")
     files = ["--recommendations", f"{tmp_path}/lists.csv", "--truth", f"{tmp_path}/truth.csv"]
     assert main(["evaluate", *files, "-m", "recall@5", "--json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out)["values"] == {"recall@5": 0.0}
-    assert message in err
+    assert "no item in common, such as items 'x' and 'a'" in err
     assert err.count("\n") == 1
+
+
+def test_lists_of_nobody_in_the_truth_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Their values would be 0 or undefined: those of a wrong column, not of a model."""
+    (tmp_path / "truth.csv").write_text(TRUTH)
+    (tmp_path / "lists.csv").write_text(f"{HEADER}x,a,1\n")
+    files = ["--recommendations", f"{tmp_path}/lists.csv", "--truth", f"{tmp_path}/truth.csv"]
+    assert main(["evaluate", *files, "-m", "recall@5", "--json", "--report", f"{tmp_path}/out"]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "no user in common, such as users 'x' and 'u'; look whether --user is the right column" in err
+    assert not (tmp_path / "out").exists()
+    # A list of which all was seen is one of a user of the truth: without hits.
+    (tmp_path / "lists.csv").write_text(f"{HEADER}u,a,1\n")
+    assert main(["evaluate", *files, "-m", "recall@5", "--json", f"--seen={tmp_path}/lists.csv"]) == 0
+    assert json.loads(capfd.readouterr().out)["values"] == {"recall@5": 0.0}
 
 
 def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -107,3 +107,16 @@ def test_partitions_give_what_one_machine_gives_though_a_worker_dies(spark: Any,
         evaluate(lists, truth, "ndcg", train=lists)
     with pytest.raises(ValueError, match="`ties` must not be"):
         evaluate(lists, truth, "ndcg", ties="stable")
+
+
+def test_lists_of_nobody_in_the_truth_are_refused(spark: Any) -> None:
+    lists, truth = frames(spark)
+    strangers = lists.selectExpr("concat('x', user_id) AS user_id", "item_id", "score")
+    with pytest.raises(
+        InputError, match=r"for any of the 200 users .* such as users 'xu0' and 'u10'; look whether `user`"
+    ):
+        evaluate(strangers, truth, "ndcg")
+    with pytest.raises(InputError, match=r"^`recommendations` \(Spark\): there is no row"):
+        evaluate(lists.limit(0), truth, "ndcg")
+    report = evaluate(lists, truth, "ndcg@3", seen=lists)  # lists of which all was seen are without hits
+    assert (report["ndcg@3"], report.counts["users_without_list"]) == (0, USERS)

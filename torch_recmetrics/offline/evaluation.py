@@ -65,8 +65,9 @@ def evaluate(
 
     DuckDB reads, joins and sorts, on disk where memory is short. Batches of whole users go through the ordinary
     metrics, so the numbers are those that validation logs for the same lists. Users of `truth` without a list count as
-    users without hits. Lists of users without a row in `truth` are counted and left out. Ids may be integers, text or
-    UUIDs. In several processes of ``torch.distributed`` each takes a part of the users, and all return the same values.
+    users without hits. Lists of users without a row in `truth` are counted and left out; where all are, they are
+    refused. Ids may be integers, text or UUIDs. In several processes of ``torch.distributed`` each takes a part of the
+    users, and all return the same values.
 
     Args:
         recommendations: rows of user, item and score or rank: a path, a pattern (``"lists/*.parquet"``) or a list of

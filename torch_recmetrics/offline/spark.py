@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.offline.members import UserCollector
 from torch_recmetrics.offline.report import Input, Report
 from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.tables import Names, Tables, numbering
+from torch_recmetrics.offline.tables import Names, Tables, no_user_in_common, numbering
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import RankingMetric
@@ -97,9 +96,25 @@ def evaluate_spark(
 
     # In the order of users and items, so that the same rows give the same bits, wherever they come from.
     partitioned = rows.repartition("_user").sortWithinPartitions("_user", "_kind", "_item")
-    return gathered(
-        partitioned.mapInArrow(count, SCHEMA).collect(), collection, level, candidates, keep_users=keep_users
+    parts = partitioned.mapInArrow(count, SCHEMA).collect()
+    report = gathered(parts, collection, level, candidates, keep_users=keep_users)
+    if report.counts["rows"] == report.counts["rows_without_truth"]:
+        refuse_lists_of_nobody(recommendations, truth, names.user, report.counts["users"])
+    return report
+
+
+def refuse_lists_of_nobody(recommendations: Any, truth: Any, user: str, n_users: int) -> None:
+    """InputError where the lists have no row, or none of a user of the truth; seen pairs are still in them."""
+    functions = needed("pyspark.sql.functions", "Spark's frames")
+    listed, relevant = (
+        frame.select(functions.col(user).cast("string").alias("id")) for frame in (recommendations, truth)
     )
+    if listed.join(relevant, "id", "left_semi").take(1):
+        return
+    one, other = (frame.agg(functions.min("id")).first()[0] for frame in (listed, relevant))
+    if one is None:
+        raise InputError("`recommendations` (Spark): there is no row")
+    raise no_user_in_common("`recommendations` (Spark)", "`truth` (Spark)", n_users, one, other)
 
 
 def in_words_of_spark(text: str, names: Names, order: str) -> str:
@@ -228,8 +243,6 @@ def gathered(
             counts[name] += int(count)
     if not counts["truth_rows"]:
         raise InputError("`truth` (Spark): there is no row with a user")
-    if counts["rows"] == counts["rows_without_truth"]:
-        rank_zero_warn("`recommendations` (Spark) and `truth` (Spark) have no user in common: are the ids of one kind?")
     for payload in parts["states"]:
         merge_states(collection, unpacked(payload))
     intervals = {

@@ -319,7 +319,7 @@ class Tables:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def counted_lists(self, *, strict: bool = True) -> dict[str, int]:
-        """Rows of lists, and lists of users that the truth has not; `strict` refuses where there are no others."""
+        """Rows of lists, and lists of users that the truth has not; `strict` refuses lists that have no others."""
         # Few rows are of nobody in the truth; only those are grouped.
         foreign_rows, named, foreign = self.workspace.one(
             "SELECT count(*), count(id), count(DISTINCT id) FROM "
@@ -336,7 +336,7 @@ class Tables:
         if not rows and strict:
             raise InputError(f"{self.lists}: there is no row")
         if rows == foreign_rows and strict:
-            self._nothing_in_common("user", self.user_ids)
+            raise no_user_in_common(self.lists, self.truth, self.n_users, *self._one_of_each(self.user_ids))
         return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
 
     def truth_rows(self) -> int:
@@ -348,17 +348,16 @@ class Tables:
         """A warning where no recommended item is anybody's truth: then the ids may not be of one kind."""
         known = [f"SELECT {self.item_ids.of(source)} FROM {source.sql}" for source in (self.lists, self.truth)]
         if not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]:
-            self._nothing_in_common("item", self.item_ids)
+            one, other = self._one_of_each(self.item_ids)
+            rank_zero_warn(
+                f"{self.lists} and {self.truth} have no item in common, such as items {str(one)!r} and {str(other)!r}: "
+                "are the ids of the same kind, and the columns the right ones?"
+            )
 
-    def _nothing_in_common(self, key: str, ids: Ids) -> None:
-        one, other = (
-            self.workspace.one(f"SELECT min({ids.of(source)}) FROM {source.sql}")[0]
-            for source in (self.lists, self.truth)
-        )
-        rank_zero_warn(
-            f"{self.lists} and {self.truth} have no {key} in common, such as {key}s {str(one)!r} and {str(other)!r}: "
-            "are the ids of the same kind, and the columns the right ones?"
-        )
+    def _one_of_each(self, ids: Ids) -> list[Any]:
+        """An id of the lists and one of the truth."""
+        both = (self.lists, self.truth)
+        return [self.workspace.one(f"SELECT min({ids.of(source)}) FROM {source.sql}")[0] for source in both]
 
     def count_overlap(self, *, allowed: bool) -> int:
         """How many pairs of user and item stand in training and in the truth; an error where they must not."""
@@ -457,6 +456,15 @@ class Tables:
         user, other = value
         what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
         return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")
+
+
+def no_user_in_common(lists: object, truth: object, n_users: int, one: Any, other: Any) -> InputError:
+    """Lists that are of nobody in the truth: every value would be 0 or undefined, as that of a model without hits."""
+    return InputError(
+        f"{lists} has no list for any of the {n_users} users of the truth: it and {truth} have no user in common, such "
+        f"as users {str(one)!r} and {str(other)!r}; look whether `user` is the right column of both, and whether their "
+        "ids are of the same kind"
+    )
 
 
 def numbering(workspace: Workspace) -> str:
