@@ -55,7 +55,11 @@ def test_evaluate_gives_the_report(files: Path, capfd: pytest.CaptureFixture[str
     assert (code, err) == (0, "")
     assert json.loads(out)["values"] == dict(report)
     assert (files / "out" / "report.json").read_text() == out
-    assert list(UserValues.load(files / "out" / "users.parquet")) == ["ndcg@4", "hit_rate@2"]
+    users = UserValues.load(files / "out" / "users.parquet")
+    assert list(users) == ["ndcg@4", "hit_rate@2"]
+    assert users.user_ids == report.users.user_ids == report.user_ids == sorted(USERS)
+    table = parquet.read_table(files / "out" / "users.parquet")  # to be joined with tables of the users
+    assert table["user_id"].to_pylist() == sorted(USERS)
     code, _, err = run(capfd, "evaluate", *given, "--progress", "true")
     assert code == 0
     assert "users" in err

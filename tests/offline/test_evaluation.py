@@ -15,7 +15,7 @@ import torch
 from pyarrow import feather, parquet
 
 from torch_recmetrics import NDCG, RecMetricCollection, Sliced, functional, pad_ids, ranking_metrics
-from torch_recmetrics.compare import compare
+from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables, workspace
 
 N_USERS, N_ITEMS = 40, 30
@@ -302,6 +302,14 @@ def test_users_of_other_truths_are_not_compared() -> None:
         compare({"one": one, "other": other}, baseline="one")
     again = evaluate(lists, truths[0], "mrr@1").users
     assert compare({"one": one, "again": again}, baseline="one").rows[0].difference == 0
+    # Numbers that do not say what they stand for are taken for the same, with a warning, by every run that does say.
+    logged = UserValues(one.sample_ids, {"mrr@1": one["mrr@1"]}, definitions=one.definitions)
+    with pytest.warns(
+        UserWarning, match="`systems`: one numbers its users .* in files, logged has sample ids of its own"
+    ):
+        assert compare({"logged": logged, "one": one}, baseline="logged").rows[0].difference == 0
+    with pytest.raises(ValueError, match="must number their users alike, one and other do not"):
+        compare({"logged": logged, "one": one, "other": other}, baseline="logged")
 
 
 def test_metric_objects_start_empty_and_stay_as_they_are() -> None:

@@ -16,6 +16,7 @@ import scipy.stats
 from oracles import next_items
 from oracles.users import TIES
 
+from torch_recmetrics.compare import compare
 from torch_recmetrics.offline import InputError, Report, item_to_item, next_events, workspace
 
 MODULE = sys.modules[item_to_item.__module__]
@@ -207,6 +208,17 @@ def test_relevance_may_be_left_out() -> None:
     assert dict(item_to_item(frame(similar, PAIRS), given, relevance=None, time="timestamp")) == dict(
         run(similar, ones)
     )
+
+
+def test_users_of_other_logs_are_not_compared() -> None:
+    """Both have two users, numbered 0 and 1, who are others."""
+    logs = [[(user, item, 1, time) for user in users for time, item in enumerate("ab")] for users in ("uv", "uw")]
+    reports = [run(SIMILAR, log, 1) for log in (*logs, logs[0])]
+    one, other, again = (report.users for report in reports)
+    assert [report.users.user_ids for report in reports] == [["u", "v"], ["u", "w"], ["u", "v"]]
+    with pytest.raises(ValueError, match="must number their users alike, one and other do not"):
+        compare({"one": one, "other": other}, baseline="one")
+    assert compare({"one": one, "again": again}, baseline="one").rows[0].difference == 0
 
 
 def test_recall_by_the_popularity_of_the_item() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ def assert_same(one: UserValues, other: UserValues) -> None:
         assert other.weights is None
     else:
         assert torch.equal(one.weights, other.weights)
-    for name in ("definitions", "candidates", "versions", "summaries"):
+    for name in ("definitions", "candidates", "versions", "summaries", "user_ids"):
         assert getattr(one, name) == getattr(other, name)
 
 
@@ -116,6 +117,7 @@ def test_no_users_at_all() -> None:
         (([1, 2], {3: [0.5, 0.5]}), TypeError, "`values` must be a dict"),
         (([1, 2], [0.5, 0.5]), TypeError, "`values` must be a dict"),
         (([1, 2], {"weight": [0.5, 0.5]}), ValueError, "must not have the name 'weight'"),
+        (([1, 2], {"user_id": [0.5, 0.5]}), ValueError, "must not have the name 'user_id'"),
     ],
 )
 def test_bad_input_is_refused(arguments: tuple[object, ...], error: type[Exception], message: str) -> None:
@@ -135,6 +137,8 @@ def test_bad_input_is_refused(arguments: tuple[object, ...], error: type[Excepti
         ({"summaries": {"a": (0.5, 0.1)}}, ValueError, "`summaries` has 'a'"),
         ({"summaries": {"b": 0.5}}, TypeError, "a value and its standard error"),
         ({"summaries": {"b": (0.5, -0.1)}}, ValueError, "standard error >= 0"),
+        ({"user_ids": ["x"]}, ValueError, "`user_ids` must have one id for each of the 2 `sample_ids`, got 1"),
+        ({"user_ids": ["x", None]}, ValueError, "`user_ids` must name every user, got None"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], error: type[Exception], message: str) -> None:
@@ -145,6 +149,11 @@ def test_bad_options_are_refused(options: dict[str, object], error: type[Excepti
 def test_two_weights_of_one_user_are_refused() -> None:
     with pytest.raises(ValueError, match="user 1 twice, with weight"):
         UserValues([1, 1], {"a": [0.5, 0.5]}, weights=[1.0, 2.0])
+
+
+def test_two_own_ids_of_one_user_are_refused() -> None:
+    with pytest.raises(ValueError, match="`user_ids` must give user 1 one id, got 'x' and 'y'"):
+        UserValues([1, 1], {"a": [0.5, 0.5]}, user_ids=["x", "y"])
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -162,6 +171,30 @@ def test_any_reader_of_parquet_understands_the_file(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "users.parquet")
     assert table.column_names == ["sample_id", "weight", "ndcg@10", "hit_rate@10"]
     assert table["sample_id"].to_pylist() == [2, 5, 9]
+
+
+def test_the_users_own_ids_go_with_their_numbers(tmp_path: Path) -> None:
+    one, two, three = (uuid.UUID(int=number) for number in (1, 2, 3))
+    for given, kept in (
+        (["z", "x", "y", "z"], ["x", "y", "z"]),
+        (np.array([-7, 2**40, 3, -7]), [2**40, 3, -7]),
+        ([2**63, 1, 5, 2**63], ["1", "5", str(2**63)]),  # no integers of Parquet
+        ([three, one, two, three], [str(one), str(two), str(three)]),
+    ):
+        users = UserValues([9, 2, 5, 9], {"a": [0.9, 0.2, 0.5, 0.9]}, user_ids=given)
+        users.save(tmp_path / "users.parquet")
+        for found in (users, UserValues.load(tmp_path / "users.parquet"), users.with_summaries({"b": (0.5, 0.1)})):
+            assert found.user_ids == kept
+            assert found.select([9, 5]).user_ids == kept[1:]
+        table = pq.read_table(tmp_path / "users.parquet")
+        assert table.column_names == ["sample_id", "user_id", "a"]
+        assert table["user_id"].to_pylist() == kept
+    nobody = UserValues([], {"a": []}, user_ids=[])
+    nobody.save(tmp_path / "users.parquet")
+    assert UserValues.load(tmp_path / "users.parquet").user_ids == []
+    pq.write_table(table.set_column(1, "user_id", pa.array([0.5, 1, 2])), tmp_path / "users.parquet")
+    with pytest.raises(ValueError, match="column 'user_id' must be int64 or string without nulls, got double"):
+        UserValues.load(tmp_path / "users.parquet")
 
 
 def test_a_frame() -> None:

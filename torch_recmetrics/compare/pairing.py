@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -97,15 +98,8 @@ def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMi
             than two users.
     """
     check.check_choice("on_missing", on_missing, ("error", "intersect"))
+    check_numbering(argument, runs)
     (first, one), *others = runs.items()
-    for name, other in others:
-        if NUMBERING in one.versions and one.versions[NUMBERING] != other.versions.get(
-            NUMBERING, one.versions[NUMBERING]
-        ):
-            raise ValueError(
-                f"{argument} must number their users alike, {first} and {name} do not: they were evaluated from files "
-                "with truths of other users; evaluate both again, with one truth"
-            )
     common = one.sample_ids
     for _, other in others:
         if not torch.equal(common, other.sample_ids):
@@ -139,6 +133,26 @@ def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMi
             )
     weighted = any(run.weights is not None for run in runs.values())
     return CommonUsers(common, weights[first] if weighted else None, places, left_out)
+
+
+def check_numbering(argument: str, runs: Mapping[str, UserValues]) -> None:
+    """ValueError for runs whose numbers stand for other users; a warning where only some say for which they stand."""
+    numbered = {name: run.versions[NUMBERING] for name, run in runs.items() if NUMBERING in run.versions}
+    if len(set(numbered.values())) > 1:
+        (first, one), *others = numbered.items()
+        name = next(name for name, other in others if other != one)
+        raise ValueError(
+            f"{argument} must number their users alike, {first} and {name} do not: they were evaluated from files "
+            "with truths of other users; evaluate both again, with one truth"
+        )
+    if numbered and len(numbered) < len(runs):
+        other = next(name for name in runs if name not in numbered)
+        warnings.warn(
+            f"{argument}: {next(iter(numbered))} numbers its users in the order of their ids in files, {other} has "
+            "sample ids of its own: they are paired as if these were the same numbers. Where they are not, evaluate "
+            "both from files, with one truth",
+            stacklevel=4,
+        )
 
 
 def listed(ids: Tensor) -> str:

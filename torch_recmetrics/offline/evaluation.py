@@ -336,6 +336,7 @@ def report_of(
         columns = collector.columns_of_users()
         errors = collection.values_and_errors()[1] if collector.totals else {}
         shares = {name: (values[name], float(errors[name])) for name in collector.totals}
+        user_ids = tables.ids_of_users() if keep_users else None
         everyone = UserValues(
             torch.arange(tables.n_users),
             columns,
@@ -344,6 +345,7 @@ def report_of(
             candidates=candidates,
             summaries={name: share for name, share in shares.items() if all(map(math.isfinite, share))},
             versions=current_versions() | ({NUMBERING: numbering(tables.workspace)} if keep_users else {}),
+            user_ids=user_ids,
         )
         if tables.slices is not None:
             details["slices"], sizes = means_of_slices(tables, collector, found.weights, collection, level)
@@ -353,8 +355,7 @@ def report_of(
                     if name in intervals:
                         intervals[f"{name}/{own}"] = tuple(ends)
             counts |= sizes
-        if keep_users:
-            users, user_ids = everyone, tables.ids_of_users()
+        users = everyone if keep_users else None
     known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}
     if tables.seen is not None and tables.hidden is tables.truth:
         known_rows["truth"] += counts["rows_seen"]

@@ -35,9 +35,10 @@ from torch_recmetrics.offline.next_events import (
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import InputError, Source, in_memory, open_source, refused_in_one_line
 from torch_recmetrics.offline.sql import one_row
+from torch_recmetrics.offline.tables import numbering_of
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.intervals import spread_of
-from torch_recmetrics.users.user_values import UserValues
+from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
 
 NAMES = ("precision", "recall", "f1", "mrr", "ndcg", "hit_rate")
 SUMS = ("hits", "retrieved", "mrr", "ndcg", "hit_rate")  # what is added up over events, at each cutoff
@@ -203,11 +204,18 @@ def item_to_item(
             metric, _, k = name.partition("@")
             whose = "mean over users of: " if prefix else "all events: "
             definitions[prefix + name] = f"{whose}{MEANING[metric].format(gain=gain)}; top_k={k}, {options}"
+    of_each_user = UserValues(
+        torch.arange(events.shape[0]),
+        of_users,
+        definitions={name: definitions[name] for name in of_users},
+        versions=current_versions() | {NUMBERING: numbering_of([str(own) for own in user_ids])},
+        user_ids=user_ids,
+    )
     return Report(
         values,
         intervals,
         counts,
-        UserValues(torch.arange(events.shape[0]), of_users, definitions={n: definitions[n] for n in of_users}),
+        of_each_user,
         user_ids,
         definitions,
         inputs,

@@ -17,7 +17,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.offline.members import UserCollector
 from torch_recmetrics.offline.report import Input, Report
 from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.tables import Names, Tables, no_user_in_common, numbering
+from torch_recmetrics.offline.tables import Names, Tables, no_user_in_common, numbering_of
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import RankingMetric
@@ -254,29 +254,22 @@ def gathered(
         table = pyarrow.concat_tables([read_ipc(payload) for payload in parts["users"]]).sort_by("_id").combine_chunks()
         columns = {name: torch.tensor(table[name].to_numpy()) for name in table.column_names if name != "_id"}
         weights = columns.pop("_weight")
+        user_ids = table["_id"].to_pylist()
         users = UserValues(
             torch.arange(table.num_rows),
             columns,
             definitions={name: definitions[name] for name in columns},
             weights=None if bool((weights == 1).all()) else weights,
             candidates=candidates,
-            versions=current_versions() | {NUMBERING: numbering_of(table)},
+            versions=current_versions() | {NUMBERING: numbering_of(table["_id"])},
+            user_ids=user_ids,
         )
-        user_ids = table["_id"].to_pylist()
     values = {name: float(value) for name, value in collection.compute().items()}
     inputs = [
         Input("recommendations", "Spark DataFrame", counts["rows"]),
         Input("truth", "Spark DataFrame", counts["truth_rows"]),
     ]
     return Report(values, intervals, counts, users, user_ids, definitions, inputs, level=level)
-
-
-def numbering_of(table: Any) -> str:
-    """What :func:`numbering` gives of the users of a table that is sorted by id."""
-    with Workspace(threads=1) as workspace:
-        workspace.connection.register("ids", table.select(["_id"]))
-        workspace.run("CREATE TABLE users AS SELECT row_number() OVER () - 1 AS u, _id AS id FROM ids")
-        return numbering(workspace)
 
 
 # Bytes ----------------------------------------------------------------------------------------------------------------

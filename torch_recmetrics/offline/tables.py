@@ -17,6 +17,7 @@ from torch_recmetrics.offline.columns import need_columns, place_sql
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source, open_source
 from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
+from torch_recmetrics.users.extras import needed
 
 ROW_BYTES = 24  # in memory: user and place in one, item, score
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
@@ -471,3 +472,12 @@ def numbering(workspace: Workspace) -> str:
     """A digest of the table ``users``: their ids and numbers."""
     one = "md5_number(CAST(CAST(u AS BIGINT) AS VARCHAR) || ' ' || CAST(id AS VARCHAR))"
     return str(workspace.one(f"SELECT bit_xor({one}) FROM users")[0])
+
+
+def numbering_of(ids: Any) -> str:
+    """What :func:`numbering` gives of users with these ids, an Arrow array of them by their number."""
+    pyarrow = needed("pyarrow", "the numbers of users")
+    with Workspace(threads=1) as workspace:
+        workspace.connection.register("ids", pyarrow.table({"id": ids}))
+        workspace.run("CREATE TABLE users AS SELECT row_number() OVER () - 1 AS u, id FROM ids")
+        return numbering(workspace)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.metadata
+import itertools
 import json
 import math
 import os
 import platform
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch_recmetrics.users.extras import needed, whole_file
 
 FORMAT = b"torch_recmetrics.user_values"
 FORMAT_VERSION = 1
-ID, WEIGHT = "sample_id", "weight"
+ID, WEIGHT, USER = "sample_id", "weight", "user_id"  # columns of the file beside the metrics
 NUMBERING = "users"  # among the versions: a digest of what the numbers of the users stand for, where they stand for ids
 
 
@@ -75,10 +76,13 @@ class UserValues:
         candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``. Only equal candidates are compared.
         versions: name -> version of what the values were made with; by default what runs now.
         summaries: name -> (value, standard error) of metrics that are no means over users, such as coverage.
+        user_ids: (U,) what the users are called elsewhere, where `sample_ids` only number them: integers of 64 bits, or
+            text, which all other ids become. :func:`~torch_recmetrics.offline.evaluate` gives those of its files. They
+            go into the file, to be joined with other tables; users are paired by `sample_ids`.
 
     Raises:
-        TypeError: for what is no vector of numbers, and ids that are no integers.
-        ValueError: for other lengths, values that are infinite, weights below 0, and a user with two values.
+        TypeError: for what is no vector of numbers, and `sample_ids` that are no integers.
+        ValueError: for other lengths, values that are infinite, weights below 0, and a user with two values or two ids.
 
     >>> users = UserValues([7, 3], {"ndcg@10": [0.5, 1.0]}, definitions={"ndcg@10": "NDCG(10)"}, candidates="full")
     >>> users
@@ -99,6 +103,7 @@ class UserValues:
         candidates: str | None = None,
         versions: Mapping[str, str] | None = None,
         summaries: Mapping[str, tuple[float, float]] | None = None,
+        user_ids: Sequence[Any] | None = None,
     ) -> None:
         ids = vector("sample_ids", sample_ids, None)
         if ids.numel() and ids.dtype not in check.ID_DTYPES:
@@ -107,7 +112,7 @@ class UserValues:
         given: Any = values
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise TypeError("`values` must be a dict of names and vectors, {'ndcg@10': tensor}")
-        if taken := {ID, WEIGHT} & set(values):
+        if taken := {ID, WEIGHT, USER} & set(values):
             raise ValueError(f"`values` must not have the name {min(taken)!r}: a column of the file is called that")
         columns = {name: numbers(f"values[{name!r}]", value, len(ids)) for name, value in values.items()}
         for name, column in columns.items():
@@ -129,6 +134,7 @@ class UserValues:
         self.versions = dict(current_versions() if versions is None else versions)
         self.summaries = checked_summaries(summaries, columns)
         self.sample_ids, columns = once_each(ids, columns)
+        self.user_ids = None if user_ids is None else named_users(ids, self.sample_ids, user_ids)
         self.weights: Tensor | None = columns.pop(WEIGHT, None)
         self._values = columns
 
@@ -188,6 +194,7 @@ class UserValues:
             weights=None if self.weights is None else self.weights[chosen],
             candidates=self.candidates,
             versions=self.versions,
+            user_ids=None if self.user_ids is None else list(itertools.compress(self.user_ids, chosen.tolist())),
         )
 
     def with_summaries(self, summaries: Mapping[str, Any]) -> UserValues:
@@ -215,6 +222,7 @@ class UserValues:
             candidates=self.candidates,
             versions=self.versions,
             summaries={**self.summaries, **given},
+            user_ids=self.user_ids,
         )
 
     def to_frame(self) -> Any:
@@ -227,14 +235,19 @@ class UserValues:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a Parquet file that :meth:`load` and any other reader of Parquet understands; needs pyarrow.
 
-        The columns are ``sample_id``, ``weight`` (if there are weights) and the names; definitions, candidates and
-        versions are JSON in the metadata. The file is there whole or not at all.
+        The columns are ``sample_id``, ``user_id`` (if there are `user_ids`), ``weight`` (if there are weights) and the
+        names; definitions, candidates and versions are JSON in the metadata. The file is there whole or not at all.
 
         Raises:
             FileNotFoundError: where the folder does not exist.
         """
         pyarrow, parquet = needed("pyarrow", "UserValues.save"), needed("pyarrow.parquet", "UserValues.save")
-        columns = {ID: self.sample_ids, **({} if self.weights is None else {WEIGHT: self.weights}), **self._values}
+        named = {}
+        if self.user_ids is not None:
+            kind = pyarrow.int64() if self.user_ids and isinstance(self.user_ids[0], int) else pyarrow.string()
+            named = {USER: pyarrow.array(self.user_ids, kind)}
+        weights = {} if self.weights is None else {WEIGHT: self.weights.numpy()}
+        values = {name: column.numpy() for name, column in self._values.items()}
         about = {
             "format_version": FORMAT_VERSION,
             "definitions": self.definitions,
@@ -242,7 +255,8 @@ class UserValues:
             "versions": self.versions,
             "summaries": self.summaries,
         }
-        table = pyarrow.table({name: pyarrow.array(column.numpy()) for name, column in columns.items()})
+        columns = {ID: self.sample_ids.numpy(), **named, **weights, **values}
+        table = pyarrow.table(columns)
         table = table.replace_schema_metadata({FORMAT: json.dumps(about, allow_nan=False)})
         with whole_file(path) as draft:
             parquet.write_table(table, draft, write_page_checksum=True)
@@ -277,16 +291,20 @@ class UserValues:
                 table = file.read()
             except (pyarrow.ArrowException, OSError) as error:
                 raise ValueError(f"{place!r} is damaged: {first_line(error)}") from None
-        columns = {}
+        columns, user_ids = {}, None
         for name, column in zip(table.column_names, table.columns):
-            expected = pyarrow.int64() if name == ID else pyarrow.float64()
-            if column.type != expected or column.null_count:
-                raise ValueError(f"{place!r}: column {name!r} must be {expected} without nulls, got {column.type}")
-            columns[name] = torch.from_numpy(column.to_numpy().copy())
+            kinds = {ID: [pyarrow.int64()], USER: [pyarrow.int64(), pyarrow.string()]}.get(name, [pyarrow.float64()])
+            if column.type not in kinds or column.null_count:
+                rule = " or ".join(map(str, kinds))
+                raise ValueError(f"{place!r}: column {name!r} must be {rule} without nulls, got {column.type}")
+            if name == USER:
+                user_ids = column.to_pylist()
+            else:
+                columns[name] = torch.from_numpy(column.to_numpy().copy())
         if ID not in columns:
             raise ValueError(f"{place!r} has no column {ID!r}: UserValues.save did not write it")
         try:
-            return cls(columns.pop(ID), columns, weights=columns.pop(WEIGHT, None), **about)
+            return cls(columns.pop(ID), columns, weights=columns.pop(WEIGHT, None), user_ids=user_ids, **about)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{place!r}: {error}") from None
 
@@ -344,6 +362,25 @@ def once_each(ids: Tensor, columns: dict[str, Tensor]) -> tuple[Tensor, dict[str
             )
     first = torch.cat([torch.ones(1, dtype=torch.bool), ~again])
     return ids[first], {name: column[first] for name, column in columns.items()}
+
+
+def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int] | list[str]:
+    """The `user_ids` of the users `ids` in the order of `once`, which has each of them once."""
+    named: Any = user_ids.tolist() if hasattr(user_ids, "tolist") else list(user_ids)
+    if len(named) != len(ids):
+        raise ValueError(f"`user_ids` must have one id for each of the {len(ids)} `sample_ids`, got {len(named)}")
+    if any(own is None for own in named):
+        raise ValueError("`user_ids` must name every user, got None")
+    kinds = set(map(type, named))
+    if kinds != {str} and (kinds != {int} or not -(2**63) <= min(named) <= max(named) < 2**63):
+        named = list(map(str, named))
+    if torch.equal(ids, once):
+        return named  # type: ignore[no-any-return]
+    known: dict[int, Any] = {}
+    for number, own in zip(ids.tolist(), named):
+        if known.setdefault(number, own) != own:
+            raise ValueError(f"`user_ids` must give user {number} one id, got {known[number]!r} and {own!r}")
+    return [known[number] for number in once.tolist()]
 
 
 def read_about(place: str, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
