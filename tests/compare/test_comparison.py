@@ -137,6 +137,16 @@ def test_other_users_are_refused_or_left_out() -> None:
     assert "58 users are in all systems; left out: 2 of good, 2 of same" in str(table)
 
 
+def test_records_name_the_test_and_the_correction() -> None:
+    one, other = (UserValues([1, 2, 3], {"a": [x, 0.2, 0.3]}, summaries={"b": (x, 0.1)}) for x in (0.1, 0.9))
+    table = compare({"one": one, "other": other}, "one", test="t", correction="bh", level=0.9)
+    paired, unpaired = table.to_records()
+    assert paired.items() >= {"baseline": "one", "level": 0.9, "test": "t", "correction": "bh"}.items()
+    assert paired.items() >= vars(table.rows[0]).items()
+    assert (unpaired["metric"], unpaired["test"], unpaired["correction"]) == ("b", None, "bh")  # normal distribution
+    assert compare({"one": one, "other": other}, "one", correction=None).to_records()[0]["correction"] is None
+
+
 def test_two_users_in_common_are_needed() -> None:
     one = UserValues([1, 2, 3], {"a": [0.1, 0.2, 0.3]})
     other = UserValues([3, 4], {"a": [0.1, 0.2]})

@@ -100,6 +100,7 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     code, out, _ = run(capfd, "compare", *runs, *flags, "--baseline", "old", "--json", "--report", files / "out")
     (row,) = json.loads(out)
     assert (code, row["system"], row["metric"]) == (0, "new", "mrr@5")
+    assert [row[name] for name in ("baseline", "level", "test", "correction")] == ["old", 0.95, "randomization", "holm"]
     assert row["value"] == pytest.approx((1 / 3 + 1 / 4) / 2)
     assert row["baseline_value"] == pytest.approx((1 / 4 + 1 / 5) / 2)
     assert {"report.html", "comparison.csv", "users_old.parquet"} <= {path.name for path in (files / "out").iterdir()}

@@ -7,7 +7,7 @@ import io
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -186,6 +186,14 @@ class Comparison:
         if path is not None:
             write_text(path, text.getvalue())
         return text.getvalue()
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A dict for each row: its attributes, and the `baseline`, `level`, `test` and `correction` of the table.
+
+        `test` is None for an unpaired row, which none of the tests knows: its p is that of the normal distribution.
+        """
+        about = {"baseline": self.baseline, "level": self.level, "correction": self.correction}
+        return [{**asdict(row), **about, "test": self.test if row.paired else None} for row in self.rows]
 
     def plot(self, ax: Any = None) -> tuple[Any, Any]:
         """A forest plot: the difference of each row with its interval, and a line at 0; needs matplotlib.

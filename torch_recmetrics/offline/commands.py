@@ -14,7 +14,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -232,7 +231,7 @@ def run_compare(options: Options, output: Output) -> int:
         rank_zero_warn(f"{', '.join(left_out)}: one value of all lists, not a mean over users, so not compared")
     if folder is not None and not output.silent:
         write_folder(folder, files_of_comparison(table, reports, values, level))
-    output.show(str(table), lambda: json_of([asdict(row) for row in table.rows]))
+    output.show(str(table), lambda: json_of(table.to_records()))
     return 0
 
 

@@ -142,9 +142,7 @@ class Report(Mapping[str, float]):
         """Everything but the values of the users, as what JSON knows; None for what is not finite."""
         details = {name: part for name, part in self.details.items() if name != "comparison"}
         if "comparison" in self.details:
-            table = self.details["comparison"]
-            about = {"baseline": table.baseline, "level": table.level}
-            details["comparison"] = [asdict(row) | about for row in table]
+            details["comparison"] = self.details["comparison"].to_records()
         content: dict[str, Any] = finite(
             {
                 "format_version": FORMAT_VERSION,
