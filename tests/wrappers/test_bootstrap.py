@@ -20,6 +20,7 @@ from oracles import poisson
 from torch_recmetrics import (
     MRR,
     NDCG,
+    AveragePrecision,
     BinaryAUC,
     Calibration,
     Coverage,
@@ -199,6 +200,58 @@ def test_a_median_is_resampled() -> None:
         *(torch.nan_to_num(m.replicates(), -1.0) if False else m.replicates() for m in (by_word, by_function))
     )
     assert set(by_word.replicates().tolist()) == {0.0, 1.0}
+
+
+SCORES = torch.tensor([[0.1, 0.3, 0.2]])
+LABELS = torch.tensor([[0, 1, 0]])
+ONE: dict[str, Any] = {  # a metric whose rows here are one user, or for clicks one row of a class
+    "mean": lambda: HitRate(2),
+    "pooled": lambda: HitRate(2, pooled=True),
+    "median": lambda: NDCG(2, aggregation="median"),
+    "counts": lambda: Coverage(3, 2),
+    "flat rows": lambda: NDCG(2),
+    "groups": lambda: GroupAUC(),
+    "clusters": lambda: BinaryAUC(clustered=True),
+    "auc": lambda: BinaryAUC(),
+    "precision": lambda: AveragePrecision(),
+    "loss": lambda: Calibration(),
+}
+
+
+def of_user(name: str, number: int, weight: float = 1.0, *, named: bool = False) -> Update:
+    """The same rows for each user."""
+    if name == "loss":
+        given = {"preds": SCORES[0, 1:2], "target": LABELS[0, 1:2]}
+    elif name in ("flat rows", "groups", "clusters"):
+        given = {"preds": SCORES[0], "target": LABELS[0], "indexes": torch.full((3,), number)}
+    else:
+        given = {"preds": SCORES, "target": LABELS}
+    n_rows = given["preds"].shape[0]
+    ids = {"sample_ids": torch.arange(n_rows) + 10 * number} if named and name != "flat rows" else {}
+    weights = torch.full(given["preds"].shape if name in ("auc", "precision") else (n_rows,), weight)
+    return {**given, **ids, **({} if weight == 1 else {"weights": weights})}
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("name", ONE)
+def test_of_one_user_nothing_is_known_of_how_users_differ(name: str, named: bool) -> None:
+    one, same, two = (UserBootstrap(ONE[name](), num_replicates=50) for _ in range(3))
+    one.update(**of_user(name, 1, named=named))
+    one.update(**of_user(name, 2, weight=0.0, named=named))  # who weighs nothing does not count
+    plain = fed(ONE[name](), [of_user(name, 1)])
+    found = floats(one.compute())
+    assert found["value"] == pytest.approx(float(plain.compute()))
+    assert all(math.isnan(found[word]) for word in WORDS[1:])
+    assert found["value"] in one.replicates().tolist()
+    if plain.has_interval:
+        assert math.isnan(float(plain.standard_error()))
+    same.update(**of_user(name, 3, named=named))
+    same.merge_state(one)
+    for number in (1, 3):
+        two.update(**of_user(name, number, named=named))
+    # Rows without an id that are merged are drawn by their places, which are the same.
+    for of_two in (two,) if name in ("auc", "precision") and not named else (same, two):
+        assert not any(math.isnan(value) for value in floats(of_two.compute()).values())
 
 
 def test_bad_options_and_updates() -> None:

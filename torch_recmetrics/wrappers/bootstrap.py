@@ -24,6 +24,7 @@ from torch_recmetrics.wrappers.unit_memories import (
     GroupUnits,
     ListUnits,
     MeanUnits,
+    Resamples,
     ValueUnits,
 )
 from torch_recmetrics.wrappers.wrapper import Memory, Wrapper, click_rows
@@ -73,7 +74,8 @@ class UserBootstrap(Wrapper):
     personalization are lower in it, and Gini is higher: with few users for an item the value may lie outside of the
     interval.
 
-    Undefined: nan where the metric is.  Range: that of the metric.
+    Undefined: nan where the metric is; standard error and ends also of fewer than two users with a value (of rows,
+    where these are drawn; an AUC needs two of each class).  Range: that of the metric.
     Source: B. Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 1979; N. Chamandy et al.,
     Estimating uncertainty for massive data streams, Google 2012, for Poisson's weights.
 
@@ -181,7 +183,7 @@ class UserBootstrap(Wrapper):
 
     def compute(self) -> dict[str, Any]:
         """``{"value", "standard_error", "low", "high"}``, 0-dim float64; of a collection by the name of the metric."""
-        found = {name: self._results(values) for name, values in self._replicates().items()}
+        found = {name: self._results(*resamples) for name, resamples in self._replicates().items()}
         return found if self.is_collection else next(iter(found.values()))
 
     def replicates(self) -> Any:
@@ -189,21 +191,21 @@ class UserBootstrap(Wrapper):
 
         All ranks must call it.
         """
-        found = {name: values[:-1] for name, values in self.read(self._replicates).items()}
+        found = {name: values[:-1] for name, (values, _) in self.read(self._replicates).items()}
         return found if self.is_collection else next(iter(found.values()))
 
     def spread(self) -> Spread:
         """Refused: `compute` has the standard error and the interval."""
         raise NotImplementedError(f"{self.name} has its standard error and its interval in what compute() returns")
 
-    def _replicates(self) -> dict[str, Tensor]:
-        found = {name: values for memory in self.memories for name, values in memory.replicates().items()}
+    def _replicates(self) -> dict[str, Resamples]:
+        found = {name: resamples for memory in self.memories for name, resamples in memory.replicates().items()}
         return {name: found[name] for name in self.members}
 
-    def _results(self, values: Tensor) -> dict[str, Tensor]:
+    def _results(self, values: Tensor, several: bool) -> dict[str, Tensor]:
         value, drawn = values[-1], values[:-1]
         drawn = drawn[~drawn.isnan()]
-        if value.isnan() or drawn.shape[0] < 2:
+        if value.isnan() or not several or drawn.shape[0] < 2:
             nothing = torch.full_like(value, float("nan"))
             return dict(zip(RESULTS, (value.clone(), nothing, nothing.clone(), nothing.clone()), strict=True))
         outside = (1 - self.level) / 2

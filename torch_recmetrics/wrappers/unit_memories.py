@@ -7,7 +7,7 @@ same weights everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,12 +23,19 @@ from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_wei
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.metrics.group_auc import group_table
-from torch_recmetrics.state.row_sums import terms
+from torch_recmetrics.state.row_sums import CLICKS, PASSED, terms
 from torch_recmetrics.wrappers.slice_memories import GroupMemory, columns_of, is_whole_auc, judged_rows
 from torch_recmetrics.wrappers.wrapper import Memory, entries_of_pieces
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
 COUNTED = 1 << 23  # numbers of a block of replicates of counts, or of click rows
+
+
+class Resamples(NamedTuple):
+    """What the resamples of one metric say."""
+
+    values: Tensor  # (R + 1,): the value in each of them, and behind them that of all units
+    several: bool  # whether two units or more count: of one nothing is known of how units differ
 
 
 class UnitMemory(Memory):
@@ -128,13 +135,16 @@ class UnitMemory(Memory):
         column = bits_float(column) if like.is_floating_point() else column.to(like.dtype)
         return column if like.ndim == 2 else column.squeeze(1)
 
-    def replicates(self) -> dict[str, Tensor]:
-        """For each member (R + 1,): its value in each resample, and behind them its value."""
+    def replicates(self) -> dict[str, Resamples]:
+        """Those of each member."""
         raise NotImplementedError
 
 
 class SumMemory(UnitMemory):
-    """R + 1 times the sums of C numbers of each unit. Units with an id, and where values are asked for all, wait."""
+    """R + 1 times the sums of C numbers of each unit, and behind them in how many units there is something to count.
+
+    Units with an id, and where values are asked for all, wait.
+    """
 
     extra: tuple[str, ...] = ("places", "sums")
 
@@ -147,9 +157,13 @@ class SumMemory(UnitMemory):
         """For each member (R + 1,): what (C, R + 1) sums come to."""
         raise NotImplementedError
 
+    def counted(self, numbers: Tensor) -> Tensor:
+        """(U, members) bool: whether a unit with these (U, C) numbers counts in each."""
+        raise NotImplementedError
+
     def declare(self) -> None:
         super().declare()
-        shape = (self.num_replicates + 1, self.n_numbers)
+        shape = (self.num_replicates + 2, self.n_numbers)
         self.holder.add(f"sums{self.suffix}", torch.zeros(shape, dtype=self.wide, device=self.device))
 
     def empty_row(self, stem: str) -> Tensor:
@@ -166,14 +180,18 @@ class SumMemory(UnitMemory):
             self.keep(entries, sample_ids, numbers=numbers)
 
     def summed(self, keys: Tensor, numbers: Tensor) -> Tensor:
-        """(R + 1, C): the weighted sums of units, and their sums."""
-        return weighted_sums(keys, numbers, self.holder.seed, self.num_replicates)
+        """(R + 2, C): the weighted sums of units, their sums, and how many count in each member, padded with 0."""
+        sums = weighted_sums(keys, numbers, self.holder.seed, self.num_replicates)
+        counts = self.counted(numbers).sum(0, dtype=sums.dtype)
+        return torch.cat([sums, torch.nn.functional.pad(counts, (0, self.n_numbers - len(counts))).unsqueeze(0)])
 
     def exchange_sums(self, process_group: Any) -> None:
         self.set_state("sums", sum_over_processes(self.state("sums"), process_group))
 
-    def replicates(self) -> dict[str, Tensor]:
-        return self.values((self.state("sums") + self.summed(*self.units())).T)
+    def replicates(self) -> dict[str, Resamples]:
+        sums = self.state("sums") + self.summed(*self.units())
+        several = dict(zip(self.members, (sums[-1] > 1).tolist(), strict=False))
+        return {name: Resamples(values, several[name]) for name, values in self.values(sums[:-1].T).items()}
 
 
 class MeanUnits(SumMemory):
@@ -188,6 +206,9 @@ class MeanUnits(SumMemory):
     def values(self, sums: Tensor) -> dict[str, Tensor]:
         numerators, denominators = sums.chunk(2)
         return dict(zip(self.members, numerators / denominators, strict=True))
+
+    def counted(self, numbers: Tensor) -> Tensor:
+        return numbers[:, len(self.members) :] > 0  # what a value is divided by
 
     def declare(self) -> None:
         super().declare()
@@ -254,7 +275,7 @@ class ListUnits(UnitMemory):
         padded = torch.nn.functional.pad(lists.to(torch.int32), (0, self.width - lists.shape[1]), value=-1)
         self.keep(self.entries(lists.shape[0], sample_ids), sample_ids, lists=padded)
 
-    def replicates(self) -> dict[str, Tensor]:
+    def replicates(self) -> dict[str, Resamples]:
         keys, lists = self.units()
         ids = torch.where(lists >= 0, lists, self.n_items).to(torch.int64)
         filled = (lists >= 0).any(1)
@@ -269,7 +290,8 @@ class ListUnits(UnitMemory):
                 counts.index_add_(1, places, weights.repeat_interleave(self.width, 1))
             for name, metric in self.members.items():
                 found[name] += [metric.value(row[:-1], number) for row, number in zip(counts, n_lists, strict=True)]
-        return {name: torch.stack(values) for name, values in found.items()}
+        several = int(filled.sum()) > 1
+        return {name: Resamples(torch.stack(values), several) for name, values in found.items()}
 
 
 class ValueUnits(MeanUnits):
@@ -278,7 +300,7 @@ class ValueUnits(MeanUnits):
     def count(self, numbers: Tensor, sample_ids: Tensor | None) -> None:
         self.keep(self.entries(numbers.shape[0], sample_ids), sample_ids, numbers=numbers)
 
-    def replicates(self) -> dict[str, Tensor]:
+    def replicates(self) -> dict[str, Resamples]:
         keys, numbers = self.units()
         numerators, denominators = numbers.chunk(2, 1)
         found: dict[str, list[Tensor]] = {name: [] for name in self.members}
@@ -293,7 +315,8 @@ class ValueUnits(MeanUnits):
                     repeated = values.repeat_interleave(weights.to(torch.int64))
                     value = metric.value_of_users(repeated.unsqueeze(1), torch.ones_like(repeated))[0]
                 found[name].append(value)
-        return {name: torch.stack(values) for name, values in found.items()}
+        several = dict(zip(self.members, (self.counted(numbers).sum(0) > 1).tolist(), strict=True))
+        return {name: Resamples(torch.stack(values), several[name]) for name, values in found.items()}
 
 
 class ClickUnits(SumMemory):
@@ -308,6 +331,9 @@ class ClickUnits(SumMemory):
 
     def values(self, sums: Tensor) -> dict[str, Tensor]:
         return {name: metric.value(sums) for name, metric in self.members.items()}
+
+    def counted(self, numbers: Tensor) -> Tensor:
+        return (numbers[:, PASSED : CLICKS + 1] > 0).any(1, keepdim=True)
 
     def count_clicks(self, clicks: Any, groups: Tensor | None) -> None:  # noqa: ARG002
         """Add the rows of an update."""
@@ -344,10 +370,15 @@ class AucUnits(UnitMemory):
         keys = ordered_keys(clicks.preds.to(torch.float64))
         self.keep(entries, ids, keys=keys, labels=clicks.labels.clone(), weights=weights)
 
-    def replicates(self) -> dict[str, Tensor]:
+    def replicates(self) -> dict[str, Resamples]:
         units, keys, labels, weights = self.units()
-        if not is_whole_auc(self.metric):
-            return {name: self._judged_apart(units, keys, labels, weights) for name in self.members}
+        of_classes = (torch.unique(units[(weights > 0) & label]) for label in (labels, ~labels))
+        several = all(len(of_class) > 1 for of_class in of_classes)
+        judged = self._judged_together if is_whole_auc(self.metric) else self._judged_apart
+        return dict.fromkeys(self.members, Resamples(judged(units, keys, labels, weights), several))
+
+    def _judged_together(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """(R + 1,): the areas of all replicates from cumulative sums of the rows."""
         order = torch.sort(keys, stable=True).indices
         units, keys, labels, weights = units[order], keys[order], labels[order], weights[order]
         starts = run_starts(keys)
@@ -362,7 +393,7 @@ class AucUnits(UnitMemory):
             # Of each row the negatives below its score, and half of those beside it.
             middle = (negatives[first] + negatives[after]) / 2
             found.append((positives * middle[score]).sum(0) / (positives.sum(0) * negatives[-1]))
-        return {name: torch.cat(found).clamp(max=1) for name in self.members}
+        return torch.cat(found).clamp(max=1)
 
     @property
     def metric(self) -> Any:
@@ -405,14 +436,15 @@ class GroupUnits(GroupMemory):
         self.set_state("verdict", [torch.cat(gather_rows(table, process_group))])
         self.drop()
 
-    def replicates(self) -> dict[str, Tensor]:
+    def replicates(self) -> dict[str, Resamples]:
         synced = self.state("verdict")
         table = synced[0].to(self.device) if synced else self.table(self.rows())
         table = table[torch.sort(table[:, 0], stable=True).indices]
         indexes, values, of_groups = table[:, 0], bits_float(table[:, 1]), bits_float(table[:, 2])
         numbers = torch.stack([values * of_groups, of_groups], 1)
         numerators, denominators = weighted_sums(indexes, numbers, self.holder.seed, self.holder.num_replicates).T
-        return dict.fromkeys(self.members, numerators / denominators)
+        several = int((of_groups > 0).sum()) > 1
+        return dict.fromkeys(self.members, Resamples(numerators / denominators, several))
 
 
 def weighted_sums(keys: Tensor, numbers: Tensor, seed: int, num_replicates: int) -> Tensor:
