@@ -305,6 +305,40 @@ def test_point_13_hiding_every_target_warns_once(given: Any) -> None:
         torch_recmetrics.rank(**given, top_k=2)
 
 
+ONE_COLUMN = {
+    "target": {"target": torch.tensor([[1.0], [0.0]])},
+    "target_ids": {"target_ids": torch.tensor([[0], [-1]])},
+    "seen items": {"target": torch.tensor([[1.0], [0.0]]), "seen_ids": torch.tensor([[-1], [0]])},
+}
+
+
+@pytest.mark.parametrize("given", ONE_COLUMN.values(), ids=ONE_COLUMN)
+def test_scores_of_one_column_warn_once(given: Any, device: torch.device) -> None:
+    """Every list has one item, as where predictions of clicks are given to a ranking metric."""
+    given = {"preds": torch.tensor([[0.9], [0.2]]), **given}
+    given = {name: value.to(device) for name, value in given.items()}
+    for make in (torch_recmetrics.NDCG, lambda k: torch_recmetrics.ranking_metrics(["ndcg", "mrr"], top_k=k)):
+        metric = make(2).to(device)
+        with pytest.warns(UserWarning, match=r"`preds` have one column.*BinaryAUC") as told:
+            [metric.update(**given) for _ in range(2)]
+        assert len(told) == 1
+    with pytest.warns(UserWarning, match="`preds` have one column"):
+        torch_recmetrics.rank(**given, top_k=2)
+
+
+def test_one_column_that_may_be_meant_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+    one, two = torch.tensor([[0.9]]), torch.tensor([[0.9], [0.2]])
+    clicks = torch.tensor([[1], [0]])
+    torch_recmetrics.NDCG(2).update(one, clicks[:1])  # a user, who may have one item
+    torch_recmetrics.NDCG(2).update(two.T, clicks.T)
+    torch_recmetrics.NDCG(2).update(two, item_ids=torch.tensor([[4], [7]]), target_ids=torch.tensor([[4], [2]]))
+    torch_recmetrics.NDCG(2).update(two.flatten(), clicks.flatten(), torch.tensor([0, 0]))
+    torch_recmetrics.NDCG(2, validate_args=False).update(two, clicks)
+    torch_recmetrics.Coverage(1, 1).update(two)
+    torch_recmetrics.BinaryAUC().update(two, clicks)
+    assert not recwarn.list
+
+
 def test_point_13_what_may_be_meant_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
     seen = {
         "one target is left": torch.tensor([[0, 1], [0, 1]]),

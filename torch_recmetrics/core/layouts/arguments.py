@@ -69,6 +69,11 @@ HIDES_EVERY_TARGET = (
     "`mask` or `seen_ids` hide every relevant item of all users of this update, so nothing that is recommended can be "
     "relevant: is `mask` turned around (True = may be recommended), or do `seen_ids` hold the targets?"
 )
+ONE_COLUMN = (
+    "`preds` have one column, so every list has one item, whose rank is 1 whatever its score. Where a row is one item "
+    "of a user, give flat rows and the user of each, (preds.flatten(), target.flatten(), indexes); of clicks without "
+    "users take BinaryAUC"
+)
 
 Given = Mapping[str, Any]  # the arguments that are not None
 # Targets, weights, sample ids, seen ids and mask
@@ -274,6 +279,8 @@ class ScoresLayout(UserLayout):
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> RankedUsers:
+        if self.n_items == 1 and checks.warns and self.targets is not None and self.like.shape[0] > 1:
+            checks.defer_warning(self.like.new_ones((), dtype=torch.bool), ONE_COLUMN)
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance, needs, checks)
 
