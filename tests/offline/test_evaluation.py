@@ -331,6 +331,12 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
         ("auc", {}, "metrics of ranked lists, got 'auc'"),
         (("ndcg@5", "ndcg"), {}, "anything twice, got 'ndcg@5' twice"),
         ("ndcg", {"gian": "linear"}, "did you mean `gain`"),
+        (
+            "ndcg",
+            {"nan_action": "worst"},
+            "`nan_action` must be \"error\" for files and frames, got 'worst': .* Leave rows",
+        ),
+        (("ndcg", "mrr"), {"options": {"mrr": {"nan_action": "worst"}}}, '`nan_action` must be "error"'),
         ("ndcg", {"level": 2.0}, "`level`"),
         ("ndcg", {"options": {"map": {}}}, "`options` must be one of 'ndcg'"),
         ("ndcg", {"score": "score", "rank": "rank"}, "`score` and `rank` must not be given together"),

@@ -105,7 +105,8 @@ def evaluate(
             half of it and 2 GiB, else the batches, some 200 MB; and the users.
         temp_directory: a folder for what does not fit into memory.
         threads: of DuckDB.
-        common: options of all metrics, as of :func:`~torch_recmetrics.ranking_metrics`.
+        common: options of all metrics, as of :func:`~torch_recmetrics.ranking_metrics`. A NaN score is bad input, so
+            ``nan_action="worst"`` is refused: leave such rows out.
 
     Raises:
         InputError: a ValueError for what cannot be read or evaluated; it names the file and the row or column.

@@ -59,6 +59,12 @@ def collection_of(
     if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
         raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
     own_options = {name: dict(own) for name, own in (options or {}).items()}
+    for asked in (common, *own_options.values()):
+        if asked.get("nan_action", "error") != "error":
+            raise ValueError(
+                f'`nan_action` must be "error" for files and frames, got {asked["nan_action"]!r}: their scores must be '
+                "finite. Leave rows without a score out; their items are not recommended then"
+            )
     names = list(dict.fromkeys(entry.partition("@")[0] for entry in entries if isinstance(entry, str)))
     for name in own_options:
         check.check_choice("options", name, names)
