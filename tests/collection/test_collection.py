@@ -11,9 +11,10 @@ from fixtures.histories import floats, sums, updated
 from fixtures.refusals import refused
 from fixtures.variants import VARIANTS, named
 from torchmetrics import MetricCollection
+from torchmetrics.classification import BinaryAccuracy
 
 import torch_recmetrics
-from torch_recmetrics import ILS, NDCG, HitRate, RecMetricCollection, ranking_metrics
+from torch_recmetrics import ILS, MRR, NDCG, HitRate, RecMetricCollection, Sliced, ranking_metrics
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.state.user_means import RelevanceMeans
 
@@ -220,3 +221,12 @@ def test_measures_may_have_any_dtype() -> None:
     values = floats(metrics.compute())
     assert values["ndcg@8"] == pytest.approx(float(alone.compute()), abs=1e-15)
     assert values["whole@8"] == pytest.approx(4 * values["single@8"], abs=1e-15)
+
+
+def test_a_collection_says_what_each_member_computes() -> None:
+    members = [NDCG(2), Sliced(MRR(), slices=("cold", "warm")), BinaryAccuracy()]
+    named = dict(zip(("ndcg", "by slice", "accuracy"), members))
+    metrics = RecMetricCollection(named, prefix="val_")
+    metrics["ndcg"].update(torch.rand(2, 3), item_ids=torch.arange(3), target_ids=torch.tensor([[0], [1]]))
+    assert metrics.definition() == {"val_ndcg": metrics["ndcg"].definition(), "val_by slice": members[1].definition()}
+    assert metrics.definition()["val_ndcg"].endswith('candidates="sampled(3)")')

@@ -238,6 +238,18 @@ class RecMetricCollection(MetricCollection):
         with self._fused_state().together():
             return self._values()
 
+    def definition(self) -> dict[str, str]:
+        """One line for each member that says exactly what it computes, by its name with prefix and postfix.
+
+        Members of torchmetrics have none.
+
+        >>> from torch_recmetrics import MRR, Recall
+        >>> RecMetricCollection([Recall(2), MRR()], prefix="val_").definition()["val_recall@2"]
+        "Recall(top_k=2, denominator='relevant', ties='average', empty_target_action='skip')"
+        """
+        members = self._modules.items()
+        return {self._set_name(name): member.definition() for name, member in members if isinstance(member, RecMetric)}
+
     def confidence_intervals(self, level: float = 0.95) -> dict[str, tuple[Tensor, Tensor]]:
         """The interval of each member that has one, by its name with prefix and postfix, from one exchange.
 
