@@ -331,6 +331,8 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
         ("auc", {}, "metrics of ranked lists, got 'auc'"),
         (("ndcg@5", "ndcg"), {}, "anything twice, got 'ndcg@5' twice"),
         ("ndcg", {"gian": "linear"}, "did you mean `gain`"),
+        (NDCG(5), {"ties": "optimistic"}, "`ties` is for metrics given by name, and `metrics` has none"),
+        ([NDCG(5)], {"min_relevance": 2}, "`min_relevance` is for metrics given by name"),
         (
             "ndcg",
             {"nan_action": "worst"},

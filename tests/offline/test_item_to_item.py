@@ -238,9 +238,10 @@ def test_nothing_to_check() -> None:
     report = run(SIMILAR, [(1, "a", 1, 0), (2, "b", 1, 0)], 1)
     assert math.isnan(report["precision@1"])
     assert (report.counts["users"], report.counts["events_checked"], len(report.users)) == (0, 0, 0)
-    with pytest.warns(UserWarning, match="no item of `behaviour` .* has a list in `similar`"):
-        report = run(SIMILAR, [(1, "x", 1, 0), (1, "y", 1, 0)], 1)  # something to check, nothing recommended
-    assert report["precision@1"] == report["user_precision@1"] == report["f1@1"] == 0.0
+    report = run(SIMILAR, [(1, "x", 1, 0), (1, "y", 1, 1), (2, "a", 1, 0), (2, "y", 1, 1)], 1)
+    assert report.counts["events_without_list"] == 1
+    with pytest.raises(InputError, match=r"no item of `behaviour` .* has a list in `similar` .*, so every value"):
+        run(SIMILAR, [(1, "x", 1, 0), (1, "y", 1, 0)], 1)  # something to check, nothing recommended
 
 
 def test_an_empty_table_recommends_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import RelevantItems
@@ -184,8 +183,9 @@ def item_to_item(
         events, relevant, at_cutoffs, by_popularity = sums
         counts |= {"users": int(events.shape[0]), "events_checked": int(events.sum())}
         if counts["similar_rows"] and 0 < counts["events_checked"] == counts["events_without_list"]:
-            rank_zero_warn(
-                f"no item of {log} has a list in {table}: are the ids of the same kind, and the columns the right ones?"
+            raise InputError(
+                f"no item of {log} has a list in {table}, so every value would be 0: are the ids of the same kind, and "
+                "the columns the right ones?"
             )
         inputs = [table.describe(counts["similar_rows"]), log.describe(counts["events"])]
     values, intervals, definitions, of_users = {}, {}, {}, {}

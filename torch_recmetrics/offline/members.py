@@ -69,7 +69,7 @@ def collection_of(
     for name in own_options:
         check.check_choice("options", name, names)
     if not names:
-        fresh = ranking_metrics(metrics).clone()
+        fresh = ranking_metrics(metrics, **common).clone()  # refuses options, which are for metrics by name
         fresh.reset()
         return of_lists(fresh)
     for entry in entries:
