@@ -67,7 +67,7 @@ def effect(users: int, items: int) -> None:
             print(f"{label:<24} " + " ".join(f"{float(value):>12.4f}" for value in values))
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=2000)
     parser.add_argument("--items", type=int, default=3706)
@@ -77,3 +77,7 @@ if __name__ == "__main__":
     torch.set_num_threads(options.threads)
     cost(options.users, options.items, options.rounds)
     effect(options.users, options.items)
+
+
+if __name__ == "__main__":
+    main()

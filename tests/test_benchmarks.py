@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from fixtures.histories import updated
 
-from benchmarks import auc, batches, compare, harness, intervals, offline
+from benchmarks import auc, batches, compare, growth, harness, intervals, offline
+from benchmarks.__main__ import names
 from torch_recmetrics import MRR
 
 
@@ -105,6 +108,42 @@ def test_files_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
         "DuckDB alone",
     ):
         assert part in printed
+
+
+OTHERS: dict[str, tuple[str, dict[str, object]]] = {  # options, and what is smaller
+    "catalogue": ("--users 9 --items 2000 --numbers 8 --top-k 5 --rounds 1 --slow-rounds 1", {}),
+    "collectives": ("--users 40 --items 300 --rounds 1", {"count_collectives": lambda: None}),
+    "flat": ("--rows 2000 --users 100 --rounds 1", {"SMALL": (2000, 20)}),
+    "growth": (
+        "--rounds 1 --plot {folder}/growth.png",
+        {"SWEEPS": {what: [(9, growth.Shape(9, 300))] for what in ("users", "items")}},
+    ),
+    "lists": ("--lists 50 --length 30 --items 100 --numbers 8 --catalogue 1000 --rounds 1", {}),
+    "ranking": ("--users 40 --items 300 --rounds 1 --slow-rounds 0", {}),
+    "ties": ("--users 40 --items 300 --rounds 1", {}),
+}
+
+
+@pytest.mark.usefixtures("unweighed")
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_of_the_others_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options, smaller = OTHERS[name]
+    benchmark = importlib.import_module(f"benchmarks.{name}")
+    for what, value in smaller.items():
+        monkeypatch.setattr(benchmark, what, value)
+    monkeypatch.setattr(sys, "argv", [name, *options.format(folder=tmp_path).split()])
+    n_threads = torch.get_num_threads()
+    try:
+        benchmark.main()
+    finally:
+        torch.set_num_threads(n_threads)
+    assert re.search(r"\d\.\d+ ms|ms\)", capsys.readouterr().out)
+
+
+def test_every_benchmark_is_run_here() -> None:
+    assert {*OTHERS, "auc", "batches", "compare", "intervals", "offline"} == set(names())
 
 
 def test_another_value_stops_it() -> None:

@@ -77,3 +77,21 @@ def test_kernels_of_an_update(single: bool, update: dict[str, Any], most: int) -
 
 def test_more_work_is_more_kernels() -> None:
     assert kernels(NDCG(10), SCORED) > kernels(NDCG(10), {"item_ids": ids(20), "target_ids": ids(20)})
+
+
+def test_a_further_number_of_flat_rows_costs_hardly_anything() -> None:
+    """Rows are evaluated and added up once for all members that hold them."""
+    generator = torch.Generator().manual_seed(0)
+    preds, labels = torch.rand(600, generator=generator), torch.rand(600, generator=generator) < 0.2
+    users = torch.arange(600) // 20
+
+    def operations(cutoffs: range) -> int:
+        metrics = ranking_metrics(("ndcg", "map"), top_k=tuple(cutoffs))
+        counted: list[Any] = []
+        metrics.update(preds, labels, users)
+        with Each(lambda operation, _: counted.append(operation)):
+            metrics.compute()
+        return len(counted)
+
+    operations(range(1, 3))  # what is made once
+    assert operations(range(1, 21)) - operations(range(1, 3)) <= 36 * 8  # views included; one sum takes 37 and more

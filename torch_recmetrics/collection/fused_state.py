@@ -16,7 +16,7 @@ from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR, added
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
-from torch_recmetrics.state.sync import row_totals, stores
+from torch_recmetrics.state.sync import local_totals, stores
 from torch_recmetrics.state.user_means import UserMeans
 
 
@@ -33,7 +33,7 @@ class FusedState:
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.evaluator = FusedEvaluator(self.metrics, self.list_counters) if self.members else None
         self.agreement = MemberAgreement([metric for metric in self.metrics if not metric.keeps_values])
-        self._local: tuple[list[Tensor], dict[int, Tensor]] = [], {}  # rows, and what they add up to by id of a member
+        self._local: dict[int, tuple[list[Tensor], Tensor]] = {}  # states and total of a member, by its id
         tables: dict[Any, ItemTable] = {}
         for metric in self.metrics:
             metric.fused = self
@@ -63,7 +63,7 @@ class FusedState:
             member.__dict__["_update_count"] += 1
             member.__dict__["_computed"] = None
         self.agreement.invalidate_all()
-        self._local = [], {}
+        self._local = {}
         if not with_values:
             return {}
         values = {}
@@ -83,7 +83,7 @@ class FusedState:
     def invalidate(self, metric: object) -> None:
         """A member has changed: what was worked out for it is not its value any more."""
         self.agreement.invalidate(metric)
-        self._local = [], {}
+        self._local = {}
 
     def together(self) -> AbstractContextManager[None]:
         """All members are asked, and nothing happens in between."""
@@ -102,20 +102,22 @@ class FusedState:
             plain = type(metric).compute is UserMeans.compute and not metric.keeps_values and metric._update_count
             if not plain or metric.exchanges or metric._is_synced or metric.compute_with_cache:
                 return {}
-            if metric.state("rows") or metric.state("sample_ids"):
-                return {}
+        if any(metric.state("rows") or metric.state("sample_ids") for metric in self.metrics):
+            totals = {id(metric): self.local_total(metric)[0] for metric in self.metrics}
+            return {member: total[NUMERATOR] / total[DENOMINATOR] for member, total in totals.items()}
         return self.evaluator.means() if self.evaluator is not None and self.metrics else {}
 
     def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
-        rows, totals = self._local
-        waiting = waiting_rows(metric)
-        same = len(rows) == len(waiting) and all(a is b for a, b in zip(rows, waiting, strict=True))
-        if id(metric) not in totals or not same:
-            sharing = self._same_rows(metric)
-            totals = {id(member): total for member, total in zip(sharing, row_totals(sharing), strict=True)}
-            self._local = waiting_rows(metric), totals
-        return added(metric.state("sums"), totals[id(metric)])
+        states, total = self._local.get(id(metric), ([], metric.state("sums")))
+        held = held_states(metric)
+        if len(states) == len(held) and all(a is b for a, b in zip(states, held, strict=True)):
+            return total
+        sharing = self._same_rows(metric)
+        totals = zip(sharing, local_totals(sharing), strict=True)
+        self._local |= {id(member): (held_states(member), total) for member, total in totals}
+        total = self._local[id(metric)][1]
+        return total
 
     def _same_rows(self, metric: UserMeasure) -> list[UserMeasure]:
         for stem in ("rows", "sample_ids"):
@@ -156,6 +158,6 @@ class FusedEvaluator(Evaluator):
         return self._sums
 
 
-def waiting_rows(metric: UserMeasure) -> list[Tensor]:
-    """The rows that a metric keeps, for comparison by identity."""
-    return [row for stem in ("rows", "sample_ids") for row in metric.state(stem)]
+def held_states(metric: UserMeasure) -> list[Tensor]:
+    """What the totals of a metric follow from, for comparison by identity."""
+    return [metric.state("sums"), *(row for stem in ("rows", "sample_ids") for row in metric.state(stem))]

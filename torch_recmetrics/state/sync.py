@@ -89,12 +89,7 @@ def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
 
 def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
     """For each metric (columns, 6): everything that it holds in this process."""
-    return [added(metric.state("sums"), rows) for metric, rows in zip(metrics, row_totals(metrics), strict=True)]
-
-
-def row_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
-    """For each metric (columns, 6): the sums of the rows that wait in this process."""
-    totals = [torch.zeros_like(metric.state("sums")) for metric in metrics]
+    totals = [metric.state("sums") for metric in metrics]
     for stem in ("sample_ids", "rows"):
         for positions in stores(metrics, stem):
             members = [metrics[p] for p in positions]
@@ -107,9 +102,11 @@ def row_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
 
 
 def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
-    parts = torch.split(sums, [totals[p].shape[0] for p in positions])
-    for position, part in zip(positions, parts, strict=True):
-        totals[position] = added(totals[position], part)
+    """Add sums (columns, 6) to the totals of some metrics, of all of them at once."""
+    parts = [totals[position] for position in positions]
+    added_parts = torch.split(added(torch.cat(parts), sums), [part.shape[0] for part in parts])
+    for position, part in zip(positions, added_parts, strict=True):
+        totals[position] = part
 
 
 def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure | None = None) -> list[Tensor]:
