@@ -29,6 +29,7 @@ def ids(width: int) -> torch.Tensor:
 
 PREDS = torch.empty(USERS, ITEMS, device="meta")
 SCORED: dict[str, Any] = {"preds": PREDS, "target_ids": ids(20)}
+NAMED: dict[str, Any] = {**SCORED, "sample_ids": ids(1)[:, 0]}
 
 
 def kernels(metric: Any, update: dict[str, Any]) -> float:
@@ -46,7 +47,10 @@ def kernels(metric: Any, update: dict[str, Any]) -> float:
         with Each(note):
             for _ in range(UPDATES):
                 metric.update(**update)
-            metric.compute()
+            if "sample_ids" in update:  # whose rows are counted once all are known: that is read back
+                (metric if isinstance(metric, NDCG) else metric["ndcg@10"]).evaluate_waiting()
+            else:
+                metric.compute()
         metric.reset()
     return len(counted) / UPDATES
 
@@ -57,6 +61,8 @@ def kernels(metric: Any, update: dict[str, Any]) -> float:
         (False, SCORED, 50),
         (True, SCORED, 45),
         (False, {**SCORED, "seen_ids": ids(50)}, 60),
+        (False, NAMED, 55),
+        (True, NAMED, 45),
         (False, {"preds": PREDS, "target": PREDS}, 85),
         (False, {"preds": PREDS, "target": PREDS > 0}, 85),
         (False, {"item_ids": ids(20), "target_ids": ids(20)}, 45),
@@ -65,6 +71,8 @@ def kernels(metric: Any, update: dict[str, Any]) -> float:
         "24 numbers",
         "one number",
         "24 numbers, seen items",
+        "24 numbers, sample ids",
+        "one number, sample ids",
         "24 numbers, dense",
         "24 numbers, dense bool",
         "24 numbers, ranked ids",

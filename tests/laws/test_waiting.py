@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -73,15 +74,39 @@ READS: dict[str, Callable[[NDCG], Any]] = {
 }
 
 
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("read", READS)
-def test_a_read_sees_who_waits_and_changes_nothing(read: str) -> None:
+def test_a_read_sees_who_waits_and_changes_nothing(read: str, named: bool) -> None:
     metric = NDCG(5)
-    metric.update(**batch(1))
-    metric.update(**batch(2))
-    assert metric.state_name("sums") not in vars(metric)  # they do wait
+    ids = [{"sample_ids": torch.arange(5) + 5 * seed} if named else {} for seed in range(4)]
+    metric.update(**batch(1, **ids[1]))
+    metric.update(**batch(2, **ids[2]))
+    assert not {metric.state_name(stem) for stem in ("sums", "sample_ids", "numerators")} & vars(metric).keys()
     READS[read](metric)
-    metric.update(**batch(3))
+    assert len(metric.state("sample_ids")) == named  # joined: both updates are one part
+    metric.update(**batch(3, **ids[3]))
     torch.testing.assert_close(metric.compute(), mean_of(1, 2, 3), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_of_a_sample_id_that_comes_twice_the_first_counts(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where users with equal scores could be evaluated apart."""
+    monkeypatch.setattr(thresholds, "TIED_SHARE", share)
+    first = {**batch(1), "sample_ids": torch.arange(5)}
+    first["preds"] = first["preds"].round()
+    metric, metrics = NDCG(5, keep_users=True), RecMetricCollection([NDCG(5), MAP(5)], keep_users=True)
+    for of_both in (metric, metrics):
+        of_both.update(**first)
+        of_both.update(**batch(2, sample_ids=torch.tensor([0, 1, 2, 3, 9])))
+        of_both.update(**batch(3, users=1, sample_ids=torch.tensor([9])))
+    alone = NDCG(5, keep_users=True)
+    alone.update(**first)
+    alone.update(**{name: value[4:] for name, value in batch(2, sample_ids=torch.tensor([0, 1, 2, 3, 9])).items()})
+    expected = alone.users()
+    for users in (metric.users(), metrics.users()):
+        assert users.sample_ids.tolist() == [0, 1, 2, 3, 4, 9]
+        torch.testing.assert_close(users["ndcg@5"], expected["ndcg@5"], rtol=0, atol=0)
+    torch.testing.assert_close(metrics.compute()["ndcg@5"], alone.compute(), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("copied", ["clone", "deepcopy", "pickle"])
@@ -140,12 +165,14 @@ def test_a_metric_that_joins_a_collection() -> None:
 
 
 def test_forward_gives_the_batch_and_counts_it_once() -> None:
-    for metric in (NDCG(5), two()):
-        metric.update(**batch(1))
-        given = metric(**batch(2))
+    for metric, named in itertools.product((NDCG(5), two()), (False, True)):
+        ids = [{"sample_ids": torch.arange(5) + 5 * seed} if named else {} for seed in range(4)]
+        metric.reset()
+        metric.update(**batch(1, **ids[1]))
+        given = metric(**batch(2, **ids[2]))
         given = given["ndcg@5"] if isinstance(given, dict) else given
         torch.testing.assert_close(given, mean_of(2), rtol=0, atol=1e-14)
-        metric.update(**batch(3))
+        metric.update(**batch(3, **ids[3]))
         value = metric.compute()
         value = value["ndcg@5"] if isinstance(value, dict) else value
         torch.testing.assert_close(value, mean_of(1, 2, 3), rtol=0, atol=1e-14)
@@ -225,6 +252,7 @@ def test_what_waits_keeps_nothing_of_the_caller() -> None:
         {"preds": torch.randn(4, 1000), "target_ids": targets},
         {"preds": torch.randn(4, 1000), "target_ids": targets, "weights": weights},
         {"preds": torch.randn(4, 9000), "target_ids": targets, "weights": weights},
+        {"preds": torch.randn(4, 1000), "target_ids": targets, "sample_ids": torch.arange(4)},
     ):
         metric = NDCG(2)
         metric.update(**update)
@@ -278,7 +306,7 @@ def dense_updates() -> list[dict[str, torch.Tensor]]:
     return updates
 
 
-@pytest.mark.parametrize("kind", ["int", "float", "bool", "weighted"])
+@pytest.mark.parametrize("kind", ["int", "float", "bool", "weighted", "sample ids"])
 @pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])
 def test_dense_targets_wait_where_no_value_may_be_looked_at(
     rule: str, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -287,7 +315,9 @@ def test_dense_targets_wait_where_no_value_may_be_looked_at(
         ranking_metrics(DENSE_NAMES, (2, 5), ties=rule, options={"dcg": {"gain": "linear"}}) for _ in range(2)
     )
     updates = dense_updates()
-    for update in updates:
+    for number, update in enumerate(updates):
+        if kind == "sample ids":
+            update["sample_ids"] = torch.arange(6) + 4 * number
         if kind in ("bool", "float"):
             update["target"] = update["target"].to(getattr(torch, kind))
         if kind == "weighted":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -109,15 +110,13 @@ class FusedState:
 
     def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
-        states, total = self._local.get(id(metric), ([], metric.state("sums")))
-        held = held_states(metric)
-        if len(states) == len(held) and all(a is b for a, b in zip(states, held, strict=True)):
-            return total
+        known, held = self._local.get(id(metric)), held_states(metric)
+        if known is not None and len(known[0]) == len(held) and all(map(operator.is_, known[0], held)):
+            return known[1]
         sharing = self._same_rows(metric)
         totals = zip(sharing, local_totals(sharing), strict=True)
         self._local |= {id(member): (held_states(member), total) for member, total in totals}
-        total = self._local[id(metric)][1]
-        return total
+        return self._local[id(metric)][1]
 
     def _same_rows(self, metric: UserMeasure) -> list[UserMeasure]:
         for stem in ("rows", "sample_ids"):

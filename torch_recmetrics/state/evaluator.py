@@ -138,7 +138,7 @@ class Evaluator:
             self._defer_rules(checks, users.largest, users.n_relevant, users.weights)
             checks.raise_first()
             self._warns = checks.warns
-            return PendingUpdate(users=users.kept(), n_candidates=layout.n_candidates)
+            return PendingUpdate(users=users.kept(), sample_ids=users.sample_ids, n_candidates=layout.n_candidates)
         ranking = users.ranking()
         values = self.evaluate(ranking, checks)
         lists = {}
@@ -191,8 +191,7 @@ class Evaluator:
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 6): the sums of this batch alone."""
-        if prepared.users is not None:
-            return self._values_of(prepared.users).sums()
+        prepared = self.evaluated(prepared)
         if prepared.values is None:
             return flat_sums(self.metrics, [prepared.packed])
         if prepared.sample_ids is None:
@@ -259,8 +258,8 @@ class Evaluator:
             metric.set_state("sums", added(metric.state("sums"), part))
 
     def _arrive_waiting(self, users: JoinableUsers, memory: ScratchMemory) -> None:
-        if self.keepers or self._kept:  # in the order of the updates, and for long
-            self.arrive(self._values_of(users))
+        if self.keepers or self._kept or users.sample_ids is not None:  # in the order of the updates, and for long
+            self.arrive(self._values_of(users), users.sample_ids)
             return
         for part in users.by_ties():
             self.arrive(self._values_of(part, memory))

@@ -43,6 +43,7 @@ class UserMeans(UserMeasure):
 
     has_interval = True
     parallel: tuple[tuple[str, ...], ...] = (LISTS[1:],)
+    put_away_states: tuple[str, ...] = ("sums", *LISTS[1:])
     public: ClassVar[tuple[str, ...]] = ("users",)
 
     keep_users: bool = option(
@@ -65,7 +66,7 @@ class UserMeans(UserMeasure):
                 self.aggregation = Function(self.aggregation)
             self.has_interval = False
             self.parallel = (*self.parallel, VALUES)
-            self.put_away_states = ("sums", *VALUES)
+            self.put_away_states = (*self.put_away_states, *VALUES)
         shape, dtype = (len(self.columns), MOMENTS), accumulator_dtype(self.device)
         self.add("sums", torch.zeros(shape, dtype=dtype, device=self.device), combined)
         for stem in LISTS + VALUES if self.keeps_values else LISTS:

@@ -177,7 +177,7 @@ class ListedUsers(JoinableUsers):
     @property
     def join_key(self) -> Any:
         targets = self.targets
-        if self.full_list is not None or self.sample_ids is not None:
+        if self.full_list is not None:
             return None
         if targets.ids is None:  # a dense target holds a number for each item, too many to keep
             members = self.cutoff_members
@@ -185,7 +185,7 @@ class ListedUsers(JoinableUsers):
             return type(self) if readable and self.ideal_depth is None else None
         graded = None if targets.relevance is None else targets.relevance.dtype
         layout = self.item_ids.shape[1], self.complete, self.ordered, self.ideal_depth, self.has_target
-        return type(self), self.item_ids.device, graded, self.weights is None, *layout
+        return type(self), self.item_ids.device, graded, self.weights is None, self.sample_ids is None, *layout
 
     @property
     def n_users(self) -> int:
@@ -247,7 +247,8 @@ class ListedUsers(JoinableUsers):
             targets=Relevance(ids, relevance, ids),
             tied=tied,
             cutoff_members=members,
-            weights=joined_weights(parts),
+            weights=joined_column(parts, "weights"),
+            sample_ids=joined_column(parts, "sample_ids"),
         )
 
 
@@ -294,6 +295,7 @@ class DenseUsers(JoinableUsers):
             cutoff_tie=cutoff_tie,
             n_tied=None if members is None else members.count,
             weights=users.weights,
+            sample_ids=users.sample_ids,
             has_target=users.has_target,
             n_items=users.n_items,
         )
@@ -318,6 +320,7 @@ class DenseUsers(JoinableUsers):
             binary=self.binary,
             item_ids=ids,
             weights=self.weights,
+            sample_ids=self.sample_ids,
             tie_groups=tie_groups,
             best_tied=best_tied,
             ordered=self.ordered,
@@ -329,8 +332,8 @@ class DenseUsers(JoinableUsers):
     def join_key(self) -> Any:
         tie = self.cutoff_tie
         shapes = self.item_ids.shape[1], self.ideal.shape[1], None if self.tied is None else self.tied.shape[1]
-        kinds = self.binary, self.complete, self.ordered, self.has_target, self.weights is None, tie is None
-        return type(self), self.item_ids.device, shapes, kinds
+        given = self.has_target, self.weights is None, self.sample_ids is None
+        return type(self), self.item_ids.device, shapes, self.binary, self.complete, self.ordered, tie is None, given
 
     @property
     def n_users(self) -> int:
@@ -350,7 +353,7 @@ class DenseUsers(JoinableUsers):
         return self
 
     def joined(self, parts: Sequence[DenseUsers], memory: ScratchMemory) -> DenseUsers:  # noqa: ARG002
-        names = ("item_ids", "relevance", "relevant", "ideal", "tied", "n_tied", "weights")
+        names = ("item_ids", "relevance", "relevant", "ideal", "tied", "n_tied", "weights", "sample_ids")
         ties = [part.cutoff_tie for part in parts if part.cutoff_tie is not None]
         columns: dict[str, Any] = {name: joined_column(parts, name) for name in names}
         largest = max(part.max_relevant for part in parts)
@@ -385,12 +388,6 @@ def join_members(parts: Sequence[ListedUsers], width: int) -> CutoffMembers:
     count = torch.cat([members.count for members in found])
     relevance = torch.cat([padded(members.relevance, width, 0) for members in found])
     return CutoffMembers(None if every else torch.cat(rows), count, relevance)
-
-
-def joined_weights(parts: Sequence[RankedUsers]) -> Tensor | None:
-    """The weights of all, or of none."""
-    weights = [part.weights for part in parts if part.weights is not None]
-    return torch.cat(weights) if weights else None
 
 
 def padded(rows: Tensor, width: int, value: float) -> Tensor:
