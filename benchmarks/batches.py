@@ -4,7 +4,9 @@ The numbers are those of `benchmarks.ranking`, eight metrics at 5, 10 and 20; th
 of 4,096 users, told as time per batch, so that users who wait are evaluated within it. The others begin with
 `torch.topk` and hide seen items in a copy of the scores that is theirs to overwrite.
 
-"one" has a single relevant item a user, half of them near the top; all others have 20.
+"one" has a single relevant item a user, half of them near the top; "candidates" has one among 101 items with ids of
+their own, which the others are spared; all others have 20. "sample ids" gives ours the number of each user, so that
+none counts twice.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from benchmarks.harness import Contestant, Result, machine, race, table
 from benchmarks.ranking import (
@@ -33,7 +36,8 @@ from benchmarks.ranking import (
 SHAPES = ((64, 3706), (256, 3706), (64, 20_000), (512, 1000), (256, 20_000))
 GOALS = {0: (1.3, 1.3, 1.3, 2.0, 2.0), 50: (1.2, 1.2, 1.3, 2.0, 1.4)}
 EPOCH = 4096  # users
-KINDS = ("random", "seen", "one", "dense", "good", "bfloat16", "equal")
+KINDS = ("random", "seen", "one", "dense", "good", "sample ids", "candidates", "bfloat16", "equal")
+CANDIDATES = 101
 
 
 def epoch_of(work: Workload, kind: str, n_batches: int) -> list[Data]:
@@ -51,6 +55,18 @@ def epoch_of(work: Workload, kind: str, n_batches: int) -> list[Data]:
     return [batches[number % len(batches)] for number in range(n_batches)]
 
 
+def also(kind: str, epoch: list[Data]) -> list[dict[str, Tensor]]:
+    """What our updates are given beside the scores and relevant ids, or in their place."""
+    users = epoch[0].scores.shape[0]
+    if kind == "sample ids":
+        return [{"sample_ids": torch.arange(users * number, users * (number + 1))} for number in range(len(epoch))]
+    if kind != "candidates":
+        return [{}] * len(epoch)
+    generator = torch.Generator().manual_seed(0)
+    item_ids = torch.rand(users, 20_000, generator=generator).topk(CANDIDATES).indices
+    return [{"item_ids": item_ids, "target_ids": item_ids.gather(1, data.target_ids)} for data in epoch]
+
+
 def entrants(epoch: list[Data], kind: str) -> list[Contestant]:
     """Everybody who takes part, after their values have been checked."""
 
@@ -63,8 +79,10 @@ def entrants(epoch: list[Data], kind: str) -> list[Contestant]:
             data.top()
 
     makers = {
-        OURS: lambda: recmetrics(epoch, dense=kind == "dense"),
-        f"{OURS}, one number": lambda: recmetrics(epoch, ("ndcg",), (10,), dense=kind == "dense"),
+        OURS: lambda: recmetrics(epoch, dense=kind == "dense", also=also(kind, epoch)),
+        f"{OURS}, one number": lambda: recmetrics(
+            epoch, ("ndcg",), (10,), dense=kind == "dense", also=also(kind, epoch)
+        ),
         "RePlay": lambda: replay(epoch),
         "top-k, then sums": lambda: topk_then_sums(epoch),
         "PyG": lambda: pyg(epoch),
@@ -103,7 +121,12 @@ def main() -> None:
     for kind in options.kinds:
         for number in options.only if options.only is not None else range(len(SHAPES)):
             users, items = SHAPES[number]
-            work = Workload(users, items, seen=50 if kind == "seen" else 0, relevant=1 if kind == "one" else 20)
+            if kind == "candidates":
+                if users in [shape[0] for shape in SHAPES[:number]]:
+                    continue
+                items = CANDIDATES
+            single = kind in ("one", "candidates")
+            work = Workload(users, items, seen=50 if kind == "seen" else 0, relevant=1 if single else 20)
             if kind == "dense" and not work.short:
                 continue
             epoch = epoch_of(work, kind, EPOCH // users)

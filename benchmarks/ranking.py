@@ -7,7 +7,7 @@ are hidden by the others in a copy of the scores that is theirs to overwrite, as
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -109,7 +109,12 @@ def draw(work: Workload, device: torch.device, seed: int = 0) -> Data:
 
 
 def recmetrics(
-    batches: Sequence[Data], names: tuple[str, ...] = METRICS, cuts: tuple[int, ...] = CUTS, *, dense: bool = False
+    batches: Sequence[Data],
+    names: tuple[str, ...] = METRICS,
+    cuts: tuple[int, ...] = CUTS,
+    *,
+    dense: bool = False,
+    also: Sequence[Mapping[str, Tensor]] | None = None,
 ) -> Callable[[], Values]:
     from torch_recmetrics import ranking_metrics
 
@@ -117,9 +122,9 @@ def recmetrics(
 
     def run() -> Values:
         metrics.reset()
-        for data in batches:
+        for data, more in zip(batches, also or [{}] * len(batches), strict=True):
             truth = {"target": data.target} if dense else {"target_ids": data.target_ids}
-            metrics.update(data.scores, seen_ids=data.seen_ids, **truth)
+            metrics.update(data.scores, seen_ids=data.seen_ids, **truth | more)
         return {name: float(value) for name, value in metrics.compute().items()}
 
     return run

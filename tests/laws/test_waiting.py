@@ -266,11 +266,22 @@ def test_what_waits_keeps_nothing_of_the_caller() -> None:
         assert sum(tensor.untyped_storage().nbytes() for tensor in held) <= 4 * 328
 
 
-def test_counters_and_means_in_one_collection() -> None:
-    metrics = RecMetricCollection([NDCG(5), Coverage(N_ITEMS, 5)])
+@pytest.mark.parametrize("named", [False, True])
+def test_means_wait_beside_a_counter(named: bool) -> None:
+    metrics = RecMetricCollection({"mean": NDCG(5), "covered": Coverage(N_ITEMS, 5)})
+    alone = Coverage(N_ITEMS, 5)
     for seed in (1, 2):
-        metrics.update(**batch(seed))
-    torch.testing.assert_close(metrics.compute()["ndcg@5"], mean_of(1, 2), rtol=0, atol=1e-14)
+        update = batch(seed, **({"sample_ids": torch.arange(5) + 5 * seed} if named else {}))
+        metrics.update(**update)
+        alone.update(**update)
+    evaluator = metrics._fused_state().evaluator
+    assert evaluator is not None and evaluator.waiting.n_users == 10
+    with pytest.raises(ValueError, match=f"ids must be below {N_ITEMS}, got {N_ITEMS}"):
+        metrics.update(item_ids=torch.tensor([[N_ITEMS]]), target_ids=torch.tensor([[1]]))
+    assert evaluator.waiting.n_users == 10
+    values = metrics.compute()
+    torch.testing.assert_close(values["mean"], mean_of(1, 2), rtol=0, atol=1e-14)
+    assert values["covered"] == alone.compute()
 
 
 @pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])

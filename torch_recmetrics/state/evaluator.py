@@ -77,8 +77,10 @@ class Evaluator:
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
         self._warns = self.validate_args  # once
         self.with_items = [metric for metric in self.members if metric.reads_items]
-        # The best list of what was retrieved is read from the scores, which cannot wait.
-        self.can_wait = bool(self.metrics) and not any(vars(m).get("ideal") == "retrieved" for m in self.metrics)
+        # The best list of what was retrieved is read from the scores, which cannot wait. An item that a metric does not
+        # know is to be refused by the update that brought it.
+        at_once = (metric.reads_items or vars(metric).get("ideal") == "retrieved" for metric in self.metrics)
+        self.can_wait = bool(self.metrics) and not any(at_once)
         self.waiting = WaitingUsers(self.metrics, self._arrive_waiting)
         self.keepers: list[Keeper] = []  # who asked for the values of users
         ends = itertools.accumulate(self.sizes)
@@ -134,21 +136,36 @@ class Evaluator:
         users = layout.ranked(self.needs, checks)
         if self._keeps:
             self._check_keeping(users.sample_ids, users.weights)
-        if self.can_wait and not self.with_items and isinstance(users, JoinableUsers) and users.join_key is not None:
+        if self.can_wait and isinstance(users, JoinableUsers) and users.join_key is not None:
             self._defer_rules(checks, users.largest, users.n_relevant, users.weights)
+            lists = self._lists_of(users.ranking(), checks) if self.list_counters else {}
             checks.raise_first()
             self._warns = checks.warns
-            return PendingUpdate(users=users.kept(), sample_ids=users.sample_ids, n_candidates=layout.n_candidates)
+            return PendingUpdate(
+                users=users.kept(), sample_ids=users.sample_ids, lists=lists, n_candidates=layout.n_candidates
+            )
         ranking = users.ranking()
         values = self.evaluate(ranking, checks)
-        lists = {}
-        for counter in self.list_counters:
-            lists[counter.list_shape] = counter.lists_of(ranking.stats("stable"), ranking.weights)
+        lists = self._lists_of(ranking, checks) if self.list_counters else {}
         checks.raise_first()
         self._warns = checks.warns
         return PendingUpdate(
             values=values, sample_ids=ranking.sample_ids, lists=lists, n_candidates=layout.n_candidates
         )
+
+    def _lists_of(self, ranking: Ranking, checks: check.ValueChecks) -> dict[Any, Tensor]:
+        """What the counters hold of a ranking."""
+        self._defer_items(self.list_counters, ranking, checks)
+        stats = ranking.stats("stable")
+        return {counter.list_shape: counter.lists_of(stats, ranking.weights) for counter in self.list_counters}
+
+    def _defer_items(self, metrics: Sequence[RankingMetric], ranking: Ranking, checks: check.ValueChecks) -> None:
+        """Items and users that those of these metrics that look at them know nothing of."""
+        for metric in metrics:
+            if metric.reads_items:
+                if metric.n_items is not None and ranking.item_ids is not None:
+                    defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
+                metric.defer_unknown_users(ranking, checks)
 
     def values_of_users(self, layout: Layout) -> Tensor:
         """(B,) the values of a single metric, nan where there is none."""
@@ -311,10 +328,7 @@ class Evaluator:
             lambda: ranking.n_relevant,
             ranking.weights,
         )
-        for metric in self.with_items:
-            if metric.n_items is not None and ranking.item_ids is not None:
-                defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
-            metric.defer_unknown_users(ranking, checks)
+        self._defer_items(self.metrics, ranking, checks)
         weights, empty = ranking.weights, ranking.n_relevant == 0
         if weights is None:
             weights = torch.ones_like(empty, dtype=ranking.relevance.dtype)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_rows
+from torch_recmetrics.core.tensors import sort_keys
+from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_columns, sorted_rows
 
 
 def found(ids, wanted):
@@ -32,3 +34,23 @@ def test_rows_are_sorted_in_a_copy():
     rows = torch.tensor([[3, 1, 2], [9, 8, 7]])
     assert sorted_rows(rows).tolist() == [[1, 2, 3], [7, 8, 9]]
     assert rows.tolist() == [[3, 1, 2], [9, 8, 7]]
+
+
+@pytest.mark.parametrize("shape", [(40,), (6, 40), (6, 1), (6, 0), (0, 4)])
+@pytest.mark.parametrize("largest", [9, 1 << 40, (1 << 62) - 1, (1 << 63) - 1])
+@pytest.mark.parametrize("numpy", [True, False])
+def test_columns_go_with_their_numbers(
+    shape: tuple[int, ...], largest: int, numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of equal numbers the first stands first; numbers too large to carry their column are sorted all the same."""
+    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
+    g = torch.Generator().manual_seed(0)
+    rows = torch.randint(-1, 9, shape, generator=g)
+    rows[rows == 8] = largest
+    rows[rows == 7] = -largest
+    values, columns = sorted_columns(rows)
+    expected = rows.sort(dim=-1, stable=True)
+    assert torch.equal(values, expected.values) and torch.equal(columns, expected.indices)
+    if len(shape) == 2:
+        turned = sorted_columns(rows.T)
+        assert torch.equal(turned[1], rows.T.sort(dim=-1, stable=True).indices)

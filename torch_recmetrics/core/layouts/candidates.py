@@ -20,6 +20,7 @@ from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import is_sync_free
+from torch_recmetrics.core.tensors.row_sort import sorted_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,7 @@ class Candidates:
     @cached_property
     def _by_id(self) -> tuple[Tensor, Tensor]:
         """The ids ascending along each row, and the column of each."""
-        ascending = self.item_ids.contiguous().sort(dim=-1)
-        return ascending.values, ascending.indices
+        return sorted_columns(self.item_ids)
 
     def defer_rules(self, checks: check.ValueChecks) -> None:
         """Ids below -1, and an id twice among the candidates of one user."""

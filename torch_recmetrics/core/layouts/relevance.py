@@ -11,8 +11,8 @@ from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItem
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
-from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_rows, sorts_with_numpy
-from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
+from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_columns, sorted_rows, sorts_with_numpy
+from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory, scratch
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,12 @@ class Relevance:
         if self.relevance is None:
             counts = relevance.sum(1, keepdim=True)
             return exact((torch.arange(width, device=self.device) < counts).to(torch.uint8))
-        return exact(relevance.topk(width, dim=1).values)
+        if not sorts_with_numpy(self.device):
+            return exact(relevance.topk(width, dim=1).values)
+        with scratch(relevance.numel(), accumulator_dtype(self.device), self.device) as numbers:
+            negative = numbers.view(relevance.shape).copy_(relevance).neg_()
+            negative.numpy().sort(axis=1)
+            return negative[:, :width].neg()
 
 
 def no_relevance(like: Tensor) -> Relevance:
@@ -190,7 +195,7 @@ def listed_relevance(target_ids: Tensor, target_relevance: Tensor | None) -> Rel
     if target_relevance is None:
         ids = sorted_rows(target_ids)
         return Relevance(ids, None, ids)
-    ids, order = torch.sort(target_ids.contiguous(), dim=1)
+    ids, order = sorted_columns(target_ids)
     relevance = target_relevance.gather(1, order)
     if relevance.dtype == torch.bool:
         relevance = relevance.to(torch.uint8)

@@ -278,11 +278,14 @@ class RankingStats:
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
         def running(_: CumulativeStats, __: Tensor) -> Tensor:
+            if (gain, ideal, discount) in self._ideal_sums:
+                return self._ideal_sums[gain, ideal, discount]
+            gains = gain_of(best, gain)
             if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
-                return running_sum(gain_of(best, gain), discount)
-            if (gain, ideal, discount) not in self._ideal_sums:
-                self._ideal_sums[gain, ideal, discount] = running_sum(gain_of(best, gain), discount)
-            return self._ideal_sums[gain, ideal, discount]
+                return running_sum(gains, discount)
+            sums = running_sum(gains, discount, buffer=None if gains is best else gains)
+            self._ideal_sums[gain, ideal, discount] = sums
+            return sums
 
         def of_full_list(full_list: FullListStats) -> Tensor:
             return full_list.ideal_sum(gain, discount, ideal)

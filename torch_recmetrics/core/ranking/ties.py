@@ -22,6 +22,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.cascade import stop_chance, stop_means
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.scratch import scratch
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_sizes, run_starts, table
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
@@ -98,13 +99,17 @@ def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
         return (relevance > 0).to(relevance.dtype)
     if gain == "exponential":
         # Near 0 the difference would lose the digits of g; from 1 on it is exact for integers.
-        return torch.where(relevance < 1, torch.expm1(relevance * LN_2), torch.exp2(relevance) - 1)
+        with scratch(2 * relevance.numel(), relevance.dtype, relevance.device) as numbers:
+            near_0, others = numbers.view(2, *relevance.shape)
+            torch.mul(relevance, LN_2, out=near_0).expm1_()
+            torch.exp2(relevance, out=others).sub_(1)
+            return torch.where(relevance < 1, near_0, others)
     return gain(relevance).to(relevance.dtype) if callable(gain) else relevance
 
 
 def scaled_exponential(relevance: Tensor) -> Tensor:
     """(2^g - 1) / GAIN_SCALE."""
-    return gain_of(relevance, "exponential") / GAIN_SCALE
+    return gain_of(relevance, "exponential").div_(GAIN_SCALE)
 
 
 def scaled_linear(relevance: Tensor) -> Tensor:

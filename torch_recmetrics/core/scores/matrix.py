@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
+from torch_recmetrics.core.tensors.row_sort import sorted_rows
 from torch_recmetrics.core.tensors.scratch import scratch
 
 HIDDEN = float("-inf")
@@ -184,8 +185,7 @@ class ScoreMatrix:
     @cached_property
     def _seen_codes(self) -> Tensor:
         """(B S,) row * (N + 1) + column of what is hidden, ascending; padding stands at column N of the row before."""
-        # Sorting rows keeps all threads busy; sorting one long column does not.
-        columns = self._seen.sort(dim=1).values
+        columns = sorted_rows(self._seen)  # several times faster than one long column
         return (columns + torch.arange(self.n_users, device=self.device).unsqueeze(1) * (self.n_items + 1)).flatten()
 
     def _fill(self, buffer: Tensor, rows: Tensor | slice, columns: slice) -> Tensor:

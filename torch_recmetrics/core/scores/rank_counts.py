@@ -9,6 +9,7 @@ from torch_recmetrics.core.scores.block_max import count_rows
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.row_sort import sorted_rows
+from torch_recmetrics.core.tensors.scratch import ScratchMemory
 
 
 def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -29,16 +30,17 @@ def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tens
     for tile in scores.tiles(compared=True):
         rows, values = tile.rows, tile.values
         width, against = values.shape[1], target_scores[rows]
-        mask = torch.empty(values.shape, dtype=torch.float32, device=scores.device)
-        with_nan[rows] |= values.amax(1).isnan()
-        lengths[rows] += count_rows(torch.gt, values, HIDDEN, mask)
-        if n_targets > thresholds.COUNTED_TARGETS:
-            ascending = sorted_rows(values)
-            above[rows] += width - torch.searchsorted(ascending, against.contiguous(), right=True)
-            not_below[rows] += width - torch.searchsorted(ascending, against.contiguous())
-            continue
-        for column in (against > HIDDEN).any(0).nonzero().flatten().tolist():
-            score = against[:, column : column + 1]
-            above[rows, column] += count_rows(torch.gt, values, score, mask)
-            not_below[rows, column] += count_rows(torch.ge, values, score, mask)
+        with ScratchMemory() as memory:
+            mask = memory.empty(values.shape, torch.float32, scores.device)
+            with_nan[rows] |= values.amax(1).isnan()
+            lengths[rows] += count_rows(torch.gt, values, HIDDEN, mask)
+            if n_targets > thresholds.COUNTED_TARGETS:
+                ascending = sorted_rows(values)
+                above[rows] += width - torch.searchsorted(ascending, against.contiguous(), right=True)
+                not_below[rows] += width - torch.searchsorted(ascending, against.contiguous())
+                continue
+            for column in (against > HIDDEN).any(0).nonzero().flatten().tolist():
+                score = against[:, column : column + 1]
+                above[rows, column] += count_rows(torch.gt, values, score, mask)
+                not_below[rows, column] += count_rows(torch.ge, values, score, mask)
     return above, not_below, torch.where(with_nan, -1, lengths)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -38,6 +40,24 @@ def sorted_rows(rows: Tensor) -> Tensor:
     copied = rows.clone(memory_format=torch.contiguous_format)
     copied.numpy().sort(axis=1)
     return copied
+
+
+def sorted_columns(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """(..., C) int64 rows ascending, and (..., C) the column of each number; of equal ones the first stands first."""
+    bits = (rows.shape[-1] - 1).bit_length() if rows.shape[-1] else 0
+    ids = rows.numpy() if rows.numel() and sorts_with_numpy(rows.device) else None
+    largest = 0 if ids is None else max(int(ids.max()), -int(ids.min()))
+    if ids is None or largest >= 1 << 62 - bits:
+        ascending = rows.contiguous().sort(dim=-1, stable=True)
+        return ascending.values, ascending.indices
+    # A number carries its column, so that no index is sorted beside it.
+    carried: npt.NDArray[Any] = ids.astype(np.int32 if largest < 1 << 30 - bits else np.int64, order="C")
+    carried <<= bits
+    carried |= np.arange(ids.shape[-1], dtype=carried.dtype)
+    carried.sort(axis=-1)
+    columns = (carried & (1 << bits) - 1).astype(np.int64)
+    carried >>= bits
+    return torch.from_numpy(carried.astype(np.int64)), torch.from_numpy(columns)
 
 
 def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
