@@ -228,6 +228,7 @@ class ListedUsers(JoinableUsers):
             tied=None if self.tied is None else self.tied[rows],
             cutoff_members=members,
             weights=None if self.weights is None else self.weights[rows],
+            sample_ids=None if self.sample_ids is None else self.sample_ids[rows],
         )
 
     def joined(self, parts: Sequence[ListedUsers], memory: ScratchMemory) -> ListedUsers:
