@@ -31,6 +31,7 @@ from torch_recmetrics.state.ranking_metric import UserMeasure
 
 # Rows that are left out beside fewer that count: more than any sampler repeats.
 MANY_REPEATED = 100
+SUMMED_NUMBERS = 1 << 22  # of rows with a sample id that are added up at once: 32 MiB
 
 
 def warn_of_many_repeated(counted: Tensor) -> None:
@@ -51,12 +52,26 @@ def warn_of_many_repeated(counted: Tensor) -> None:
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 6): the sums of the rows with a sample id that count here."""
     warn_of_many_repeated(counted)
-    sums = []
-    for metric in metrics:
-        numerators = metric.joined("numerators")[counted]
-        numerators = numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
-        sums.append(moments(numerators, metric.joined("denominators")[counted]).T)
-    return torch.cat(sums)
+    rows = counted.nonzero().squeeze(1)
+    alike: dict[tuple[int, ...], list[int]] = {}  # those that are divided by the same
+    for position, metric in enumerate(metrics):
+        alike.setdefault(tuple(map(id, metric.state("denominators"))), []).append(position)
+    step = max(1, SUMMED_NUMBERS // max(1, counted.shape[0]))
+    sums: dict[int, Tensor] = {}
+    for positions in alike.values():
+        denominators = metrics[positions[0]].joined("denominators")[rows]
+        for first in range(0, len(positions), step):
+            some = positions[first : first + step]
+            columns = [_columns_of(metrics[position]).index_select(0, rows) for position in some]
+            parts = moments(torch.cat([part.T for part in columns]).T, denominators).T
+            sums |= zip(some, torch.split(parts, [part.shape[1] for part in columns]), strict=True)
+    return torch.cat([sums[position] for position in range(len(metrics))])
+
+
+def _columns_of(metric: UserMeasure) -> Tensor:
+    """(R, columns): the numerators of the rows with a sample id."""
+    numerators = metric.joined("numerators")
+    return numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
 
 
 def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
