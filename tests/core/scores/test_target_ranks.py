@@ -21,8 +21,9 @@ INF, NAN = float("inf"), float("nan")
 NAMES = ("hit_rate", "precision", "recall", "ndcg", "map", "mrr", "rbp", "r_precision")
 
 
-@pytest.fixture(autouse=True)
-def a_single_row_is_enough(monkeypatch):
+@pytest.fixture(autouse=True, params=["at once", "by groups"])
+def a_single_row_is_enough(request, monkeypatch):
+    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 1 << 30 if request.param == "at once" else 0)
     monkeypatch.setattr(thresholds, "PACKED_ROWS", 1)
     monkeypatch.setattr(thresholds, "COUNTED_PER_USER", 100)
 
@@ -85,6 +86,7 @@ def test_hidden_items_and_rows_in_a_wider_buffer():
 
 
 def test_rows_in_pieces_of_which_a_later_one_needs_a_top_k(monkeypatch):
+    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 0)
     scores, ids = drawn(40, 401, 6)
     monkeypatch.setattr(thresholds, "PACKED_ELEMENTS", 10 * 401)
     assert counted(ScoreMatrix(scores), ids, 5) == by_definition(scores, ids, 5)
@@ -135,6 +137,7 @@ def test_infinite_scores_are_ordinary_ones():
 
 def test_with_many_near_the_top_a_top_k_is_faster(monkeypatch):
     scores, ids = drawn(20, 401, 5)
+    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 20 * 401 * 5 - 1)
     monkeypatch.setattr(thresholds, "COUNTED_PER_USER", 0.5)
     assert isinstance(ranks_or_topk(ScoreMatrix(scores), ids, 5), TopK)
 

@@ -45,6 +45,9 @@ def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | Top
 
     For rows of which :func:`can_count_targets` says that they are long enough.
     """
+    if scores.n_users * scores.n_items * ids.shape[1] <= thresholds.COMPARED_AT_ONCE:
+        (at_once,) = (ranks_at_once(values.numpy(), ids.numpy(), k) for values in pieces(scores))
+        return packed_topk(scores, k + 1) if at_once is None else at_once
     ranks: list[TargetRanks] = []
     parts: list[TopRows] = []
     first, size = 0, best_group_size(scores.n_items, k + 1)
@@ -64,6 +67,22 @@ def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | Top
             return None
         parts.append(part)
     return joined(parts) if parts else TargetRanks(*(np.concatenate(column) for column in zip(*ranks, strict=True)))
+
+
+def ranks_at_once(values: Array, ids: Array, k: int) -> TargetRanks | None:
+    """:func:`target_ranks` of few (B, N) scores: each is compared with each of the (B, T) items."""
+    scores = values.take(
+        ids + first_columns(ids.shape[0], values.shape[1]), mode="wrap"
+    )  # for -1 that of any other item
+    above, not_below = (
+        compare(values[:, np.newaxis], scores[:, :, np.newaxis]).sum(2) for compare in (np.greater, np.greater_equal)
+    )
+    within = (above < k) & (ids >= 0)
+    # Hidden items that are among the k best are several, so they are refused here too.
+    if (not_below - above)[within].max(initial=1) != 1 or np.isnan(values.max()):
+        return None
+    rows, columns = within.nonzero()
+    return TargetRanks(rows, columns, above[within])
 
 
 def target_ranks(groups: ColumnGroups, ids: Tensor, k: int) -> TargetRanks | None:

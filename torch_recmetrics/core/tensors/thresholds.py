@@ -64,6 +64,9 @@ PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (20, 2), (90, 4), (450, 
 # Count for so many relevant items of a user, or for one more with every so many columns per rank: 1.05 to 1.5 times
 # faster, and as fast in long rows with 20 of them that all stand at the top.
 COUNTED_SHORT, COLUMNS_PER_COUNTED = 3, 50
+COMPARED_AT_ONCE = (
+    1 << 17
+)  # comparisons of all scores with all relevant items, of few: faster than to look for the high ones
 COUNTED_PER_USER = 8  # with more relevant items that may be among the best a top-k is faster
 MAXIMA_PER_RANK = 4  # fold the maxima of groups while so many per requested item are left
 COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a top-k is needed anyway
