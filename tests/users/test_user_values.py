@@ -139,6 +139,8 @@ def test_bad_input_is_refused(arguments: tuple[object, ...], error: type[Excepti
         ({"summaries": {"b": (0.5, -0.1)}}, ValueError, "standard error >= 0"),
         ({"user_ids": ["x"]}, ValueError, "`user_ids` must have one id for each of the 2 `sample_ids`, got 1"),
         ({"user_ids": ["x", None]}, ValueError, "`user_ids` must name every user, got None"),
+        ({"user_ids": pd.Series(["x", float("nan")])}, ValueError, "`user_ids` must name every user, got nan"),
+        ({"user_ids": pd.Series([4, None], dtype="Int64")}, ValueError, "`user_ids` must name every user, got <NA>"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], error: type[Exception], message: str) -> None:
@@ -178,6 +180,7 @@ def test_the_users_own_ids_go_with_their_numbers(tmp_path: Path) -> None:
     for given, kept in (
         (["z", "x", "y", "z"], ["x", "y", "z"]),
         (np.array([-7, 2**40, 3, -7]), [2**40, 3, -7]),
+        (list(np.array([-7, 2**40, 3, -7])), [2**40, 3, -7]),
         ([2**63, 1, 5, 2**63], ["1", "5", str(2**63)]),  # no integers of Parquet
         ([three, one, two, three], [str(one), str(two), str(three)]),
     ):

@@ -184,8 +184,8 @@ def item_to_item(
         counts |= {"users": int(events.shape[0]), "events_checked": int(events.sum())}
         if counts["similar_rows"] and 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
-                f"no item of {log} has a list in {table}, so every value would be 0: are the ids of the same kind, and "
-                "the columns the right ones?"
+                f"no item of {log} that another one follows has a list in {table}, so every value would be 0: are the "
+                "ids of the same kind, and the columns the right ones?"
             )
         inputs = [table.describe(counts["similar_rows"]), log.describe(counts["events"])]
     values, intervals, definitions, of_users = {}, {}, {}, {}

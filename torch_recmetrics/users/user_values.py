@@ -369,9 +369,12 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
     named: Any = user_ids.tolist() if hasattr(user_ids, "tolist") else list(user_ids)
     if len(named) != len(ids):
         raise ValueError(f"`user_ids` must have one id for each of the {len(ids)} `sample_ids`, got {len(named)}")
-    if any(own is None for own in named):
-        raise ValueError("`user_ids` must name every user, got None")
     kinds = set(map(type, named))
+    if not kinds <= {int, str}:
+        if missing := [own for own in named if is_missing(own)]:
+            raise ValueError(f"`user_ids` must name every user, got {missing[0]!r}")
+        named = [own.item() if hasattr(own, "item") else own for own in named]  # NumPy's integers are Python's
+        kinds = set(map(type, named))
     if kinds != {str} and (kinds != {int} or not -(2**63) <= min(named) <= max(named) < 2**63):
         named = list(map(str, named))
     if torch.equal(ids, once):
@@ -381,6 +384,14 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
         if known.setdefault(number, own) != own:
             raise ValueError(f"`user_ids` must give user {number} one id, got {known[number]!r} and {own!r}")
     return [known[number] for number in once.tolist()]
+
+
+def is_missing(own: Any) -> bool:
+    """Whether that is None, NaN, or what pandas has in their place."""
+    try:
+        return own is None or bool(own != own)
+    except TypeError:  # pandas.NA is neither
+        return True
 
 
 def read_about(place: str, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
