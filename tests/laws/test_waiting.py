@@ -231,6 +231,20 @@ def test_updates_of_different_kinds(change: str) -> None:
     torch.testing.assert_close(metric.compute(), sums[0] / sums[1], rtol=0, atol=1e-14)
 
 
+def test_sums_of_users_with_ids_are_the_same_however_many_are_added_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = ranking_metrics(("ndcg", "recall", "map"), (2, 5), empty_target_action="neg")
+    metrics.add_metrics({"pooled": Recall(5, pooled=True), "bounds": NDCG(5, keep_bounds=True)})
+    for seed in range(3):
+        metrics.update(**batch(seed, sample_ids=torch.arange(5) + 4 * seed, weights=torch.arange(5.0)))
+    expected = metrics.compute()
+    for most in (1, 40):
+        monkeypatch.setattr(thresholds, "HELD_NUMBERS", most)
+        for name, value in metrics.clone().compute().items():
+            torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-14, msg=name)
+        for member, name in ((metrics.clone()[name], name) for name in metrics):
+            torch.testing.assert_close(member.compute(), expected[name], rtol=0, atol=1e-14, msg=name)
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "WAITING_USERS", 12)
     metric = NDCG(5)

@@ -22,6 +22,7 @@ from torch_recmetrics.core.distributed.collectives import (
     sum_over_processes,
 )
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.checks import callers_level
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, MOMENTS, addable, added, from_added, moments
@@ -31,7 +32,6 @@ from torch_recmetrics.state.ranking_metric import UserMeasure
 
 # Rows that are left out beside fewer that count: more than any sampler repeats.
 MANY_REPEATED = 100
-SUMMED_NUMBERS = 1 << 22  # of rows with a sample id that are added up at once: 32 MiB
 
 
 def warn_of_many_repeated(counted: Tensor) -> None:
@@ -56,7 +56,7 @@ def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     alike: dict[tuple[int, ...], list[int]] = {}  # those that are divided by the same
     for position, metric in enumerate(metrics):
         alike.setdefault(tuple(map(id, metric.state("denominators"))), []).append(position)
-    step = max(1, SUMMED_NUMBERS // max(1, counted.shape[0]))
+    step = max(1, thresholds.HELD_NUMBERS // max(1, counted.shape[0]))
     sums: dict[int, Tensor] = {}
     for positions in alike.values():
         denominators = metrics[positions[0]].joined("denominators")[rows]

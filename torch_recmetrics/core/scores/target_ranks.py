@@ -71,9 +71,8 @@ def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | Top
 
 def ranks_at_once(values: Array, ids: Array, k: int) -> TargetRanks | None:
     """:func:`target_ranks` of few (B, N) scores: each is compared with each of the (B, T) items."""
-    scores = values.take(
-        ids + first_columns(ids.shape[0], values.shape[1]), mode="wrap"
-    )  # for -1 that of any other item
+    # For -1 the score of any other item.
+    scores = values.take(ids + first_columns(ids.shape[0], values.shape[1]), mode="wrap")
     above, not_below = (
         compare(values[:, np.newaxis], scores[:, :, np.newaxis]).sum(2) for compare in (np.greater, np.greater_equal)
     )

@@ -64,9 +64,7 @@ PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (20, 2), (90, 4), (450, 
 # Count for so many relevant items of a user, or for one more with every so many columns per rank: 1.05 to 1.5 times
 # faster, and as fast in long rows with 20 of them that all stand at the top.
 COUNTED_SHORT, COLUMNS_PER_COUNTED = 3, 50
-COMPARED_AT_ONCE = (
-    1 << 17
-)  # comparisons of all scores with all relevant items, of few: faster than to look for the high ones
+COMPARED_AT_ONCE = 1 << 17  # with no more comparisons, each score is compared with each relevant item
 COUNTED_PER_USER = 8  # with more relevant items that may be among the best a top-k is faster
 MAXIMA_PER_RANK = 4  # fold the maxima of groups while so many per requested item are left
 COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a top-k is needed anyway
@@ -76,6 +74,7 @@ COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a 
 # Evaluate once so many users wait, or so many target ids with their padding: 328 bytes a user with 20 of them and a
 # list of 20.
 WAITING_USERS, WAITING_TARGETS = 1 << 12, 1 << 19
+HELD_NUMBERS = 1 << 22  # of users with a sample id, that are added up at once: 32 MiB
 TIED_SHARE = 1 / 2  # of the users; up to it those with equal scores are evaluated apart, which costs most
 
 # --- Ranks of few relevant items (core/scores/rank_counts.py): `python -m benchmarks ranking --only 0 2 3 5` ---
