@@ -176,6 +176,12 @@ def test_forward_gives_the_batch_and_counts_it_once() -> None:
         value = metric.compute()
         value = value["ndcg@5"] if isinstance(value, dict) else value
         torch.testing.assert_close(value, mean_of(1, 2, 3), rtol=0, atol=1e-14)
+        if named:  # who came before does not count again
+            metric(**batch(4, **ids[2]))
+            metric.update(**batch(4, **ids[1]))
+            value = metric.compute()
+            value = value["ndcg@5"] if isinstance(value, dict) else value
+            torch.testing.assert_close(value, mean_of(1, 2, 3), rtol=0, atol=1e-14)
 
 
 def test_a_refused_update_lets_the_others_wait() -> None:
@@ -231,18 +237,42 @@ def test_updates_of_different_kinds(change: str) -> None:
     torch.testing.assert_close(metric.compute(), sums[0] / sums[1], rtol=0, atol=1e-14)
 
 
-def test_sums_of_users_with_ids_are_the_same_however_many_are_added_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    metrics = ranking_metrics(("ndcg", "recall", "map"), (2, 5), empty_target_action="neg")
-    metrics.add_metrics({"pooled": Recall(5, pooled=True), "bounds": NDCG(5, keep_bounds=True)})
+@pytest.mark.parametrize("most", [1, 40, 1 << 22])
+def test_sums_of_users_with_ids_are_those_of_each_metric_alone(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are added up at once; a pooled share is divided by something else."""
+    monkeypatch.setattr(thresholds, "HELD_NUMBERS", most)
+    made = [NDCG(2), NDCG(5), MAP(5, empty_target_action="neg"), Recall(5, pooled=True), DCG(5, keep_bounds=True)]
+    metrics = RecMetricCollection({str(number): metric.clone() for number, metric in enumerate(made)})
     for seed in range(3):
-        metrics.update(**batch(seed, sample_ids=torch.arange(5) + 4 * seed, weights=torch.arange(5.0)))
-    expected = metrics.compute()
-    for most in (1, 40):
-        monkeypatch.setattr(thresholds, "HELD_NUMBERS", most)
-        for name, value in metrics.clone().compute().items():
-            torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-14, msg=name)
-        for member, name in ((metrics.clone()[name], name) for name in metrics):
-            torch.testing.assert_close(member.compute(), expected[name], rtol=0, atol=1e-14, msg=name)
+        update = batch(seed, sample_ids=torch.arange(5) + 4 * seed, weights=torch.arange(5.0))
+        update["target_ids"][0] = -1
+        for metric in (metrics, *made):
+            metric.update(**update)
+    for value, alone in zip(metrics.compute().values(), made, strict=True):
+        torch.testing.assert_close(value, alone.compute(), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("change", ["merge", "reset", "checkpoint", "state"])
+def test_a_member_whose_rows_change_is_added_up_again(change: str) -> None:
+    rows = [{"sample_ids": torch.arange(5) + 5 * seed, **batch(seed)} for seed in range(3)]
+    metrics = two()
+    member, other = metrics["ndcg@5"], NDCG(5)
+    metrics.update(**rows[0])
+    other.update(**rows[1])
+    metrics.compute()
+    if change == "merge":
+        member.merge_state(other)
+    elif change == "reset":
+        member.reset()
+        member.update(**rows[1])
+    elif change == "checkpoint":
+        other.persistent(True)
+        member.load_state_dict(other.state_dict())
+    else:
+        for stem in ("sample_ids", "numerators", "denominators"):
+            member.set_state(stem, other.state(stem))
+    expected = mean_of(0, 1) if change == "merge" else mean_of(1)
+    torch.testing.assert_close(metrics.compute()["ndcg@5"], expected, rtol=0, atol=1e-14)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,10 +319,14 @@ def test_means_wait_beside_a_counter(named: bool) -> None:
         metrics.update(**update)
         alone.update(**update)
     evaluator = metrics._fused_state().evaluator
-    assert evaluator is not None and evaluator.waiting.n_users == 10
+    if named:
+        for of_both in (metrics, alone):
+            of_both.update(**batch(3, sample_ids=torch.arange(5) + 5))
+    assert evaluator is not None and evaluator.waiting.n_users == (15 if named else 10)
+    n_waiting = evaluator.waiting.n_users
     with pytest.raises(ValueError, match=f"ids must be below {N_ITEMS}, got {N_ITEMS}"):
         metrics.update(item_ids=torch.tensor([[N_ITEMS]]), target_ids=torch.tensor([[1]]))
-    assert evaluator.waiting.n_users == 10
+    assert evaluator.waiting.n_users == n_waiting
     values = metrics.compute()
     torch.testing.assert_close(values["mean"], mean_of(1, 2), rtol=0, atol=1e-14)
     assert values["covered"] == alone.compute()

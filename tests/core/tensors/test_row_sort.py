@@ -37,7 +37,7 @@ def test_rows_are_sorted_in_a_copy():
 
 
 @pytest.mark.parametrize("shape", [(40,), (6, 40), (6, 1), (6, 0), (0, 4)])
-@pytest.mark.parametrize("largest", [9, 1 << 40, (1 << 62) - 1, (1 << 63) - 1])
+@pytest.mark.parametrize("largest", [9, 1 << 31, 1 << 40, (1 << 62) - 1, (1 << 63) - 1])
 @pytest.mark.parametrize("numpy", [True, False])
 def test_columns_go_with_their_numbers(
     shape: tuple[int, ...], largest: int, numpy: bool, monkeypatch: pytest.MonkeyPatch
