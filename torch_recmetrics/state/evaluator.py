@@ -275,11 +275,9 @@ class Evaluator:
             metric.set_state("sums", added(metric.state("sums"), part))
 
     def _arrive_waiting(self, users: JoinableUsers, memory: ScratchMemory) -> None:
-        if self.keepers or self._kept:  # in the order of the updates, and for long
-            self.arrive(self._values_of(users), users.sample_ids)
-            return
-        if users.sample_ids is not None:  # in the order of the updates; what is held of them is made anew
-            self.arrive(self._values_of(users, memory), users.sample_ids)
+        for_long = bool(self.keepers or self._kept)  # what is held of users with ids is made anew
+        if for_long or users.sample_ids is not None:  # in the order of the updates
+            self.arrive(self._values_of(users, None if for_long else memory), users.sample_ids)
             return
         for part in users.by_ties():
             self.arrive(self._values_of(part, memory))
