@@ -1,4 +1,6 @@
-"""The top of short rows by numpy's sort of packed numbers: what a packed number could get wrong."""
+"""The top of short rows by numpy's sort of packed numbers: what a packed number, and a search for high scores, could
+get wrong.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +8,34 @@ import pytest
 import torch
 
 from torch_recmetrics import NDCG, functional
-from torch_recmetrics.core.scores import packed_sort
+from torch_recmetrics.core.scores.column_groups import all_high_scores, are_short, column_groups, lower_bounds
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import bit_mask, can_sort_packed, packed_topk
+from torch_recmetrics.core.scores.packed_sort import packed_topk
 from torch_recmetrics.core.tensors import sort_keys, thresholds
 
 INF, TINY, HUGE = float("inf"), 1e-45, torch.finfo(torch.float32).max
 
 
-@pytest.fixture(autouse=True)
-def a_single_row_is_enough(monkeypatch):
-    monkeypatch.setattr(thresholds, "PACKED_ROWS", 1)
+@pytest.fixture(autouse=True, params=["from groups", "from all scores"])
+def a_single_row_is_enough(request, monkeypatch):
+    monkeypatch.setattr(thresholds, "SHORT_ROWS", 1)
+    monkeypatch.setattr(thresholds, "COLUMNS_PER_READ", 0 if request.param == "from groups" else INF)
 
 
 SIZES = [1, 4, 7, 16, 32]
+
+
+def take_groups(size: int, monkeypatch) -> None:
+    """Groups of so many columns; of one: none, whole rows are sorted."""
+    monkeypatch.setattr(thresholds, "SORTED_WHOLE", 0 if size > 1 else INF)
+    monkeypatch.setattr(thresholds, "COLUMN_GROUPS", ((INF, size),))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("n_items", [400, 401, 1013])
 @pytest.mark.parametrize("seen", [0, 5, 390])
 def test_it_is_the_top_of_a_sort(size, n_items, seen, monkeypatch):
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    take_groups(size, monkeypatch)
     g = torch.Generator().manual_seed(n_items)
     preds = torch.stack([torch.randperm(n_items, generator=g) for _ in range(9)]) - n_items // 2
     preds = preds * torch.tensor([TINY, 1e-30, 1e-3, 1.0, 1e30, 1.0, 1.0, 1.0, 1.0]).unsqueeze(1)
@@ -48,8 +57,7 @@ def test_it_is_the_top_of_a_sort(size, n_items, seen, monkeypatch):
 @pytest.mark.parametrize("offset", [1.0, -1.0, 4096.0])
 @pytest.mark.parametrize("n_items", [401, 1013])
 def test_scores_that_differ_in_their_last_bits_are_told_apart(size, offset, n_items, monkeypatch):
-    """The first look at the groups drops the last bits of their maxima."""
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    take_groups(size, monkeypatch)
     g = torch.Generator().manual_seed(n_items)
     order = torch.stack([torch.randperm(n_items, generator=g) for _ in range(20)])
     preds = (torch.tensor(offset).view(torch.int32) + order).to(torch.int32).view(torch.float32)
@@ -69,23 +77,20 @@ CLOSE = {
 
 
 @pytest.mark.parametrize("scores", CLOSE)
-def test_close_scores_need_no_sort_of_all_maxima(scores, monkeypatch):
+def test_of_close_scores_few_are_sorted(scores):
     g = torch.Generator().manual_seed(0)
     rows = torch.stack([torch.randperm(4000, generator=g) for _ in range(64)])
     preds = CLOSE[scores](rows.double()).float()
-    sorted_columns = []
-    sort = packed_sort._packed_sort
-    monkeypatch.setattr(
-        packed_sort, "_packed_sort", lambda values, *rest: sorted_columns.append(values.shape[1]) or sort(values, *rest)
-    )
+    (groups,) = column_groups(ScoreMatrix(preds), 8)
+    high = all_high_scores(groups, lower_bounds(groups, 20).least, 20)
+    assert 20 * 64 <= high.which.shape[0] < 30 * 64
     top = packed_topk(ScoreMatrix(preds), 20)
-    assert torch.equal(top.values.float(), preds.sort(dim=1, descending=True).values[:, :20])
-    assert max(sorted_columns) < 4000 / 8  # those of a few groups; there are 500
+    assert torch.equal(top.values, preds.sort(dim=1, descending=True).values[:, :20])
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_close_scores_far_below_the_best_are_told_apart(size, monkeypatch):
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    take_groups(size, monkeypatch)
     g = torch.Generator().manual_seed(0)
     preds = 1.1e-6 * torch.stack([torch.randperm(1013, generator=g) for _ in range(20)])
     preds[3:, 500] = 1.0
@@ -108,18 +113,18 @@ def test_where_hardly_anything_is_shown(shown):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_lowest_score_is_above_what_is_hidden(size, monkeypatch):
-    """Both take the place of the other where a maximum carries the number of its group."""
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    take_groups(size, monkeypatch)
     preds = torch.full((4, 1013), -INF)
-    preds[:, 3::130] = (torch.tensor(-HUGE).view(torch.int32) & ~bit_mask(1013 // size)).view(torch.float32)
-    values = packed_topk(ScoreMatrix(preds), 6).values
-    assert (values > -INF).all()
+    preds[:, 3::130] = -HUGE
+    top = packed_topk(ScoreMatrix(preds), 6)
+    assert (top.values == -HUGE).all() and (top.ids % 130 == 3).all()
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("spread", [2, 5, 40, 300, 100_000])
 def test_members_of_the_tie_at_the_cutoff_are_counted(size, spread, monkeypatch):
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    take_groups(size, monkeypatch)
+    monkeypatch.setattr(thresholds, "EXTRA_CANDIDATES", 401)
     g = torch.Generator().manual_seed(spread)
     preds = torch.randint(spread, (50, 401), generator=g) - spread / 2
     top = packed_topk(ScoreMatrix(preds), 6)
@@ -134,8 +139,8 @@ def test_members_of_the_tie_at_the_cutoff_are_counted(size, spread, monkeypatch)
 
 @pytest.mark.parametrize("size", SIZES)
 def test_members_are_counted_in_the_rows_that_need_it(size, monkeypatch):
-    """In some the tie lies within the groups that were looked at, in some not, and some have none."""
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    take_groups(size, monkeypatch)
+    monkeypatch.setattr(thresholds, "EXTRA_CANDIDATES", 401)
     g = torch.Generator().manual_seed(1)
     preds = torch.stack([torch.randperm(401, generator=g) for _ in range(60)]).float()
     preds[0] -= 1000
@@ -147,11 +152,22 @@ def test_members_are_counted_in_the_rows_that_need_it(size, monkeypatch):
     assert torch.equal(top.n_kth[crosses], (preds == top.values[:, 5:]).sum(1)[crosses])
 
 
-@pytest.mark.parametrize("value", [INF, float("nan")])
+@pytest.mark.parametrize("nan", [float("nan"), -float("nan")])
 @pytest.mark.parametrize("column", [0, 17, 399, 400])
-def test_what_cannot_be_packed_is_left_to_others(value, column):
+@pytest.mark.parametrize("size", [1, 4, 7])
+def test_nan_is_left_to_others(nan, column, size, monkeypatch):
+    take_groups(size, monkeypatch)
     preds = torch.randn(3, 401)
-    preds[1, column] = value
+    preds[1, column] = nan
+    assert packed_topk(ScoreMatrix(preds), 5) is None
+
+
+@pytest.mark.parametrize("size", [4, 7])
+@pytest.mark.parametrize("rows", ["one row", "all rows"])
+def test_masses_of_equal_scores_are_left_to_others(rows, size, monkeypatch):
+    take_groups(size, monkeypatch)
+    preds = torch.randn(30, 1013)
+    preds[4 if rows == "one row" else slice(None)] = 0.5
     assert packed_topk(ScoreMatrix(preds), 5) is None
 
 
@@ -159,6 +175,10 @@ def test_infinite_scores_are_ordinary_ones():
     preds = torch.randn(2, 401)
     preds[0, 7] = INF
     assert functional.hit_rate(preds, target_ids=torch.tensor([[7], [-1]]), top_k=1)[0] == 1
+    preds[0, 20] = preds[1, 9] = preds[1, 300] = INF
+    top = packed_topk(ScoreMatrix(preds), 3)
+    assert torch.equal(top.values, preds.sort(dim=1, descending=True).values[:, :3])
+    assert not top.distinct and {*top.ids[0, :2].tolist()} == {7, 20} and {*top.ids[1, :2].tolist()} == {9, 300}
     preds[1, 3] = float("nan")
     with pytest.raises(ValueError, match="NaN in row 1"):
         NDCG(5).update(preds, target_ids=torch.tensor([[7], [3]]))
@@ -188,16 +208,28 @@ def test_both_zeros_are_one_score_beside_ordinary_rows(rule, positive):
     assert top.n_kth[1:].tolist() == [100] * 31
 
 
-def test_only_what_fits_is_packed(monkeypatch):
+@pytest.mark.parametrize("size", [1, 4])
+def test_rows_that_are_one_in_memory_and_rows_of_a_wider_buffer(size, monkeypatch):
+    take_groups(size, monkeypatch)
+    row = torch.randn(1, 413)
+    top = packed_topk(ScoreMatrix(row.expand(5, 413)), 6)
+    assert torch.equal(top.ids, row.topk(6).indices.expand(5, 6))
+    wide = torch.full((5, 500), INF)
+    wide[:, 40:453] = torch.randn(5, 413)
+    top = packed_topk(ScoreMatrix(wide[:, 40:453]), 6)
+    assert torch.equal(top.ids, wide[:, 40:453].topk(6).indices)
+
+
+def test_which_rows_are_short(monkeypatch):
     scores = torch.randn(2, 400)
-    assert can_sort_packed(ScoreMatrix(scores), 5)
-    assert can_sort_packed(ScoreMatrix(scores.bfloat16()), 5)
-    assert not can_sort_packed(ScoreMatrix(scores.double()), 5)  # no free bits
-    assert not can_sort_packed(ScoreMatrix(scores.to("meta")), 5)
-    assert not can_sort_packed(ScoreMatrix(scores), 400)
-    assert not can_sort_packed(ScoreMatrix(scores[:0]), 5)
-    monkeypatch.setattr(thresholds, "PACKED_ROWS", 3)
-    assert not can_sort_packed(ScoreMatrix(scores), 5)
-    monkeypatch.setattr(thresholds, "PACKED_ROWS", 2)
+    assert are_short(ScoreMatrix(scores), 5)
+    assert are_short(ScoreMatrix(scores.bfloat16()), 5)
+    assert not are_short(ScoreMatrix(scores.double()), 5)  # of twice the bits
+    assert not are_short(ScoreMatrix(scores.to("meta")), 5)
+    assert not are_short(ScoreMatrix(scores), 400)
+    assert not are_short(ScoreMatrix(scores[:0]), 5)
+    monkeypatch.setattr(thresholds, "SHORT_ROWS", 3)
+    assert not are_short(ScoreMatrix(scores), 5)
+    monkeypatch.setattr(thresholds, "SHORT_ROWS", 2)
     monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", False)
-    assert not can_sort_packed(ScoreMatrix(scores), 5)
+    assert not are_short(ScoreMatrix(scores), 5)

@@ -28,7 +28,7 @@ KINDS = {
 def test_counting_equals_top_k(kind, rule, monkeypatch):
     g = torch.Generator().manual_seed(3)
     calls = watched(monkeypatch, layouts, "topk_ranks")
-    monkeypatch.setattr(thresholds, "PACKED_ROWS", 1 << 60)
+    monkeypatch.setattr(thresholds, "SHORT_ROWS", 1 << 60)
     for n_items in (128, 191, 192, 400, 1000):
         preds = matrix(*KINDS[kind], (12, n_items), g)
         ids = torch.stack([torch.randperm(n_items, generator=g)[:6] for _ in range(12)])

@@ -11,7 +11,6 @@ from torch_recmetrics.core.layouts.relevance import listed_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import can_count_targets
 from torch_recmetrics.core.scores.target_ranks import TargetRanks, ranks_or_topk
 from torch_recmetrics.core.scores.topk import TopK
 from torch_recmetrics.core.tensors import thresholds
@@ -21,10 +20,13 @@ INF, NAN = float("inf"), float("nan")
 NAMES = ("hit_rate", "precision", "recall", "ndcg", "map", "mrr", "rbp", "r_precision")
 
 
-@pytest.fixture(autouse=True, params=["at once", "by groups"])
+@pytest.fixture(autouse=True, params=["at once", "each", "in rows", "in rows, from all scores"])
 def a_single_row_is_enough(request, monkeypatch):
     monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 1 << 30 if request.param == "at once" else 0)
-    monkeypatch.setattr(thresholds, "PACKED_ROWS", 1)
+    monkeypatch.setattr(thresholds, "COUNTED_ALONE", 100 if request.param == "each" else 0)
+    monkeypatch.setattr(thresholds, "COLUMNS_PER_READ", INF if request.param.endswith("all scores") else 0)
+    monkeypatch.setattr(thresholds, "SHORT_ROWS", 1)
+    monkeypatch.setattr(thresholds, "SORTED_WHOLE", 0)
     monkeypatch.setattr(thresholds, "COUNTED_PER_USER", 100)
 
 
@@ -61,7 +63,7 @@ def counted(scores: ScoreMatrix, ids: torch.Tensor, k: int) -> set[tuple[int, in
 @pytest.mark.parametrize("n_items", [400, 401, 1013, 3706])
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_it_counts_what_a_sort_shows(size, n_items, k, monkeypatch):
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    monkeypatch.setattr(thresholds, "COLUMN_GROUPS", ((INF, size),))
     scores, ids = drawn(20, n_items, 5, seed=size)
     assert counted(ScoreMatrix(scores), ids, k) == by_definition(scores, ids, k)
 
@@ -88,7 +90,7 @@ def test_hidden_items_and_rows_in_a_wider_buffer():
 def test_rows_in_pieces_of_which_a_later_one_needs_a_top_k(monkeypatch):
     monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 0)
     scores, ids = drawn(40, 401, 6)
-    monkeypatch.setattr(thresholds, "PACKED_ELEMENTS", 10 * 401)
+    monkeypatch.setattr(thresholds, "SHORT_ELEMENTS", 10 * 401)
     assert counted(ScoreMatrix(scores), ids, 5) == by_definition(scores, ids, 5)
     scores[35, ids[35, -1]] = scores[35].max()  # two equal scores in the last piece
     top = ranks_or_topk(ScoreMatrix(scores), ids, 5)
@@ -99,7 +101,7 @@ def test_rows_in_pieces_of_which_a_later_one_needs_a_top_k(monkeypatch):
 @pytest.mark.parametrize("size", [2, 4, 7])
 def test_equal_scores_are_left_to_a_top_k(size, monkeypatch):
     """Wherever an item beside a relevant one has its score, and where most users have equal scores at the bound."""
-    monkeypatch.setattr(thresholds, "PACKED_GROUPS", ((INF, size),))
+    monkeypatch.setattr(thresholds, "COLUMN_GROUPS", ((INF, size),))
     scores, _ = drawn(1, 401, 1)
     best = scores.argsort(dim=1, descending=True)
     for rank in (0, 3):
@@ -108,7 +110,7 @@ def test_equal_scores_are_left_to_a_top_k(size, monkeypatch):
             tied[0, best[0, other]] = tied[0, best[0, rank]]
             assert isinstance(ranks_or_topk(ScoreMatrix(tied), best[:, rank : rank + 1], 5), TopK)
     same = torch.zeros(30, 401)
-    assert isinstance(ranks_or_topk(ScoreMatrix(same), torch.full((30, 1), 7), 5), TopK)
+    assert not isinstance(ranks_or_topk(ScoreMatrix(same), torch.full((30, 1), 7), 5), TargetRanks)
 
 
 def test_a_hidden_target_is_no_hit_where_nearly_all_is_hidden():
@@ -116,7 +118,7 @@ def test_a_hidden_target_is_no_hit_where_nearly_all_is_hidden():
     scores[:, 3] = 1.0
     ids = torch.full((32, 1), 9)
     found = ranks_or_topk(ScoreMatrix(scores), ids, 5)
-    assert isinstance(found, TopK)
+    assert isinstance(found, TopK) or not found.rows.shape[0]
     assert (functional.hit_rate(scores, target_ids=ids, top_k=5) == 0).all()
 
 
@@ -142,11 +144,13 @@ def test_with_many_near_the_top_a_top_k_is_faster(monkeypatch):
     assert isinstance(ranks_or_topk(ScoreMatrix(scores), ids, 5), TopK)
 
 
-def test_it_is_tried_for_few_relevant_items_and_for_long_rows():
-    assert can_count_targets(1000, 1, 20) and can_count_targets(1000, 3, 20)
-    assert not can_count_targets(1000, 4, 20) and can_count_targets(20_000, 20, 20)
-    assert not can_count_targets(1000, 0, 20) and not can_count_targets(1000, 1, 0)
-    assert not can_count_targets(10**6, thresholds.FEW_TARGETS + 1, 1)
+@pytest.mark.parametrize(("n_items", "k", "n_targets"), [(256, 20, 3), (1000, 300, 3), (1000, 5, 129), (1000, 0, 3)])
+def test_a_top_k_of_rows_without_groups_and_for_many_relevant_items(n_items, k, n_targets, monkeypatch):
+    monkeypatch.setattr(thresholds, "SORTED_WHOLE", 256)
+    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 0)
+    scores, _ = drawn(40, n_items, 5)
+    top = ranks_or_topk(ScoreMatrix(scores), scores.argsort(dim=1)[:, :n_targets], k)
+    assert isinstance(top, TopK) and torch.equal(top.values, scores.topk(k + 1).values)
 
 
 def test_every_metric_reads_the_same_from_counts_as_from_lists(monkeypatch):
@@ -161,13 +165,13 @@ def test_every_metric_reads_the_same_from_counts_as_from_lists(monkeypatch):
     values, ways = [], []
     tried = scores_layout.ranks_or_topk
     for most in (0, 3):
-        monkeypatch.setattr(thresholds, "COUNTED_SHORT", most)
+        monkeypatch.setattr(thresholds, "FEW_TARGETS", most)
         monkeypatch.setattr(scores_layout, "ranks_or_topk", lambda *a: ways.append(tried(*a)) or ways[-1])
         metrics = ranking_metrics(NAMES, (1, 5, 10), ties="average")
         for scores, ids, relevance, weights in batches:
             metrics.update(scores, target_ids=ids, target_relevance=relevance, weights=weights)
         values.append(metrics.compute())
-    assert [type(way) for way in ways] == [TargetRanks, TopK] * 3
+    assert [type(way) for way in ways] == [TopK] * 6 + [TargetRanks, TopK] * 3
     for name, value in values[0].items():
         torch.testing.assert_close(values[1][name], value, rtol=0, atol=1e-14)
 

@@ -19,8 +19,9 @@ from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItem
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
+from torch_recmetrics.core.scores.column_groups import are_short
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import can_count_targets, can_sort_packed, packed_topk
+from torch_recmetrics.core.scores.packed_sort import packed_topk
 from torch_recmetrics.core.scores.rank_counts import full_ranks
 from torch_recmetrics.core.scores.target_ranks import TargetRanks, ranks_or_topk
 from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
@@ -42,12 +43,8 @@ def rank_scores(
     # Those who read the relevant items alone do not ask what stands between them.
     by_targets = scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists)
     top = None
-    if full_list is None and can_sort_packed(scores, k):
-        if by_targets and targets.ids is not None and targets.width <= depth and scores.is_large:
-            counted = _rank_counted(BlockMax(scores, block_width(scores, depth)), targets, None, depth, needs, checks)
-            if counted is not None:
-                return counted
-        if by_targets and targets.ids is not None and can_count_targets(n_items, targets.like.shape[1], depth):
+    if full_list is None and are_short(scores, k):
+        if by_targets and targets.ids is not None:
             found = ranks_or_topk(scores, targets.ids, depth)
             if isinstance(found, TargetRanks):
                 users, columns, ranks = map(torch.from_numpy, found)

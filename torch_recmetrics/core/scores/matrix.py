@@ -15,7 +15,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.row_sort import sorted_rows
@@ -67,11 +66,6 @@ class ScoreMatrix:
         self.dtype = torch.float32 if half and self.is_sync_free else scores.dtype
         self.device = scores.device
         self.n_users, self.n_items = scores.shape
-
-    @property
-    def is_large(self) -> bool:
-        """Whether there are so many scores that a step over all of them keeps all threads busy."""
-        return self.n_users * self.n_items >= thresholds.LARGE
 
     def dense(self) -> Tensor:
         """(B, N) all scores as one tensor, for callers that need a matrix of this size anyway."""

@@ -41,32 +41,28 @@ FOLDED_BLOCKS = 128  # maxima of a row, or four per requested item, before a top
 BLOCKS_PER_ITEM = 4  # whole blocks of a row per requested item; with fewer torch.topk is faster
 EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds masses of equal scores: use torch.topk
 
-# --- Top-k of short rows by numpy's sort (core/scores/packed_sort.py): `python -m benchmarks batches` ---
+# --- Short rows (core/scores/column_groups.py): `python -m benchmarks batches` ---
 
-PACKED_ROWS = 32  # with fewer users torch.topk is faster: the sort costs 80 us before the first of them
-PACKED_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
-PACKED_COPIED = 1 << 21  # the same where they are copied first, because something hides items
-# With more columns maxima of blocks are faster, whatever the cutoff: `python -m benchmarks growth`, 512 x 20,000 cut at
-# 50, 9.0 to 4.5 ms, at 100 14 to 5.6.
-PACKED_COLUMNS = 1 << 14
-# But not of so few scores with so many columns for one requested item: 64 x 20,000 cut at 20.
-PACKED_FEW, PACKED_FEW_COLUMNS = 1 << 21, 1 << 19
-# Of so many scores what stands above the relevant items is counted first, by maxima of blocks, where a user has no
-# more of them than places: `python -m benchmarks ranking --only 0 1 2`, 2,000 x 3,706 9.5 to 7.6 ms, 13.5 to 11.7 with
-# seen items, as fast with a quarter near the top. With half of them near the top it is a quarter slower.
-LARGE = 1 << 22
-# With fewer columns per requested item than the first number, take maxima over groups of so many columns before
-# anything is sorted; the last line serves all longer rows.
-PACKED_GROUPS: tuple[tuple[float, int], ...] = ((4, 1), (20, 2), (90, 4), (450, 8), (800, 16), (float("inf"), 32))
+SHORT_ROWS = 32  # with fewer users torch.topk is faster: numpy's steps cost 80 us before the first of them
+SHORT_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
+SHORT_COPIED = 1 << 21  # the same where they are copied first, because something hides items
+# With more columns, and more of them for one requested item, maxima of blocks are faster; later where there are few
+# scores in all. `python -m benchmarks growth`
+SHORT_COLUMNS, SHORT_PER_ITEM = 1 << 12, 1 << 9
+SHORT_FEW, SHORT_PER_ITEM_OF_FEW = 1 << 21, 1 << 11
+SORTED_WHOLE = 256  # columns: numpy sorts so many int64 in registers, and more six times slower
+# With fewer columns per requested item than the first number, take maxima over groups of so many columns.
+COLUMN_GROUPS: tuple[tuple[float, int], ...] = ((25, 4), (700, 8), (float("inf"), 16))
+MAXIMA_PER_RANK = 4  # fold the maxima while so many per requested item are left
+COLUMNS_PER_READ = 40  # per requested item; with fewer, read all scores to find the high ones, not their groups
 
-# --- Ranks of few relevant items in short rows (core/scores/target_ranks.py): `python -m benchmarks batches` ---
+# --- Ranks of relevant items in short rows (core/scores/target_ranks.py): `python -m benchmarks batches` ---
 
-# Count for so many relevant items of a user, or for one more with every so many columns per rank: 1.05 to 1.5 times
-# faster, and as fast in long rows with 20 of them that all stand at the top.
-COUNTED_SHORT, COLUMNS_PER_COUNTED = 3, 50
 COMPARED_AT_ONCE = 1 << 17  # with no more comparisons, each score is compared with each relevant item
-COUNTED_PER_USER = 8  # with more relevant items that may be among the best a top-k is faster
-MAXIMA_PER_RANK = 4  # fold the maxima of groups while so many per requested item are left
+# Of the relevant items of a user that may be among the best: with more than the first number, those above all of them
+# are read at once; with more than the second a top-k is faster.
+COUNTED_ALONE, COUNTED_PER_USER = 2, 8
+COMPARED_IN_ROWS = 1 << 24  # bytes; with more comparisons, for users with very many of them, use a top-k
 COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a top-k is needed anyway
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
