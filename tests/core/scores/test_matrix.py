@@ -69,7 +69,7 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
             patch.setattr(thresholds, "SHORT_COLUMNS", 1 << 30)
             patch.setattr(thresholds, "SORTED_WHOLE", 1 << 30 if way == "packed" else 0)
             patch.setattr(thresholds, "COLUMN_GROUPS", ((INF, max(1, read.n_items // k // 6)),))
-            patch.setattr(thresholds, "COLUMNS_PER_READ", 0 if way == "packed in groups" else INF)
+            patch.setattr(thresholds, "READ_SHARE", INF if way == "packed in groups" else 0)
             if way == "torch":
                 patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
             if way.startswith("packed"):

@@ -19,7 +19,7 @@ INF, TINY, HUGE = float("inf"), 1e-45, torch.finfo(torch.float32).max
 @pytest.fixture(autouse=True, params=["from groups", "from all scores"])
 def a_single_row_is_enough(request, monkeypatch):
     monkeypatch.setattr(thresholds, "SHORT_ROWS", 1)
-    monkeypatch.setattr(thresholds, "COLUMNS_PER_READ", 0 if request.param == "from groups" else INF)
+    monkeypatch.setattr(thresholds, "READ_SHARE", INF if request.param == "from groups" else 0)
 
 
 SIZES = [1, 4, 7, 16, 32]

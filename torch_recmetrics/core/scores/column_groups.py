@@ -112,7 +112,7 @@ def lower_bounds(groups: ColumnGroups, k: int) -> LowerBounds:
     ascending.sort(axis=1)
     least = np.maximum(ascending[:, -k], LOWEST)
     n_equal = int(np.count_nonzero(ascending[:, -k - 1 :][:, 0] == least))
-    return LowerBounds(least, n_equal, bool(np.isnan(ascending[:, -1]).any()))
+    return LowerBounds(least, n_equal, bool(np.count_nonzero(np.isnan(ascending[:, -1]))))
 
 
 class HighScores(NamedTuple):
@@ -137,34 +137,30 @@ def all_high_scores(groups: ColumnGroups, least: Array, k: int) -> HighScores | 
         k: the k best of a row are asked for.
     """
     values, n_columns = groups.values, groups.values.shape[1]
-    if n_columns >= thresholds.COLUMNS_PER_READ * k:
-        found = high_scores_of(groups, None, least, most_high(k))
-    else:
-        with scratch(values.numel(), torch.bool, CPU) as mask:
-            torch.ge(values, torch.from_numpy(least).unsqueeze(1), out=mask.view(values.shape))
-            places = np.flatnonzero(mask.numpy())
-        if places.shape[0] > most_high(k) * values.shape[0]:
-            return None
-        rows = places // n_columns
-        if values.stride(0) != n_columns:
-            places += rows * (values.stride(0) - n_columns)
-        found = HighScores(rows, places, groups.scores.take(places))
-    return found
+    holding = groups.maxima >= least[:, np.newaxis]
+    if np.count_nonzero(holding) * groups.size <= thresholds.READ_SHARE * values.numel():
+        return _in_groups(groups, holding, None, least, k)
+    with scratch(values.numel(), torch.bool, CPU) as mask:
+        torch.ge(values, torch.from_numpy(least).unsqueeze(1), out=mask.view(values.shape))
+        places = np.flatnonzero(mask.numpy())
+    if places.shape[0] > most_high(k) * values.shape[0]:
+        return None
+    rows = places // n_columns
+    if values.stride(0) != n_columns:
+        places += rows * (values.stride(0) - n_columns)
+    return HighScores(rows, places, groups.scores.take(places))
 
 
-def high_scores_of(groups: ColumnGroups, rows: Array | None, least: Array, most: int) -> HighScores | None:
-    """The same of some rows, read from the groups that hold one: faster where these are few.
+def high_scores_of(groups: ColumnGroups, rows: Array, least: Array, k: int) -> HighScores | None:
+    """The same of (R,) rows, with a least for each of them; a row may come several times."""
+    return _in_groups(groups, groups.maxima.take(rows, 0) >= least[:, np.newaxis], rows, least, k)
 
-    Args:
-        groups: of (B, N) scores.
-        rows: (R,) int64; None for all.
-        least: (R,) the least of each row, above -inf.
-        most: how many groups of a row may hold one, on average.
-    """
-    maxima = groups.maxima if rows is None else groups.maxima.take(rows, 0)
-    n_groups, n_rest = maxima.shape[1], groups.values.shape[1] - groups.n_grouped
-    at = np.flatnonzero(maxima >= least[:, np.newaxis])
-    if at.shape[0] > most * least.shape[0]:
+
+def _in_groups(groups: ColumnGroups, holding: Array, rows: Array | None, least: Array, k: int) -> HighScores | None:
+    """The same, read from the groups that hold a high score."""
+    n_groups, n_rest = holding.shape[1], groups.values.shape[1] - groups.n_grouped
+    at = np.flatnonzero(holding)
+    if at.shape[0] > most_high(k) * least.shape[0]:
         return None
     which = at // n_groups
     group = at - which * n_groups

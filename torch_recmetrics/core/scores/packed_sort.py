@@ -128,7 +128,7 @@ def _top_of_sorted(packed: Array, k: int) -> TopRows:
     best = packed[:, : -k - 1 : -1]
     values = _unpacked(best)
     tied = values[:, 1:] == values[:, :-1]
-    some_tied = bool(tied.any())
+    some_tied = np.count_nonzero(tied) > 0
     count = None
     if some_tied:
         crossing = np.flatnonzero(tied[:, -1:])

@@ -20,7 +20,6 @@ from torch_recmetrics.core.scores.column_groups import (
     column_groups,
     high_scores_of,
     lower_bounds,
-    most_high,
     multiples,
     pieces,
     places_in_rows,
@@ -127,7 +126,7 @@ def higher_than_each(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -
         wanted: (E,) scores of these rows.
         k: the k best of a row are asked for.
     """
-    found = high_scores_of(groups, rows, wanted, most_high(k))
+    found = high_scores_of(groups, rows, wanted, k)
     if found is None:
         return None
     higher = found.scores > wanted[found.which]

@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -381,7 +382,7 @@ def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
             ids = ordered_ids.flatten().numpy()
             same = ids[1:] == ids[:-1]
             same &= ids[1:] >= 0
-            if not same.any():
+            if not np.count_nonzero(same):
                 return
         again = (ordered_ids[:, 1:] == ordered_ids[:, :-1]) & (ordered_ids[:, 1:] >= 0)
 
