@@ -134,6 +134,7 @@ class ListedUsers(JoinableUsers):
     tied: Tensor | None = None  # (B, >= D - 1) bool: rank r + 2 has the score of rank r + 1; None where none has
     cutoff_members: CutoffMembers | None = None
     ordered: bool = True  # equal scores stand in the order of the input
+    hits_only: bool = False  # `item_ids` hold relevant items alone
     ideal_depth: int | None = None  # ranks of the best list; None for D
     full_list: FullListStats | None = None
     retrieved: Callable[[], Tensor] | None = None
@@ -148,7 +149,7 @@ class ListedUsers(JoinableUsers):
         if self.needs.lists:
             best_tied = torch.ones_like(ids[:, :1]).sum(1) if self.tied is None else self.tied.cumprod(1).sum(1) + 1
         return Ranking(
-            relevance=targets.lookup(ids, memory),
+            relevance=targets.lookup(ids, memory, hits_only=self.hits_only),
             lengths=(ids >= 0).sum(1) if asked else None,
             n_relevant=targets.n_relevant(),
             max_relevant=targets.width,
@@ -248,6 +249,7 @@ class ListedUsers(JoinableUsers):
             targets=Relevance(ids, relevance, ids),
             tied=tied,
             cutoff_members=members,
+            hits_only=all(part.hits_only for part in parts),
             weights=joined_column(parts, "weights"),
             sample_ids=joined_column(parts, "sample_ids"),
         )

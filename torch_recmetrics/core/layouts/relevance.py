@@ -65,11 +65,17 @@ class Relevance:
         """(B, T) relevance, 0 for padding."""
         return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
 
-    def lookup(self, item_ids: Tensor, memory: ScratchMemory | None = None) -> Tensor:
-        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `memory`."""
+    def lookup(self, item_ids: Tensor, memory: ScratchMemory | None = None, *, hits_only: bool = False) -> Tensor:
+        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `memory`.
+
+        `hits_only`: all of them are relevant.
+        """
         dtype = accumulator_dtype(self.device)
         if self.like.shape[1] == 0:
             return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
+        if hits_only and self.relevance is None:
+            table = (memory or FreshMemory()).empty(item_ids.shape, dtype, self.device)
+            return torch.ge(item_ids, 0, out=table)
         if self.ids is None:
             relevance = exact(self.values.gather(1, item_ids.clamp(min=0)))
             return torch.where(item_ids >= 0, relevance, 0)

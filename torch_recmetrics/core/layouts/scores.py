@@ -148,6 +148,7 @@ def _counted_users(
         needs=needs,
         complete=False,
         ordered=False,
+        hits_only=True,
         retrieved=partial(_ideal_retrieved, scores, targets, depth),
     )
 
