@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from torch_recmetrics import NDCG, functional
-from torch_recmetrics.core.scores.column_groups import all_high_scores, are_short, column_groups, lower_bounds
+from torch_recmetrics.core.scores.column_groups import (
+    all_high_scores,
+    are_short,
+    column_groups,
+    high_scores_of,
+    lower_bounds,
+)
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import packed_topk
 from torch_recmetrics.core.tensors import sort_keys, thresholds
@@ -166,9 +172,14 @@ def test_nan_is_left_to_others(nan, column, size, monkeypatch):
 @pytest.mark.parametrize("rows", ["one row", "all rows"])
 def test_masses_of_equal_scores_are_left_to_others(rows, size, monkeypatch):
     take_groups(size, monkeypatch)
-    preds = torch.randn(30, 1013)
+    preds = torch.randn(30, 2013)
     preds[4 if rows == "one row" else slice(None)] = 0.5
     assert packed_topk(ScoreMatrix(preds), 5) is None
+    (groups,) = column_groups(ScoreMatrix(preds), size)
+    least = lower_bounds(groups, 5).least
+    of_each = high_scores_of(groups, torch.arange(30).numpy(), least, 5)
+    for found in (all_high_scores(groups, least, 5), of_each):
+        assert (found is None) == (rows == "all rows")
 
 
 def test_infinite_scores_are_ordinary_ones():

@@ -153,7 +153,8 @@ def test_a_top_k_of_rows_without_groups_and_for_many_relevant_items(n_items, k, 
     assert isinstance(top, TopK) and torch.equal(top.values, scores.topk(k + 1).values)
 
 
-def test_every_metric_reads_the_same_from_counts_as_from_lists(monkeypatch):
+@pytest.mark.parametrize("graded", [True, False])
+def test_every_metric_reads_the_same_from_counts_as_from_lists(graded, monkeypatch):
     """Some batches are counted, in others equal scores stand in the way: all wait together."""
     g = torch.Generator().manual_seed(4)
     batches = []
@@ -169,11 +170,39 @@ def test_every_metric_reads_the_same_from_counts_as_from_lists(monkeypatch):
         monkeypatch.setattr(scores_layout, "ranks_or_topk", lambda *a: ways.append(tried(*a)) or ways[-1])
         metrics = ranking_metrics(NAMES, (1, 5, 10), ties="average")
         for scores, ids, relevance, weights in batches:
-            metrics.update(scores, target_ids=ids, target_relevance=relevance, weights=weights)
+            grades = relevance if graded else None
+            metrics.update(scores, target_ids=ids, target_relevance=grades, weights=weights)
         values.append(metrics.compute())
     assert [type(way) for way in ways] == [TopK] * 6 + [TargetRanks, TopK] * 3
     for name, value in values[0].items():
         torch.testing.assert_close(values[1][name], value, rtol=0, atol=1e-14)
+
+
+def test_item_0_is_an_item():
+    scores, _ = drawn(40, 600, 2)
+    scores[:, 0] = 1000.0
+    metrics = ranking_metrics(("hit_rate", "mrr"), (5,))
+    metrics.update(scores, target_ids=torch.zeros(40, 1, dtype=torch.int64))
+    assert metrics.compute() == {"hit_rate@5": 1, "mrr@5": 1}
+
+
+def test_more_scores_are_counted_than_a_byte_holds():
+    g = torch.Generator().manual_seed(3)
+    scores = torch.stack([torch.randperm(4000, generator=g) for _ in range(5)]).float()
+    ids = scores.argsort(dim=1, descending=True)[:, [2, 150, 258, 290, 299, 3000]].sort(dim=1).values
+    metrics = ranking_metrics(("recall", "mrr", "ndcg"), (300,))
+    metrics.update(scores, target_ids=ids)
+    by_list = functional.ndcg(item_ids=scores.argsort(dim=1, descending=True), target_ids=ids, top_k=300)
+    assert metrics.compute()["recall@300"] == pytest.approx(5 / 6, abs=1e-14)
+    assert metrics.compute()["ndcg@300"] == pytest.approx(by_list.mean().item(), abs=1e-14)
+
+
+def test_very_many_comparisons_are_left_to_a_top_k(request, monkeypatch):
+    scores, ids = drawn(20, 401, 5)
+    assert isinstance(ranks_or_topk(ScoreMatrix(scores), ids, 5), TargetRanks)
+    monkeypatch.setattr(thresholds, "COMPARED_IN_ROWS", 0)
+    in_rows = "in rows" in request.node.name
+    assert isinstance(ranks_or_topk(ScoreMatrix(scores), ids, 5), TopK if in_rows else TargetRanks)
 
 
 @pytest.mark.parametrize("n_targets", [3, 200])
