@@ -24,6 +24,8 @@ from torch_recmetrics import (
     rank,
     ranking_metrics,
 )
+from torch_recmetrics.core.layouts.candidates import Candidates
+from torch_recmetrics.core.tensors import thresholds
 
 PREDS = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.4]])
 IDS = torch.tensor([[40, 7, 12], [3, 40, -1]])
@@ -53,6 +55,25 @@ def plain_evaluator(ids: list[Any], scores: list[Any], positives: list[int], k: 
         "precision": sum(r <= k for r in ranks) / (n * k),
         "coverage": len({item for row in shown for _, item in row}) / 5000,
     }
+
+
+@pytest.mark.parametrize("compared", [0, 1 << 30])
+@pytest.mark.parametrize("shape", [(4, 7, 3), (1, 1, 1), (3, 50, 6), (2, 5, 0), (3, 0, 2), (0, 4, 2)])
+def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], compared: int, monkeypatch: Any) -> None:
+    """By a comparison of each with each, and by a search."""
+    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", compared)
+    n_users, n_candidates, n_wanted = shape
+    g = torch.Generator().manual_seed(n_candidates)
+    item_ids = torch.stack([torch.randperm(60, generator=g)[:n_candidates] for _ in range(n_users)] or [torch.empty(0)])
+    item_ids = item_ids.reshape(n_users, n_candidates).to(torch.int64)
+    item_ids[:, ::4] = -1
+    wanted = torch.randint(-1, 60, (n_users, n_wanted), generator=g)
+    columns = Candidates(item_ids).columns_of(wanted)
+    expected = [
+        [ids.index(item) if item >= 0 and item in ids else -1 for item in items]
+        for ids, items in zip(item_ids.tolist(), wanted.tolist(), strict=True)
+    ]
+    assert columns.dtype == torch.int64 and columns.tolist() == expected
 
 
 def test_one_positive_and_100_negatives_give_the_numbers_of_a_plain_evaluator() -> None:

@@ -169,17 +169,33 @@ def test_nan_is_left_to_others(nan, column, size, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [4, 7])
-@pytest.mark.parametrize("rows", ["one row", "all rows"])
-def test_masses_of_equal_scores_are_left_to_others(rows, size, monkeypatch):
+def test_masses_of_equal_scores_are_left_to_others(size, monkeypatch):
     take_groups(size, monkeypatch)
-    preds = torch.randn(30, 2013)
-    preds[4 if rows == "one row" else slice(None)] = 0.5
+    preds = torch.full((30, 2013), 0.5)
     assert packed_topk(ScoreMatrix(preds), 5) is None
     (groups,) = column_groups(ScoreMatrix(preds), size)
     least = lower_bounds(groups, 5).least
-    of_each = high_scores_of(groups, torch.arange(30).numpy(), least, 5)
-    for found in (all_high_scores(groups, least, 5), of_each):
-        assert (found is None) == (rows == "all rows")
+    assert all_high_scores(groups, least, 5) is None
+    assert high_scores_of(groups, torch.arange(30).numpy(), least, 5) is None
+
+
+@pytest.mark.parametrize("size", [4, 7])
+@pytest.mark.parametrize("others_tied", [True, False])
+def test_a_row_with_masses_of_equal_scores_stands_among_others(others_tied, size, monkeypatch):
+    take_groups(size, monkeypatch)
+    preds = torch.stack([torch.randperm(2013) for _ in range(40)]).float()
+    preds[4] = 0.5
+    preds[9] = preds[9].clamp(max=1500)  # and a few that are higher
+    preds[9, :3] = torch.tensor([3000.0, 4000.0, 5000.0])
+    if others_tied:
+        preds[20] = preds[20].clamp(max=2005)
+    top = packed_topk(ScoreMatrix(preds), 5)
+    assert torch.equal(top.values, preds.sort(dim=1, descending=True).values[:, :5])
+    assert torch.equal(preds.gather(1, top.ids), top.values)
+    assert not top.distinct
+    crosses = top.values[:, 3] == top.values[:, 4]
+    assert crosses.nonzero().flatten().tolist() == ([4, 9, 20] if others_tied else [4, 9])
+    assert torch.equal(top.n_kth[crosses], (preds == top.values[:, 4:]).sum(1)[crosses])
 
 
 def test_infinite_scores_are_ordinary_ones():

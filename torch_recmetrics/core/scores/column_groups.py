@@ -65,11 +65,6 @@ def best_group_size(n_columns: int, k: int) -> int:
     return n_columns // n_groups if n_groups > k else 1
 
 
-def pieces(scores: ScoreMatrix) -> Iterator[Tensor]:
-    """(rows, N) float32 scores, of which all that is made stays in the cache."""
-    return scores.rows(thresholds.SHORT_COPIED if scores.copied else thresholds.SHORT_ELEMENTS)
-
-
 def column_groups(scores: ScoreMatrix, size: int) -> Iterator[ColumnGroups]:
     """Groups of so many columns, of some rows after the other; the next ones overwrite the maxima.
 
@@ -79,7 +74,7 @@ def column_groups(scores: ScoreMatrix, size: int) -> Iterator[ColumnGroups]:
     """
     n_groups = scores.n_items // size
     n_grouped = size * n_groups
-    for values in pieces(scores):
+    for values in scores.rows(thresholds.SHORT_ELEMENTS):  # what is made of a piece stays in the cache
         n_rows = values.shape[0]
         with scratch(n_rows * n_groups, torch.float32, CPU) as room:
             maxima = room.view(n_rows, n_groups)

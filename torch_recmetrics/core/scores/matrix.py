@@ -48,6 +48,7 @@ class ScoreMatrix:
         self, scores: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
     ) -> None:
         self.is_sync_free = is_sync_free(scores.device)
+        scores = scores.resolve_neg()
         if self.is_sync_free and scores.stride(1) > max(1, scores.stride(0)):
             # Column by column in memory. One copy is faster than any read: tiles and windows of single elements took
             # two to four times as long as copy and reads together.

@@ -17,6 +17,7 @@ from torch_recmetrics.core.scores.column_groups import (
     CPU,
     Array,
     ColumnGroups,
+    HighScores,
     LowerBounds,
     all_high_scores,
     best_group_size,
@@ -24,11 +25,11 @@ from torch_recmetrics.core.scores.column_groups import (
     lower_bounds,
     most_high,
     multiples,
-    pieces,
     places_in_rows,
 )
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.topk import TopK
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.scratch import scratch
 
 BITS = 32  # of a column
@@ -42,12 +43,12 @@ def packed_topk(scores: ScoreMatrix, k: int) -> TopK | None:
     How many scores of a row equal the k-th is known where a (k - 1)-th equals it. For rows that are short enough.
     """
     size = best_group_size(scores.n_items, k)
+    if size == 1:
+        found = (top_of_rows(values, k) for values in scores.rows(thresholds.SORTED_ELEMENTS))
+    else:
+        found = (top_of_groups(groups, lower_bounds(groups, k), k) for groups in column_groups(scores, size))
     parts = []
-    for part in (
-        (top_of_rows(values, k) for values in pieces(scores))
-        if size == 1
-        else (top_of_groups(groups, lower_bounds(groups, k), k) for groups in column_groups(scores, size))
-    ):
+    for part in found:
         if part is None:
             return None
         parts.append(part)
@@ -81,9 +82,10 @@ def top_of_rows(values: Tensor, k: int) -> TopRows | None:
     numbers = values.numpy()
     if np.isnan(numbers.max()):
         return None
-    packed = _packed(numbers, multiples(numbers.shape[1], 1).T)
-    packed.sort(axis=1)
-    return _top_of_sorted(packed, k)
+    with scratch(values.numel(), torch.int64, CPU) as room:
+        packed = _packed(numbers, multiples(numbers.shape[1], 1).T, room.numpy().reshape(numbers.shape))
+        packed.sort(axis=1)
+        return _top_of_sorted(packed, k)
 
 
 def top_of_groups(groups: ColumnGroups, bounds: LowerBounds, k: int) -> TopRows | None:
@@ -91,21 +93,40 @@ def top_of_groups(groups: ColumnGroups, bounds: LowerBounds, k: int) -> TopRows 
     found = None if bounds.with_nan else all_high_scores(groups, bounds.least, k)
     if found is None:
         return None
-    place = places_in_rows(found.which, n_rows := groups.values.shape[0])
-    width = max(k, int(place.max(initial=0)) + 1)
-    if width > most_high(k):
+    n_rows = groups.values.shape[0]
+    n_high = np.bincount(found.which, minlength=n_rows)
+    crowded = np.flatnonzero(n_high > most_high(k))  # users whose scores are all alike, say
+    if crowded.shape[0] * thresholds.COUNTED_TIES > n_rows:
         return None
+    if crowded.shape[0]:
+        alone = n_high[found.which] <= most_high(k)
+        found = HighScores(*(column[alone] for column in found))
+    place = places_in_rows(found.which, n_rows)
+    width = max(k, int(place.max(initial=0)) + 1)
     with scratch(n_rows * width, torch.int64, CPU) as numbers:
         rows = numbers.numpy().reshape(n_rows, width)
         rows.fill(NOTHING)
         rows[found.which, place] = _packed(found.scores, found.places - found.which * groups.values.stride(0))
         rows.sort(axis=1)
-        return _top_of_sorted(rows, k)
+        top = _top_of_sorted(rows, k)
+    return _with_rows(top, crowded, groups.values, k) if crowded.shape[0] else top
 
 
-def _packed(scores: Array, columns: Array) -> Array:
+def _with_rows(top: TopRows, rows: Array, values: Tensor, k: int) -> TopRows | None:
+    """The same with some rows sorted whole."""
+    own = top_of_rows(values[torch.from_numpy(rows)], k)
+    if own is None:
+        return None
+    n_kth = np.ones(top.ids.shape[0], np.int64) if top.n_kth is None else top.n_kth
+    top.values[rows], top.ids[rows] = own.values, own.ids
+    n_kth[rows] = 1 if own.n_kth is None else own.n_kth
+    return TopRows(top.values, top.ids, n_kth, False)
+
+
+def _packed(scores: Array, columns: Array, out: Array | None = None) -> Array:
     """int64 numbers in the order of the float32 scores, each with its column."""
-    bits = scores.view(np.int32).astype(np.int64)
+    bits = np.empty(scores.shape, np.int64) if out is None else out
+    bits[...] = scores.view(np.int32)
     bits ^= (bits >> 63) & ALL_BUT_SIGN
     bits <<= BITS
     bits |= columns

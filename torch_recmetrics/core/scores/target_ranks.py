@@ -1,7 +1,7 @@
-"""The ranks of the few relevant items among the best of short rows, by counting: no top-k.
+"""The ranks of the relevant items among the best of short rows, by counting: no top-k.
 
 Most relevant items stand below the k best, and a lower bound of these rules them out at once. Above each of the others
-there are fewer than k items, in as many groups of columns at most.
+there are few items, in as many groups of columns at most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from torch_recmetrics.core.scores.column_groups import (
     high_scores_of,
     lower_bounds,
     multiples,
-    pieces,
     places_in_rows,
 )
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
@@ -48,7 +47,7 @@ def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | Top
     if not k or not 0 < n_targets <= thresholds.FEW_TARGETS:
         return packed_topk(scores, listed)
     if scores.n_users * scores.n_items * n_targets <= thresholds.COMPARED_AT_ONCE:
-        (at_once,) = (ranks_at_once(values.numpy(), ids.numpy(), k) for values in pieces(scores))
+        (at_once,) = (ranks_at_once(v.numpy(), ids.numpy(), k) for v in scores.rows(thresholds.COMPARED_AT_ONCE))
         return packed_topk(scores, listed) if at_once is None else at_once
     size = best_group_size(scores.n_items, listed)
     if size == 1:
@@ -109,6 +108,8 @@ def target_ranks(groups: ColumnGroups, bounds: LowerBounds, ids: Tensor, k: int)
     if place.shape[0] > thresholds.COUNTED_PER_USER * n_rows:
         return None
     rows, wanted = place // n_ids, scores.reshape(-1)[place]
+    if bounds.n_equal and (wanted == bounds.least[rows]).any():  # equal to others most likely
+        return None
     few = place.shape[0] <= thresholds.COUNTED_ALONE * n_rows
     above = (higher_than_each if few else higher_in_rows)(groups, rows, wanted, k)
     if above is None:

@@ -44,12 +44,12 @@ EXTRA_CANDIDATES = 128  # beyond four per requested item; with more a row holds 
 # --- Short rows (core/scores/column_groups.py): `python -m benchmarks batches` ---
 
 SHORT_ROWS = 32  # with fewer users torch.topk is faster: numpy's steps cost 80 us before the first of them
-SHORT_ELEMENTS = 1 << 22  # scores of one piece: with more, what is made of them leaves the cache
-SHORT_COPIED = 1 << 21  # the same where they are copied first, because something hides items
+SHORT_ELEMENTS = 1 << 21  # scores of one piece: with more, what is made of them leaves the cache
 # With more columns, and more of them for one requested item, maxima of blocks are faster; later where there are few
 # scores in all. `python -m benchmarks growth`
 SHORT_COLUMNS, SHORT_PER_ITEM = 1 << 12, 1 << 9
 SHORT_FEW, SHORT_PER_ITEM_OF_FEW = 1 << 21, 1 << 11
+SORTED_ELEMENTS = 1 << 20  # of one piece of rows that are sorted whole
 SORTED_WHOLE = 256  # columns: numpy sorts so many int64 in registers, and more six times slower
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns.
 COLUMN_GROUPS: tuple[tuple[float, int], ...] = ((25, 4), (700, 8), (float("inf"), 16))
@@ -63,7 +63,9 @@ COMPARED_AT_ONCE = 1 << 17  # with no more comparisons, each score is compared w
 # are read at once; with more than the second a top-k is faster.
 COUNTED_ALONE, COUNTED_PER_USER = 2, 8
 COMPARED_IN_ROWS = 1 << 24  # bytes; with more comparisons, for users with very many of them, use a top-k
-COUNTED_TIES = 16  # where one user of so many has equal scores at the bound, a top-k is needed anyway
+COUNTED_TIES = (
+    16  # where one user of so many has equal scores at the bound, a top-k is needed anyway; torch's for masses
+)
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
