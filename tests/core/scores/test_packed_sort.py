@@ -130,7 +130,6 @@ def test_the_lowest_score_is_above_what_is_hidden(size, monkeypatch):
 @pytest.mark.parametrize("spread", [2, 5, 40, 300, 100_000])
 def test_members_of_the_tie_at_the_cutoff_are_counted(size, spread, monkeypatch):
     take_groups(size, monkeypatch)
-    monkeypatch.setattr(thresholds, "EXTRA_CANDIDATES", 401)
     g = torch.Generator().manual_seed(spread)
     preds = torch.randint(spread, (50, 401), generator=g) - spread / 2
     top = packed_topk(ScoreMatrix(preds), 6)
@@ -146,7 +145,6 @@ def test_members_of_the_tie_at_the_cutoff_are_counted(size, spread, monkeypatch)
 @pytest.mark.parametrize("size", SIZES)
 def test_members_are_counted_in_the_rows_that_need_it(size, monkeypatch):
     take_groups(size, monkeypatch)
-    monkeypatch.setattr(thresholds, "EXTRA_CANDIDATES", 401)
     g = torch.Generator().manual_seed(1)
     preds = torch.stack([torch.randperm(401, generator=g) for _ in range(60)]).float()
     preds[0] -= 1000
@@ -171,6 +169,7 @@ def test_nan_is_left_to_others(nan, column, size, monkeypatch):
 @pytest.mark.parametrize("size", [4, 7])
 def test_masses_of_equal_scores_are_left_to_others(size, monkeypatch):
     take_groups(size, monkeypatch)
+    monkeypatch.setattr(thresholds, "EXTRA_HIGH", 128)
     preds = torch.full((30, 2013), 0.5)
     assert packed_topk(ScoreMatrix(preds), 5) is None
     (groups,) = column_groups(ScoreMatrix(preds), size)

@@ -120,7 +120,7 @@ class HighScores(NamedTuple):
 
 def most_high(k: int) -> int:
     """High scores of a row, to find the k best: with more there are masses of equal ones."""
-    return thresholds.EXTRA_CANDIDATES + 4 * k
+    return thresholds.EXTRA_HIGH + 4 * k
 
 
 def all_high_scores(groups: ColumnGroups, least: Array, k: int) -> HighScores | None:
