@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracles.users import TIES
 from torch.utils._pytree import tree_leaves
 
-from torch_recmetrics import ranking_metrics
+from torch_recmetrics import functional, ranking_metrics
 from torch_recmetrics.core.layouts import scores as layouts
 from torch_recmetrics.core.scores import topk
 from torch_recmetrics.core.scores.block_max import BlockMax, topk_ranks
@@ -89,6 +89,12 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, wid
             crosses = k > 1 and row[best[-2]] == last
             if top.n_kth is not None and last > -INF and (crosses or not way.startswith("packed")):
                 assert top.n_kth[user] == sum(value == last for value in row)
+
+
+def test_scores_that_torch_negates_only_when_they_are_read() -> None:
+    x = torch.randn(40, 600)
+    expected = functional.ndcg(-x, target_ids=x.topk(3).indices, top_k=5)
+    assert torch.equal(functional.ndcg(torch._neg_view(x), target_ids=x.topk(3).indices, top_k=5), expected)
 
 
 def test_both_ways_to_the_top_are_taken() -> None:

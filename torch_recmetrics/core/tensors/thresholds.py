@@ -59,7 +59,8 @@ READ_SHARE = 1 / 6  # of all scores in groups that hold a high one; with more, a
 
 # --- Ranks of relevant items in short rows (core/scores/target_ranks.py): `python -m benchmarks batches` ---
 
-COMPARED_AT_ONCE = 1 << 17  # with no more comparisons, each score is compared with each relevant item
+# With no more comparisons, each score is compared with each relevant item, and the id of each candidate.
+COMPARED_AT_ONCE = 1 << 17
 # Of the relevant items of a user that may be among the best: with more than the first number, those above all of them
 # are read at once; with more than the second a top-k is faster.
 COUNTED_ALONE, COUNTED_PER_USER = 2, 8
