@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -22,7 +21,7 @@ from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
-from torch_recmetrics.core.tensors.row_sort import sorted_columns
+from torch_recmetrics.core.tensors.row_sort import columns_in_rows, sorted_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +71,7 @@ class Candidates:
     def shown(self, shape: torch.Size) -> Tensor | None:
         """(B, C) bool: the columns that are no padding; None where all of them are known not to be."""
         ids = self.item_ids
-        if is_sync_free(ids.device) and not np.count_nonzero(ids.numpy() < 0):
+        if is_sync_free(ids.device) and (not ids.numel() or int(ids.min()) >= 0):
             return None
         return (ids >= 0).expand(shape)
 
@@ -81,11 +80,7 @@ class Candidates:
         n_compared = self.item_ids.numel() * item_ids.shape[1]
         few = 0 < n_compared <= thresholds.COMPARED_AT_ONCE and self.item_ids.ndim == 2
         if few and is_sync_free(item_ids.device):
-            wanted = item_ids.numpy()[:, :, np.newaxis]
-            same = self.item_ids.numpy()[:, np.newaxis] == wanted
-            at_first = same.argmax(2)[:, :, np.newaxis]
-            is_candidate = np.take_along_axis(same, at_first, 2) & (wanted >= 0)
-            return torch.from_numpy(np.where(is_candidate, at_first, -1)[:, :, 0])
+            return columns_in_rows(self.item_ids, item_ids)
         ids, columns = self._by_id
         if not ids.shape[-1]:
             return torch.full_like(item_ids, -1)

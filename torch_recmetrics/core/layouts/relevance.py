@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
-from torch_recmetrics.core.scores.column_groups import Array
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
@@ -98,12 +96,6 @@ class Relevance:
             place = (self.sorted_ids[users] < ids.unsqueeze(1)).sum(1)
             table[users, ranks] = exact(self.relevance[users, place])
         return table
-
-    def ids_at_ranks(self, users: Array, columns: Array, ranks: Array, depth: int) -> Tensor:
-        """(B, depth) int64 the ids of these (E,) relevant items at their ranks, from 0; -1 at all others. On a CPU."""
-        ids = np.full((self.n_users, depth), -1)
-        ids[users, ranks] = self.sorted_ids.numpy()[users, columns]
-        return torch.from_numpy(ids)
 
     def scores(self, scores: ScoreMatrix, rows: Tensor | None = None) -> Tensor:
         """(B, T): the score of each item, -inf for padding; (R, T) for (R,) rows."""

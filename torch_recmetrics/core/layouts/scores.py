@@ -47,7 +47,7 @@ def rank_scores(
         if by_targets and targets.ids is not None:
             found = ranks_or_topk(scores, targets.ids, depth)
             if isinstance(found, TargetRanks):
-                return _counted_users(scores, targets, needs, targets.ids_at_ranks(*found, depth))
+                return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
             top = found
         else:
             top = packed_topk(scores, k)
@@ -110,8 +110,8 @@ def _rank_counted(
             return None
         users, columns, start, size = ranks
         if not bool((size > 1).any()):
-            ids = targets.ids_at_ranks(users.numpy(), columns.numpy(), start.numpy(), depth)
-            return _counted_users(scores, targets, needs, ids)
+            found = TargetRanks(users.numpy(), columns.numpy(), start.numpy())
+            return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
         dtype = accumulator_dtype(scores.device)
         if targets.relevance is None:
             entries = RelevantItems(users, start, size, None, torch.ones_like(start, dtype=dtype))

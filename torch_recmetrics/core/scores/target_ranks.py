@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from torch_recmetrics.core.scores.column_groups import (
@@ -37,6 +38,12 @@ class TargetRanks(NamedTuple):
     rows: Array  # (E,) int64, ascending
     columns: Array  # (E,) int64, the place of the item among the relevant ones of its row
     above: Array  # (E,) int64: how many scores are higher; below k
+
+    def placed(self, ids: Tensor, depth: int) -> Tensor:
+        """(B, depth) int64 those of the (B, T) relevant ids at their ranks, from 0; -1 at all others."""
+        at_ranks = np.full((ids.shape[0], depth), -1)
+        at_ranks[self.rows, self.above] = ids.numpy()[self.rows, self.columns]
+        return torch.from_numpy(at_ranks)
 
 
 def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | TopK | None:

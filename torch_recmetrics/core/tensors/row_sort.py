@@ -60,6 +60,18 @@ def sorted_columns(rows: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(carried.astype(np.int64)), torch.from_numpy(columns)
 
 
+def columns_in_rows(ids: Tensor, wanted: Tensor) -> Tensor:
+    """(B, T) the first column of (B, C) ids that holds what is wanted, -1 for none and for -1, by comparing all pairs.
+
+    On a CPU; there is at least one column.
+    """
+    of_each = wanted.numpy()[:, :, np.newaxis]
+    same = ids.numpy()[:, np.newaxis] == of_each
+    first = same.argmax(2)[:, :, np.newaxis]
+    found = np.take_along_axis(same, first, 2) & (of_each >= 0)
+    return torch.from_numpy(np.where(found, first, -1)[:, :, 0])
+
+
 def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Which of the wanted ids are among the ids of their row, by one sort of both: faster than to search for each.
 
