@@ -65,9 +65,8 @@ COMPARED_AT_ONCE = 1 << 17
 # are read at once; with more than the second a top-k is faster.
 COUNTED_ALONE, COUNTED_PER_USER = 2, 8
 COMPARED_IN_ROWS = 1 << 24  # bytes; with more comparisons, for users with very many of them, use a top-k
-COUNTED_TIES = (
-    16  # where one user of so many has equal scores at the bound, a top-k is needed anyway; torch's for masses
-)
+# Where one user of so many has equal scores at the bound, a top-k is needed anyway; with masses of them, that of torch.
+COUNTED_TIES = 16
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
