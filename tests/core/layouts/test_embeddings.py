@@ -15,7 +15,7 @@ from oracles.users import TIES
 from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
-from torch_recmetrics.core.catalogue.topk import catalogue_ranks
+from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
 from torch_recmetrics.core.tensors import thresholds
 
 CUTS = (1, 3, 10, None)
@@ -207,6 +207,7 @@ def test_refused_before_anything_is_counted(change: dict[str, torch.Tensor | Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_standing_is_a_count(kind: str, sorted_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "COUNTED_TARGETS", sorted_from)
+    monkeypatch.setattr(thresholds, "REGISTER_BYTES", 80)  # 20 scores: the last piece is a shorter one
     data = batch(kind, 9, n_items=500)
     preds, users, items = scored(data)["preds"], data["user_embeddings"], data["item_embeddings"]
     ids = torch.randint(0, 500, (13, 4))
@@ -221,6 +222,29 @@ def test_standing_is_a_count(kind: str, sorted_from: int, monkeypatch: pytest.Mo
             equal = preds == wanted[:, t : t + 1]
             assert torch.equal(same[:, t], equal.sum(1))
             assert torch.equal(before[:, t], (equal & (column < ids[:, t : t + 1])).sum(1))
+
+
+@pytest.mark.parametrize("sorted_from", [0, 96])
+@pytest.mark.parametrize("lengths", [(1, 1e4), (1e4, 1), (1, 1e25, 1), (1, 1e38, 1)], ids=str)
+def test_longer_items_have_wider_bounds(
+    lengths: tuple[float, ...], sorted_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their coarse scores are off by more than those of the chunks before."""
+    monkeypatch.setattr(thresholds, "COUNTED_TARGETS", sorted_from)
+    g = torch.Generator().manual_seed(0)
+    users, across = torch.ones(3, 6, dtype=torch.float64), torch.randn(400 * len(lengths), 6, generator=g).double()
+    across -= across.mean(1, keepdim=True)  # such items score next to nothing, however long they are
+    items = (across * torch.tensor(lengths).double().repeat_interleave(400).unsqueeze(1)).float()
+    pairs = PairScores(users.float(), items)
+    scores = pairs.pair_scores(torch.zeros(items.shape[0], dtype=torch.int64), torch.arange(items.shape[0]))
+    near = scores.abs().argsort()[:: items.shape[0] // 5].expand(3, -1)
+    above, same, _ = catalogue_ranks(pairs, scores[near], near, None, 16)
+    for column, item in enumerate(near[0]):
+        assert above[:, column].tolist() == [int((scores > scores[item]).sum())] * 3
+        assert same[:, column].tolist() == [int((scores == scores[item]).sum())] * 3
+    nowhere = PairScores(torch.zeros(3, 6), items)  # such users have one score for all, without any error
+    above, same, _ = catalogue_ranks(nowhere, torch.zeros(near.shape, dtype=torch.float64), near, None, 16)
+    assert not above.any() and same.unique().tolist() == [items.shape[0]]
 
 
 @pytest.mark.parametrize("rule", TIES)

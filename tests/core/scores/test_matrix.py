@@ -120,6 +120,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
     wanted = read.gather(ids)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "COUNTED_TARGETS", limit)
+        patch.setattr(thresholds, "REGISTER_BYTES", 16)
         above, from_here, lengths = full_ranks(read, wanted)
     higher, same = {}, {}
     for user, row in enumerate(expected):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torch_recmetrics.core.tensors import sort_keys
-from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_columns, sorted_rows
+from torch_recmetrics.core.tensors import sort_keys, thresholds
+from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_columns, sorted_pieces, sorted_rows
 
 
 def found(ids, wanted):
@@ -34,6 +34,20 @@ def test_rows_are_sorted_in_a_copy():
     rows = torch.tensor([[3, 1, 2], [9, 8, 7]])
     assert sorted_rows(rows).tolist() == [[1, 2, 3], [7, 8, 9]]
     assert rows.tolist() == [[3, 1, 2], [9, 8, 7]]
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+def test_pieces_of_rows_are_sorted_apart(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
+    monkeypatch.setattr(thresholds, "REGISTER_BYTES", 8)
+    rows = torch.tensor([[5.0, 1.0, 3.0, 2.0, 9.0], [0.0, 8.0, 7.0, 4.0, 6.0]])
+    for given in (rows, rows.T.contiguous().T):
+        assert [(pieces.tolist(), ascending.tolist()) for pieces, ascending in sorted_pieces(given)] == [
+            ([[[5, 1], [0, 8]], [[3, 2], [7, 4]]], [[[1, 5], [0, 8]], [[2, 3], [4, 7]]]),
+            ([[[9], [6]]], [[[9], [6]]]),
+        ]
+    assert list(sorted_pieces(torch.empty(2, 0))) == []
+    assert [pieces.shape for pieces, _ in sorted_pieces(torch.empty(0, 5))] == [(2, 0, 2), (1, 0, 1)]
 
 
 @pytest.mark.parametrize("shape", [(40,), (6, 40), (6, 1), (6, 0), (0, 4)])

@@ -1,7 +1,7 @@
-"""The best items of every user from embeddings, and the ranks of given ones: exact, in chunks of the catalogue.
+"""The best items of every user from embeddings: exact, in chunks of the catalogue.
 
 The order is by the exact score of each pair, then by the lower id, so it is the same for every chunk size, every number
-of users in a call and every kernel. Ranks are counted: coarse scores decide for all pairs but those within their error.
+of users in a call and every kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.row_sort import sorted_rows
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_starts, table
 
 
@@ -142,105 +141,3 @@ def below(bound: Tensor, dtype: torch.dtype, *, strictly: bool = False) -> Tenso
     rounded = bound.to(dtype)
     too_high = rounded >= bound if strictly else rounded > bound
     return torch.where(too_high, torch.nextafter(rounded, rounded.new_full((), float("-inf"))), rounded)
-
-
-def catalogue_ranks(
-    pairs: PairScores,
-    target_scores: Tensor,
-    ids: Tensor,
-    seen_ids: Tensor | None = None,
-    chunk_size: int | None = None,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """(3, B, R) int64: the items with a higher score than each target, those with its score, and of these lower ids.
-
-    What was seen, and what a (B, N) mask does not show, does not count.
-
-    Args:
-        target_scores: (B, R) exact scores; the counts of -inf mean nothing.
-        ids: (B, R) the ids of the items that have them.
-    """
-    counts = torch.zeros((3, *target_scores.shape), dtype=torch.int64, device=target_scores.device)
-    if target_scores.numel():
-        # Nothing is above inf, so -inf costs nothing.
-        target_scores = torch.where(target_scores > float("-inf"), target_scores, float("inf"))
-        for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
-            batch = pairs.of_users(part)
-            seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-            of_batch = RankCounts(batch, target_scores[part], ids[part])
-            size = chunk_size or thresholds.COUNTED_ITEMS
-            for chunk in ApproxScores(batch, seen, torch.float32, size, shown, by_user=of_batch.sorts):
-                of_batch.add(chunk)
-            of_batch.compare()
-            counts[:, part] = of_batch.counts
-    return counts
-
-
-class RankCounts:
-    """What the chunks so far have above, beside and before each of (B, R) scores.
-
-    Pairs that their coarse scores do not decide wait until they are many, and are then scored exactly.
-    """
-
-    def __init__(self, pairs: PairScores, target_scores: Tensor, ids: Tensor) -> None:
-        self.pairs, self.target_scores, self.ids = pairs, target_scores, ids
-        self.counts = torch.zeros((3, *target_scores.shape), dtype=torch.int64, device=ids.device)  # (3, B, R)
-        # Scores are sorted to find the places of so many; below that, the higher ones of each are counted.
-        self.sorts = target_scores.shape[1] > thresholds.COUNTED_TARGETS
-        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._n_waiting = 0
-
-    def add(self, chunk: ScoreChunk) -> None:
-        """Count the items of a chunk."""
-        low, high = chunk.coarse_range(self.target_scores)
-        if self.sorts:
-            ascending = sorted_rows(chunk.scores.T)
-            width = ascending.shape[1]
-            at_low = torch.searchsorted(ascending, low.contiguous())
-            not_below = width - at_low
-            # Nearly always the next score is above the range too.
-            above = not_below.clone()
-            next_score = ascending.gather(1, at_low.clamp(max=width - 1))
-            users, columns = ((next_score <= high) & (at_low < width)).nonzero(as_tuple=True)
-            above_high = torch.searchsorted(ascending[users], high[users, columns].unsqueeze(1), right=True)
-            above[users, columns] = width - above_high.squeeze(1)
-        else:
-            above, not_below = _counted(chunk, low, high)
-            users, columns = (not_below > above).nonzero(as_tuple=True)
-        self.counts[0] += above
-        by_user = chunk.scores.T
-        for part in steps(users.shape[0], chunk.scores.shape[0]):
-            user, column = users[part], columns[part]
-            scores = by_user[user]
-            # Compared into floats, which are faster to write than bool.
-            undecided, not_above = torch.empty((2, *scores.shape), dtype=torch.float32, device=scores.device)
-            torch.ge(scores, low[user, column].unsqueeze(1), out=undecided)
-            undecided *= torch.le(scores, high[user, column].unsqueeze(1), out=not_above)
-            which, item = sparse_nonzero(undecided.to(torch.bool))
-            self._waiting.append((user[which], column[which], item + chunk.first))
-            self._n_waiting += which.shape[0]
-            if self._n_waiting >= thresholds.WAITING_PAIRS:
-                self.compare()
-
-    def compare(self) -> None:
-        """Score the pairs that wait, and count them."""
-        if not self._waiting:
-            return
-        user, column, item = (torch.cat(columns) for columns in zip(*self._waiting, strict=True))
-        self._waiting, self._n_waiting = [], 0
-        score, against = self.pairs.pair_scores(user, item), self.target_scores[user, column]
-        equal = score == against
-        outcomes = torch.stack([score > against, equal, equal & (item < self.ids[user, column])]).to(torch.int64)
-        place = user * self.target_scores.shape[1] + column
-        self.counts.view(3, -1).index_add_(1, place, outcomes)
-
-
-def _counted(chunk: ScoreChunk, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, R) int64 each: how many of the chunk's scores are above `high`, and how many are not below `low`."""
-    mask = torch.empty_like(chunk.scores, dtype=torch.float32)  # faster to write and to add up than bool
-    above, not_below = torch.empty((2, *low.T.shape), dtype=torch.float32, device=low.device)
-    ranges = zip(low.T.contiguous(), high.T.contiguous(), strict=True)  # comparing with strided numbers is slow
-    for column, (lowest, highest) in enumerate(ranges):
-        torch.sum(torch.gt(chunk.scores, highest, out=mask), 0, out=above[column])
-        torch.sum(torch.ge(chunk.scores, lowest, out=mask), 0, out=not_below[column])
-    return above.T.to(torch.int64), not_below.T.to(torch.int64)

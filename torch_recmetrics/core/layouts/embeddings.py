@@ -10,7 +10,8 @@ from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.parts import Part
-from torch_recmetrics.core.catalogue.topk import catalogue_ranks, topk_items
+from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
+from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.layouts.candidates import Candidates, RelevantColumns
 from torch_recmetrics.core.layouts.ranked import CutoffMembers, RankedUsers, ReadyUsers, with_cutoff_tie
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance

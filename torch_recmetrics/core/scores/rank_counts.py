@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_recmetrics.core.scores.block_max import count_rows
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.row_sort import sorted_rows
+from torch_recmetrics.core.tensors.row_sort import sorted_pieces
 from torch_recmetrics.core.tensors.scratch import ScratchMemory
 
 
@@ -29,15 +29,18 @@ def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tens
     with_nan = torch.zeros(n_users, dtype=torch.bool, device=scores.device)
     for tile in scores.tiles(compared=True):
         rows, values = tile.rows, tile.values
-        width, against = values.shape[1], target_scores[rows]
+        against = target_scores[rows]
         with ScratchMemory() as memory:
             mask = memory.empty(values.shape, torch.float32, scores.device)
             with_nan[rows] |= values.amax(1).isnan()
             lengths[rows] += count_rows(torch.gt, values, HIDDEN, mask)
             if n_targets > thresholds.COUNTED_TARGETS:
-                ascending = sorted_rows(values)
-                above[rows] += width - torch.searchsorted(ascending, against.contiguous(), right=True)
-                not_below[rows] += width - torch.searchsorted(ascending, against.contiguous())
+                for _, ascending in sorted_pieces(values):
+                    n_pieces, _, width = ascending.shape
+                    of_pieces = against.expand(n_pieces, -1, -1).contiguous()
+                    for counts, right in ((above, True), (not_below, False)):
+                        lower = torch.searchsorted(ascending, of_pieces, right=right)
+                        counts[rows] += n_pieces * width - lower.sum(0)
                 continue
             for column in (against > HIDDEN).any(0).nonzero().flatten().tolist():
                 score = against[:, column : column + 1]

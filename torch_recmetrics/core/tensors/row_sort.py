@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors import sort_keys
+from torch_recmetrics.core.tensors import sort_keys, thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.scratch import scratch
 
@@ -32,14 +33,27 @@ def sorts_with_numpy(device: torch.device) -> bool:
 
 
 def sorted_rows(rows: Tensor) -> Tensor:
-    """A copy of a matrix with each row ascending."""
+    """A copy of a matrix, or of several, with each row ascending."""
     if not sorts_with_numpy(rows.device):
-        return rows.sort(dim=1).values
+        return rows.sort(dim=-1).values
     if rows.dtype == torch.bfloat16:  # numpy has no such numbers
         return sorted_rows(rows.float()).to(rows.dtype)
     copied = rows.clone(memory_format=torch.contiguous_format)
-    copied.numpy().sort(axis=1)
+    copied.numpy().sort(axis=-1)
     return copied
+
+
+def sorted_pieces(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(P, B, W) pieces of the rows of a matrix, and copies of them in ascending order; what is left over comes last.
+
+    Pieces that numpy sorts in registers: to find the places of a few numbers in each takes less than to sort long rows.
+    """
+    width = max(1, thresholds.REGISTER_BYTES // rows.element_size())
+    whole = rows.shape[1] - rows.shape[1] % width
+    for part, size in ((rows[:, :whole], width), (rows[:, whole:], rows.shape[1] - whole)):
+        if part.shape[1]:
+            pieces = part.unflatten(1, (-1, size)).transpose(0, 1)  # type: ignore[no-untyped-call]
+            yield pieces, sorted_rows(pieces)
 
 
 def sorted_columns(rows: Tensor) -> tuple[Tensor, Tensor]:

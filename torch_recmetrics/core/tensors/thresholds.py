@@ -23,6 +23,10 @@ KEPT_BYTES = 1 << 23  # the largest buffer that a thread keeps: such a copy of s
 SPARSE_ELEMENTS = 1 << 20
 SPARSE_SHARE = 1 / 8
 
+# --- Sorts by numpy (core/tensors/row_sort.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
+
+REGISTER_BYTES = 1 << 11  # of a row: numpy sorts so many in registers, and longer rows up to six times slower
+
 # --- Block maxima (core/scores/block_max.py): `python -m benchmarks ranking --only 0 3 4 7` ---
 
 # Maxima over 256 columns are reduced faster than over 64; short rows have too few such blocks (16 ms against 30 in
@@ -50,7 +54,7 @@ SHORT_ELEMENTS = 1 << 21  # scores of one piece: with more, what is made of them
 SHORT_COLUMNS, SHORT_PER_ITEM = 1 << 12, 1 << 9
 SHORT_FEW, SHORT_PER_ITEM_OF_FEW = 1 << 21, 1 << 11
 SORTED_ELEMENTS = 1 << 20  # of one piece of rows that are sorted whole
-SORTED_WHOLE = 256  # columns: numpy sorts so many int64 in registers, and more six times slower
+SORTED_WHOLE = REGISTER_BYTES // 8  # columns, of int64
 # With fewer columns per requested item than the first number, take maxima over groups of so many columns.
 COLUMN_GROUPS: tuple[tuple[float, int], ...] = ((25, 4), (700, 8), (float("inf"), 16))
 MAXIMA_PER_RANK = 4  # fold the maxima while so many per requested item are left
@@ -84,7 +88,7 @@ BLOCKS_PER_RANK = 2  # blocks to scan per rank of a user; with more use a top-k,
 # Sort the scores once a user has more relevant items; below that, counting the higher scores of each is cheaper.
 # Whole lists show it: `python -m timeit -s "import torch, torch_recmetrics as t; m = t.MRR();
 # x = torch.rand(256, 20000); i = x.topk(96).indices" "m.update(x, target_ids=i)"`.
-COUNTED_TARGETS = 12
+COUNTED_TARGETS = 6
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
 
@@ -99,4 +103,4 @@ WAITING_PAIRS = 1 << 14  # candidates, or k per user if that is more, that wait 
 # with the id, the best items fill whole blocks, and one pair in so many must be scored exactly.
 CHUNK_BLOCKS_PER_ITEM = 16
 BFLOAT16_CANDIDATES = 1 / 32  # of a chunk; if more must be scored exactly, float32 products replace those of bfloat16
-COUNTED_ITEMS = 1 << 10  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
+COUNTED_ITEMS = 1 << 11  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
