@@ -6,7 +6,9 @@ of 4,096 users, told as time per batch, so that users who wait are evaluated wit
 
 "one" has a single relevant item a user, half of them near the top; "candidates" has one among 101 items with ids of
 their own, which the others are spared; all others have 20. "sample ids" gives ours the number of each user, so that
-none counts twice.
+none counts twice. "bfloat16" has scores of a normal distribution, as models with autocast give them: hardly a user has
+20 different best ones; "sigmoid" has them behind a sigmoid, in bfloat16 too, where hundreds of items share the best
+score; "equal" has 50 different scores in all.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from benchmarks.ranking import (
 SHAPES = ((64, 3706), (256, 3706), (64, 20_000), (512, 1000), (256, 20_000))
 GOALS = {0: (1.3, 1.3, 1.3, 2.0, 2.0), 50: (1.2, 1.2, 1.3, 2.0, 1.4)}
 EPOCH = 4096  # users
-KINDS = ("random", "seen", "one", "dense", "good", "sample ids", "candidates", "bfloat16", "equal")
+KINDS = ("random", "seen", "one", "dense", "good", "sample ids", "candidates", "bfloat16", "sigmoid", "equal")
 CANDIDATES = 101
 
 
@@ -45,8 +47,9 @@ def epoch_of(work: Workload, kind: str, n_batches: int) -> list[Data]:
     batches = []
     for seed in range(min(n_batches, 4)):
         data = draw(replace(work, on_top=0.5 if kind in ("good", "one") else 0.0), torch.device("cpu"), seed)
-        if kind == "bfloat16":
-            scores = data.scores.bfloat16()
+        if kind in ("bfloat16", "sigmoid"):
+            shares = data.scores / (work.items + 2)  # between 0 and 1
+            scores = (shares if kind == "sigmoid" else torch.special.ndtri(shares)).bfloat16()
             data = Data(scores, data.target_ids, data.target, data.seen_ids, scores)
         if kind == "equal":  # an untrained model with few different scores
             scores = (data.scores % 50).contiguous()
@@ -97,7 +100,7 @@ def entrants(epoch: list[Data], kind: str) -> list[Contestant]:
             continue
         values = run()
         expected = expected or values
-        if kind not in ("equal", "bfloat16"):  # the others take equal scores in the order of torch.topk
+        if kind not in ("bfloat16", "sigmoid", "equal"):  # the others take equal scores in the order of torch.topk
             check_agreement(expected, name, values)
         contestants.append(Contestant(name, run, len(values)))
     return contestants

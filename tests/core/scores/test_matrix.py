@@ -16,11 +16,11 @@ from torch.utils._pytree import tree_leaves
 from torch_recmetrics import functional, ranking_metrics
 from torch_recmetrics.core.layouts import scores as layouts
 from torch_recmetrics.core.scores import topk
-from torch_recmetrics.core.scores.block_max import BlockMax, topk_ranks
+from torch_recmetrics.core.scores.block_max import BlockMax
 from torch_recmetrics.core.scores.column_groups import are_short
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import packed_topk
-from torch_recmetrics.core.scores.rank_counts import full_ranks
+from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks
 from torch_recmetrics.core.scores.topk import in_input_order, topk_scores
 from torch_recmetrics.core.tensors import thresholds
 
@@ -183,7 +183,7 @@ def test_fast_and_simple_give_the_same_values(
                 patch.setattr(thresholds, "FEW_TARGETS", short)
                 patch.setattr(thresholds, "COUNTED_ALONE", alone)
                 patch.setattr(thresholds, "COUNTED_PER_USER", 1000)
-                patch.setattr(thresholds, "COUNTED_TIES", 0)
+                patch.setattr(thresholds, "CROWDED_USERS", 0)
             metrics.update(**update, target=target)
         values.append(metrics.compute())
     for name, value in values[0].items():

@@ -11,8 +11,9 @@ from fixtures.variants import RANKING_NAMES
 
 from torch_recmetrics import functional, ranking_metrics
 from torch_recmetrics.core.layouts import scores as layouts
-from torch_recmetrics.core.scores.block_max import BlockMax, topk_ranks
+from torch_recmetrics.core.scores.block_max import BlockMax
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.scores.rank_counts import topk_ranks
 from torch_recmetrics.core.tensors import thresholds
 
 # name -> (kind of scores, how they lie in memory, dtype)
@@ -68,10 +69,20 @@ def test_ranks_are_counts(n_items, monkeypatch):
             assert found.get((user, column)) == expected
 
 
-def test_too_many_ties_are_left_to_the_top_k():
+@pytest.mark.parametrize("n_scores", [1, 2, 3])
+def test_masses_of_equal_scores(n_scores):
+    """Rows are read whole, once for each score of a relevant item; for more than two there is a top-k."""
     preds = torch.zeros(4, 1000)
-    scored = BlockMax(ScoreMatrix(preds), 64)
-    assert topk_ranks(scored, torch.arange(5).repeat(4, 1), scored.lower_bound(2), 2) is None
+    preds[:, 1:n_scores] = torch.arange(1.0, n_scores)
+    scored, ids = BlockMax(ScoreMatrix(preds), 64), torch.arange(-1, 8).repeat(4, 1)
+    found = topk_ranks(scored, ids, scored.lower_bound(2), 2)
+    if n_scores == 3:
+        assert found is None
+        return
+    users, columns, above, equal = (column.tolist() for column in found)
+    expected = [(0, 1000)] * 8 if n_scores == 1 else [(1, 999), (0, 1)] + [(1, 999)] * 6
+    assert list(zip(users, columns)) == [(user, column) for user in range(4) for column in range(1, 9)]
+    assert list(zip(above, equal)) == 4 * expected
 
 
 @pytest.mark.parametrize(("on_top", "counted"), [(5, True), (6, False)])

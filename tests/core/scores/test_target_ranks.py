@@ -1,4 +1,4 @@
-"""The ranks of few relevant items in short rows, counted: against a sort, and what must be left to a top-k."""
+"""The ranks of few relevant items in short rows, counted: against a sort, and what is left to a top-k."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def drawn(n_users: int, n_items: int, n_targets: int, seed: int = 0) -> tuple[to
     return scores, ids.sort(dim=1).values
 
 
-def by_definition(scores: torch.Tensor, ids: torch.Tensor, k: int) -> set[tuple[int, int, int]]:
-    """(row, column of `ids`, higher scores) of each item among the k best."""
+def by_definition(scores: torch.Tensor, ids: torch.Tensor, k: int) -> set[tuple[int, ...]]:
+    """(row, column of `ids`, higher scores, equal ones) of each item among the k best."""
     found = set()
     for row, (of_row, wanted) in enumerate(zip(scores.tolist(), ids.tolist(), strict=True)):
         for column, item in enumerate(wanted):
             above = sum(score > of_row[item] for score in of_row)
             if item >= 0 and above < k and of_row[item] > -INF:
-                found.add((row, column, above))
+                found.add((row, column, above, of_row.count(of_row[item])))
     return found
 
 
-def counted(scores: ScoreMatrix, ids: torch.Tensor, k: int) -> set[tuple[int, int, int]]:
+def counted(scores: ScoreMatrix, ids: torch.Tensor, k: int) -> set[tuple[int, ...]]:
     found = ranks_or_topk(scores, ids, k)
     assert isinstance(found, TargetRanks)
     return set(zip(*(column.tolist() for column in found), strict=True))
@@ -92,15 +92,15 @@ def test_rows_in_pieces_of_which_a_later_one_needs_a_top_k(monkeypatch):
     scores, ids = drawn(40, 401, 6)
     monkeypatch.setattr(thresholds, "SHORT_ELEMENTS", 10 * 401)
     assert counted(ScoreMatrix(scores), ids, 5) == by_definition(scores, ids, 5)
-    scores[35, ids[35, -1]] = scores[35].max()  # two equal scores in the last piece
+    monkeypatch.setattr(thresholds, "COUNTED_PER_USER", 4)
+    scores[30:].scatter_(1, ids[30:].clamp(min=0), 1000 + torch.arange(6.0).expand(10, -1))  # all of them at the top
     top = ranks_or_topk(ScoreMatrix(scores), ids, 5)
     assert isinstance(top, TopK)
     assert torch.equal(top.values.float(), scores.sort(dim=1, descending=True).values[:, :6])
 
 
 @pytest.mark.parametrize("size", [2, 4, 7])
-def test_equal_scores_are_left_to_a_top_k(size, monkeypatch):
-    """Wherever an item beside a relevant one has its score, and where most users have equal scores at the bound."""
+def test_one_equal_score_is_counted_wherever_it_stands(size, monkeypatch):
     monkeypatch.setattr(thresholds, "COLUMN_GROUPS", ((INF, size),))
     scores, _ = drawn(1, 401, 1)
     best = scores.argsort(dim=1, descending=True)
@@ -108,9 +108,33 @@ def test_equal_scores_are_left_to_a_top_k(size, monkeypatch):
         for other in range(20, 401, 19):
             tied = scores.clone()
             tied[0, best[0, other]] = tied[0, best[0, rank]]
-            assert isinstance(ranks_or_topk(ScoreMatrix(tied), best[:, rank : rank + 1], 5), TopK)
-    same = torch.zeros(30, 401)
-    assert not isinstance(ranks_or_topk(ScoreMatrix(same), torch.full((30, 1), 7), 5), TargetRanks)
+            ids = best[:, rank : rank + 1]
+            assert counted(ScoreMatrix(tied), ids, 5) == by_definition(tied, ids, 5) == {(0, 0, rank, 2)}
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5, 40, 300])
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_equal_scores_are_counted(levels, k):
+    """Also masses of them, of which too many reach the bound to be read one by one."""
+    scores, ids = drawn(20, 900, 6, seed=levels)
+    scores = (scores / 900 * levels).round()
+    scores[::4, ::2] = -INF
+    hidden = ScoreMatrix(scores, ids[:, 3:4].clone())
+    assert counted(hidden, ids, k) == by_definition(hidden.dense(), ids, k)
+
+
+@pytest.mark.parametrize("n_scores", [1, 2, 3])
+def test_of_masses_of_equal_scores_each_is_counted_once(n_scores, monkeypatch):
+    """A row is read whole for each score of a relevant item, not for each item; for more than two there is a top-k."""
+    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 0)
+    monkeypatch.setattr(thresholds, "COUNTED_ALONE", 0)
+    scores = torch.zeros(20, 2000)
+    scores[:, 1:n_scores] = torch.arange(1.0, n_scores)
+    ids = torch.arange(6).expand(20, -1).contiguous()
+    found = ranks_or_topk(ScoreMatrix(scores), ids, 5)
+    assert isinstance(found, TargetRanks) == (n_scores < 3)
+    if n_scores < 3:
+        assert set(zip(*(column.tolist() for column in found), strict=True)) == by_definition(scores, ids, 5)
 
 
 def test_a_hidden_target_is_no_hit_where_nearly_all_is_hidden():
@@ -155,13 +179,13 @@ def test_a_top_k_of_rows_without_groups_and_for_many_relevant_items(n_items, k, 
 
 @pytest.mark.parametrize("graded", [True, False])
 def test_every_metric_reads_the_same_from_counts_as_from_lists(graded, monkeypatch):
-    """Some batches are counted, in others equal scores stand in the way: all wait together."""
+    """In some batches a few users have equal scores, in one all of them, also at the cutoff: all wait together."""
     g = torch.Generator().manual_seed(4)
     batches = []
     for number in range(6):
         scores, ids = drawn(40, 600, 3, seed=number)
         if number % 2:
-            scores[::5] = scores[::5].div(40).round()
+            scores[:: 1 if number == 3 else 5] = scores[:: 1 if number == 3 else 5].div(4 * number).round()
         batches.append((scores, ids, torch.randint(4, ids.shape, generator=g).float(), torch.rand(40, generator=g)))
     values, ways = [], []
     tried = scores_layout.ranks_or_topk
@@ -173,7 +197,7 @@ def test_every_metric_reads_the_same_from_counts_as_from_lists(graded, monkeypat
             grades = relevance if graded else None
             metrics.update(scores, target_ids=ids, target_relevance=grades, weights=weights)
         values.append(metrics.compute())
-    assert [type(way) for way in ways] == [TopK] * 6 + [TargetRanks, TopK] * 3
+    assert [type(way) for way in ways] == [TopK] * 6 + [TargetRanks] * 6
     for name, value in values[0].items():
         torch.testing.assert_close(values[1][name], value, rtol=0, atol=1e-14)
 
@@ -201,6 +225,7 @@ def test_very_many_comparisons_are_left_to_a_top_k(request, monkeypatch):
     scores, ids = drawn(20, 401, 5)
     assert isinstance(ranks_or_topk(ScoreMatrix(scores), ids, 5), TargetRanks)
     monkeypatch.setattr(thresholds, "COMPARED_IN_ROWS", 0)
+    monkeypatch.setattr(thresholds, "ROWS_PER_USER", 0)
     in_rows = "in rows" in request.node.name
     assert isinstance(ranks_or_topk(ScoreMatrix(scores), ids, 5), TopK if in_rows else TargetRanks)
 

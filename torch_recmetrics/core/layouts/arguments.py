@@ -309,7 +309,7 @@ class CandidatesLayout(UserLayout):
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> RankedUsers:
-        self.candidates.defer_rules(checks)
+        self.candidates.defer_rules(checks, relevance.width)
         return rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
 
 

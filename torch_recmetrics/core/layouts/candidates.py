@@ -21,7 +21,7 @@ from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
-from torch_recmetrics.core.tensors.row_sort import columns_in_rows, sorted_columns
+from torch_recmetrics.core.tensors.row_sort import columns_in_rows, sorted_columns, sorted_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +60,17 @@ class Candidates:
         """The ids ascending along each row, and the column of each."""
         return sorted_columns(self.item_ids)
 
-    def defer_rules(self, checks: check.ValueChecks) -> None:
-        """Ids below -1, and an id twice among the candidates of one user."""
+    def _compares(self, n_wanted: int) -> bool:
+        """Whether each candidate is compared with so many items of its user, which needs no sort of the ids."""
+        few = 0 < self.item_ids.numel() * n_wanted <= thresholds.COMPARED_AT_ONCE
+        return few and self.item_ids.ndim == 2 and is_sync_free(self.item_ids.device)
+
+    def defer_rules(self, checks: check.ValueChecks, n_wanted: int) -> None:
+        """Ids below -1, and an id twice among the candidates of one user, of whom so many items are looked for."""
         one_row = self.item_ids.ndim == 1
         check.defer_ids(checks, "item_ids", self.item_ids.unsqueeze(0) if one_row else self.item_ids, below=None)
         if checks.active:
-            ascending = self._by_id[0]
+            ascending = sorted_rows(self.item_ids) if self._compares(n_wanted) else self._by_id[0]
             check.defer_repeats(checks, "item_ids", ascending.unsqueeze(0) if one_row else ascending)
 
     def shown(self, shape: torch.Size) -> Tensor | None:
@@ -77,9 +82,7 @@ class Candidates:
 
     def columns_of(self, item_ids: Tensor) -> Tensor:
         """(B, T) the columns of items; -1 for padding and for those that are no candidates."""
-        n_compared = self.item_ids.numel() * item_ids.shape[1]
-        few = 0 < n_compared <= thresholds.COMPARED_AT_ONCE and self.item_ids.ndim == 2
-        if few and is_sync_free(item_ids.device):
+        if self._compares(item_ids.shape[1]):
             return columns_in_rows(self.item_ids, item_ids)
         ids, columns = self._by_id
         if not ids.shape[-1]:

@@ -15,18 +15,17 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.ranked import CutoffMembers, ListedUsers, RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
-from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems
+from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.scores.block_max import BlockMax, block_width, topk_ranks, worth_counting
+from torch_recmetrics.core.scores.block_max import BlockMax, block_width
 from torch_recmetrics.core.scores.column_groups import are_short
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import packed_topk
-from torch_recmetrics.core.scores.rank_counts import full_ranks
-from torch_recmetrics.core.scores.target_ranks import TargetRanks, ranks_or_topk
+from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks, worth_counting
+from torch_recmetrics.core.scores.target_ranks import PlacedTargets, TargetRanks, ranks_or_topk
 from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 
 def rank_scores(
@@ -101,26 +100,23 @@ def _rank_counted(
     if not scores.n_items:
         return None
     if full_list is not None:
-        entries: RelevantItems = full_list
-    elif targets.ids is not None and scores.n_users and worth_counting(scores.n_items, targets.like.shape[1], depth):
-        at_least = blocks.lower_bound(depth)
-        check.defer_nan(checks, "preds", at_least.isnan())
-        ranks = topk_ranks(blocks, targets.ids, at_least, depth)
-        if ranks is None:
-            return None
-        users, columns, start, size = ranks
-        if not bool((size > 1).any()):
-            found = TargetRanks(users.numpy(), columns.numpy(), start.numpy())
-            return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
-        dtype = accumulator_dtype(scores.device)
-        if targets.relevance is None:
-            entries = RelevantItems(users, start, size, None, torch.ones_like(start, dtype=dtype))
-        else:
-            entries = RelevantItems(users, start, size, None, targets.relevance[users, columns].to(dtype))
-            entries = entries.pick(entries.relevance > 0)
-    else:
+        return _from_full_list(scores, targets, full_list, depth, needs)
+    if targets.ids is None or not scores.n_users or not worth_counting(scores.n_items, targets.width, depth):
         return None
-    relevance, tie_groups = columns_of(entries, (scores.n_users, depth), needs)
+    at_least = blocks.lower_bound(depth)
+    check.defer_nan(checks, "preds", at_least.isnan())
+    ranks = topk_ranks(blocks, targets.ids, at_least, depth)
+    if ranks is None:
+        return None
+    found = TargetRanks(*(column.numpy() for column in ranks))
+    return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
+
+
+def _from_full_list(
+    scores: ScoreMatrix, targets: Relevance, full_list: FullListStats, depth: int, needs: RankingRequirements
+) -> RankedUsers:
+    """The same from the whole lists, which hold the ranks of all relevant items."""
+    relevance, tie_groups = columns_of(full_list, (scores.n_users, depth), needs)
     ranking = Ranking(
         relevance=relevance,
         lengths=None,
@@ -138,15 +134,20 @@ def _rank_counted(
 
 
 def _counted_users(
-    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, item_ids: Tensor
+    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, placed: PlacedTargets
 ) -> ListedUsers:
-    """Users whose relevant items stand at their ranks in (B, D) `item_ids`, and nothing between them."""
-    depth = item_ids.shape[1]
+    """Users whose relevant items are known by their ranks, and nothing between them."""
+    depth, members = placed.item_ids.shape[1], None
+    if placed.crossing is not None and placed.n_equal is not None and placed.members is not None:
+        relevance = torch.where(placed.members, targets.values[placed.crossing], 0)
+        members = CutoffMembers(placed.crossing, placed.n_equal, relevance)
     return ListedUsers(
-        item_ids=item_ids,
+        item_ids=placed.item_ids,
         targets=targets,
         needs=needs,
         complete=False,
+        tied=placed.tied,
+        cutoff_members=members,
         ordered=False,
         hits_only=True,
         retrieved=partial(_ideal_retrieved, scores, targets, depth),

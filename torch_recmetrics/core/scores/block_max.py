@@ -143,48 +143,9 @@ class BlockMax:
         return values
 
 
-def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
-    """Whether rows are long and relevant items few enough."""
-    return 0 < thresholds.COLUMNS_PER_RANK * depth <= n_items and n_targets <= thresholds.FEW_TARGETS
-
-
 def count_rows(compare: Callable[..., Tensor], values: Tensor, against: Tensor | float, mask: Tensor) -> Tensor:
     """(R,) int64: how many values of each row compare so (`torch.gt`, say).
 
     `mask` is a float32 buffer of their shape: adding it up is three times faster than adding up a bool mask.
     """
     return compare(values, against, out=mask).sum(1).to(torch.int64)
-
-
-def topk_ranks(
-    blocks: BlockMax, ids: Tensor, at_least: Tensor, depth: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Which items are among the `depth` best of their row, and how many scores are higher and equal; no top-k.
-
-    An item below the maxima of K blocks is not among the first K. Of the few items left, only the blocks whose maximum
-    reaches their score are read.
-
-    Args:
-        blocks: of (B, N) scores with no NaN.
-        ids: (B, R) items of the row, or -1.
-        at_least: (B,) the lower bound of the `depth` best.
-        depth: K.
-
-    Returns:
-        (E,) users, (E,) columns of `ids`, (E,) how many scores are higher (below K), (E,) how many are equal, the item
-        itself included. None where too many of the items are among the best, or too many scores are equal.
-    """
-    users, columns, scores = blocks.candidate_items(ids, at_least)
-    candidates = blocks.candidate_blocks(users, scores, thresholds.BLOCKS_PER_RANK * depth * ids.shape[0])
-    if candidates is None:
-        return None
-    above, not_below = torch.zeros((2, users.shape[0]), dtype=torch.int64, device=users.device)
-    mask = torch.empty((0, blocks.width), dtype=torch.float32, device=users.device)
-    for part in steps(candidates[0].shape[0], blocks.width, compared=True):
-        item, block = candidates[0][part], candidates[1][part]
-        values, against = blocks.read(users[item], block), scores[item].unsqueeze(1)
-        mask.resize_(values.shape)
-        above.index_add_(0, item, count_rows(torch.gt, values, against, mask))
-        not_below.index_add_(0, item, count_rows(torch.ge, values, against, mask))
-    within = above < depth
-    return users[within], columns[within], above[within], (not_below - above)[within]

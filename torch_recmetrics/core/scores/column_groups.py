@@ -89,7 +89,6 @@ class LowerBounds(NamedTuple):
     """What the maxima tell about the k best of each row."""
 
     least: Array  # (B,) no score below it is among the k best; above -inf
-    n_equal: int  # rows in which the next lower score that was looked at is equal
     with_nan: bool
 
 
@@ -106,8 +105,7 @@ def lower_bounds(groups: ColumnGroups, k: int) -> LowerBounds:
     np.maximum(ascending[:, : rest.shape[1]], rest, out=ascending[:, : rest.shape[1]])
     ascending.sort(axis=1)
     least = np.maximum(ascending[:, -k], LOWEST)
-    n_equal = int(np.count_nonzero(ascending[:, -k - 1 :][:, 0] == least))
-    return LowerBounds(least, n_equal, bool(np.count_nonzero(np.isnan(ascending[:, -1]))))
+    return LowerBounds(least, bool(np.count_nonzero(np.isnan(ascending[:, -1]))))
 
 
 class HighScores(NamedTuple):

@@ -96,7 +96,7 @@ def top_of_groups(groups: ColumnGroups, bounds: LowerBounds, k: int) -> TopRows 
     n_rows = groups.values.shape[0]
     n_high = np.bincount(found.which, minlength=n_rows)
     crowded = np.flatnonzero(n_high > most_high(k))  # users whose scores are all alike, say
-    if crowded.shape[0] * thresholds.COUNTED_TIES > n_rows:
+    if crowded.shape[0] * thresholds.CROWDED_USERS > n_rows:
         return None
     if crowded.shape[0]:
         alone = n_high[found.which] <= most_high(k)

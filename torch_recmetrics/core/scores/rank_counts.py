@@ -1,15 +1,18 @@
-"""The ranks of relevant items in whole lists, by counting the higher scores of each."""
+"""The ranks of relevant items, in whole lists or among the best, by counting the higher scores of each."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.scores.block_max import count_rows
+from torch_recmetrics.core.scores.block_max import BlockMax, count_rows
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
+from torch_recmetrics.core.scores.topk import count_where
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.row_sort import sorted_pieces
 from torch_recmetrics.core.tensors.scratch import ScratchMemory
+from torch_recmetrics.core.tensors.segments import order_by, run_starts
 
 
 def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,3 +50,72 @@ def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tens
                 above[rows, column] += count_rows(torch.gt, values, score, mask)
                 not_below[rows, column] += count_rows(torch.ge, values, score, mask)
     return above, not_below, torch.where(with_nan, -1, lengths)
+
+
+def worth_counting(n_items: int, n_targets: int, depth: int) -> bool:
+    """Whether rows are long and relevant items few enough."""
+    return 0 < thresholds.COLUMNS_PER_RANK * depth <= n_items and n_targets <= thresholds.FEW_TARGETS
+
+
+def topk_ranks(
+    blocks: BlockMax, ids: Tensor, at_least: Tensor, depth: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Which items are among the `depth` best of their row, and how many scores are higher and equal; no top-k.
+
+    An item below the maxima of K blocks is not among the first K. Of the few items left, only the blocks whose maximum
+    reaches their score are read.
+
+    Args:
+        blocks: of (B, N) scores with no NaN.
+        ids: (B, R) items of the row, or -1.
+        at_least: (B,) the lower bound of the `depth` best.
+        depth: K.
+
+    Returns:
+        (E,) users, (E,) columns of `ids`, (E,) how many scores are higher (below K), (E,) how many are equal, the item
+        itself included. None where too many of the items are among the best, or too many scores are equal.
+    """
+    users, columns, scores = blocks.candidate_items(ids, at_least)
+    candidates = blocks.candidate_blocks(users, scores, thresholds.BLOCKS_PER_RANK * depth * ids.shape[0])
+    if candidates is None:
+        counts = counts_in_rows(blocks.scores, users, scores)
+        return None if counts is None else _within(users, columns, *counts, depth)
+    above, not_below = torch.zeros((2, users.shape[0]), dtype=torch.int64, device=users.device)
+    mask = torch.empty((0, blocks.width), dtype=torch.float32, device=users.device)
+    for part in steps(candidates[0].shape[0], blocks.width, compared=True):
+        item, block = candidates[0][part], candidates[1][part]
+        values, against = blocks.read(users[item], block), scores[item].unsqueeze(1)
+        mask.resize_(values.shape)
+        above.index_add_(0, item, count_rows(torch.gt, values, against, mask))
+        not_below.index_add_(0, item, count_rows(torch.ge, values, against, mask))
+    return _within(users, columns, above, not_below, depth)
+
+
+def _within(
+    users: Tensor, columns: Tensor, above: Tensor, not_below: Tensor, depth: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    within = above < depth
+    return users[within], columns[within], above[within], (not_below - above)[within]
+
+
+def counts_in_rows(scores: ScoreMatrix, rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor] | None:
+    """(E,) int64 how many scores of its row are higher than each that is wanted, and (E,) how many are not lower.
+
+    The way where masses of scores are equal: rows are read whole, once for each of their scores that is wanted. None
+    where these are many.
+
+    Args:
+        scores: (B, N).
+        rows: (E,) int64.
+        wanted: (E,) scores of these rows.
+    """
+    order = order_by(rows, wanted)
+    begins = run_starts(rows[order], wanted[order])
+    first = order[begins]
+    if first.shape[0] > thresholds.ROWS_PER_USER * scores.n_users:
+        return None
+    which = torch.empty_like(order)
+    which[order] = begins.cumsum(0) - 1
+    row, score = rows[first], wanted[first]
+    above, not_below = (count_where(compare, scores, score, row)[which] for compare in (torch.gt, torch.ge))
+    return above, not_below

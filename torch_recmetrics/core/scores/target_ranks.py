@@ -1,7 +1,7 @@
 """The ranks of the relevant items among the best of short rows, by counting: no top-k.
 
 Most relevant items stand below the k best, and a lower bound of these rules them out at once. Above each of the others
-there are few items, in as many groups of columns at most.
+there are few items, in as many groups of columns at most; beside it there are some more where scores are equal.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch_recmetrics.core.scores.column_groups import (
 )
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import TopRows, joined, packed_topk, top_of_groups
+from torch_recmetrics.core.scores.rank_counts import counts_in_rows
 from torch_recmetrics.core.scores.topk import TopK
 from torch_recmetrics.core.tensors import thresholds
 
@@ -33,17 +34,51 @@ LARGEST_COUNT = np.iinfo(np.uint8).max
 
 
 class TargetRanks(NamedTuple):
-    """The relevant items among the k best of their rows, none of them with an equal score beside it."""
+    """The relevant items among the k best of their rows."""
 
     rows: Array  # (E,) int64, ascending
     columns: Array  # (E,) int64, the place of the item among the relevant ones of its row
     above: Array  # (E,) int64: how many scores are higher; below k
+    equal: Array  # (E,) int64: how many scores are equal, its own included
 
-    def placed(self, ids: Tensor, depth: int) -> Tensor:
-        """(B, depth) int64 those of the (B, T) relevant ids at their ranks, from 0; -1 at all others."""
+    def placed(self, ids: Tensor, depth: int) -> PlacedTargets:
+        """Those of the (B, T) relevant ids at their ranks, from 0."""
         at_ranks = np.full((ids.shape[0], depth), -1)
-        at_ranks[self.rows, self.above] = ids.numpy()[self.rows, self.columns]
-        return torch.from_numpy(at_ranks)
+        tied = self.equal > 1
+        if not tied.any():
+            at_ranks[self.rows, self.above] = ids.numpy()[self.rows, self.columns]
+            return PlacedTargets(torch.from_numpy(at_ranks), None, None, None, None)
+        order = np.argsort(self.rows * depth + self.above, kind="stable")
+        rows, columns, above, equal = (column[order] for column in self)
+        which, begins = runs(rows * depth + above)
+        place = above + (np.arange(rows.shape[0]) - begins[which])
+        near = place < depth
+        at_ranks[rows[near], place[near]] = ids.numpy()[rows[near], columns[near]]
+        # No group begins where another one of the row ends: ranks r and r + 1 are of two groups.
+        changes = np.zeros((ids.shape[0], depth + 1), np.int8)
+        tied = equal > 1
+        changes[rows[tied], above[tied]] = 1
+        changes[rows[tied], np.minimum(above + equal - 1, depth)[tied]] = -1
+        groups = torch.from_numpy(changes.cumsum(1)[:, :depth] > 0)
+        crosses = np.flatnonzero(above + equal > depth)
+        if not crosses.shape[0]:
+            return PlacedTargets(torch.from_numpy(at_ranks), groups, None, None, None)
+        which, begins = runs(rows[crosses])
+        members = np.zeros((begins.shape[0], ids.shape[1]), np.bool_)
+        members[which, columns[crosses]] = True
+        found = (torch.from_numpy(column) for column in (rows[crosses][begins], equal[crosses][begins], members))
+        return PlacedTargets(torch.from_numpy(at_ranks), groups, *found)
+
+
+class PlacedTargets(NamedTuple):
+    """Relevant items by rank, the first ones of a group of equal scores in any order, and the groups they are in."""
+
+    item_ids: Tensor  # (B, D) int64, -1 at all other ranks
+    tied: Tensor | None  # (B, D) bool: rank r + 2 has the score of rank r + 1; None where none has
+    # Of the groups that reach beyond the cutoff; None where none does:
+    crossing: Tensor | None  # (R,) int64: their rows
+    n_equal: Tensor | None  # (R,) int64: how many scores are in them
+    members: Tensor | None  # (R, T) bool: the relevant items in them
 
 
 def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | TopK | None:
@@ -81,22 +116,22 @@ def ranks_at_once(values: Array, ids: Array, k: int) -> TargetRanks | None:
     """:func:`target_ranks` of few (B, N) scores: each is compared with each of the (B, T) items."""
     # For -1 the score of any other item.
     scores = values.take(ids + multiples(ids.shape[0], values.shape[1]), mode="wrap")
+    dtype = np.uint8 if values.shape[1] <= LARGEST_COUNT else np.uint32  # bytes are added up without a cast
     above, not_below = (
-        compare(values[:, np.newaxis], scores[:, :, np.newaxis]).sum(2) for compare in (np.greater, np.greater_equal)
+        compare(values[:, np.newaxis], scores[:, :, np.newaxis]).view(np.uint8).sum(2, dtype=dtype).astype(np.int64)
+        for compare in (np.greater, np.greater_equal)
     )
-    within = (above < k) & (ids >= 0)
-    # Hidden items that are among the k best are several, so they are refused here too.
-    if (not_below - above)[within].max(initial=1) != 1 or np.isnan(values.max()):
+    if np.isnan(values.max()):
         return None
+    within = (above < k) & (ids >= 0) & (scores > -np.inf)
     rows, columns = within.nonzero()
-    return TargetRanks(rows, columns, above[within])
+    return TargetRanks(rows, columns, above[within], (not_below - above)[within])
 
 
 def target_ranks(groups: ColumnGroups, bounds: LowerBounds, ids: Tensor, k: int) -> TargetRanks | None:
-    """Which items are among the k best of their row, and how many scores are higher.
+    """Which items are among the k best of their row, and how many scores are higher and equal.
 
-    None where a top-k is faster (many of the items are among the best) or needed (equal scores), and where a score is
-    NaN.
+    None where a top-k is faster (many of the items are among the best), and where a score is NaN.
 
     Args:
         groups: of (B, N) scores.
@@ -105,7 +140,7 @@ def target_ranks(groups: ColumnGroups, bounds: LowerBounds, ids: Tensor, k: int)
         k: how many of a row.
     """
     n_rows, n_ids = ids.shape
-    if bounds.with_nan or bounds.n_equal * thresholds.COUNTED_TIES > n_rows:
+    if bounds.with_nan:
         return None
     columns = ids.numpy()
     # For -1 the score of any other item.
@@ -115,18 +150,34 @@ def target_ranks(groups: ColumnGroups, bounds: LowerBounds, ids: Tensor, k: int)
     if place.shape[0] > thresholds.COUNTED_PER_USER * n_rows:
         return None
     rows, wanted = place // n_ids, scores.reshape(-1)[place]
-    if bounds.n_equal and (wanted == bounds.least[rows]).any():  # equal to others most likely
-        return None
     few = place.shape[0] <= thresholds.COUNTED_ALONE * n_rows
-    above = (higher_than_each if few else higher_in_rows)(groups, rows, wanted, k)
-    if above is None:
-        return None
-    within = above < k
-    return TargetRanks(rows[within], (place - rows * n_ids)[within], above[within])
+    counts = (higher_than_each if few else higher_in_rows)(groups, rows, wanted, k)
+    if counts is None:
+        in_rows = counts_in_rows(ScoreMatrix(groups.values), torch.from_numpy(rows), torch.from_numpy(wanted))
+        if in_rows is None:
+            return None
+        above, not_below = (column.numpy() for column in in_rows)
+        counts = Counts(above, not_below - above)
+    within = counts.above < k
+    return TargetRanks(rows[within], (place - rows * n_ids)[within], counts.above[within], counts.equal[within])
 
 
-def higher_than_each(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -> Array | None:
-    """(E,) int64 how many scores of its row are higher than a wanted score; None where another one is equal.
+def runs(keys: Array) -> tuple[Array, Array]:
+    """(E,) the number of the run of equal ascending keys that each is in, and where each run begins; of some keys."""
+    first = np.ones(keys.shape[0], np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=first[1:])
+    return first.cumsum() - 1, np.flatnonzero(first)
+
+
+class Counts(NamedTuple):
+    """Of (E,) scores of a row."""
+
+    above: Array  # (E,) int64: how many of its row are higher
+    equal: Array  # (E,) int64: how many are equal, itself included
+
+
+def higher_than_each(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -> Counts | None:
+    """How many scores of its row are higher than a wanted score, and equal; None where masses are.
 
     Args:
         groups: of (B, N) scores.
@@ -137,13 +188,14 @@ def higher_than_each(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -
     found = high_scores_of(groups, rows, wanted, k)
     if found is None:
         return None
-    higher = found.scores > wanted[found.which]
-    if found.which.shape[0] - np.count_nonzero(higher) != wanted.shape[0]:
-        return None
-    return np.bincount(found.which[higher], minlength=wanted.shape[0])
+    higher = found.which[found.scores > wanted[found.which]]
+    above = np.bincount(higher, minlength=wanted.shape[0])
+    if found.which.shape[0] - higher.shape[0] == wanted.shape[0]:
+        return Counts(above, np.ones_like(above))
+    return Counts(above, np.bincount(found.which, minlength=wanted.shape[0]) - above)
 
 
-def higher_in_rows(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -> Array | None:
+def higher_in_rows(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -> Counts | None:
     """The same for several wanted scores of a row: those that reach the lowest of them are read once for all."""
     place = places_in_rows(rows, n_rows := groups.values.shape[0])
     # A row of numbers for each place, so that all users are compared at once.
@@ -158,7 +210,11 @@ def higher_in_rows(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -> 
         return None
     high = np.full((most, 1, n_rows), -np.inf, wanted.dtype)
     high[place_high, 0, found.which] = found.scores
-    if np.count_nonzero(high == theirs) != wanted.shape[0]:
-        return None
-    above: Array = (high > theirs).view(np.uint8).sum(0, dtype=np.uint8)[place, rows].astype(np.int64)
-    return above
+
+    def counted(mask: Array) -> Array:
+        counts: Array = mask.view(np.uint8).sum(0, dtype=np.uint8)[place, rows].astype(np.int64)
+        return counts
+
+    above, same = counted(high > theirs), high == theirs
+    none_equal = np.count_nonzero(same) == wanted.shape[0]
+    return Counts(above, np.ones_like(above) if none_equal else counted(same))

@@ -69,8 +69,8 @@ COMPARED_AT_ONCE = 1 << 17
 # are read at once; with more than the second a top-k is faster.
 COUNTED_ALONE, COUNTED_PER_USER = 2, 8
 COMPARED_IN_ROWS = 1 << 24  # bytes; with more comparisons, for users with very many of them, use a top-k
-# Where one user of so many has equal scores at the bound, a top-k is needed anyway; with masses of them, that of torch.
-COUNTED_TIES = 16
+ROWS_PER_USER = 2  # that are read whole where masses of scores are equal; with more a top-k is faster
+CROWDED_USERS = 16  # one of so many with masses of equal scores is sorted apart in a top-k; with more use that of torch
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
