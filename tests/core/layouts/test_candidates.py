@@ -76,6 +76,15 @@ def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], compa
     assert columns.dtype == torch.int64 and columns.tolist() == expected
 
 
+@pytest.mark.parametrize("compared", [0, 1 << 30])
+def test_a_candidate_that_comes_again_is_refused_wherever_it_stands(compared: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", compared)
+    item_ids = torch.tensor([[4, 9, 1, -1, -1], [7, 2, 5, 7, 3]])
+    metric = HitRate(2)
+    with refused(metric, "`item_ids` must not hold an id twice in one row, got 7 twice in row 1"):
+        metric.update(torch.rand(2, 5), item_ids=item_ids, target_ids=torch.tensor([4, 2]))
+
+
 def test_one_positive_and_100_negatives_give_the_numbers_of_a_plain_evaluator() -> None:
     ids, scores, positives = sampled(60, 5000, 100)
     expected = plain_evaluator(ids, scores, positives, 10)
