@@ -247,6 +247,20 @@ def test_longer_items_have_wider_bounds(
     assert not above.any() and same.unique().tolist() == [items.shape[0]]
 
 
+@pytest.mark.parametrize("sorted_from", [0, 96])
+def test_a_score_below_all_float32_is_above_what_is_hidden(sorted_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that a bias bans stands last of those that are shown, wherever the others are scored in float32."""
+    monkeypatch.setattr(thresholds, "COUNTED_TARGETS", sorted_from)
+    monkeypatch.setattr(thresholds, "COUNTED_ITEMS", 64)
+    data = batch("smooth", 3, n_items=300)
+    bias = torch.zeros(300, dtype=torch.float64)
+    bias[7] = -1e40
+    data = {"user_embeddings": data["user_embeddings"], "item_embeddings": data["item_embeddings"], "item_bias": bias}
+    metric = MRR()
+    metric.update(**data, target_ids=torch.full((13, 1), 7), seen_ids=torch.arange(100, 140).expand(13, -1))
+    assert metric.compute() == pytest.approx(1 / 260, abs=1e-15)
+
+
 @pytest.mark.parametrize("rule", TIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_relevant_item_alone_is_counted(kind: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,11 +41,11 @@ class ScoreChunk:
         return wide - self._error_of(wide) + 0.0  # no zero with a sign
 
     def coarse_range(self, exact_scores: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, R) the lowest and the highest coarse score of a pair with this exact score."""
+        """(B, R) the lowest and the highest coarse score of a pair with this exact score; -inf is below both."""
         error = self._error_of(exact_scores)
         infinity = torch.full((), float("inf"), dtype=self.scores.dtype, device=self.scores.device)
         low, high = (bound.to(self.scores.dtype) for bound in (exact_scores - error, exact_scores + error))
-        return low.nextafter(-infinity), high.nextafter(infinity)
+        return low.nextafter(-infinity).clamp(min=torch.finfo(low.dtype).min), high.nextafter(infinity)
 
     def _error_of(self, scores: Tensor) -> Tensor:
         """How far the other kind of score may be from these (B, n)."""
