@@ -121,6 +121,7 @@ def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, wi
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "COUNTED_TARGETS", limit)
         patch.setattr(thresholds, "REGISTER_BYTES", 16)
+        patch.setattr(thresholds, "FEW_TARGETS", 0 if width == 64 else 128)  # sorted whole, or in pieces
         above, from_here, lengths = full_ranks(read, wanted)
     higher, same = {}, {}
     for user, row in enumerate(expected):

@@ -4,6 +4,8 @@ get wrong.
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -175,7 +177,16 @@ def test_masses_of_equal_scores_are_left_to_others(size, monkeypatch):
     (groups,) = column_groups(ScoreMatrix(preds), size)
     least = lower_bounds(groups, 5).least
     assert all_high_scores(groups, least, 5) is None
-    assert high_scores_of(groups, torch.arange(30).numpy(), least, 5) is None
+    assert high_scores_of(groups, torch.arange(30).numpy(), least, 5, math.inf) is None
+
+
+def test_more_than_a_share_of_the_rows_is_not_read_from_groups():
+    preds = torch.arange(400.0).repeat(3, 1)
+    (groups,) = column_groups(ScoreMatrix(preds), 4)
+    rows = torch.arange(3).numpy()
+    least = torch.full((3,), 380.0).numpy()  # 20 high scores, in as many groups
+    assert high_scores_of(groups, rows, least, 5, 0.19) is None
+    assert (high_scores_of(groups, rows, least, 5, 0.21).scores >= 380).sum() == 60
 
 
 @pytest.mark.parametrize("size", [4, 7])

@@ -25,6 +25,7 @@ def a_single_row_is_enough(request, monkeypatch):
     monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", 1 << 30 if request.param == "at once" else 0)
     monkeypatch.setattr(thresholds, "COUNTED_ALONE", 100 if request.param == "each" else 0)
     monkeypatch.setattr(thresholds, "READ_SHARE", 0 if request.param.endswith("all scores") else INF)
+    monkeypatch.setattr(thresholds, "READ_OF_MASSES", INF)
     monkeypatch.setattr(thresholds, "SHORT_ROWS", 1)
     monkeypatch.setattr(thresholds, "SORTED_WHOLE", 0)
     monkeypatch.setattr(thresholds, "COUNTED_PER_USER", 100)

@@ -89,6 +89,7 @@ class LowerBounds(NamedTuple):
     """What the maxima tell about the k best of each row."""
 
     least: Array  # (B,) no score below it is among the k best; above -inf
+    n_equal: int  # rows in which the next lower score that was looked at is equal
     with_nan: bool
 
 
@@ -105,7 +106,8 @@ def lower_bounds(groups: ColumnGroups, k: int) -> LowerBounds:
     np.maximum(ascending[:, : rest.shape[1]], rest, out=ascending[:, : rest.shape[1]])
     ascending.sort(axis=1)
     least = np.maximum(ascending[:, -k], LOWEST)
-    return LowerBounds(least, bool(np.count_nonzero(np.isnan(ascending[:, -1]))))
+    n_equal = int(np.count_nonzero(ascending[:, -k - 1 :][:, 0] == least))
+    return LowerBounds(least, n_equal, bool(np.count_nonzero(np.isnan(ascending[:, -1]))))
 
 
 class HighScores(NamedTuple):
@@ -144,9 +146,15 @@ def all_high_scores(groups: ColumnGroups, least: Array, k: int) -> HighScores | 
     return HighScores(rows, places, groups.scores.take(places))
 
 
-def high_scores_of(groups: ColumnGroups, rows: Array, least: Array, k: int) -> HighScores | None:
-    """The same of (R,) rows, with a least for each of them; a row may come several times."""
-    return _in_groups(groups, groups.maxima.take(rows, 0) >= least[:, np.newaxis], rows, least, k)
+def high_scores_of(groups: ColumnGroups, rows: Array, least: Array, k: int, share: float) -> HighScores | None:
+    """The same of (R,) rows, with a least for each of them; a row may come several times.
+
+    None, too, where the groups to be read hold more than this share of all scores of the rows.
+    """
+    holding = groups.maxima.take(rows, 0) >= least[:, np.newaxis]
+    if np.count_nonzero(holding) * groups.size > share * groups.values.shape[1] * rows.shape[0]:
+        return None
+    return _in_groups(groups, holding, rows, least, k)
 
 
 def _in_groups(groups: ColumnGroups, holding: Array, rows: Array | None, least: Array, k: int) -> HighScores | None:

@@ -30,6 +30,7 @@ def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tens
     above, not_below = torch.zeros((2, n_users, n_targets), dtype=torch.int64, device=scores.device)
     lengths = torch.zeros(n_users, dtype=torch.int64, device=scores.device)
     with_nan = torch.zeros(n_users, dtype=torch.bool, device=scores.device)
+    in_pieces = n_targets <= thresholds.FEW_TARGETS  # with more the places in all pieces take longer than a long sort
     for tile in scores.tiles(compared=True):
         rows, values = tile.rows, tile.values
         against = target_scores[rows]
@@ -38,7 +39,7 @@ def full_ranks(scores: ScoreMatrix, target_scores: Tensor) -> tuple[Tensor, Tens
             with_nan[rows] |= values.amax(1).isnan()
             lengths[rows] += count_rows(torch.gt, values, HIDDEN, mask)
             if n_targets > thresholds.COUNTED_TARGETS:
-                for _, ascending in sorted_pieces(values):
+                for _, ascending in sorted_pieces(values, None if in_pieces else values.shape[1]):
                     n_pieces, _, width = ascending.shape
                     of_pieces = against.expand(n_pieces, -1, -1).contiguous()
                     for counts, right in ((above, True), (not_below, False)):
@@ -78,7 +79,7 @@ def topk_ranks(
     users, columns, scores = blocks.candidate_items(ids, at_least)
     candidates = blocks.candidate_blocks(users, scores, thresholds.BLOCKS_PER_RANK * depth * ids.shape[0])
     if candidates is None:
-        counts = counts_in_rows(blocks.scores, users, scores)
+        counts = counts_in_rows(blocks.scores, users, scores, at_least)
         return None if counts is None else _within(users, columns, *counts, depth)
     above, not_below = torch.zeros((2, users.shape[0]), dtype=torch.int64, device=users.device)
     mask = torch.empty((0, blocks.width), dtype=torch.float32, device=users.device)
@@ -98,7 +99,7 @@ def _within(
     return users[within], columns[within], above[within], (not_below - above)[within]
 
 
-def counts_in_rows(scores: ScoreMatrix, rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor] | None:
+def counts_in_rows(scores: ScoreMatrix, rows: Tensor, wanted: Tensor, at_least: Tensor) -> tuple[Tensor, Tensor] | None:
     """(E,) int64 how many scores of its row are higher than each that is wanted, and (E,) how many are not lower.
 
     The way where masses of scores are equal: rows are read whole, once for each of their scores that is wanted. None
@@ -108,11 +109,15 @@ def counts_in_rows(scores: ScoreMatrix, rows: Tensor, wanted: Tensor) -> tuple[T
         scores: (B, N).
         rows: (E,) int64.
         wanted: (E,) scores of these rows.
+        at_least: (B,) none is lower; of masses of scores that are wanted, most are equal to it.
     """
+    most = thresholds.ROWS_PER_USER * scores.n_users
+    if rows.shape[0] > most and int((wanted > at_least[rows]).sum()) > most:
+        return None
     order = order_by(rows, wanted)
     begins = run_starts(rows[order], wanted[order])
     first = order[begins]
-    if first.shape[0] > thresholds.ROWS_PER_USER * scores.n_users:
+    if first.shape[0] > most:
         return None
     which = torch.empty_like(order)
     which[order] = begins.cumsum(0) - 1

@@ -147,13 +147,21 @@ def target_ranks(groups: ColumnGroups, bounds: LowerBounds, ids: Tensor, k: int)
     scores = groups.scores.take(columns + groups.first_places, mode="wrap")
     place = np.flatnonzero(scores >= bounds.least[:, np.newaxis])
     place = place[columns.reshape(-1)[place] >= 0]
-    if place.shape[0] > thresholds.COUNTED_PER_USER * n_rows:
+    many = place.shape[0] > thresholds.COUNTED_PER_USER * n_rows
+    if many and not bounds.n_equal:
         return None
     rows, wanted = place // n_ids, scores.reshape(-1)[place]
-    few = place.shape[0] <= thresholds.COUNTED_ALONE * n_rows
-    counts = (higher_than_each if few else higher_in_rows)(groups, rows, wanted, k)
+    counts = None
+    if not many:
+        if place.shape[0] <= thresholds.COUNTED_ALONE * n_rows:
+            masses = bounds.n_equal * thresholds.CROWDED_USERS > n_rows
+            share = thresholds.READ_OF_MASSES if masses else thresholds.READ_SHARE
+            counts = higher_than_each(groups, rows, wanted, k, share)
+        else:
+            counts = higher_in_rows(groups, rows, wanted, k)
     if counts is None:
-        in_rows = counts_in_rows(ScoreMatrix(groups.values), torch.from_numpy(rows), torch.from_numpy(wanted))
+        of_each = (torch.from_numpy(column) for column in (rows, wanted, bounds.least))
+        in_rows = counts_in_rows(ScoreMatrix(groups.values), *of_each)
         if in_rows is None:
             return None
         above, not_below = (column.numpy() for column in in_rows)
@@ -176,7 +184,7 @@ class Counts(NamedTuple):
     equal: Array  # (E,) int64: how many are equal, itself included
 
 
-def higher_than_each(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -> Counts | None:
+def higher_than_each(groups: ColumnGroups, rows: Array, wanted: Array, k: int, share: float) -> Counts | None:
     """How many scores of its row are higher than a wanted score, and equal; None where masses are.
 
     Args:
@@ -184,8 +192,9 @@ def higher_than_each(groups: ColumnGroups, rows: Array, wanted: Array, k: int) -
         rows: (E,) int64.
         wanted: (E,) scores of these rows.
         k: the k best of a row are asked for.
+        share: of the scores of these rows that may be read.
     """
-    found = high_scores_of(groups, rows, wanted, k)
+    found = high_scores_of(groups, rows, wanted, k, share)
     if found is None:
         return None
     higher = found.which[found.scores > wanted[found.which]]

@@ -43,12 +43,15 @@ def sorted_rows(rows: Tensor) -> Tensor:
     return copied
 
 
-def sorted_pieces(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def sorted_pieces(rows: Tensor, width: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
     """(P, B, W) pieces of the rows of a matrix, and copies of them in ascending order; what is left over comes last.
 
-    Pieces that numpy sorts in registers: to find the places of a few numbers in each takes less than to sort long rows.
+    By default pieces that numpy sorts in registers: to find the places of some numbers in each takes less than to sort
+    long rows.
     """
-    width = max(1, thresholds.REGISTER_BYTES // rows.element_size())
+    if width is None:
+        width = thresholds.REGISTER_BYTES // rows.element_size()
+    width = max(1, width)
     whole = rows.shape[1] - rows.shape[1] % width
     for part, size in ((rows[:, :whole], width), (rows[:, whole:], rows.shape[1] - whole)):
         if part.shape[1]:
