@@ -180,11 +180,13 @@ def test_masses_of_equal_scores_are_left_to_others(size, monkeypatch):
     assert high_scores_of(groups, torch.arange(30).numpy(), least, 5, math.inf) is None
 
 
-def test_more_than_a_share_of_the_rows_is_not_read_from_groups():
+def test_more_than_a_share_of_the_rows_is_not_read_from_groups(monkeypatch):
     preds = torch.arange(400.0).repeat(3, 1)
     (groups,) = column_groups(ScoreMatrix(preds), 4)
     rows = torch.arange(3).numpy()
     least = torch.full((3,), 380.0).numpy()  # 20 high scores, in as many groups
+    assert high_scores_of(groups, rows, least, 5, 0.19) is not None  # so few are read in any case
+    monkeypatch.setattr(thresholds, "READ_FEW", 200)
     assert high_scores_of(groups, rows, least, 5, 0.19) is None
     assert (high_scores_of(groups, rows, least, 5, 0.21).scores >= 380).sum() == 60
 

@@ -149,10 +149,11 @@ def all_high_scores(groups: ColumnGroups, least: Array, k: int) -> HighScores | 
 def high_scores_of(groups: ColumnGroups, rows: Array, least: Array, k: int, share: float) -> HighScores | None:
     """The same of (R,) rows, with a least for each of them; a row may come several times.
 
-    None, too, where the groups to be read hold more than this share of all scores of the rows.
+    None, too, where the groups to be read hold more than this share of all scores of the rows, and are not few.
     """
     holding = groups.maxima.take(rows, 0) >= least[:, np.newaxis]
-    if np.count_nonzero(holding) * groups.size > share * groups.values.shape[1] * rows.shape[0]:
+    few = max(thresholds.READ_FEW, share * groups.values.shape[1] * rows.shape[0])
+    if np.count_nonzero(holding) * groups.size > few:
         return None
     return _in_groups(groups, holding, rows, least, k)
 

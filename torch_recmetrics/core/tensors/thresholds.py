@@ -61,6 +61,7 @@ MAXIMA_PER_RANK = 4  # fold the maxima while so many per requested item are left
 EXTRA_HIGH = 512  # scores at the bound beyond four per requested item; with more a row holds masses of equal scores
 READ_SHARE = 1 / 6  # of all scores in groups that hold a high one; with more, all scores are read to find these
 READ_OF_MASSES = 1 / 10  # the same where masses of scores are equal
+READ_FEW = 1 << 16  # scores that take less time than the steps of another way
 
 # --- Ranks of relevant items in short rows (core/scores/target_ranks.py): `python -m benchmarks batches` ---
 
