@@ -54,7 +54,7 @@ class TargetRanks(NamedTuple):
         place = above + (np.arange(rows.shape[0]) - begins[which])
         near = place < depth
         at_ranks[rows[near], place[near]] = ids.numpy()[rows[near], columns[near]]
-        # No group begins where another one of the row ends: ranks r and r + 1 are of two groups.
+        # The last rank of a group is not the first of another one, so no mark is overwritten.
         changes = np.zeros((ids.shape[0], depth + 1), np.int8)
         tied = equal > 1
         changes[rows[tied], above[tied]] = 1
