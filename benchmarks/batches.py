@@ -8,7 +8,8 @@ of 4,096 users, told as time per batch, so that users who wait are evaluated wit
 their own, which the others are spared; all others have 20. "sample ids" gives ours the number of each user, so that
 none counts twice. "bfloat16" has scores of a normal distribution, as models with autocast give them: hardly a user has
 20 different best ones; "sigmoid" has them behind a sigmoid, in bfloat16 too, where hundreds of items share the best
-score; "equal" has 50 different scores in all.
+score; "equal" has 50 different scores in all. "one user" is an update for
+each of 512 users.
 """
 
 from __future__ import annotations
@@ -38,7 +39,15 @@ from benchmarks.ranking import (
 SHAPES = ((64, 3706), (256, 3706), (64, 20_000), (512, 1000), (256, 20_000))
 GOALS = {0: (1.3, 1.3, 1.3, 2.0, 2.0), 50: (1.2, 1.2, 1.3, 2.0, 1.4)}
 EPOCH = 4096  # users
-KINDS = ("random", "seen", "one", "dense", "good", "sample ids", "candidates", "bfloat16", "sigmoid", "equal")
+ONE_USER = (1, 1000)
+FEWER = 512  # users: thousands of sums of one, some of the others add up in float32
+# Of RePlay's time: of 24 numbers, and of one.
+GOALS_OF_ONE_USER = (1.3, 1.0)
+KINDS = (
+    *("random", "seen", "one", "dense", "good", "sample ids", "candidates"),
+    *("bfloat16", "sigmoid", "equal"),  # the others take equal scores as they come
+    "one user",
+)
 CANDIDATES = 101
 
 
@@ -100,7 +109,7 @@ def entrants(epoch: list[Data], kind: str) -> list[Contestant]:
             continue
         values = run()
         expected = expected or values
-        if kind not in ("bfloat16", "sigmoid", "equal"):  # the others take equal scores in the order of torch.topk
+        if kind not in ("bfloat16", "sigmoid", "equal"):
             check_agreement(expected, name, values)
         contestants.append(Contestant(name, run, len(values)))
     return contestants
@@ -124,6 +133,10 @@ def main() -> None:
     for kind in options.kinds:
         for number in options.only if options.only is not None else range(len(SHAPES)):
             users, items = SHAPES[number]
+            if kind == "one user":
+                if number != (options.only or [0])[0]:
+                    continue
+                users, items = ONE_USER
             if kind == "candidates":
                 if users in [shape[0] for shape in SHAPES[:number]]:
                     continue
@@ -132,9 +145,10 @@ def main() -> None:
             work = Workload(users, items, seen=50 if kind == "seen" else 0, relevant=1 if single else 20)
             if kind == "dense" and not work.short:
                 continue
-            epoch = epoch_of(work, kind, EPOCH // users)
+            epoch = epoch_of(work, kind, (FEWER if kind == "one user" else EPOCH) // users)
             results = per_batch(race(entrants(epoch, kind), options.rounds), len(epoch))
-            print(f"\n{len(epoch)} batches of {users} users x {items:,} items, {kind}\n\n{table(results, READ)}")
+            of_users = f"{users} user{'s' * (users > 1)}"
+            print(f"\n{len(epoch)} batches of {of_users} x {items:,} items, {kind}\n\n{table(results, READ)}")
             times = {result.name: result.fastest for result in results}
             others = {n: t for n, t in times.items() if n not in (READ, TOPK) and not n.startswith(OURS)}
             best = min(others, key=lambda name: others[name])
@@ -145,6 +159,12 @@ def main() -> None:
                 f"24 numbers / one: {times[OURS] / times[f'{OURS}, one number']:.2f}; "
                 f"reads: {times[OURS] / times[READ]:.2f}"
             )
+            if kind == "one user" and "RePlay" in times:
+                of_replay = (times[OURS] / times["RePlay"], times[f"{OURS}, one number"] / times["RePlay"])
+                lines.append(
+                    f"{kind}, of RePlay's time for 15 numbers: 24 numbers {of_replay[0]:.2f} (goal: at most "
+                    f"{GOALS_OF_ONE_USER[0]}); one number {of_replay[1]:.2f} (goal: at most {GOALS_OF_ONE_USER[1]})"
+                )
     print("\n".join(lines))
 
 

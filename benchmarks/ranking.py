@@ -54,11 +54,11 @@ WORKLOADS = (
     Workload(2000, 3706, times=1.5),
     Workload(2000, 3706, seen=50),
     Workload(2000, 3706, on_top=0.25),
-    Workload(1024, 100_000, reads=2.2, times=3.5),
-    Workload(1024, 100_000, seen=200, reads=4),
+    Workload(1024, 100_000, reads=1.6),
+    Workload(1024, 100_000, seen=200, reads=2.2),
     Workload(1024, 100_000, on_top=0.25),
     Workload(1024, 100_000, ids_only=True, times=2.8),
-    Workload(64, 1_000_000, ids_only=True, times=4),
+    Workload(64, 1_000_000, ids_only=True, reads=1.5),
 )
 
 

@@ -87,12 +87,15 @@ def test_intervals_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(batches, "SHAPES", ((64, 200),))
     monkeypatch.setattr(batches, "EPOCH", 128)
-    monkeypatch.setattr(sys, "argv", ["batches", "--rounds", "1", "--kinds", "seen", "equal"])
+    monkeypatch.setattr(batches, "FEWER", 8)
+    monkeypatch.setattr(sys, "argv", ["batches", "--rounds", "1", "--kinds", "seen", "equal", "sigmoid", "one user"])
     batches.main()
     printed = capsys.readouterr().out
-    for kind in ("seen", "equal"):
+    for kind in ("seen", "equal", "sigmoid"):
         assert f"2 batches of 64 users x 200 items, {kind}" in printed
         assert f"{kind}, 64 x 200: " in printed
+    assert "8 batches of 1 user x 1,000 items, one user" in printed
+    assert ("one user, of RePlay's time" in printed) == ("skipped: RePlay" not in printed)
 
 
 @pytest.mark.usefixtures("unweighed")
