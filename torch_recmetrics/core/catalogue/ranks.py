@@ -15,8 +15,6 @@ from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.row_sort import sorted_pieces
 from torch_recmetrics.core.tensors.scratch import scratch
 
-SPARE_MARGIN = 1.5  # bounds that are wider by more leave too many pairs open
-
 
 def catalogue_ranks(
     pairs: PairScores,
@@ -161,4 +159,4 @@ class ScoreBounds:
         """Whether they hold for another chunk, and are hardly too wide."""
         if self.low.dtype != chunk.scores.dtype:
             return False
-        return bool(((chunk.margin <= self._margin) & (self._margin <= SPARE_MARGIN * chunk.margin)).all())
+        return bool(((chunk.margin <= self._margin) & (self._margin <= thresholds.SPARE_MARGIN * chunk.margin)).all())

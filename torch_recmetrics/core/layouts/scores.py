@@ -138,9 +138,9 @@ def _counted_users(
 ) -> ListedUsers:
     """Users whose relevant items are known by their ranks, and nothing between them."""
     depth, members = placed.item_ids.shape[1], None
-    if placed.crossing is not None and placed.n_equal is not None and placed.members is not None:
-        relevance = torch.where(placed.members, targets.values[placed.crossing], 0)
-        members = CutoffMembers(placed.crossing, placed.n_equal, relevance)
+    if placed.crossing is not None:
+        rows, n_equal, relevant = placed.crossing
+        members = CutoffMembers(rows, n_equal, torch.where(relevant, targets.values[rows], 0))
     return ListedUsers(
         item_ids=placed.item_ids,
         targets=targets,

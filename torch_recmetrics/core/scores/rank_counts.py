@@ -64,7 +64,7 @@ def topk_ranks(
     """Which items are among the `depth` best of their row, and how many scores are higher and equal; no top-k.
 
     An item below the maxima of K blocks is not among the first K. Of the few items left, only the blocks whose maximum
-    reaches their score are read.
+    reaches their score are read, or whole rows where masses of scores are equal.
 
     Args:
         blocks: of (B, N) scores with no NaN.
@@ -74,7 +74,7 @@ def topk_ranks(
 
     Returns:
         (E,) users, (E,) columns of `ids`, (E,) how many scores are higher (below K), (E,) how many are equal, the item
-        itself included. None where too many of the items are among the best, or too many scores are equal.
+        itself included. None where too many of the items are among the best.
     """
     users, columns, scores = blocks.candidate_items(ids, at_least)
     candidates = blocks.candidate_blocks(users, scores, thresholds.BLOCKS_PER_RANK * depth * ids.shape[0])

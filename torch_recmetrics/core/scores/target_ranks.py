@@ -47,7 +47,7 @@ class TargetRanks(NamedTuple):
         tied = self.equal > 1
         if not tied.any():
             at_ranks[self.rows, self.above] = ids.numpy()[self.rows, self.columns]
-            return PlacedTargets(torch.from_numpy(at_ranks), None, None, None, None)
+            return PlacedTargets(torch.from_numpy(at_ranks), None, None)
         order = np.argsort(self.rows * depth + self.above, kind="stable")
         rows, columns, above, equal = (column[order] for column in self)
         which, begins = runs(rows * depth + above)
@@ -62,12 +62,20 @@ class TargetRanks(NamedTuple):
         groups = torch.from_numpy(changes.cumsum(1)[:, :depth] > 0)
         crosses = np.flatnonzero(above + equal > depth)
         if not crosses.shape[0]:
-            return PlacedTargets(torch.from_numpy(at_ranks), groups, None, None, None)
+            return PlacedTargets(torch.from_numpy(at_ranks), groups, None)
         which, begins = runs(rows[crosses])
         members = np.zeros((begins.shape[0], ids.shape[1]), np.bool_)
         members[which, columns[crosses]] = True
         found = (torch.from_numpy(column) for column in (rows[crosses][begins], equal[crosses][begins], members))
-        return PlacedTargets(torch.from_numpy(at_ranks), groups, *found)
+        return PlacedTargets(torch.from_numpy(at_ranks), groups, CrossingGroups(*found))
+
+
+class CrossingGroups(NamedTuple):
+    """The groups of equal scores that reach beyond the cutoff, at most one of a row."""
+
+    rows: Tensor  # (R,) int64
+    n_equal: Tensor  # (R,) int64: how many scores are in them
+    members: Tensor  # (R, T) bool: the relevant items in them
 
 
 class PlacedTargets(NamedTuple):
@@ -75,10 +83,7 @@ class PlacedTargets(NamedTuple):
 
     item_ids: Tensor  # (B, D) int64, -1 at all other ranks
     tied: Tensor | None  # (B, D) bool: rank r + 2 has the score of rank r + 1; None where none has
-    # Of the groups that reach beyond the cutoff; None where none does:
-    crossing: Tensor | None  # (R,) int64: their rows
-    n_equal: Tensor | None  # (R,) int64: how many scores are in them
-    members: Tensor | None  # (R, T) bool: the relevant items in them
+    crossing: CrossingGroups | None  # None where no group reaches beyond the cutoff
 
 
 def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | TopK | None:

@@ -106,3 +106,4 @@ WAITING_PAIRS = 1 << 14  # candidates, or k per user if that is more, that wait 
 CHUNK_BLOCKS_PER_ITEM = 16
 BFLOAT16_CANDIDATES = 1 / 32  # of a chunk; if more must be scored exactly, float32 products replace those of bfloat16
 COUNTED_ITEMS = 1 << 11  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
+SPARE_MARGIN = 1.5  # bounds of coarse scores that are wider by more leave too many pairs open
