@@ -36,13 +36,15 @@ class Workload:
     times: float | None = None  # ours is at least so many times faster than the fastest of the others
     relevant: int = 20
     on_top: float = 0  # the part of the relevant items that a good model has among the best hundredth of all
+    batch: int | None = None  # users of an update; None for all of them
 
     @property
     def title(self) -> str:
         good = f", {self.on_top:.0%} of them near the top" if self.on_top else ""
         what = f"ids of the first {DEEPEST}" if self.ids_only else f"1 to {self.relevant} relevant{good}, top {DEEPEST}"
         seen = f", {self.seen} seen items a user" if self.seen else ""
-        return f"{self.users:,} users x {self.items:,} items, float32, {what}{seen}"
+        batches = f", in batches of {self.batch}" if self.batch else ""
+        return f"{self.users:,} users x {self.items:,} items{batches}, float32, {what}{seen}"
 
     @property
     def short(self) -> bool:
@@ -55,6 +57,7 @@ WORKLOADS = (
     Workload(2000, 3706, seen=50),
     Workload(2000, 3706, on_top=0.25),
     Workload(1024, 100_000, reads=1.6),
+    Workload(1024, 100_000, batch=256, reads=1.8),
     Workload(1024, 100_000, seen=200, reads=2.2),
     Workload(1024, 100_000, on_top=0.25),
     Workload(1024, 100_000, ids_only=True, times=2.8),
@@ -75,6 +78,11 @@ class Data:
         if self.seen_ids is not None:
             self.theirs.scatter_(1, self.seen_ids, float("-inf"))
         return self.theirs.topk(DEEPEST, dim=1).indices
+
+    def batches(self, users: int) -> list[Data]:
+        """The same in batches of so many users."""
+        columns = ([None] * len(self.scores) if c is None else c.split(users) for c in vars(self).values())
+        return [Data(*batch) for batch in zip(*columns, strict=False)]
 
 
 def draw(work: Workload, device: torch.device, seed: int = 0) -> Data:
@@ -267,17 +275,19 @@ def check_agreement(ours: Values, name: str, theirs: Values) -> None:
             raise SystemExit(f"{name} gives {value:.9f} for {key}, torch_recmetrics {ours[key]:.9f}: nothing was timed")
 
 
-def rivals(work: Workload, data: Data, slow_rounds: int) -> dict[str, Callable[[], Callable[[], Values]]]:
+def rivals(
+    work: Workload, data: Data, batches: list[Data], slow_rounds: int
+) -> dict[str, Callable[[], Callable[[], Values]]]:
     """How to make each contestant that gives metric values."""
     makers: dict[str, Callable[[], Callable[[], Values]]] = {
-        OURS: lambda: recmetrics([data]),
-        f"{OURS}, RePlay's 15": lambda: recmetrics([data], REPLAY),
-        "top-k, then sums": lambda: topk_then_sums([data]),
-        "RePlay": lambda: replay([data]),
-        "PyG": lambda: pyg([data]),
+        OURS: lambda: recmetrics(batches),
+        f"{OURS}, RePlay's 15": lambda: recmetrics(batches, REPLAY),
+        "top-k, then sums": lambda: topk_then_sums(batches),
+        "RePlay": lambda: replay(batches),
+        "PyG": lambda: pyg(batches),
     }
     if work.short and not work.seen:
-        makers[f"{OURS}, dense target"] = lambda: recmetrics([data], dense=True)
+        makers[f"{OURS}, dense target"] = lambda: recmetrics(batches, dense=True)
         makers["ignite"] = lambda: ignite(data)
         if slow_rounds:
             makers["ranx"] = lambda: ranx(data)
@@ -288,7 +298,11 @@ def rivals(work: Workload, data: Data, slow_rounds: int) -> dict[str, Callable[[
 
 def entrants(work: Workload, data: Data, slow_rounds: int) -> list[Contestant]:
     """Everybody who takes part, after their values have been checked."""
-    contestants = [Contestant(READ, lambda: data.scores.amax(1)), Contestant(TOPK, data.top)]
+    batches = data.batches(work.batch or work.users)
+    contestants = [
+        Contestant(READ, lambda: [batch.scores.amax(1) for batch in batches]),
+        Contestant(TOPK, lambda: [batch.top() for batch in batches]),
+    ]
     if work.ids_only:
         from torch_recmetrics import rank
 
@@ -299,7 +313,7 @@ def entrants(work: Workload, data: Data, slow_rounds: int) -> list[Contestant]:
             raise SystemExit("torch.topk gives other ids: nothing was timed")
         return [*contestants, Contestant(IDS, ours)]
     values_of_ours: Values = {}
-    for name, make in rivals(work, data, slow_rounds).items():
+    for name, make in rivals(work, data, batches, slow_rounds).items():
         try:
             run = make()
         except ImportError as error:
@@ -337,6 +351,7 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="*", help=f"numbers of the workloads, 0 to {len(WORKLOADS) - 1}")
     parser.add_argument("--users", type=int, help="a workload of one's own")
     parser.add_argument("--items", type=int, default=3706)
+    parser.add_argument("--batch", type=int, help="users of an update; all of them when not given")
     parser.add_argument("--seen", type=int, default=0)
     parser.add_argument("--relevant", type=int, default=20, help="the most relevant items that a user has")
     parser.add_argument("--rounds", type=int, default=20)
@@ -348,7 +363,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     works = [WORKLOADS[number] for number in options.only] if options.only else list(WORKLOADS)
     if options.users:
-        works = [Workload(options.users, options.items, options.seen, relevant=options.relevant)]
+        works = [Workload(options.users, options.items, options.seen, relevant=options.relevant, batch=options.batch)]
     print(machine())
     for work in works:
         print(f"\n{work.title}")
