@@ -22,7 +22,7 @@ from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking, constants
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.moments import added, moments
+from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
 from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import ListCounter, PooledBy, RankingMetric, UserMeasure
@@ -390,9 +390,8 @@ class WeightedValues:
         """(columns, 6): of weight times value, and of the weights, see core/tensors/moments.py."""
         parts = []
         for values, weight, denominator in self._blocks:
-            if self._counted and denominator.ndim == 1:  # whole numbers, so no mean of shares is rounded above 1
-                sums = torch.stack([values.sum(0), denominator.sum().expand(values.shape[1])])
-                parts.append(moments(values, denominator, sums))
+            if self._counted and denominator is weight:
+                parts.append(moments_of_counted(values, denominator))
             else:
                 both = weighed(values, weight, denominator)
                 parts.append(moments(both[0], denominator, both.sum(1)))

@@ -131,6 +131,7 @@ class RankingStats:
         self.n_relevant = ranking.n_relevant.to(ranking.relevance.dtype).unsqueeze(1)
         tie_groups = ranking.tie_groups
         self._columns: CumulativeStats
+        self._decided = tie_groups is None or ties != "average"  # every place holds one item
         if tie_groups is None or ties == "stable":
             self._columns = CumulativeStats(ranking.relevance, binary=ranking.binary)
         elif ties == "average":
@@ -220,6 +221,8 @@ class RankingStats:
 
     def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has no relevant item."""
+        if self._decided and None not in cutoffs:
+            return self.hits(cutoffs).eq_(0)
         return self._read(
             cutoffs, lambda columns, buffer: columns.p_no_hit(buffer), attrgetter("p_no_hit"), of_nothing=1.0
         )
@@ -230,6 +233,11 @@ class RankingStats:
 
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
+        if self._decided and None not in cutoffs and self.ranking.relevance.shape[1]:
+            self._columns_at(cutoffs)
+            best = self._columns.best_reciprocal()
+            # One column after the other in memory, as in `_read`; 1 / K is rounded as 1 / rank is.
+            return (best * (best >= self._table(cutoffs, 0).reciprocal().T)).T
         return self._read(cutoffs, lambda columns, buffer: columns.reciprocal(buffer), attrgetter("reciprocal"))
 
     def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:

@@ -326,6 +326,11 @@ class CumulativeStats:
         is_first = self.hits(buffer).eq_(1).mul_(self.is_hit)
         return running_sum(is_first.div_(self.ranks), buffer=is_first)
 
+    def best_reciprocal(self) -> Tensor:
+        """(B,) 1 / rank of the first relevant item of the whole list, which has a rank at least."""
+        with scratch(self.relevance.numel(), self.relevance.dtype, self.relevance.device) as buffer:
+            return torch.div(self.is_hit, self.ranks, out=buffer.view(self.relevance.shape)).amax(1)
+
     def stop_reciprocal(self, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on; `chance` is that of each item."""
         return running_sum(self.stop_chances(chance) / self.ranks)

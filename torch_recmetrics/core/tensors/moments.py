@@ -30,6 +30,22 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return numerator / denominator.clamp(min=torch.finfo(denominator.dtype).tiny)
 
 
+def moments_of_counted(values: Tensor, counted: Tensor) -> Tensor:
+    """(6, columns): the sums of users who all weigh 1, or nothing.
+
+    Args:
+        values: (B, columns), 0 for users who weigh nothing.
+        counted: (B,) 1, or 0 for these.
+    """
+    n = counted.sum().expand(values.shape[1])
+    numerator = values.sum(0)  # beside whole numbers, so no mean of shares is rounded above 1
+    with scratch(values.numel(), values.dtype, values.device) as numbers:
+        deviations = numbers.view(values.T.shape).T
+        torch.addcmul(values, counted.unsqueeze(1), ratio(numerator, n), value=-1, out=deviations)
+        squares = deviations.square_().sum(0)
+    return torch.stack([numerator, n, n, squares, torch.zeros_like(n), n])
+
+
 def moments(numerators: Tensor, denominators: Tensor, sums: Tensor | None = None) -> Tensor:
     """(6, columns): the sums of users.
 
