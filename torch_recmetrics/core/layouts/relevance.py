@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
+from torch_recmetrics.core.tensors.chunks import places_at_the_end, sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_columns, sorted_rows, sorts_with_numpy
 from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory, scratch
@@ -176,17 +176,13 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
             users, items, relevance = users[keep], items[keep], relevance[keep]
         if bool((relevance == 1).all()):
             relevance = None
-    sizes = torch.bincount(users, minlength=target.shape[0])
-    width = int(sizes.max()) if sizes.shape[0] else 0
-    # The last item of a user stands in the last column of the row, so padding stands in front.
-    padding = torch.arange(1, sizes.shape[0] + 1) * width - sizes.cumsum(0)  # of all users so far
-    place = padding[users] + torch.arange(users.shape[0])
+    place, width = places_at_the_end(users, target.shape[0])
     ids = items.new_full((target.shape[0], width), -1)
-    ids.view(-1)[place] = items
+    ids.view(-1).scatter_(0, place, items)
     if relevance is None:
         return Relevance(ids, None, ids)
     values = relevance.new_zeros((target.shape[0], width))
-    values.view(-1)[place] = relevance
+    values.view(-1).scatter_(0, place, relevance)
     return Relevance(ids, values, ids)
 
 

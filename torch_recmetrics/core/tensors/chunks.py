@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -29,26 +30,40 @@ def steps(n_rows: int, n_columns: int, elements: int | None = None, *, compared:
 
 
 def sparse_nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """(L,) rows and (L,) columns where an (R, C) mask is True, row by row; fast where it is nearly empty.
-
-    A large mask is first searched in words of eight.
-    """
-    n_columns, flat = mask.shape[1], mask.contiguous().flatten()
-    if flat.shape[0] < thresholds.SPARSE_ELEMENTS and is_sync_free(mask.device):
-        at = torch.from_numpy(np.flatnonzero(flat.numpy()))
-        rows = at // max(1, n_columns)
+    """(L,) rows and (L,) columns where an (R, C) mask is True, row by row; fast where it is nearly empty."""
+    n_columns, flat = max(1, mask.shape[1]), mask.contiguous().flatten()
+    if not is_sync_free(mask.device):
+        at = flat.nonzero().squeeze(1)
+        rows = at // n_columns
         return rows, at - rows * n_columns
-    if flat.storage_offset() % 8:  # a view as words must begin at a multiple of eight
-        flat = flat.clone()
-    words = flat.shape[0] // 8
-    filled = flat[: 8 * words].view(torch.int64).nonzero().squeeze(1)
-    if filled.shape[0] > thresholds.SPARSE_SHARE * words:
-        rows, columns = mask.nonzero(as_tuple=True)
-        return rows, columns
-    which, byte = flat[: 8 * words].view(words, 8).index_select(0, filled).nonzero(as_tuple=True)
-    at = torch.cat([filled[which] * 8 + byte, 8 * words + flat[8 * words :].nonzero().squeeze(1)])
-    rows = at // n_columns
-    return rows, at - rows * n_columns
+    places = _true_places(flat.numpy())
+    row = places // n_columns
+    return torch.from_numpy(row), torch.from_numpy(places - row * n_columns)
+
+
+def _true_places(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """(L,) where an (n,) mask is True: of words of eight, most hold none."""
+    whole = 0 if mask.shape[0] < thresholds.SPARSE_ELEMENTS else mask.shape[0] // 8 * 8
+    words = mask[:whole].view(np.int64)
+    filled = np.flatnonzero(words != 0)
+    if not whole or filled.shape[0] > thresholds.SPARSE_SHARE * words.shape[0]:
+        return np.flatnonzero(mask)
+    place = np.flatnonzero(words[filled].view(np.bool_))
+    which = place >> 3
+    return np.concatenate([(filled[which] << 3) + (place & 7), np.flatnonzero(mask[whole:]) + whole])
+
+
+def places_at_the_end(rows: Tensor, n_rows: int) -> tuple[Tensor, int]:
+    """(L,) where the entries of rows lie in a table as wide as the longest of them, and this width, on a CPU.
+
+    Args:
+        rows: (L,) int64, ascending. The last entry of a row stands in its last column, so padding stands in front.
+        n_rows: how many there are.
+    """
+    sizes = np.bincount(rows.numpy(), minlength=n_rows)
+    width = int(sizes.max(initial=0))
+    padding = np.arange(1, n_rows + 1) * width - sizes.cumsum()  # of all rows so far
+    return torch.from_numpy(np.repeat(padding, sizes) + np.arange(rows.shape[0])), width
 
 
 def nonzero_positions(parts: Iterable[Tensor]) -> Tensor:

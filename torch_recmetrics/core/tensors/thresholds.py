@@ -16,11 +16,10 @@ STEP_ELEMENTS_ELSEWHERE = 1 << 24
 COMPARED_ELEMENTS = 1 << 18  # of a tile that is read many times
 KEPT_BYTES = 1 << 23  # the largest buffer that a thread keeps: such a copy of scores (core/scores/matrix.py)
 
-# --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks ranking --only 0` ---
+# --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks batches --kinds dense` ---
 
-# On a CPU numpy's search is faster in fewer elements (0.045 and 0.1 ms of 64 x 3,706), and torch's where a larger share
-# of all words of eight holds a True.
-SPARSE_ELEMENTS = 1 << 20
+# Search in words of eight in so many elements and more, unless a larger share of the words holds a True.
+SPARSE_ELEMENTS = 1 << 17
 SPARSE_SHARE = 1 / 8
 
 # --- Sorts by numpy (core/tensors/row_sort.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
