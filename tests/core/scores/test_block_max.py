@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -30,7 +31,14 @@ def test_blocks_are_those_of_a_plain_copy(arguments: dict[str, Any], width: int,
     with pytest.MonkeyPatch.context() as patch:
         # Blocks are looked into only where there are as many columns as one has.
         patch.setattr(thresholds, "RESCANNED_SHARE", part if n_items >= width else 0)
-        assert blocks.block_max.double().tolist() == [[max(block) for block in row] for row in every_block]
+        bound = blocks.lower_bound(1).double().tolist() if part else [NAN] * n_users  # all maxima
+        found = blocks.block_max.double().tolist()
+    for row, maxima, lowest in zip(every_block, found, bound, strict=True):
+        largest = [max(block) for block in row]
+        if part and not math.isnan(lowest):  # below the bound a hidden item may show
+            assert all((m < lowest) == (x < lowest) for m, x in zip(maxima, largest, strict=True))
+            maxima, largest = ([x for x in values if x >= lowest] for values in (maxima, largest))
+        assert maxima == largest
     if n_items < width:
         return
     rows, block = torch.randint(0, n_users, (9,)), torch.randint(0, len(every_block[0]), (9,))
@@ -67,13 +75,16 @@ def test_blocks_are_wide_where_that_pays(n_items: int, depth: int, n_seen: int, 
 
 def test_only_a_hidden_maximum_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     preds = torch.arange(1280.0).repeat(2, 1)
-    seen_ids = torch.tensor([[63, 62, 64, -1], [5, -1, 5, 1279]])  # maxima of their blocks are 63 and 1279
+    seen_ids = torch.tensor([[63, 1214, 1215, -1], [5, -1, 5, 1279]])  # maxima of their blocks are 63, 1215 and 1279
     blocks = BlockMax(ScoreMatrix(preds, seen_ids), 64)
     monkeypatch.setattr(thresholds, "RESCANNED_SHARE", 1)
     looks = watched(monkeypatch, ScoreMatrix, "windows")
-    assert blocks.block_max[:, [0, 1, 19]].tolist() == [[61, 127, 1279], [63, 127, 1278]]
+    assert blocks.lower_bound(2).tolist() == [1151, 1151]
+    assert blocks.block_max[:, [0, 18, 19]].tolist() == [[63, 1213, 1279], [63, 1215, 1278]]  # 63 is not looked for
     looked = [pair for (_, rows, first, _), _ in looks for pair in zip(rows.tolist(), first.tolist(), strict=True)]
-    assert looked == [(0, 0), (1, 1216)]
+    assert looked == [(0, 1152), (1, 1216)]
+    assert blocks.lower_bound(2).tolist() == [1213, 1215], "what was found is known"
+    assert len(looks) == 1
 
 
 def test_many_hidden_maxima_are_found_again_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +92,20 @@ def test_many_hidden_maxima_are_found_again_in_steps(monkeypatch: pytest.MonkeyP
     preds = torch.rand(40, 640, generator=torch.Generator().manual_seed(0))
     best = preds.unflatten(1, (10, 64)).argmax(2) + torch.arange(0, 640, 64)
     expected = preds.scatter(1, best, -INF).unflatten(1, (10, 64)).amax(2)
-    assert torch.equal(BlockMax(ScoreMatrix(preds, best), 64).block_max, expected)
+    blocks = BlockMax(ScoreMatrix(preds, best), 64)
+    blocks.lower_bound(1)
+    assert torch.equal(blocks.block_max, expected)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_nan_in_a_block_with_a_seen_item_shows_in_the_bound_unless_it_is_hidden(
+    hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thresholds, "RESCANNED_SHARE", 1)
+    preds = torch.rand(3, 640, generator=torch.Generator().manual_seed(0))
+    preds[1, 70] = NAN
+    blocks = BlockMax(ScoreMatrix(preds, torch.tensor([[1, 2], [70 if hidden else 71, -1], [-1, -1]])), 64)
+    assert blocks.lower_bound(2).isnan().tolist() == [False, not hidden, False]
 
 
 @pytest.mark.parametrize("n_items", [64, 1000, 64 * 129, 64 * 130 + 1, 64 * 517, 64 * 1036 - 5])

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
+from torch_recmetrics.core.tensors.row_sort import sorted_rows, sorts_with_numpy
+from torch_recmetrics.core.tensors.scratch import scratch
 
 
 def block_width(scores: ScoreMatrix, k: int) -> int:
@@ -22,7 +24,7 @@ def block_width(scores: ScoreMatrix, k: int) -> int:
 
 
 def _rescans(scores: ScoreMatrix, width: int) -> bool:
-    """Whether to take the maxima as if nothing had been seen, and then to rescan the blocks whose maximum was seen.
+    """Whether to take the maxima as if nothing had been seen, and then to rescan blocks that hold a seen item.
 
     At worst every seen item costs one block.
     """
@@ -44,20 +46,20 @@ class BlockMax:
 
     @cached_property
     def block_max(self) -> Tensor:
-        """(B, blocks) the largest score of each block; NaN shows."""
-        scores = self.scores
-        if not _rescans(scores, self.width):
-            return self._reduced(scores)
-        shown = scores.without_seen()
-        block_max = self._reduced(shown)
-        rows, columns = scores.seen()
-        blocks = self._block_of(columns)
-        # Not `>=`: a NaN that was seen is hidden too.
-        seen_max = (~(shown.at(rows, columns) < block_max[rows, blocks])).nonzero().squeeze(1)
-        for part in steps(seen_max.shape[0], self.width):
-            row, block = rows[seen_max[part]], blocks[seen_max[part]]
-            block_max[row, block] = self.read(row, block).amax(1)
-        return block_max
+        """(B, blocks) the largest score of each block; NaN shows.
+
+        As if nothing had been seen where :attr:`_hides` says so.
+        """
+        return self._reduced(self.scores if self._hides is None else self.scores.without_seen())
+
+    @cached_property
+    def _hides(self) -> Tensor | None:
+        """(B, blocks) bool: a seen item of the block may be its maximum, which is not known then; None: all are known.
+
+        Few blocks of those reach a bound, and no other one is ever looked into.
+        """
+        scores, width = self.scores, self.width
+        return scores.seen_blocks(width) if _rescans(scores, width) else None
 
     def _reduced(self, scores: ScoreMatrix) -> Tensor:
         width = self.width
@@ -75,18 +77,23 @@ class BlockMax:
         """(B,) at least k scores of the row are not below this, so no score below it is among the k largest.
 
         A row with fewer than k scores above -inf has the lowest number of the dtype, a row with NaN has NaN. Needs k
-        blocks.
+        blocks. Behind it the maxima of all blocks that reach the bound are known.
         """
-        block_max = self.block_max
-        # Maxima of maxima are few, and their bound is nearly as high.
-        while block_max.shape[1] > max(thresholds.FOLDED_BLOCKS, 4 * k):
-            half = block_max.shape[1] // 2
-            folded = torch.maximum(block_max[:, :half], block_max[:, half : 2 * half])
-            if block_max.shape[1] % 2:
-                torch.maximum(folded[:, 0], block_max[:, -1], out=folded[:, 0])
-            block_max = folded
-        kth = block_max.topk(k, dim=1, sorted=False).values.amin(1)  # NaN counts as the largest, and amin carries it on
-        return kth.clamp(min=torch.finfo(kth.dtype).min)
+        block_max, hides = self.block_max, self._hides
+        if hides is None:
+            return _bound_of(block_max, k)
+        with scratch(block_max.numel(), block_max.dtype, block_max.device) as numbers:
+            nothing = block_max.new_full((), HIDDEN)
+            bound = _bound_of(torch.where(hides, nothing, block_max, out=numbers.view(block_max.shape)), k)
+        # Not `>=`: a NaN that was seen is hidden too.
+        rows, blocks = sparse_nonzero(hides & ~(block_max < bound.unsqueeze(1)))
+        for part in steps(rows.shape[0], self.width):
+            row, block = rows[part], blocks[part]
+            largest = self.read(row, block).amax(1)
+            block_max[row, block] = largest
+            bound[row[largest.isnan()]] = torch.nan
+        hides[rows, blocks] = False
+        return bound
 
     def candidate_items(self, ids: Tensor, at_least: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The items whose score is at least the bound of their row. Blocks below it are not read.
@@ -99,7 +106,7 @@ class BlockMax:
             (E,) rows, ascending, (E,) columns of `ids` and (E,) scores.
         """
         block_max = self.block_max.gather(1, self._block_of(ids).clamp(min=0))
-        rows, columns = ((block_max >= at_least.unsqueeze(1)) & (ids >= 0)).nonzero(as_tuple=True)
+        rows, columns = sparse_nonzero((block_max >= at_least.unsqueeze(1)) & (ids >= 0))
         scores = self.scores.at(rows, ids[rows, columns])
         high = scores >= at_least[rows]
         return rows[high], columns[high], scores[high]
@@ -141,6 +148,25 @@ class BlockMax:
         if n_last:
             values[block == self.scores.n_items // self.width, : self.width - n_last] = HIDDEN
         return values
+
+
+def _bound_of(block_max: Tensor, k: int) -> Tensor:
+    """(B,) the k-th largest of maxima, or nearly; NaN where one is."""
+    # Maxima of maxima are few, and their bound is nearly as high.
+    while block_max.shape[1] > max(thresholds.FOLDED_BLOCKS, 4 * k):
+        half = block_max.shape[1] // 2
+        folded = torch.maximum(block_max[:, :half], block_max[:, half : 2 * half])
+        if block_max.shape[1] % 2:
+            torch.maximum(folded[:, 0], block_max[:, -1], out=folded[:, 0])
+        block_max = folded
+    in_registers = block_max.shape[1] * block_max.element_size() <= thresholds.REGISTER_BYTES
+    if in_registers and sorts_with_numpy(block_max.device):
+        ascending = sorted_rows(block_max)
+        kth, best = ascending[:, -k], ascending[:, -1]
+        kth = torch.where(best.isnan(), best, kth)
+    else:
+        kth = block_max.topk(k, dim=1, sorted=False).values.amin(1)  # NaN is the largest, and amin carries it on
+    return kth.clamp(min=torch.finfo(kth.dtype).min)
 
 
 def count_rows(compare: Callable[..., Tensor], values: Tensor, against: Tensor | float, mask: Tensor) -> Tensor:

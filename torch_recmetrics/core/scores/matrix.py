@@ -12,6 +12,7 @@ from copy import copy
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -156,10 +157,14 @@ class ScoreMatrix:
             values[which, self._seen_codes[place] - start[which]] = HIDDEN
         return values
 
-    def seen(self) -> tuple[Tensor, Tensor]:
-        """(L,) rows and (L,) columns that are hidden by an id; some perhaps twice."""
-        rows, place = (self._seen >= 0).nonzero(as_tuple=True)
-        return rows, self._seen[rows, place]
+    def seen_blocks(self, width: int) -> Tensor:
+        """(B, blocks) bool: whether an id hides something in each block of `width` columns, a power of 2; on a CPU."""
+        n_blocks = -(-self.n_items // width)
+        table = np.zeros((self.n_users, n_blocks + 1), np.bool_)
+        blocks = self._seen.numpy() >> width.bit_length() - 1
+        blocks += np.arange(self.n_users)[:, np.newaxis] * (n_blocks + 1)  # -1: the last one of the row before
+        table.reshape(-1)[blocks] = True
+        return torch.from_numpy(table)[:, :-1]
 
     def without_seen(self) -> ScoreMatrix:
         """The same scores with what the ids hide shown."""
@@ -199,13 +204,14 @@ class ScoreMatrix:
         if self._nan_hidden:
             tile.nan_to_num_(nan=HIDDEN, posinf=math.inf, neginf=HIDDEN)
         if self.seen_width:
-            seen = self._seen[rows]
-            if columns.stop - columns.start == self.n_items:
-                place = seen.remainder(width + 1)  # -1 comes to stand behind the last column
+            seen = self._seen[rows].numpy()
+            first_places = np.arange(n_rows)[:, np.newaxis] * buffer.stride(0)
+            if width == self.n_items:
+                places = seen + first_places  # -1: behind the last column of the row before, which nobody reads
             else:
                 inside = (seen >= columns.start) & (seen < columns.stop)
-                place = torch.where(inside, seen - columns.start, width)
-            buffer.scatter_(1, place, HIDDEN)
+                places = np.where(inside, seen - columns.start, width) + first_places
+            buffer.numpy().reshape(-1)[places] = HIDDEN
         return tile
 
 
