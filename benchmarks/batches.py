@@ -38,7 +38,7 @@ from benchmarks.ranking import (
 
 SHAPES = ((64, 3706), (256, 3706), (64, 20_000), (512, 1000), (256, 20_000))
 GOALS = {0: (1.3, 1.3, 1.3, 2.0, 2.0), 50: (1.2, 1.2, 1.3, 2.0, 1.4)}
-EPOCH = 4096  # users
+EPOCH = 4096  # users: a small validation set
 ONE_USER = (1, 1000)
 FEWER = 512  # users: thousands of sums of one, some of the others add up in float32
 # Of RePlay's time: of 24 numbers, and of one.
@@ -123,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="what the batches hold")
     parser.add_argument("--only", type=int, nargs="*", help=f"numbers of the shapes, 0 to {len(SHAPES) - 1}")
+    parser.add_argument("--epoch", type=int, default=EPOCH, help="users of a run")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, help="of torch; as many as it takes by itself when not given")
     options = parser.parse_args()
@@ -145,7 +146,7 @@ def main() -> None:
             work = Workload(users, items, seen=50 if kind == "seen" else 0, relevant=1 if single else 20)
             if kind == "dense" and not work.short:
                 continue
-            epoch = epoch_of(work, kind, (FEWER if kind == "one user" else EPOCH) // users)
+            epoch = epoch_of(work, kind, (FEWER if kind == "one user" else options.epoch) // users)
             results = per_batch(race(entrants(epoch, kind), options.rounds), len(epoch))
             of_users = f"{users} user{'s' * (users > 1)}"
             print(f"\n{len(epoch)} batches of {of_users} x {items:,} items, {kind}\n\n{table(results, READ)}")

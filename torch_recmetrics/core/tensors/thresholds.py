@@ -73,11 +73,11 @@ COMPARED_IN_ROWS = 1 << 24  # bytes; with more comparisons, for users with very 
 ROWS_PER_USER = 2  # that are read whole where masses of scores are equal; with more a top-k is faster
 CROWDED_USERS = 16  # one of so many with masses of equal scores is sorted apart in a top-k; with more use that of torch
 
-# --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
+# --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches --epoch 32768` ---
 
 # Evaluate once so many users wait, or so many target ids with their padding: 328 bytes a user with 20 of them and a
-# list of 20.
-WAITING_USERS, WAITING_TARGETS = 1 << 12, 1 << 19
+# list of 20, 5 MiB in all. With fewer the calls of an evaluation cost more than its numbers.
+WAITING_USERS, WAITING_TARGETS = 1 << 14, 1 << 19
 HELD_NUMBERS = 1 << 22  # of users with a sample id, that are added up at once: 32 MiB
 TIED_SHARE = 1 / 2  # of the users; up to it those with equal scores are evaluated apart, which costs most
 
