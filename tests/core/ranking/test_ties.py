@@ -174,3 +174,17 @@ def test_a_large_block_of_many_grades_is_exact_where_a_reader_stops(top_grade: i
         value = sum((on[r - 1] - on[r]) / r for r in range(1, (k or before + size) + 1))
         got = torch_recmetrics.functional.err(**update, top_k=k, max_relevance=top_grade)
         assert float(got) == pytest.approx(float(value), abs=1e-14, rel=1e-14)
+
+
+@pytest.mark.parametrize("n_more", [1, 2, 5, 30])
+def test_padding_changes_no_bit_of_the_members_of_a_tie(n_more: int) -> None:
+    g = torch.Generator().manual_seed(n_more)
+    for n_tied in range(2, 12):
+        ids, grades = torch.arange(n_tied).unsqueeze(0), torch.rand(1, n_tied, generator=g, dtype=torch.float64)
+        values = []
+        for more in (0, n_more):
+            metric = torch_recmetrics.DCG(1, gain="linear")
+            wide = torch.nn.functional.pad(ids, (0, more), value=-1), torch.nn.functional.pad(grades, (0, more))
+            metric.update(torch.zeros(1, 50), target_ids=wide[0], target_relevance=wide[1])
+            values.append(metric.compute().item())
+        assert values[0] == values[1]

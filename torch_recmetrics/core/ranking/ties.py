@@ -160,7 +160,9 @@ class GainTotal:
 
     def __call__(self, gain: Gain) -> Tensor:
         """(B,)."""
-        totals = gain_of(self.relevance, gain).sum(1)
+        gains = gain_of(self.relevance, gain)
+        # One after the other, so that padding changes no bit: a sum goes by the width of the row.
+        totals = gains.cumsum(1)[:, -1] if gains.shape[1] else gains.sum(1)
         return totals if self.rows is None else totals.new_zeros(self.n_users).index_add_(0, self.rows, totals)
 
     def known(self, gains: Iterable[Gain]) -> KnownGainTotals:
