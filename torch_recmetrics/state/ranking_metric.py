@@ -73,7 +73,7 @@ class RankingMetric(CandidatesSeen):
 
     def note_candidates(self, n_candidates: int) -> None:
         """Remember for :meth:`definition` that users were ranked among so many items."""
-        if n_candidates != self.n_items:
+        if n_candidates not in self.candidates_seen and n_candidates != self.n_items:
             self.__dict__["candidates_seen"] = self.candidates_seen | {n_candidates}
 
     def definition(self) -> str:

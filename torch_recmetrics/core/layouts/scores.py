@@ -42,14 +42,13 @@ def rank_scores(
     # Those who read the relevant items alone do not ask what stands between them.
     by_targets = scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists)
     top = None
-    if full_list is None and are_short(scores, k):
-        if by_targets and targets.ids is not None:
-            found = ranks_or_topk(scores, targets.ids, depth)
-            if isinstance(found, TargetRanks):
-                return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
-            top = found
-        else:
-            top = packed_topk(scores, k)
+    if full_list is None and by_targets and targets.ids is not None:
+        found = ranks_or_topk(scores, targets.ids, depth)
+        if isinstance(found, TargetRanks):
+            return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
+        top = found
+    elif full_list is None and are_short(scores, k):
+        top = packed_topk(scores, k)
     if top is None:
         blocks = BlockMax(scores, block_width(scores, depth))
         if by_targets:

@@ -374,7 +374,7 @@ class RankingStats:
             with scratch(like.numel(), like.dtype, like.device) as buffer:
                 sums = running(self._columns, buffer.view(like.shape))
                 # One column after the other in memory: few columns of many users are worked on as long runs then.
-                values = torch.stack([sums[:, place] for place in places]).T
+                values = sums.T[constants(places, torch.int64, like.device)].T
         else:
             values = self.n_relevant.new_full((self.n_relevant.shape[0], len(cutoffs)), of_nothing)
         if full_list is None:

@@ -17,6 +17,7 @@ from torch_recmetrics.core.scores.column_groups import (
     ColumnGroups,
     LowerBounds,
     all_high_scores,
+    are_short,
     best_group_size,
     column_groups,
     high_scores_of,
@@ -29,6 +30,7 @@ from torch_recmetrics.core.scores.packed_sort import TopRows, joined, packed_top
 from torch_recmetrics.core.scores.rank_counts import counts_in_rows
 from torch_recmetrics.core.scores.topk import TopK
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.row_sort import sorts_with_numpy
 
 LARGEST_COUNT = np.iinfo(np.uint8).max
 
@@ -87,15 +89,20 @@ class PlacedTargets(NamedTuple):
 
 
 def ranks_or_topk(scores: ScoreMatrix, ids: Tensor, k: int) -> TargetRanks | TopK | None:
-    """Which of the (B, T) int64 `ids` are among the k best; one more than these by :func:`packed_topk` where that must
-    be or is faster.
+    """Which of the (B, T) int64 `ids` are among the k best of rows on a CPU; one more than these by :func:`packed_topk`
+    where that must be or is faster; None for long rows, unless they are few, and where a score is NaN.
     """
     listed, n_targets = min(k + 1, scores.n_items), ids.shape[1]
-    if not k or not 0 < n_targets <= thresholds.FEW_TARGETS:
-        return packed_topk(scores, listed)
-    if scores.n_users * scores.n_items * n_targets <= thresholds.COMPARED_AT_ONCE:
+    few_targets = 0 < n_targets <= thresholds.FEW_TARGETS
+    few = 0 < scores.n_users * scores.n_items * n_targets <= thresholds.COMPARED_AT_ONCE
+    if few and few_targets and 0 < k < scores.n_items and sorts_with_numpy(scores.device):
         (at_once,) = (ranks_at_once(v.numpy(), ids.numpy(), k) for v in scores.rows(thresholds.COMPARED_AT_ONCE))
-        return packed_topk(scores, listed) if at_once is None else at_once
+        if at_once is not None:
+            return at_once
+    if not are_short(scores, listed):
+        return None
+    if not k or not few_targets:
+        return packed_topk(scores, listed)
     size = best_group_size(scores.n_items, listed)
     if size == 1:
         return packed_topk(scores, listed)

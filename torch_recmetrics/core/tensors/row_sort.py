@@ -82,11 +82,11 @@ def columns_in_rows(ids: Tensor, wanted: Tensor) -> Tensor:
 
     On a CPU; there is at least one column.
     """
-    of_each = wanted.numpy()[:, :, np.newaxis]
-    same = ids.numpy()[:, np.newaxis] == of_each
-    first = same.argmax(2)[:, :, np.newaxis]
-    found = np.take_along_axis(same, first, 2) & (of_each >= 0)
-    return torch.from_numpy(np.where(found, first, -1)[:, :, 0])
+    of_each, rows = wanted.numpy(), ids.numpy()
+    first = (rows[:, np.newaxis] == of_each[:, :, np.newaxis]).argmax(2)
+    found = rows.take(first + np.arange(rows.shape[0])[:, np.newaxis] * rows.shape[1]) == of_each
+    found &= of_each >= 0
+    return torch.from_numpy(np.where(found, first, -1))
 
 
 def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
