@@ -203,6 +203,18 @@ def test_every_metric_reads_the_same_from_counts_as_from_lists(graded, monkeypat
         torch.testing.assert_close(values[1][name], value, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize(("n_users", "n_items"), [(1, 1000), (3, 30_000)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_few_rows_of_any_length_are_compared(n_users, n_items, dtype, request, monkeypatch):
+    monkeypatch.setattr(thresholds, "SHORT_ROWS", 32)
+    scores, ids = drawn(n_users, n_items, 5)
+    read = ScoreMatrix(scores.to(dtype))
+    if "at once" not in request.node.name:
+        assert ranks_or_topk(read, ids, 5) is None
+    else:
+        assert counted(read, ids, 5) == by_definition(read.dense(), ids, 5)
+
+
 def test_item_0_is_an_item():
     scores, _ = drawn(40, 600, 2)
     scores[:, 0] = 1000.0

@@ -46,20 +46,16 @@ class BlockMax:
 
     @cached_property
     def block_max(self) -> Tensor:
-        """(B, blocks) the largest score of each block; NaN shows.
-
-        As if nothing had been seen where :attr:`_hides` says so.
-        """
-        return self._reduced(self.scores if self._hides is None else self.scores.without_seen())
+        """(B, blocks) the largest score of each block, of seen ones too where it is :attr:`_unknown`; NaN shows."""
+        return self._reduced(self.scores if self._unknown is None else self.scores.without_seen())
 
     @cached_property
-    def _hides(self) -> Tensor | None:
-        """(B, blocks) bool: a seen item of the block may be its maximum, which is not known then; None: all are known.
+    def _unknown(self) -> Tensor | None:
+        """(B, blocks) bool: a seen item of the block may be the largest; None where all maxima are known.
 
-        Few blocks of those reach a bound, and no other one is ever looked into.
+        Few of these blocks reach a bound, and the others are never looked into.
         """
-        scores, width = self.scores, self.width
-        return scores.seen_blocks(width) if _rescans(scores, width) else None
+        return self.scores.seen_blocks(self.width) if _rescans(self.scores, self.width) else None
 
     def _reduced(self, scores: ScoreMatrix) -> Tensor:
         width = self.width
@@ -77,22 +73,22 @@ class BlockMax:
         """(B,) at least k scores of the row are not below this, so no score below it is among the k largest.
 
         A row with fewer than k scores above -inf has the lowest number of the dtype, a row with NaN has NaN. Needs k
-        blocks. Behind it the maxima of all blocks that reach the bound are known.
+        blocks. From now on the maxima of all blocks that reach the bound are known.
         """
-        block_max, hides = self.block_max, self._hides
-        if hides is None:
+        block_max, unknown = self.block_max, self._unknown
+        if unknown is None:
             return _bound_of(block_max, k)
         with scratch(block_max.numel(), block_max.dtype, block_max.device) as numbers:
             nothing = block_max.new_full((), HIDDEN)
-            bound = _bound_of(torch.where(hides, nothing, block_max, out=numbers.view(block_max.shape)), k)
+            bound = _bound_of(torch.where(unknown, nothing, block_max, out=numbers.view(block_max.shape)), k)
         # Not `>=`: a NaN that was seen is hidden too.
-        rows, blocks = sparse_nonzero(hides & ~(block_max < bound.unsqueeze(1)))
+        rows, blocks = sparse_nonzero(unknown & ~(block_max < bound.unsqueeze(1)))
         for part in steps(rows.shape[0], self.width):
             row, block = rows[part], blocks[part]
             largest = self.read(row, block).amax(1)
             block_max[row, block] = largest
             bound[row[largest.isnan()]] = torch.nan
-        hides[rows, blocks] = False
+        unknown[rows, blocks] = False
         return bound
 
     def candidate_items(self, ids: Tensor, at_least: Tensor) -> tuple[Tensor, Tensor, Tensor]:
