@@ -17,6 +17,7 @@ from torch_recmetrics.core.tensors.moments import (
     from_added,
     moments,
     moments_by,
+    moments_of_counted,
 )
 
 
@@ -44,6 +45,15 @@ def test_parts_add_up(centre: float, spread: float) -> None:
     scale[:, 4] = (whole[:, 3] * whole[:, 5]).sqrt()  # products of deviations may cancel
     for found in (one_by_one, combined(torch.stack(parts)), between):
         assert ((found - whole) / scale).abs().max() < 1e-6
+
+
+def test_users_who_weigh_1_or_nothing() -> None:
+    values, _ = drawn(60, 0.5, 0.2)
+    counted = (torch.arange(60) % 3 > 0).double()
+    values *= counted.unsqueeze(1)
+    expected, found = moments(values, counted), moments_of_counted(values, counted)
+    torch.testing.assert_close(found, expected, rtol=1e-14, atol=1e-14)
+    assert moments_of_counted(values * 0, counted * 0).count_nonzero() == 0
 
 
 def test_a_denominator_for_each_column() -> None:
