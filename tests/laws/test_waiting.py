@@ -282,9 +282,12 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         metric.update(**batch(seed))
         assert metric.evaluator.waiting.n_users < 12
     torch.testing.assert_close(metric.compute(), mean_of(*range(7)), rtol=0, atol=1e-14)
-    monkeypatch.setattr(thresholds, "WAITING_TARGETS", 100)
+    monkeypatch.setattr(thresholds, "WAITING_NUMBERS", 100)
     metric.update(torch.randn(3, N_ITEMS), target_ids=torch.arange(3 * 40).view(3, 40) % N_ITEMS)
     assert metric.evaluator.waiting.n_users == 0
+    deep = NDCG(40)  # a list counts as what is relevant does
+    deep.update(torch.randn(3, 400), target_ids=torch.tensor([[1], [2], [3]]))
+    assert deep.evaluator.waiting.n_users == 0
 
 
 def test_what_waits_keeps_nothing_of_the_caller() -> None:

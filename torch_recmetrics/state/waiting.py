@@ -41,8 +41,7 @@ class WaitingUsers:
         self.parts.append(users)
         self.n_users += users.n_users
         self.width = max(self.width, users.width)
-        n_targets = self.n_users * self.width
-        if self.n_users >= thresholds.WAITING_USERS or n_targets >= thresholds.WAITING_TARGETS:
+        if self.n_users >= thresholds.WAITING_USERS or self.n_users * self.width >= thresholds.WAITING_NUMBERS:
             self.evaluate()
 
     def evaluate(self) -> None:

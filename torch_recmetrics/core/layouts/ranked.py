@@ -64,7 +64,7 @@ class JoinableUsers(RankedUsers):
     @property
     @abstractmethod
     def width(self) -> int:
-        """The numbers that are kept of what is relevant to one user."""
+        """The ranks of the list of one user, or the numbers that say what is relevant, whichever are more."""
 
     @abstractmethod
     def n_relevant(self) -> Tensor:
@@ -194,7 +194,7 @@ class ListedUsers(JoinableUsers):
 
     @property
     def width(self) -> int:
-        return self.targets.width
+        return max(self.targets.width, self.item_ids.shape[1])
 
     def n_relevant(self) -> Tensor:
         return self.targets.n_relevant()
@@ -344,7 +344,7 @@ class DenseUsers(JoinableUsers):
 
     @property
     def width(self) -> int:
-        return self.ideal.shape[1]
+        return self.item_ids.shape[1]
 
     def n_relevant(self) -> Tensor:
         return self.relevant
