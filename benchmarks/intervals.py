@@ -40,6 +40,7 @@ def two_sums(numerators: Tensor, denominators: Tensor, sums: Tensor | None = Non
 def without_intervals() -> Iterator[None]:
     places: list[tuple[Any, str, Any]] = [
         (evaluator, "moments", two_sums),
+        (evaluator, "moments_of_counted", two_sums),
         (evaluator, "added", torch.add),
         (fused_state, "added", torch.add),
     ]
