@@ -6,14 +6,14 @@ afterwards the columns of the lists are read as item ids; nothing behind it know
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers
+from torch_recmetrics.core.layouts.ranked import FoundUsers, ListedUsers, RankedUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
@@ -123,5 +123,5 @@ def rank_candidates(
     columns = RelevantColumns.of(targets, candidates.columns_of(targets.sorted_ids))
     users = rank_scores(scores, columns, needs, checks)
     if isinstance(users, ListedUsers):
-        return replace(users, item_ids=candidates.ids_of(users.item_ids), targets=targets)
-    return users
+        return users.having(item_ids=candidates.ids_of(users.item_ids), targets=targets)
+    return users.having(targets=targets) if isinstance(users, FoundUsers) else users

@@ -21,8 +21,8 @@ from torch_recmetrics.core.ranking.ranking import Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, Gain, GainTotal, KnownGainTotals, TieGroups, tie_groups_of
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.devices import exact, is_sync_free
-from torch_recmetrics.core.tensors.scratch import ScratchMemory
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact, is_sync_free
+from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -83,7 +83,7 @@ class JoinableUsers(RankedUsers):
         return [self]
 
     @abstractmethod
-    def joined(self, parts: Sequence[Self], memory: ScratchMemory) -> Self:
+    def joined(self, parts: Sequence[Any], memory: ScratchMemory) -> JoinableUsers:
         """The users of several updates, of one :attr:`join_key`, in this memory; these are the first of them."""
 
 
@@ -123,33 +123,102 @@ class CutoffMembers:
 
 
 @dataclass(frozen=True, eq=False)
-class ListedUsers(JoinableUsers):
-    """Users whose first D items are known, or where the relevant ones stand among them."""
+class UsersWithTies(JoinableUsers):
+    """Users of whom is known at which ranks scores are equal."""
 
-    # (B, D) int64 by rank, -1 beyond the end of the list, and where an item stands that nobody asks for
-    item_ids: Tensor
     targets: Relevance
     needs: RankingRequirements  # of those that will read it
+    # (B, >= D - 1) bool: rank r + 2 has the score of rank r + 1; None where none has
+    tied: Tensor | None = field(default=None, kw_only=True)
+    cutoff_members: CutoffMembers | None = field(default=None, kw_only=True)
+    retrieved: Callable[[], Tensor] | None = field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def by_rank(self) -> Tensor:
+        """(B, D): what is known of each rank."""
+
+    @abstractmethod
+    def as_found(self) -> FoundUsers:
+        """The same where all that is relevant has relevance 1, for those who do not ask which items they are."""
+
+    def key_of(self, *, complete: bool, ordered: bool, ideal_depth: int | None) -> Any:
+        """The key of users who can be joined, in one form or the other."""
+        graded = None if self.targets.relevance is None else self.targets.relevance.dtype
+        layout = self.by_rank.device, self.by_rank.shape[1], complete, ordered, ideal_depth
+        return UsersWithTies, layout, graded, self.weights is None, self.sample_ids is None, self.has_target
+
+    @property
+    def n_users(self) -> int:
+        return self.by_rank.shape[0]
+
+    @property
+    def width(self) -> int:
+        return max(self.targets.width, self.by_rank.shape[1])
+
+    def n_relevant(self) -> Tensor:
+        return self.targets.n_relevant()
+
+    def largest(self) -> Tensor | None:
+        return None if self.targets.relevance is None else largest_of(self.targets.values)
+
+    def by_ties(self) -> Sequence[Self]:
+        if self.tied is None or not self.needs.rules - {"stable"} or not is_sync_free(self.by_rank.device):
+            return [self]
+        some_tied = self.tied.any(1)
+        rows = some_tied.nonzero().squeeze(1)
+        if rows.shape[0] > thresholds.TIED_SHARE * self.n_users:
+            return [self]
+        others = self.having(tied=None, cutoff_members=None).select((~some_tied).nonzero().squeeze(1))
+        return [others, self.select(rows)] if rows.shape[0] else [others]
+
+    def select(self, rows: Tensor) -> Self:
+        """Some of the users, with all whose tie crosses the cutoff."""
+        members, targets, ids = self.cutoff_members, self.targets, self.targets.sorted_ids[rows]
+        if members is not None and members.rows is not None:
+            members = replace(members, rows=torch.searchsorted(rows, members.rows))
+        return self.having(
+            targets=Relevance(ids, None if targets.relevance is None else targets.relevance[rows], ids),
+            tied=None if self.tied is None else self.tied[rows],
+            cutoff_members=members,
+            weights=None if self.weights is None else self.weights[rows],
+            sample_ids=None if self.sample_ids is None else self.sample_ids[rows],
+        )
+
+    def tie_groups(self) -> TieGroups | None:
+        """Where equal scores stand; None where there are none, and where nobody asks."""
+        depth, members = self.by_rank.shape[1], self.cutoff_members
+        if self.tied is None or not depth or not self.needs.rules - {"stable"}:
+            return None
+        tie_groups = TieGroups(*tie_groups_of(self.tied, depth), None)
+        if members is None:
+            return tie_groups
+        return with_cutoff_tie(tie_groups, self.tied[:, depth - 1], members, self.needs)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedUsers(UsersWithTies):
+    """Users whose first D items are known."""
+
+    item_ids: Tensor  # (B, D) int64 by rank, -1 beyond the end of the list
     complete: bool  # nothing was cut
-    tied: Tensor | None = None  # (B, >= D - 1) bool: rank r + 2 has the score of rank r + 1; None where none has
-    cutoff_members: CutoffMembers | None = None
     ordered: bool = True  # equal scores stand in the order of the input
-    hits_only: bool = False  # `item_ids` hold relevant items alone
     ideal_depth: int | None = None  # ranks of the best list; None for D
     full_list: FullListStats | None = None
-    retrieved: Callable[[], Tensor] | None = None
+
+    @property
+    def by_rank(self) -> Tensor:
+        return self.item_ids
 
     def ranking(self, memory: ScratchMemory | None = None) -> Ranking:
         ids, targets = self.item_ids, self.targets
         depth = ids.shape[1]
         asked = self.complete or self.needs.items or self.needs.lists
-        tie_groups = best_tied = None
-        if self.tied is not None and depth and self.needs.rules - {"stable"}:
-            tie_groups = self._tie_groups(self.tied)
+        best_tied = None
         if self.needs.lists:
             best_tied = torch.ones_like(ids[:, :1]).sum(1) if self.tied is None else self.tied.cumprod(1).sum(1) + 1
         return Ranking(
-            relevance=targets.lookup(ids, memory, hits_only=self.hits_only),
+            relevance=targets.lookup(ids, memory),
             lengths=(ids >= 0).sum(1) if asked else None,
             n_relevant=targets.n_relevant(),
             max_relevant=targets.width,
@@ -159,7 +228,7 @@ class ListedUsers(JoinableUsers):
             item_ids=ids if asked else None,
             weights=self.weights,
             sample_ids=self.sample_ids,
-            tie_groups=tie_groups,
+            tie_groups=self.tie_groups(),
             best_tied=best_tied,
             full_list=self.full_list,
             ordered=self.ordered,
@@ -167,13 +236,6 @@ class ListedUsers(JoinableUsers):
             has_target=self.has_target,
             n_items=self.n_items,
         )
-
-    def _tie_groups(self, tied: Tensor) -> TieGroups:
-        depth, members = self.item_ids.shape[1], self.cutoff_members
-        tie_groups = TieGroups(*tie_groups_of(tied, depth), None)
-        if members is None:
-            return tie_groups
-        return with_cutoff_tie(tie_groups, tied[:, depth - 1], members, self.needs)
 
     @property
     def join_key(self) -> Any:
@@ -184,75 +246,94 @@ class ListedUsers(JoinableUsers):
             members = self.cutoff_members
             readable = not self.needs.any_gain and (members is None or members.rows is None)
             return type(self) if readable and self.ideal_depth is None else None
-        graded = None if targets.relevance is None else targets.relevance.dtype
-        layout = self.item_ids.shape[1], self.complete, self.ordered, self.ideal_depth, self.has_target
-        return type(self), self.item_ids.device, graded, self.weights is None, self.sample_ids is None, *layout
-
-    @property
-    def n_users(self) -> int:
-        return self.item_ids.shape[0]
-
-    @property
-    def width(self) -> int:
-        return max(self.targets.width, self.item_ids.shape[1])
-
-    def n_relevant(self) -> Tensor:
-        return self.targets.n_relevant()
-
-    def largest(self) -> Tensor | None:
-        return None if self.targets.relevance is None else largest_of(self.targets.values)
+        return self.key_of(complete=self.complete, ordered=self.ordered, ideal_depth=self.ideal_depth)
 
     def kept(self) -> JoinableUsers:
         return self.having(retrieved=None) if self.targets.ids is not None else DenseUsers.of(self)
 
     def by_ties(self) -> Sequence[ListedUsers]:
-        if self.tied is None or not self.needs.rules - {"stable"}:
-            return [self]
-        if self.targets.ids is None or not is_sync_free(self.item_ids.device):
-            return [self]
-        some_tied = self.tied.any(1)
-        rows = some_tied.nonzero().squeeze(1)
-        if rows.shape[0] > thresholds.TIED_SHARE * self.n_users:
-            return [self]
-        others = self.having(tied=None, cutoff_members=None)._take((~some_tied).nonzero().squeeze(1))
-        return [others, self._take(rows)] if rows.shape[0] else [others]
+        return [self] if self.targets.ids is None else super().by_ties()
 
-    def _take(self, rows: Tensor) -> ListedUsers:
-        """Some of the users, with all whose tie crosses the cutoff."""
-        targets, members = self.targets, self.cutoff_members
-        if members is not None and members.rows is not None:
-            members = replace(members, rows=torch.searchsorted(rows, members.rows))
-        ids = targets.sorted_ids[rows]
-        return self.having(
-            item_ids=self.item_ids[rows],
-            targets=Relevance(ids, None if targets.relevance is None else targets.relevance[rows], ids),
-            tied=None if self.tied is None else self.tied[rows],
-            cutoff_members=members,
-            weights=None if self.weights is None else self.weights[rows],
-            sample_ids=None if self.sample_ids is None else self.sample_ids[rows],
+    def select(self, rows: Tensor) -> ListedUsers:
+        return super().select(rows).having(item_ids=self.item_ids[rows])
+
+    def joined(self, parts: Sequence[UsersWithTies], memory: ScratchMemory) -> UsersWithTies:
+        listed = [part.item_ids for part in parts if isinstance(part, ListedUsers)]
+        if len(listed) < len(parts):
+            return self.as_found().joined(parts, memory)
+        return self.having(item_ids=memory.cat(listed), **joined_columns(parts, memory))
+
+    def as_found(self) -> FoundUsers:
+        fields = {name: getattr(self, name) for name in vars(self) if name in FoundUsers.__dataclass_fields__}
+        return FoundUsers(**fields, found=self.targets.lookup(self.item_ids) > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundUsers(UsersWithTies):
+    """Users of whom is known at which of the first D ranks a relevant item stands, each of relevance 1; not which."""
+
+    found: Tensor  # (B, D) bool
+
+    @property
+    def by_rank(self) -> Tensor:
+        return self.found
+
+    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:
+        found, targets = self.found, self.targets
+        relevance = (memory or FreshMemory()).empty(found.shape, accumulator_dtype(found.device), found.device)
+        return Ranking(
+            relevance=relevance.copy_(found),
+            lengths=None,
+            n_relevant=targets.n_relevant(),
+            max_relevant=targets.width,
+            best=partial(targets.ideal, found.shape[1]),
+            depth=found.shape[1],
+            binary=True,
+            weights=self.weights,
+            sample_ids=self.sample_ids,
+            tie_groups=self.tie_groups(),
+            ordered=False,
+            retrieved=self.retrieved,
+            has_target=self.has_target,
+            n_items=self.n_items,
         )
 
-    def joined(self, parts: Sequence[ListedUsers], memory: ScratchMemory) -> ListedUsers:
-        width = max(part.targets.width for part in parts)
-        ids = memory.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
-        relevance = tied = members = None
-        if self.targets.relevance is not None:
-            relevance = memory.cat([padded(part.targets.values, width, 0) for part in parts])
-        if any(part.tied is not None for part in parts):
-            columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
-            tied = memory.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
-        if any(part.cutoff_members is not None for part in parts):
-            members = join_members(parts, width)
-        return replace(
-            self,
-            item_ids=memory.cat([part.item_ids for part in parts]),
-            targets=Relevance(ids, relevance, ids),
-            tied=tied,
-            cutoff_members=members,
-            hits_only=all(part.hits_only for part in parts),
-            weights=joined_column(parts, "weights"),
-            sample_ids=joined_column(parts, "sample_ids"),
-        )
+    @property
+    def join_key(self) -> Any:
+        return self.key_of(complete=False, ordered=False, ideal_depth=None)
+
+    def kept(self) -> FoundUsers:
+        return self.having(retrieved=None)
+
+    def as_found(self) -> FoundUsers:
+        return self
+
+    def select(self, rows: Tensor) -> FoundUsers:
+        return super().select(rows).having(found=self.found[rows])
+
+    def joined(self, parts: Sequence[UsersWithTies], memory: ScratchMemory) -> FoundUsers:
+        return self.having(found=memory.cat([part.as_found().found for part in parts]), **joined_columns(parts, memory))
+
+
+def joined_columns(parts: Sequence[UsersWithTies], memory: ScratchMemory) -> dict[str, Any]:
+    """What users of several updates have in either form."""
+    width = max(part.targets.width for part in parts)
+    ids = memory.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
+    relevance = tied = members = None
+    if parts[0].targets.relevance is not None:
+        relevance = memory.cat([padded(part.targets.values, width, 0) for part in parts])
+    if any(part.tied is not None for part in parts):
+        columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
+        tied = memory.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
+    if any(part.cutoff_members is not None for part in parts):
+        members = join_members(parts, width)
+    return {
+        "targets": Relevance(ids, relevance, ids),
+        "tied": tied,
+        "cutoff_members": members,
+        "weights": joined_column(parts, "weights"),
+        "sample_ids": joined_column(parts, "sample_ids"),
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,11 +458,11 @@ def joined_column(parts: Sequence[Any], name: str) -> Tensor | None:
     return None if tensors[0] is None else torch.cat(tensors)
 
 
-def join_members(parts: Sequence[ListedUsers], width: int) -> CutoffMembers:
+def join_members(parts: Sequence[UsersWithTies], width: int) -> CutoffMembers:
     """The tie groups at the cutoff of several updates."""
     rows, found, offset = [], [], 0
     for part in parts:
-        n_users, members = part.item_ids.shape[0], part.cutoff_members
+        n_users, members = part.n_users, part.cutoff_members
         if members is not None:
             own = torch.arange(n_users, device=members.count.device) if members.rows is None else members.rows
             rows.append(own + offset)
@@ -404,9 +485,9 @@ def largest_of(relevance: Tensor) -> Tensor:
     return relevance.amax(1) if relevance.shape[1] else relevance.sum(1)
 
 
-def untied(part: ListedUsers, columns: int) -> Tensor:
+def untied(part: UsersWithTies, columns: int) -> Tensor:
     """(B, columns) bool: no two scores are equal."""
-    return torch.zeros((part.item_ids.shape[0], columns), dtype=torch.bool, device=part.item_ids.device)
+    return torch.zeros((part.n_users, columns), dtype=torch.bool, device=part.by_rank.device)
 
 
 def with_cutoff_tie(

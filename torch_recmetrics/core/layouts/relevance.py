@@ -11,7 +11,13 @@ from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItem
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors.chunks import places_at_the_end, sparse_nonzero, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
-from torch_recmetrics.core.tensors.row_sort import find_in_rows, sorted_columns, sorted_rows, sorts_with_numpy
+from torch_recmetrics.core.tensors.row_sort import (
+    find_in_rows,
+    ids_in_rows,
+    sorted_columns,
+    sorted_rows,
+    sorts_with_numpy,
+)
 from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory, scratch
 
 
@@ -55,7 +61,7 @@ class Relevance:
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
         if self.relevance is None and self.ids is not None:
-            return (self.ids >= 0).sum(1)
+            return ids_in_rows(self.ids)
         return (self.values > 0).sum(1)
 
     @property
@@ -63,17 +69,11 @@ class Relevance:
         """(B, T) relevance, 0 for padding."""
         return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
 
-    def lookup(self, item_ids: Tensor, memory: ScratchMemory | None = None, *, hits_only: bool = False) -> Tensor:
-        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `memory`.
-
-        `hits_only`: all of them are relevant.
-        """
+    def lookup(self, item_ids: Tensor, memory: ScratchMemory | None = None) -> Tensor:
+        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `memory`."""
         dtype = accumulator_dtype(self.device)
         if self.like.shape[1] == 0:
             return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
-        if hits_only and self.relevance is None:
-            table = (memory or FreshMemory()).empty(item_ids.shape, dtype, self.device)
-            return torch.ge(item_ids, 0, out=table)
         if self.ids is None:
             relevance = exact(self.values.gather(1, item_ids.clamp(min=0)))
             return torch.where(item_ids >= 0, relevance, 0)

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.ranked import CutoffMembers, ListedUsers, RankedUsers, ReadyUsers
+from torch_recmetrics.core.layouts.ranked import CutoffMembers, FoundUsers, ListedUsers, RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats
@@ -134,22 +134,37 @@ def _from_full_list(
 
 def _counted_users(
     scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, placed: PlacedTargets
-) -> ListedUsers:
+) -> FoundUsers | ListedUsers:
     """Users whose relevant items are known by their ranks, and nothing between them."""
-    depth, members = placed.item_ids.shape[1], None
+    shape, members = placed.shape, None
     if placed.crossing is not None:
         rows, n_equal, relevant = placed.crossing
-        members = CutoffMembers(rows, n_equal, torch.where(relevant, targets.values[rows], 0))
+        # Bytes of 0 and 1 are the relevance where it is 1 for all.
+        relevance = relevant.view(torch.uint8) if targets.relevance is None else targets.relevance[rows] * relevant
+        members = CutoffMembers(rows, n_equal, relevance)
+    retrieved = partial(_ideal_retrieved, scores, targets, shape[1])
+    if targets.relevance is None:
+        found = torch.zeros(shape, dtype=torch.bool)
+        found.numpy()[placed.rows, placed.ranks] = True
+        return FoundUsers(
+            needs=needs,
+            found=found,
+            targets=targets,
+            tied=placed.tied,
+            cutoff_members=members,
+            retrieved=retrieved,
+        )
+    item_ids = torch.full(shape, -1)
+    item_ids.numpy()[placed.rows, placed.ranks] = targets.sorted_ids.numpy()[placed.rows, placed.columns]
     return ListedUsers(
-        item_ids=placed.item_ids,
-        targets=targets,
         needs=needs,
+        item_ids=item_ids,
+        targets=targets,
         complete=False,
         tied=placed.tied,
         cutoff_members=members,
         ordered=False,
-        hits_only=True,
-        retrieved=partial(_ideal_retrieved, scores, targets, depth),
+        retrieved=retrieved,
     )
 
 

@@ -45,17 +45,15 @@ class TargetRanks(NamedTuple):
 
     def placed(self, ids: Tensor, depth: int) -> PlacedTargets:
         """Those of the (B, T) relevant ids at their ranks, from 0."""
-        at_ranks = np.full((ids.shape[0], depth), -1)
+        shape = ids.shape[0], depth
         tied = self.equal > 1
         if not tied.any():
-            at_ranks[self.rows, self.above] = ids.numpy()[self.rows, self.columns]
-            return PlacedTargets(torch.from_numpy(at_ranks), None, None)
+            return PlacedTargets(shape, self.rows, self.columns, self.above, None, None)
         order = np.argsort(self.rows * depth + self.above, kind="stable")
         rows, columns, above, equal = (column[order] for column in self)
         which, begins = runs(rows * depth + above)
         place = above + (np.arange(rows.shape[0]) - begins[which])
         near = place < depth
-        at_ranks[rows[near], place[near]] = ids.numpy()[rows[near], columns[near]]
         # The last rank of a group is not the first of another one, so no mark is overwritten.
         changes = np.zeros((ids.shape[0], depth + 1), np.int8)
         tied = equal > 1
@@ -63,13 +61,14 @@ class TargetRanks(NamedTuple):
         changes[rows[tied], np.minimum(above + equal - 1, depth)[tied]] = -1
         groups = torch.from_numpy(changes.cumsum(1)[:, :depth] > 0)
         crosses = np.flatnonzero(above + equal > depth)
-        if not crosses.shape[0]:
-            return PlacedTargets(torch.from_numpy(at_ranks), groups, None)
-        which, begins = runs(rows[crosses])
-        members = np.zeros((begins.shape[0], ids.shape[1]), np.bool_)
-        members[which, columns[crosses]] = True
-        found = (torch.from_numpy(column) for column in (rows[crosses][begins], equal[crosses][begins], members))
-        return PlacedTargets(torch.from_numpy(at_ranks), groups, CrossingGroups(*found))
+        crossing = None
+        if crosses.shape[0]:
+            which, begins = runs(rows[crosses])
+            members = np.zeros((begins.shape[0], ids.shape[1]), np.bool_)
+            members[which, columns[crosses]] = True
+            found = (torch.from_numpy(column) for column in (rows[crosses][begins], equal[crosses][begins], members))
+            crossing = CrossingGroups(*found)
+        return PlacedTargets(shape, rows[near], columns[near], place[near], groups, crossing)
 
 
 class CrossingGroups(NamedTuple):
@@ -83,7 +82,10 @@ class CrossingGroups(NamedTuple):
 class PlacedTargets(NamedTuple):
     """Relevant items by rank, the first ones of a group of equal scores in any order, and the groups they are in."""
 
-    item_ids: Tensor  # (B, D) int64, -1 at all other ranks
+    shape: tuple[int, int]  # B, D
+    rows: Array  # (E,) int64
+    columns: Array  # (E,) int64, the place of the item among the relevant ones of its row
+    ranks: Array  # (E,) int64, from 0, below D
     tied: Tensor | None  # (B, D) bool: rank r + 2 has the score of rank r + 1; None where none has
     crossing: CrossingGroups | None  # None where no group reaches beyond the cutoff
 

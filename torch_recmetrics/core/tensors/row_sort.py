@@ -77,6 +77,13 @@ def sorted_columns(rows: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(carried.astype(np.int64)), torch.from_numpy(columns)
 
 
+def ids_in_rows(ids: Tensor) -> Tensor:
+    """(B,) int64: how many ids each of (B, T) ascending rows holds, beside the padding of -1 in front."""
+    if ids.numel() and sorts_with_numpy(ids.device) and ids.numpy()[:, 0].min() >= 0:  # no padding
+        return torch.full(ids.shape[:1], ids.shape[1])
+    return (ids >= 0).sum(1)
+
+
 def columns_in_rows(ids: Tensor, wanted: Tensor) -> Tensor:
     """(B, T) the first column of (B, C) ids that holds what is wanted, -1 for none and for -1, by comparing all pairs.
 
