@@ -202,6 +202,26 @@ def test_an_empty_user_is_refused_by_its_own_update() -> None:
         metric.update(torch.randn(2, N_ITEMS), target_ids=torch.tensor([[3], [-1]]))
 
 
+@pytest.mark.parametrize("rounded", [(), (0,), (1,), (0, 1, 2)])
+@pytest.mark.parametrize("listed", [(0,), (1,), (0, 2), ()])
+def test_users_of_counts_and_of_lists_are_evaluated_together(
+    listed: tuple[int, ...], rounded: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of some the ranks of the relevant items are counted, for others a top-k is faster; also with equal scores."""
+    updates = [batch(seed + 1) for seed in range(3)]
+    for number in rounded:
+        updates[number]["preds"] = updates[number]["preds"].round()
+    expected = torch.stack([at_once(update) for update in updates]).mean()
+    metric = NDCG(5)
+    for number, update in enumerate(updates):
+        monkeypatch.setattr(thresholds, "FEW_TARGETS", 0 if number in listed else 128)
+        metric.update(**update)
+    waiting = metric.evaluator.waiting
+    assert waiting.n_users == 15
+    assert [isinstance(part, ListedUsers) for part in waiting.parts] == [number in listed for number in range(3)]
+    torch.testing.assert_close(metric.compute(), expected, rtol=0, atol=1e-14)
+
+
 @pytest.mark.parametrize("change", ["width", "graded", "weights", "items", "target", "layout", "sample ids", "flat"])
 def test_updates_of_different_kinds(change: str) -> None:
     """What cannot be joined is evaluated in between."""
