@@ -12,7 +12,7 @@ from fixtures.variants import VARIANTS, Variant
 from torch import Tensor
 from torchmetrics import SumMetric
 
-from torch_recmetrics import NDCG, RecMetricCollection, ctr_metrics
+from torch_recmetrics import MRR, NDCG, RecMetricCollection, ctr_metrics
 
 
 class Model(torch.nn.Module):
@@ -84,3 +84,20 @@ def test_point_23_leaving_it_out_costs_nothing_outside() -> None:
         "assert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("layout", ["counts", "grades", "lists"])
+def test_an_update_goes_by_its_tensors_and_not_by_the_default_device(layout: str) -> None:
+    scores, ids = torch.randn(4, 30), torch.tensor([[0, 3], [1, 2], [4, 9], [5, 6]])
+    given = {
+        "counts": {"preds": scores, "target_ids": ids},
+        "grades": {"preds": scores, "target_ids": ids, "target_relevance": torch.ones(4, 2) * 2},
+        "lists": {"item_ids": scores.topk(9).indices, "target_ids": ids},
+    }[layout]
+    metrics, expected = RecMetricCollection([NDCG(5), MRR(5)]), RecMetricCollection([NDCG(5), MRR(5)])
+    expected.update(**given)
+    with torch.device("meta"):
+        metrics.update(**given)
+        values = metrics.compute()
+    for name, value in expected.compute().items():
+        torch.testing.assert_close(values[name], value, rtol=0, atol=0)

@@ -127,8 +127,8 @@ SAME: dict[str, Callable[[Case], Update]] = {
 
 
 def distinct(case: Case) -> bool:
-    """No two scores of a user are equal."""
-    return all(len(set(row)) == len(row) for row in case.scores)
+    """No two scores of a user are equal, as the dtype of the case rounds them."""
+    return all(len(set(row)) == len(row) for row in cases.scores_of(case).tolist())
 
 
 def not_square(case: Case) -> Case:

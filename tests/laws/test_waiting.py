@@ -14,7 +14,7 @@ import torch
 from fixtures.devices import take_the_cpu_for_a_gpu
 
 from torch_recmetrics import DCG, MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
-from torch_recmetrics.core.layouts.ranked import DenseUsers, ListedUsers
+from torch_recmetrics.core.layouts.ranked import DenseUsers, ListedUsers, UsersByRank
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.state.evaluator import Evaluator
@@ -30,9 +30,9 @@ def batch(seed: int, users: int = 5, **more: Any) -> dict[str, Any]:
     return {"preds": preds, "target_ids": best_first[:, seed % 5 : 40 : 9][:, : 1 + seed % 4], **more}
 
 
-def at_once(update: dict[str, Any]) -> torch.Tensor:
+def at_once(update: dict[str, Any], **options: Any) -> torch.Tensor:
     """The same metric with no user waiting."""
-    metric = NDCG(5)
+    metric = NDCG(5, **options)
     metric.update(**update)
     return metric.compute()
 
@@ -202,17 +202,18 @@ def test_an_empty_user_is_refused_by_its_own_update() -> None:
         metric.update(torch.randn(2, N_ITEMS), target_ids=torch.tensor([[3], [-1]]))
 
 
+@pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic"])
 @pytest.mark.parametrize("rounded", [(), (0,), (1,), (0, 1, 2)])
 @pytest.mark.parametrize("listed", [(0,), (1,), (0, 2), ()])
 def test_users_of_counts_and_of_lists_are_evaluated_together(
-    listed: tuple[int, ...], rounded: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    listed: tuple[int, ...], rounded: tuple[int, ...], ties: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of some the ranks of the relevant items are counted, for others a top-k is faster; also with equal scores."""
-    updates = [batch(seed + 1) for seed in range(3)]
+    updates = [batch(seed + 1, weights=torch.arange(1.0, 6.0)) for seed in range(3)]
     for number in rounded:
         updates[number]["preds"] = updates[number]["preds"].round()
-    expected = torch.stack([at_once(update) for update in updates]).mean()
-    metric = NDCG(5)
+    expected = torch.stack([at_once(update, ties=ties) for update in updates]).mean()
+    metric = NDCG(5, ties=ties)
     for number, update in enumerate(updates):
         monkeypatch.setattr(thresholds, "FEW_TARGETS", 0 if number in listed else 128)
         metric.update(**update)
@@ -326,7 +327,7 @@ def test_what_waits_keeps_nothing_of_the_caller() -> None:
         (users,) = metric.evaluator.waiting.parts
         assert users.retrieved is None
         held = [value for value in vars(users).values() if isinstance(value, torch.Tensor)]
-        if isinstance(users, ListedUsers):
+        if isinstance(users, UsersByRank):
             held.append(users.targets.sorted_ids)
         theirs = {tensor.untyped_storage().data_ptr() for tensor in update.values()}
         assert not theirs & {tensor.untyped_storage().data_ptr() for tensor in held}

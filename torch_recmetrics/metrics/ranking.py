@@ -261,7 +261,8 @@ class DCG(RelevanceMeans):
         stats: RankingStats, cutoffs: Cutoffs, *, gain: str, discount: str | Callable[[Tensor], Tensor]
     ) -> Tensor:
         scaled, unit = stats.scaled(gain)
-        return stats.gain_sum(cutoffs, scaled, discount_of(discount)) * unit
+        gains = stats.gain_sum(cutoffs, scaled, discount_of(discount))
+        return gains if unit == 1 else gains * unit
 
 
 class NDCG(RelevanceMeans):

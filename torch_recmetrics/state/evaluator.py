@@ -330,16 +330,16 @@ class Evaluator:
             ranking.weights,
         )
         self._defer_items(self.metrics, ranking, checks)
-        weights, empty = ranking.weights, ranking.n_relevant == 0
+        weights, has_relevant = ranking.weights, ranking.n_relevant > 0
         if weights is None:
-            weights = torch.ones_like(empty, dtype=ranking.relevance.dtype)
-        filled = weights * ~empty
+            weights = torch.ones_like(has_relevant, dtype=ranking.relevance.dtype)
+        filled = weights * has_relevant
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
         for families, skips_empty, pooled_by, partial in self.weightings:
             parts = []
             for metric, rule, cutoffs, fills_empty in families:
                 values = metric.values(ranking.stats(rule), cutoffs)
-                parts.append(values + empty.unsqueeze(1) if fills_empty else values)
+                parts.append(values + ~has_relevant.unsqueeze(1) if fills_empty else values)
             values = (memory or FreshMemory()).cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
             weight = filled if skips_empty else weights
             denominator = weight

@@ -448,8 +448,8 @@ class RecMetric(Configured, Metric):
         start: dict[str, Any] = {
             name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
         }
-        self.__dict__.update(start, _update_count=0, _computed=None, _forward_cache=None, _cache=None, _is_synced=False)
-        self._warned = False
+        start |= {"_computed": None, "_forward_cache": None, "_cache": None}
+        self.__dict__.update(start, _update_count=0, _is_synced=False, _warned=False)
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------

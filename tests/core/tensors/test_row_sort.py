@@ -9,7 +9,7 @@ from torch_recmetrics.core.tensors import sort_keys, thresholds
 from torch_recmetrics.core.tensors.row_sort import (
     columns_in_rows,
     find_in_rows,
-    ids_in_rows,
+    row_lengths,
     sorted_columns,
     sorted_pieces,
     sorted_rows,
@@ -40,10 +40,10 @@ def test_an_id_that_is_too_large_to_carry_a_column_is_left_to_others():
 @pytest.mark.parametrize("numpy", [True, False])
 def test_ids_of_rows_are_counted(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
-    assert ids_in_rows(torch.tensor([[-1, 0, 4], [-1, -1, -1], [0, 2, 5]])).tolist() == [2, 0, 3]
-    assert ids_in_rows(torch.tensor([[0, 1], [3, 4]])).tolist() == [2, 2]
-    assert ids_in_rows(torch.zeros(2, 0, dtype=torch.int64)).tolist() == [0, 0]
-    assert ids_in_rows(torch.zeros(0, 2, dtype=torch.int64)).shape == (0,)
+    assert row_lengths(torch.tensor([[-1, 0, 4], [-1, -1, -1], [0, 2, 5]])).tolist() == [2, 0, 3]
+    assert row_lengths(torch.tensor([[0, 1], [3, 4]])).tolist() == [2, 2]
+    assert row_lengths(torch.zeros(2, 0, dtype=torch.int64)).tolist() == [0, 0]
+    assert row_lengths(torch.zeros(0, 2, dtype=torch.int64)).shape == (0,)
 
 
 def test_rows_are_sorted_in_a_copy():

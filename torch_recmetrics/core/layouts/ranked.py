@@ -1,7 +1,8 @@
 """What is kept of the users of an update until they are evaluated, many updates at a time.
 
-An update ranks and checks. What the metrics then read of a user is small: the items of the list, where scores were
-equal, and what is relevant. So it is kept, and :meth:`RankedUsers.ranking` is made for the users of many updates.
+An update ranks and checks. What the metrics then read of a user is small: the items of the list, or where the relevant
+ones stand in it, where scores were equal, and what is relevant. So it is kept, and :meth:`RankedUsers.ranking` is made
+for the users of many updates.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class JoinableUsers(RankedUsers):
 
     @abstractmethod
     def joined(self, parts: Sequence[Any], memory: ScratchMemory) -> JoinableUsers:
-        """The users of several updates, of one :attr:`join_key`, in this memory; these are the first of them."""
+        """The users of several updates, in this memory; these are the first of them.
+
+        All have one :attr:`join_key`. Not all need be of one class, nor of that of the result.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +127,8 @@ class CutoffMembers:
 
 
 @dataclass(frozen=True, eq=False)
-class UsersWithTies(JoinableUsers):
-    """Users of whom is known at which ranks scores are equal."""
+class UsersByRank(JoinableUsers):
+    """Users of whom is known what stands at the first D ranks, and at which of them scores are equal."""
 
     targets: Relevance
     needs: RankingRequirements  # of those that will read it
@@ -146,7 +150,7 @@ class UsersWithTies(JoinableUsers):
         """The key of users who can be joined, in one form or the other."""
         graded = None if self.targets.relevance is None else self.targets.relevance.dtype
         layout = self.by_rank.device, self.by_rank.shape[1], complete, ordered, ideal_depth
-        return UsersWithTies, layout, graded, self.weights is None, self.sample_ids is None, self.has_target
+        return UsersByRank, layout, graded, self.weights is None, self.sample_ids is None, self.has_target
 
     @property
     def n_users(self) -> int:
@@ -197,10 +201,11 @@ class UsersWithTies(JoinableUsers):
 
 
 @dataclass(frozen=True, eq=False)
-class ListedUsers(UsersWithTies):
-    """Users whose first D items are known."""
+class ListedUsers(UsersByRank):
+    """Users whose first D items are known, or those of them that are relevant."""
 
-    item_ids: Tensor  # (B, D) int64 by rank, -1 beyond the end of the list
+    # (B, D) int64 by rank, -1 beyond the end of the list, and where an item stands that nobody asks for
+    item_ids: Tensor
     complete: bool  # nothing was cut
     ordered: bool = True  # equal scores stand in the order of the input
     ideal_depth: int | None = None  # ranks of the best list; None for D
@@ -257,7 +262,7 @@ class ListedUsers(UsersWithTies):
     def select(self, rows: Tensor) -> ListedUsers:
         return super().select(rows).having(item_ids=self.item_ids[rows])
 
-    def joined(self, parts: Sequence[UsersWithTies], memory: ScratchMemory) -> UsersWithTies:
+    def joined(self, parts: Sequence[UsersByRank], memory: ScratchMemory) -> UsersByRank:
         listed = [part.item_ids for part in parts if isinstance(part, ListedUsers)]
         if len(listed) < len(parts):
             return self.as_found().joined(parts, memory)
@@ -269,7 +274,7 @@ class ListedUsers(UsersWithTies):
 
 
 @dataclass(frozen=True, eq=False)
-class FoundUsers(UsersWithTies):
+class FoundUsers(UsersByRank):
     """Users of whom is known at which of the first D ranks a relevant item stands, each of relevance 1; not which."""
 
     found: Tensor  # (B, D) bool
@@ -311,11 +316,11 @@ class FoundUsers(UsersWithTies):
     def select(self, rows: Tensor) -> FoundUsers:
         return super().select(rows).having(found=self.found[rows])
 
-    def joined(self, parts: Sequence[UsersWithTies], memory: ScratchMemory) -> FoundUsers:
+    def joined(self, parts: Sequence[UsersByRank], memory: ScratchMemory) -> FoundUsers:
         return self.having(found=memory.cat([part.as_found().found for part in parts]), **joined_columns(parts, memory))
 
 
-def joined_columns(parts: Sequence[UsersWithTies], memory: ScratchMemory) -> dict[str, Any]:
+def joined_columns(parts: Sequence[UsersByRank], memory: ScratchMemory) -> dict[str, Any]:
     """What users of several updates have in either form."""
     width = max(part.targets.width for part in parts)
     ids = memory.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
@@ -458,7 +463,7 @@ def joined_column(parts: Sequence[Any], name: str) -> Tensor | None:
     return None if tensors[0] is None else torch.cat(tensors)
 
 
-def join_members(parts: Sequence[UsersWithTies], width: int) -> CutoffMembers:
+def join_members(parts: Sequence[UsersByRank], width: int) -> CutoffMembers:
     """The tie groups at the cutoff of several updates."""
     rows, found, offset = [], [], 0
     for part in parts:
@@ -485,7 +490,7 @@ def largest_of(relevance: Tensor) -> Tensor:
     return relevance.amax(1) if relevance.shape[1] else relevance.sum(1)
 
 
-def untied(part: UsersWithTies, columns: int) -> Tensor:
+def untied(part: UsersByRank, columns: int) -> Tensor:
     """(B, columns) bool: no two scores are equal."""
     return torch.zeros((part.n_users, columns), dtype=torch.bool, device=part.by_rank.device)
 

@@ -13,7 +13,7 @@ from torch_recmetrics.core.tensors.chunks import places_at_the_end, sparse_nonze
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.row_sort import (
     find_in_rows,
-    ids_in_rows,
+    row_lengths,
     sorted_columns,
     sorted_rows,
     sorts_with_numpy,
@@ -61,7 +61,7 @@ class Relevance:
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
         if self.relevance is None and self.ids is not None:
-            return ids_in_rows(self.ids)
+            return row_lengths(self.ids)
         return (self.values > 0).sum(1)
 
     @property

@@ -45,7 +45,7 @@ def rank_scores(
     if full_list is None and by_targets and targets.ids is not None:
         found = ranks_or_topk(scores, targets.ids, depth)
         if isinstance(found, TargetRanks):
-            return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
+            return _counted_users(scores, targets, needs, found.placed(targets.ids.shape, depth))
         top = found
     elif full_list is None and are_short(scores, k):
         top = packed_topk(scores, k)
@@ -108,7 +108,7 @@ def _rank_counted(
     if ranks is None:
         return None
     found = TargetRanks(*(column.numpy() for column in ranks))
-    return _counted_users(scores, targets, needs, found.placed(targets.ids, depth))
+    return _counted_users(scores, targets, needs, found.placed(targets.ids.shape, depth))
 
 
 def _from_full_list(
@@ -139,12 +139,14 @@ def _counted_users(
     shape, members = placed.shape, None
     if placed.crossing is not None:
         rows, n_equal, relevant = placed.crossing
-        # Bytes of 0 and 1 are the relevance where it is 1 for all.
-        relevance = relevant.view(torch.uint8) if targets.relevance is None else targets.relevance[rows] * relevant
+        if targets.relevance is None:
+            relevance = relevant.view(torch.uint8)
+        else:
+            relevance = torch.where(relevant, targets.relevance[rows], 0)
         members = CutoffMembers(rows, n_equal, relevance)
     retrieved = partial(_ideal_retrieved, scores, targets, shape[1])
     if targets.relevance is None:
-        found = torch.zeros(shape, dtype=torch.bool)
+        found = torch.zeros(shape, dtype=torch.bool, device=scores.device)
         found.numpy()[placed.rows, placed.ranks] = True
         return FoundUsers(
             needs=needs,
@@ -154,7 +156,7 @@ def _counted_users(
             cutoff_members=members,
             retrieved=retrieved,
         )
-    item_ids = torch.full(shape, -1)
+    item_ids = torch.full(shape, -1, device=scores.device)
     item_ids.numpy()[placed.rows, placed.ranks] = targets.sorted_ids.numpy()[placed.rows, placed.columns]
     return ListedUsers(
         needs=needs,

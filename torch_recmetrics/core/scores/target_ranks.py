@@ -43,19 +43,19 @@ class TargetRanks(NamedTuple):
     above: Array  # (E,) int64: how many scores are higher; below k
     equal: Array  # (E,) int64: how many scores are equal, its own included
 
-    def placed(self, ids: Tensor, depth: int) -> PlacedTargets:
-        """Those of the (B, T) relevant ids at their ranks, from 0."""
-        shape = ids.shape[0], depth
+    def placed(self, shape: tuple[int, ...], depth: int) -> PlacedTargets:
+        """These of a (B, T) shape of relevant items at their ranks in lists of `depth` items."""
+        n_users, n_targets = shape
         tied = self.equal > 1
         if not tied.any():
-            return PlacedTargets(shape, self.rows, self.columns, self.above, None, None)
+            return PlacedTargets((n_users, depth), self.rows, self.columns, self.above, None, None)
         order = np.argsort(self.rows * depth + self.above, kind="stable")
         rows, columns, above, equal = (column[order] for column in self)
         which, begins = runs(rows * depth + above)
         place = above + (np.arange(rows.shape[0]) - begins[which])
         near = place < depth
         # The last rank of a group is not the first of another one, so no mark is overwritten.
-        changes = np.zeros((ids.shape[0], depth + 1), np.int8)
+        changes = np.zeros((n_users, depth + 1), np.int8)
         tied = equal > 1
         changes[rows[tied], above[tied]] = 1
         changes[rows[tied], np.minimum(above + equal - 1, depth)[tied]] = -1
@@ -64,11 +64,11 @@ class TargetRanks(NamedTuple):
         crossing = None
         if crosses.shape[0]:
             which, begins = runs(rows[crosses])
-            members = np.zeros((begins.shape[0], ids.shape[1]), np.bool_)
+            members = np.zeros((begins.shape[0], n_targets), np.bool_)
             members[which, columns[crosses]] = True
             found = (torch.from_numpy(column) for column in (rows[crosses][begins], equal[crosses][begins], members))
             crossing = CrossingGroups(*found)
-        return PlacedTargets(shape, rows[near], columns[near], place[near], groups, crossing)
+        return PlacedTargets((n_users, depth), rows[near], columns[near], place[near], groups, crossing)
 
 
 class CrossingGroups(NamedTuple):
@@ -83,8 +83,8 @@ class PlacedTargets(NamedTuple):
     """Relevant items by rank, the first ones of a group of equal scores in any order, and the groups they are in."""
 
     shape: tuple[int, int]  # B, D
-    rows: Array  # (E,) int64
-    columns: Array  # (E,) int64, the place of the item among the relevant ones of its row
+    rows: Array  # (E,) int64, and
+    columns: Array  # (E,) int64: as in TargetRanks
     ranks: Array  # (E,) int64, from 0, below D
     tied: Tensor | None  # (B, D) bool: rank r + 2 has the score of rank r + 1; None where none has
     crossing: CrossingGroups | None  # None where no group reaches beyond the cutoff

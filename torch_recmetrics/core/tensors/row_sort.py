@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 @functools.cache
 def _has_numpy() -> bool:
     try:
-        torch.zeros(1).numpy()
+        torch.zeros(1, device=CPU).numpy()
     except RuntimeError:  # torch without numpy
         return False
     return True
@@ -77,10 +77,10 @@ def sorted_columns(rows: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(carried.astype(np.int64)), torch.from_numpy(columns)
 
 
-def ids_in_rows(ids: Tensor) -> Tensor:
-    """(B,) int64: how many ids each of (B, T) ascending rows holds, beside the padding of -1 in front."""
+def row_lengths(ids: Tensor) -> Tensor:
+    """(B,) int64: how many ids there are in each of (B, T) ascending rows, without the padding of -1 in front."""
     if ids.numel() and sorts_with_numpy(ids.device) and ids.numpy()[:, 0].min() >= 0:  # no padding
-        return torch.full(ids.shape[:1], ids.shape[1])
+        return ids.new_full(ids.shape[:1], ids.shape[1])
     return (ids >= 0).sum(1)
 
 

@@ -76,7 +76,7 @@ CROWDED_USERS = 16  # one of so many with masses of equal scores is sorted apart
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches --epoch 32768` ---
 
 # Evaluate once so many users wait, or so many numbers in their lists, or in what is relevant to them with its padding:
-# 328 bytes a user with 20 of both, 5 MiB in all. With fewer users the calls of an evaluation cost more than its
+# at most 328 bytes a user with 20 of both, 5 MiB in all. With fewer users the calls of an evaluation cost more than its
 # numbers; more numbers leave the cache.
 WAITING_USERS, WAITING_NUMBERS = 1 << 14, 1 << 19
 HELD_NUMBERS = 1 << 22  # of users with a sample id, that are added up at once: 32 MiB
