@@ -11,6 +11,7 @@ from torch_recmetrics.core.tensors.row_sort import (
     find_in_rows,
     row_lengths,
     sorted_columns,
+    sorted_ids,
     sorted_pieces,
     sorted_rows,
 )
@@ -35,6 +36,18 @@ def test_an_id_may_be_there_twice_but_not_be_wanted_twice():
 def test_an_id_that_is_too_large_to_carry_a_column_is_left_to_others():
     assert found([[2**58]], [[2**58]]) == [(0, 0, 2**58)]
     assert found([[2**62]], [[2**62]]) is None
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+@pytest.mark.parametrize("largest", [9, (1 << 31) - 1, 1 << 31, -(1 << 31), -(1 << 31) - 1, (1 << 63) - 1])
+def test_ids_are_sorted_whatever_their_size(largest: int, numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
+    ids = torch.tensor([[5, largest, -1, 3], [8, 0, 2, 1]])
+    for rows in (ids, ids.T.contiguous().T):
+        assert sorted_ids(rows).tolist() == [sorted(row) for row in ids.tolist()]
+    assert sorted_ids(ids[0]).tolist() == sorted(ids[0].tolist())
+    assert sorted_ids(ids[:, :0]).shape == (2, 0)
+    assert ids[0].tolist() == [5, largest, -1, 3]
 
 
 @pytest.mark.parametrize("numpy", [True, False])

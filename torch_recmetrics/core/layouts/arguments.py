@@ -33,7 +33,7 @@ from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
-from torch_recmetrics.core.tensors.row_sort import sorted_rows
+from torch_recmetrics.core.tensors.row_sort import sorted_ids
 
 LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, item_ids=..., target_ids=...), "
@@ -296,7 +296,7 @@ class ListsLayout(UserLayout):
         item_ids = self.like
         check.defer_ids(checks, "item_ids", item_ids, below=None)
         if checks.active:
-            check.defer_repeats(checks, "item_ids", sorted_rows(item_ids))
+            check.defer_repeats(checks, "item_ids", sorted_ids(item_ids))
         return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
 
 

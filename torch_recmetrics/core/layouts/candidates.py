@@ -21,7 +21,7 @@ from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
-from torch_recmetrics.core.tensors.row_sort import columns_in_rows, sorted_columns, sorted_rows
+from torch_recmetrics.core.tensors.row_sort import columns_in_rows, sorted_columns, sorted_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Candidates:
         one_row = self.item_ids.ndim == 1
         check.defer_ids(checks, "item_ids", self.item_ids.unsqueeze(0) if one_row else self.item_ids, below=None)
         if checks.active:
-            ascending = sorted_rows(self.item_ids) if self._compares(n_wanted) else self._by_id[0]
+            ascending = sorted_ids(self.item_ids) if self._compares(n_wanted) else self._by_id[0]
             check.defer_repeats(checks, "item_ids", ascending.unsqueeze(0) if one_row else ascending)
 
     def shown(self, shape: torch.Size) -> Tensor | None:

@@ -43,6 +43,17 @@ def sorted_rows(rows: Tensor) -> Tensor:
     return copied
 
 
+def sorted_ids(ids: Tensor) -> Tensor:
+    """A copy of a matrix of ids with each row ascending, as int32 where they fit: that is sorted in half the time."""
+    if ids.numel() and sorts_with_numpy(ids.device):
+        wide, bounds = ids.numpy(), np.iinfo(np.int32)
+        if wide.max() <= bounds.max and wide.min() >= bounds.min:
+            narrow = wide.astype(np.int32, order="C")
+            narrow.sort(axis=-1)
+            return torch.from_numpy(narrow)
+    return sorted_rows(ids)
+
+
 def sorted_pieces(rows: Tensor, width: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
     """(P, B, W) pieces of the rows of a matrix, and copies of them in ascending order; what is left over comes last.
 
