@@ -215,6 +215,14 @@ def test_few_rows_of_any_length_are_compared(n_users, n_items, dtype, request, m
         assert counted(read, ids, 5) == by_definition(read.dense(), ids, 5)
 
 
+def test_padding_makes_up_for_no_equal_score():
+    """One item has an equal one beside it, and padding, whose score is that of any other item, has none."""
+    scores = torch.arange(1.0, 801.0).view(2, 400)
+    scores[1, 7] = scores[1, 397]
+    ids = torch.tensor([[398, 399], [-1, 397]])
+    assert counted(ScoreMatrix(scores), ids, 5) == by_definition(scores, ids, 5)
+
+
 def test_item_0_is_an_item():
     scores, _ = drawn(40, 600, 2)
     scores[:, 0] = 1000.0

@@ -131,15 +131,21 @@ def ranks_at_once(values: Array, ids: Array, k: int) -> TargetRanks | None:
     # For -1 the score of any other item.
     scores = values.take(ids + multiples(ids.shape[0], values.shape[1]), mode="wrap")
     dtype = np.uint8 if values.shape[1] <= LARGEST_COUNT else np.uint32  # bytes are added up without a cast
-    above, not_below = (
-        compare(values[:, np.newaxis], scores[:, :, np.newaxis]).view(np.uint8).sum(2, dtype=dtype).astype(np.int64)
-        for compare in (np.greater, np.greater_equal)
-    )
+
+    def counted(mask: Array) -> Array:
+        counts: Array = mask.view(np.uint8).sum(2, dtype=dtype).astype(np.int64)
+        return counts
+
+    each, of_items = values[:, np.newaxis], scores[:, :, np.newaxis]
+    above, same = counted(each > of_items), each == of_items
     if np.isnan(values.max()):
         return None
+    # Each item equals itself, and padding may equal another one of the row.
+    none_equal = np.count_nonzero(same) == np.count_nonzero(ids >= 0)
+    equal = np.ones_like(above) if none_equal else counted(same)
     within = (above < k) & (ids >= 0) & (scores > -np.inf)
     rows, columns = within.nonzero()
-    return TargetRanks(rows, columns, above[within], (not_below - above)[within])
+    return TargetRanks(rows, columns, above[within], equal[within])
 
 
 def target_ranks(groups: ColumnGroups, bounds: LowerBounds, ids: Tensor, k: int) -> TargetRanks | None:
