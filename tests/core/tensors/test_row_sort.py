@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torch_recmetrics.core.tensors import sort_keys, thresholds
+from torch_recmetrics.core.tensors import row_sort, sort_keys, thresholds
 from torch_recmetrics.core.tensors.row_sort import (
     columns_in_rows,
     find_in_rows,
@@ -57,6 +57,12 @@ def test_ids_of_rows_are_counted(numpy: bool, monkeypatch: pytest.MonkeyPatch) -
     assert row_lengths(torch.tensor([[0, 1], [3, 4]])).tolist() == [2, 2]
     assert row_lengths(torch.zeros(2, 0, dtype=torch.int64)).tolist() == [0, 0]
     assert row_lengths(torch.zeros(0, 2, dtype=torch.int64)).shape == (0,)
+
+
+def test_numpy_is_found_under_any_default_device() -> None:
+    row_sort._has_numpy.cache_clear()
+    with torch.device("meta"):
+        assert row_sort.sorts_with_numpy(torch.device("cpu"))
 
 
 def test_rows_are_sorted_in_a_copy():

@@ -83,8 +83,8 @@ class PlacedTargets(NamedTuple):
     """Relevant items by rank, the first ones of a group of equal scores in any order, and the groups they are in."""
 
     shape: tuple[int, int]  # B, D
-    rows: Array  # (E,) int64, and
-    columns: Array  # (E,) int64: as in TargetRanks
+    rows: Array  # (E,) int64: the users
+    columns: Array  # (E,) int64: the place of each item among the relevant ones of its user
     ranks: Array  # (E,) int64, from 0, below D
     tied: Tensor | None  # (B, D) bool: rank r + 2 has the score of rank r + 1; None where none has
     crossing: CrossingGroups | None  # None where no group reaches beyond the cutoff
