@@ -13,7 +13,8 @@ from torch_recmetrics.core.catalogue.parts import Part
 from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
 from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.layouts.candidates import Candidates, RelevantColumns
-from torch_recmetrics.core.layouts.ranked import CutoffMembers, RankedUsers, ReadyUsers, with_cutoff_tie
+from torch_recmetrics.core.layouts.cutoff_members import CutoffMembers, with_cutoff_tie
+from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking

@@ -16,13 +16,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.layouts.cutoff_members import (
+    CutoffMembers,
+    completed,
+    cutoff_tie_of,
+    joined_members,
+    with_cutoff_tie,
+)
+from torch_recmetrics.core.layouts.relevance import Relevance, padded
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import CutoffTie, Gain, GainTotal, KnownGainTotals, TieGroups, tie_groups_of
+from torch_recmetrics.core.ranking.ties import CutoffTie, KnownGainTotals, TieGroups, tie_groups_of
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact, is_sync_free
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, is_sync_free
 from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
 
 if TYPE_CHECKING:
@@ -115,15 +122,6 @@ class ReadyUsers(RankedUsers):
             has_target=self.has_target,
             n_items=self.n_items,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class CutoffMembers:
-    """The tie groups that reach beyond the cutoff: one of each of these users."""
-
-    rows: Tensor | None  # (R,) int64: the users; None for all, those without such a tie included
-    count: Tensor  # (R,) int64: members
-    relevance: Tensor  # (R, T) relevance of the members, 0 for other relevant items
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +329,7 @@ def joined_columns(parts: Sequence[UsersByRank], memory: ScratchMemory) -> dict[
         columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
         tied = memory.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
     if any(part.cutoff_members is not None for part in parts):
-        members = join_members(parts, width)
+        members = joined_members([part.cutoff_members for part in parts], [part.n_users for part in parts], width)
     return {
         "targets": Relevance(ids, relevance, ids),
         "tied": tied,
@@ -463,28 +461,6 @@ def joined_column(parts: Sequence[Any], name: str) -> Tensor | None:
     return None if tensors[0] is None else torch.cat(tensors)
 
 
-def join_members(parts: Sequence[UsersByRank], width: int) -> CutoffMembers:
-    """The tie groups at the cutoff of several updates."""
-    rows, found, offset = [], [], 0
-    for part in parts:
-        n_users, members = part.n_users, part.cutoff_members
-        if members is not None:
-            own = torch.arange(n_users, device=members.count.device) if members.rows is None else members.rows
-            rows.append(own + offset)
-            found.append(members)
-        offset += n_users
-    every = len(found) == len(parts) and all(members.rows is None for members in found)
-    count = torch.cat([members.count for members in found])
-    relevance = torch.cat([padded(members.relevance, width, 0) for members in found])
-    return CutoffMembers(None if every else torch.cat(rows), count, relevance)
-
-
-def padded(rows: Tensor, width: int, value: float) -> Tensor:
-    """(B, width): rows with padding in front."""
-    missing = width - rows.shape[1]
-    return torch.nn.functional.pad(rows, (missing, 0), value=value) if missing else rows
-
-
 def largest_of(relevance: Tensor) -> Tensor:
     """(B,) the largest of each row, 0 of an empty one."""
     return relevance.amax(1) if relevance.shape[1] else relevance.sum(1)
@@ -493,55 +469,3 @@ def largest_of(relevance: Tensor) -> Tensor:
 def untied(part: UsersByRank, columns: int) -> Tensor:
     """(B, columns) bool: no two scores are equal."""
     return torch.zeros((part.n_users, columns), dtype=torch.bool, device=part.by_rank.device)
-
-
-def with_cutoff_tie(
-    tie_groups: TieGroups, crosses: Tensor, members: CutoffMembers, needs: RankingRequirements
-) -> TieGroups:
-    """The same groups; of those that reach beyond the cutoff all members are counted.
-
-    Args:
-        tie_groups: as far as the list of each user shows them.
-        crosses: (B,) bool, True where the last group reaches beyond the cutoff.
-        members: of those groups.
-        needs: of those that will read it.
-    """
-    tie = cutoff_tie_of(members, crosses, tie_groups.start.shape[1], needs)
-    return completed(tie_groups, spread(members.count, members.rows, crosses.shape[0]), tie)
-
-
-def completed(tie_groups: TieGroups, count: Tensor, tie: CutoffTie) -> TieGroups:
-    """The same groups with the tie at the cutoff, which has (B,) members."""
-    start = tie_groups.start
-    at_cutoff = (start == start[:, -1:]) & tie.tied.unsqueeze(1)
-    return TieGroups(start, torch.where(at_cutoff, count.unsqueeze(1), tie_groups.size), tie)
-
-
-def cutoff_tie_of(
-    members: CutoffMembers,
-    crosses: Tensor,
-    depth: int,
-    needs: RankingRequirements,
-    gains: frozenset[Gain] | None = None,
-) -> CutoffTie:
-    """What is read of the members of the groups that reach beyond the cutoff; with `gains` only sums of these."""
-    n_users = crosses.shape[0]
-    width = min(depth, members.relevance.shape[1])
-    wide = exact(members.relevance)
-    best = worst = None
-    if "optimistic" in needs.rules:
-        best = spread(wide.topk(width, dim=1).values, members.rows, n_users)
-    if "pessimistic" in needs.rules:
-        relevant_only = torch.where(wide > 0, wide, float("inf"))
-        lowest = relevant_only.topk(width, dim=1, largest=False).values
-        worst = spread(lowest, members.rows, n_users, float("inf"))
-    n_relevant = spread((members.relevance > 0).sum(1), members.rows, n_users)
-    totals = GainTotal(wide, members.rows, n_users)
-    return CutoffTie(crosses, n_relevant, totals if gains is None else totals.known(gains), best, worst)
-
-
-def spread(values: Tensor, rows: Tensor | None, n_users: int, fill: float = 0.0) -> Tensor:
-    """(B, ...) values of all users from those of some of them; of all, where `rows` is None."""
-    if rows is None:
-        return values
-    return values.new_full((n_users, *values.shape[1:]), fill).index_copy_(0, rows, values)

@@ -152,6 +152,12 @@ class Relevance:
             return negative[:, :width].neg()
 
 
+def padded(rows: Tensor, width: int, value: float) -> Tensor:
+    """(B, width): rows with padding in front, as that of ids is."""
+    missing = width - rows.shape[1]
+    return torch.nn.functional.pad(rows, (missing, 0), value=value) if missing else rows
+
+
 def no_relevance(like: Tensor) -> Relevance:
     """No relevant item for any row of a tensor."""
     ids = torch.zeros((like.shape[0], 0), dtype=torch.int64, device=like.device)

@@ -12,7 +12,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.ranked import CutoffMembers, FoundUsers, ListedUsers, RankedUsers, ReadyUsers
+from torch_recmetrics.core.layouts.cutoff_members import CutoffMembers
+from torch_recmetrics.core.layouts.ranked import FoundUsers, ListedUsers, RankedUsers, ReadyUsers
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats
