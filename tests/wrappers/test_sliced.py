@@ -191,9 +191,7 @@ def test_bad_options() -> None:
     with pytest.raises(NotImplementedError, match="coverage@1 has no standard error"):
         Sliced(Coverage(3, 1)).standard_error()
     with pytest.raises(TypeError, match="no argument `slices`: did you mean `slice_ids`"):
-        hits(slices_ids=SLICES) if False else Sliced(HitRate(1)).update(
-            item_ids=LISTS, target_ids=TARGET, slices=SLICES
-        )
+        Sliced(HitRate(1)).update(item_ids=LISTS, target_ids=TARGET, slices=SLICES)
 
 
 def test_click_bins_keep_one_dtype() -> None:
@@ -202,6 +200,23 @@ def test_click_bins_keep_one_dtype() -> None:
     with pytest.raises(ValueError, match="`preds` must keep one dtype with `num_bins`"):
         metric.update(torch.rand(3).double(), torch.tensor([0, 1, 1]), slice_ids=torch.zeros(3, dtype=torch.int64))
     assert metric.update_count == 1
+    with pytest.raises(ValueError, match="`preds` must keep one dtype with `num_bins`"):
+        metric(torch.rand(3).double(), torch.tensor([0, 1, 1]), slice_ids=torch.zeros(3, dtype=torch.int64))
+    other = Sliced(BinaryAUC(num_bins=16), 1)
+    other.update(torch.rand(3).double(), torch.tensor([0, 1, 1]), slice_ids=torch.zeros(3, dtype=torch.int64))
+    before = metric.compute()
+    for incoming in (other, other.metric_state):
+        with pytest.raises(ValueError, match="`preds` must keep one dtype with `num_bins`, got float32 and float64"):
+            metric.merge_state(incoming)
+    assert metric.update_count == 1 and metric.compute() == before
+
+
+@pytest.mark.parametrize("wrapper", [Sliced, UserBootstrap])
+def test_members_that_keep_their_users_are_refused(wrapper: Any) -> None:
+    with pytest.raises(ValueError, match=r"must not keep its users.*ndcg@2 has keep_users=True"):
+        wrapper(NDCG(2, keep_users=True))
+    with pytest.raises(ValueError, match="`metric` must not keep its users"):
+        wrapper(ranking_metrics(("ndcg", "mrr"), keep_users=True))
 
 
 # The life of the metric ----------------------------------------------------------------------------------------------

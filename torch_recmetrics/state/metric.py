@@ -469,11 +469,24 @@ class RecMetric(Configured, Metric):
                 f"`incoming_state` is not one of {self.definition()}: {missing[0]} is missing, "
                 f"it has {', '.join(incoming_state) or 'nothing'}"
             )
+        before = self._copy_state_dict()
         for name, incoming in self._checked_states(incoming_state).items():
             mine = getattr(self, name)
             both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
             setattr(self, name, both)
+        try:
+            self.check_joined()
+        except ValueError:
+            self.__dict__.update(before)
+            raise
         self.note_update()
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
+        self.check_joined()
+
+    def check_joined(self) -> None:
+        """Refuse states of two metrics, joined by now, that do not go together."""
 
     def _checked_states(self, incoming: dict[str, Any]) -> dict[str, Any]:
         """Those of these states that are ours, in our dtypes and on our device; ValueError for another shape or kind.

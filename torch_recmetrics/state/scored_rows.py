@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 from torchmetrics.utilities.plot import plot_curve
 
 from torch_recmetrics.core.auc.exchange import Agreed, exchange, gathered
@@ -124,20 +123,12 @@ class ScoredRows(RowMetric):
         if n_bins is not None:
             self._fold()
 
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add what another metric of the same options has seen (or its ``metric_state``)."""
-        before = self._copy_state_dict() | {"_update_count": self._update_count}
-        super().merge_state(incoming_state)
-        try:
-            self._check_one_dtype()
-        except ValueError:
-            self.__dict__.update(before)
-            raise
-
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
-        self._check_one_dtype()
+        super()._reduce_states(incoming_state)
         self._fold()
+
+    def check_joined(self) -> None:
+        self._check_one_dtype()
 
     def _check_one_dtype(self, *others: torch.dtype) -> None:
         """Bins of scores of two dtypes do not match."""

@@ -359,11 +359,6 @@ class RowMemory(SliceMemory):
         super().declare()
         self.holder.add(f"verdict{self.suffix}", [])
 
-    @property
-    def metric(self) -> Any:
-        """The AUC."""
-        return next(iter(self.members.values()))
-
     def empty_row(self, stem: str) -> Tensor:
         if stem == "verdict":
             return torch.zeros((0, 0), dtype=self.wide, device=self.device)
@@ -374,9 +369,12 @@ class RowMemory(SliceMemory):
     def fits(self, stem: str, row: Tensor) -> bool:  # noqa: ARG002
         return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
 
-    def check_dtype(self, dtype: torch.dtype) -> None:
+    def check_joined(self) -> None:
+        self.check_dtype()
+
+    def check_dtype(self, *others: torch.dtype) -> None:
         """Bins of scores of two dtypes do not match."""
-        seen = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")} | {dtype}
+        seen = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")} | {*others}
         if getattr(self.metric, "num_bins", None) is not None and len(seen) > 1:
             words = " and ".join(sorted(str(one).removeprefix("torch.") for one in seen))
             raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {words}")

@@ -324,11 +324,6 @@ class ClickUnits(SumMemory):
 
     n_numbers = 4
 
-    @property
-    def metric(self) -> Any:
-        """The metric."""
-        return next(iter(self.members.values()))
-
     def values(self, sums: Tensor) -> dict[str, Tensor]:
         return {name: metric.value(sums) for name, metric in self.members.items()}
 
@@ -394,11 +389,6 @@ class AucUnits(UnitMemory):
             middle = (negatives[first] + negatives[after]) / 2
             found.append((positives * middle[score]).sum(0) / (positives.sum(0) * negatives[-1]))
         return torch.cat(found).clamp(max=1)
-
-    @property
-    def metric(self) -> Any:
-        """The metric."""
-        return next(iter(self.members.values()))
 
     def _judged_apart(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(R + 1,): one replicate after the other, of other numbers than the whole area."""

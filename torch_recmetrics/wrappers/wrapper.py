@@ -66,6 +66,11 @@ def check_wrapped(name: str, metric: Any) -> None:
             raise TypeError(f"`{name}` must be a metric of this package, or a collection of such metrics, got {what}")
     if not members:
         raise ValueError(f"`{name}` must have a member, got an empty collection")
+    keeping = [member.name for member in members if getattr(member, "keep_users", False)]
+    if keeping:
+        raise ValueError(
+            f"`{name}` must not keep its users, which nobody could ask for: {keeping[0]} has keep_users=True"
+        )
 
 
 class Wrapper(CandidatesSeen):
@@ -208,6 +213,10 @@ class Wrapper(CandidatesSeen):
         memory = self.owner(next(iter(pieces)))[0]
         return memory.pieces_fit({memory.bare(stem): piece for stem, piece in pieces.items()})
 
+    def check_joined(self) -> None:
+        for memory in self.memories:
+            memory.check_joined()
+
     def exchange(self, process_group: Any) -> None:
         for memory in self.memories:
             memory.exchange(process_group)
@@ -288,6 +297,11 @@ class Memory:
         self.names = tuple(stem + self.suffix for stem in self.stems)
         self.all_names = (*self.names, *(stem + self.suffix for stem in self.extra))
 
+    @property
+    def metric(self) -> Any:
+        """The metric, where it is of one alone."""
+        return next(iter(self.members.values()))
+
     def bare(self, name: str) -> str:
         """The name of a state without what tells memories apart."""
         return name.removesuffix(self.suffix)
@@ -323,6 +337,9 @@ class Memory:
     def fits(self, stem: str, row: Tensor) -> bool:
         """Whether a tensor can be keys."""
         raise NotImplementedError
+
+    def check_joined(self) -> None:
+        """Refuse pieces of two metrics that do not go together."""
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         """Whether parallel pieces can be of the same rows."""
