@@ -74,6 +74,15 @@ def test_an_update_is_all_or_nothing() -> None:
                 act(**update)
 
 
+def test_a_function_that_gives_no_number_for_a_batch_changes_nothing() -> None:
+    function = lambda values: values.mean() if len(values) > 1 else values.repeat(2)  # noqa: E731
+    metrics = RecMetricCollection([torch_recmetrics.MRR(), NDCG(2, aggregation=function)])
+    metrics.update(torch.eye(3), torch.eye(3))
+    for one_at_a_time in (metrics, metrics["ndcg@2"]):
+        with refused(metrics, "`aggregation` must give one number", ValueError):
+            one_at_a_time(torch.eye(3)[:1], torch.eye(3)[:1])
+
+
 def test_clone_with_another_prefix() -> None:
     metrics = updated(ranking_metrics(("ndcg", "mrr"), top_k=2, prefix="val_"), **sums(1)[0])
     other = metrics.clone(prefix="test_")

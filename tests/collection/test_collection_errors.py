@@ -79,6 +79,14 @@ def test_merging_is_all_or_nothing() -> None:
     assert metrics.compute()["a"] == pytest.approx((0.5 + 0.5 + 1) / 3)
 
 
+def test_a_refused_merge_says_nothing_of_candidates() -> None:
+    metrics, other = (RecMetricCollection({"a": NDCG(3), "b": MAP(k)}) for k in (3, 5))
+    other.update(PREDS, item_ids=torch.tensor([[4, 6, 8]]), target_ids=torch.tensor([[4]]))
+    with pytest.raises(ValueError, match="only metrics of the same options merge"):
+        metrics.merge_state(other)
+    assert "candidates" in other["a"].definition() and "candidates" not in metrics["a"].definition()
+
+
 def test_a_clone_is_of_the_same_kind() -> None:
     """Issue 12, point 25."""
     for metrics in (ranking_metrics("ndcg"), ctr_metrics(weighting=None)):

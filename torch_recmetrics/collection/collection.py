@@ -450,4 +450,5 @@ def remembered(member: Metric) -> dict[str, Any]:
     states = {name: getattr(member, name) for name in member._defaults}
     own = isinstance(member, RecMetric)  # the states of ours are never written to
     copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
-    return copies | {name: getattr(member, name) for name in ("_update_count", "_computed", "_forward_cache")}
+    counted = ("_update_count", "_computed", "_forward_cache", "candidates_seen")
+    return copies | {name: getattr(member, name) for name in counted if hasattr(member, name)}

@@ -59,6 +59,9 @@ class FusedState:
         evaluator = self._evaluator
         prepared = evaluator.evaluated(prepared) if with_values else prepared
         batch = evaluator.totals(prepared) if self.metrics and with_values else None
+        kept = evaluator.users_by_keeper(prepared) if with_values else ()
+        # A function of the user may raise, so it is asked before anything is counted.
+        of_kept = {id(m): m.value_of_users(users.values, users.weights[:, 0])[0] for m, users in kept}
         evaluator.count(prepared, batch)
         for member in self.members:
             member.__dict__["_update_count"] += 1
@@ -73,8 +76,7 @@ class FusedState:
         if batch is not None:
             for metric, part in zip(self.metrics, torch.split(batch, evaluator.sizes), strict=True):
                 values[id(metric)] = part[0, 0] / part[0, 1]
-            for metric, users in evaluator.users_by_keeper(prepared):
-                values[id(metric)] = metric.value_of_users(users.values, users.weights[:, 0])[0]
+        values |= of_kept
         for member in self.members:
             member.__dict__["_forward_cache"] = values[id(member)]  # Lightning reads it there
         return values
