@@ -35,6 +35,11 @@ def test_collapse_is_counted_and_warned_of_once():
     flat.update(preds[0], target[0], torch.zeros(4, dtype=torch.int64))
     with pytest.warns(UserWarning, match="collapsed"):
         flat.compute()
+    worst = CollapseRate(3, aggregation="max")  # the value of one user, no share of them
+    worst.update(preds, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert float(worst.compute()) == 1
     lists = CollapseRate(3, warn_above=None)
     lists.update(item_ids=torch.tensor([[1, 2, 3], [1, 2, -1]]), target_ids=torch.tensor([[1], [1]]))
     assert float(lists.compute()) == 0.5

@@ -96,7 +96,8 @@ class CollapseRate(RelevanceMeans):
     def compute(self) -> Tensor:
         """The weighted share of collapsed users, 0-dim float64; nan where there is nothing to count."""
         value = super().compute()
-        if self.warn_above is not None and not self._warned and bool(value > self.warn_above):
+        is_share = self.aggregation == "mean"
+        if is_share and self.warn_above is not None and not self._warned and bool(value > self.warn_above):
             self.warn_once(
                 f"{float(value):.1%} of the users have {self.top_k} equal best scores or fewer than {self.top_k} "
                 "candidates: the model may have collapsed, or too much is masked"

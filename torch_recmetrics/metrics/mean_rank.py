@@ -26,11 +26,12 @@ class MeanRank(RelevanceMeans):
 
     Lower is better; 1 is the best that a single relevant item can have, and equal scores share the mean of their ranks.
     A relevant item that is not in the list (cut off, hidden or not retrieved) counts as the rank behind its end: K + 1
-    with a cutoff, the length of the list + 1 without, so no list gains by leaving items out. It is moved by the worst
-    placed items most, of which other metrics see nothing.
+    with a cutoff, the length of the list + 1 without. So with a cutoff no list gains by leaving items out; without one
+    a shorter list does, so give a cutoff to finished lists that do not rank the whole catalogue. It is moved by the
+    worst placed items most, of which other metrics see nothing.
 
     Undefined: for users without relevant items; leave ``empty_target_action`` at ``"skip"`` or ``"error"``, since 0 and
-    1 are no ranks of theirs. nan where no user counts.  Range: [1, inf), lower is better.
+    1 are no ranks of theirs: others are warned of. nan where no user counts.  Range: [1, inf), lower is better.
     Source: A. Bordes et al., Translating embeddings for modeling multi-relational data, NIPS 2013, where every
     relevant item is one row: ``pooled=True``.
 
@@ -44,6 +45,7 @@ class MeanRank(RelevanceMeans):
     stem = "mean_rank"
     higher_is_better = False
     best_value = None
+    flattering = ("neg", "pos")
     plot_lower_bound = 1.0
     plot_upper_bound = None
 
@@ -66,7 +68,8 @@ class MeanPercentileRank(RelevanceMeans):
     equal. A relevant item that is not in the list (cut off, hidden or not retrieved) counts 1, the only item of a list
     0.
 
-    Undefined: for users without relevant items; ``empty_target_action`` may count them as 0 or 1, and 1 is the worst.
+    Undefined: for users without relevant items; ``empty_target_action`` may count them as 1, the worst, or as 0, the
+    best, which is warned of.
     nan where no user counts.  Range: [0, 1], lower is better.
     Source: Y. Hu, Y. Koren and C. Volinsky, Collaborative filtering for implicit feedback datasets, ICDM 2008:
     ``pooled=True`` is their :math:`\overline{rank}` for relevance of 0 and 1.
@@ -81,6 +84,7 @@ class MeanPercentileRank(RelevanceMeans):
     stem = "mean_percentile_rank"
     higher_is_better = False
     best_value = None
+    flattering = ("neg",)
 
     top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     pooled: bool = option(default=False, doc=POOLED)

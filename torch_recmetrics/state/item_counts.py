@@ -115,7 +115,7 @@ class ItemCounts(ListCounter):
         return counts[1:]
 
     def compute(self) -> Tensor:
-        """The value over everything that was counted, 0-dim float64; nan where nothing was recommended."""
+        """The value over everything that was counted, 0-dim float64; the class says what it is of nothing."""
         return self._value(self._total(first_of_each(self.joined("sample_ids"))))
 
     def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:

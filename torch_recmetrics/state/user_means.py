@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
@@ -189,6 +190,18 @@ class RelevanceMeans(UserMeans):
         default="skip", doc="Users without relevant items: left out, counted as 0, counted as 1, or refused."
     )
     keep_bounds: bool = option(default=False, config="changed", doc="Keep what :meth:`tie_bounds` returns.")
+
+    # Values of empty_target_action that count a user without relevant items as well as the best one, or better.
+    flattering: ClassVar[tuple[str, ...]] = ()
+
+    def setup(self) -> None:
+        if self.empty_target_action in self.flattering:
+            counted = {"neg": 0, "pos": 1}[self.empty_target_action]
+            rank_zero_warn(
+                f"empty_target_action={self.empty_target_action!r} counts users without relevant items as {counted}, "
+                f"and lower is better for {self.name}, so they count as the best: 'skip' leaves them out"
+            )
+        super().setup()
 
     def tie_bounds(self) -> tuple[Tensor, Tensor]:
         """What the value would be with every tie resolved against the model, and for it.
