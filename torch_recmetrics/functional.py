@@ -1,8 +1,10 @@
 """The value of every user, as functions: the layouts and options of the metrics, no state.
 
-There is a function for every ranking metric of the package. It takes what the ``update`` of the metric takes and, by
-keyword, the metric's options, and returns (B,) float64 in the order of the rows (flat rows: in ascending order of
-``indexes``), nan for a user whose value is undefined. Those of predicted probabilities return one number for all rows.
+There is a function for every metric of relevant items and of equal scores, for the similarity within a list and for
+predicted probabilities. Metrics of a catalogue, such as coverage and novelty, are classes alone. A function takes what
+the ``update`` of the metric takes and, by keyword, the metric's options, and returns (B,) float64 in the order of the
+rows (flat rows: in ascending order of ``indexes``), nan for a user whose value is undefined. Those of predicted
+probabilities return one number for all rows.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def refuses_nan(library: str) -> bool:
 CHECKS = {
     "equal scores count what chance gives, in whatever order they stand": order_of_equal_scores_does_not_matter,
     "a row that a sampler repeats counts once": repeated_rows_count_once,
-    "memory does not grow with the epoch": memory_does_not_grow,
+    "memory does not grow with the epoch, where rows have no ids": memory_does_not_grow,
     "a standard error and an interval from the same pass": has_an_interval,
     "a NaN score is refused": refuses_nan,
 }

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_recmetrics.compare.statistics import differences
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.intervals import student_quantile
 from torch_recmetrics.users.user_values import UserValues
@@ -20,8 +21,6 @@ def difference_bounds(values: UserValues, best: UserValues, name: str, level: fl
     Raises:
         ValueError: for fewer than two users with a value in both.
     """
-    from torch_recmetrics.compare.statistics import differences  # needs numpy
-
     common = values.sample_ids[torch.isin(values.sample_ids, best.sample_ids, assume_unique=True)]
     new_places, old_places = (torch.searchsorted(users.sample_ids, common) for users in (values, best))
     weights = None if values.weights is None else values.weights[new_places]

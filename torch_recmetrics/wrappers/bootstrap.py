@@ -62,9 +62,9 @@ class UserBootstrap(Wrapper):
     The draw depends only on ``seed``, the replicate and the user's ``sample_ids`` (``indexes`` of flat rows, the group
     of ``GroupAUC``). So the replicates are the same to the last bit for any split into batches and processes, two
     metrics with one seed draw the same users, and a user that comes twice counts once. Without ids the draw depends on
-    the user's place and process: another split draws other numbers, and metrics that will be merged need different
-    seeds. In click metrics without groups the rows are drawn; rows with one sample id are drawn together, and with
-    ``BinaryAUC(clustered=True)`` the rows with one value of ``indexes``.
+    the user's place and process: another split draws other numbers, and of two metrics that are merged the users of one
+    place are drawn together, so give ids to those. In click metrics without groups the rows are drawn; rows with one
+    sample id are drawn together, and with ``BinaryAUC(clustered=True)`` the rows with one value of ``indexes``.
 
     Means over users and click metrics keep R sums; with ids also the users' values, 16 bytes for each metric, until
     ``compute``. Counts over items keep the lists, a median the values, AUCs the rows. Between processes these go to all
