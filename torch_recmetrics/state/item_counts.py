@@ -16,6 +16,7 @@ from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import ListCounter
+from torch_recmetrics.state.repeated import warn_of_many_repeated
 
 # Lists wait until they hold so many ids, and as many as there are items. Then the counts are written anew. So the cost
 # of an update does not grow with the catalogue.
@@ -116,7 +117,9 @@ class ItemCounts(ListCounter):
 
     def compute(self) -> Tensor:
         """The value over everything that was counted, 0-dim float64; the class says what it is of nothing."""
-        return self._value(self._total(first_of_each(self.joined("sample_ids"))))
+        is_first = first_of_each(self.joined("sample_ids"))
+        warn_of_many_repeated(is_first)
+        return self._value(self._total(is_first))
 
     def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
         """The value of lists alone."""
@@ -143,6 +146,7 @@ class ItemCounts(ListCounter):
         n_named = torch.tensor([float(ids.shape[0])], dtype=accumulator_dtype(self.device), device=self.device)
         has_named = bool(sum_alike([self.exchanged], n_named, process_group))
         is_first = first_everywhere(ids, process_group) if has_named else first_of_each(ids)
+        warn_of_many_repeated(is_first)
         self.set_state("counts", sum_over_processes(self._total(is_first), process_group))
         for stem in ("sample_ids", "named_lists"):
             self.set_state(stem, [])

@@ -15,6 +15,7 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.repeated import warn_of_many_repeated
 
 T = TypeVar("T")
 
@@ -124,6 +125,7 @@ class RowMetric(RecMetric):
         parts = [piece["sample_ids"] for piece in pieces if "sample_ids" in piece]
         ids = torch.cat(parts) if parts else self.empty_row("sample_ids")
         is_first = first_everywhere(ids, group) if everywhere else first_of_each(ids)
+        warn_of_many_repeated(is_first)
         for piece in pieces:
             if "sample_ids" in piece:
                 n_ids = piece.pop("sample_ids").shape[0]

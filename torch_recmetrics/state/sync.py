@@ -6,7 +6,6 @@ batches and ranks.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,30 +22,12 @@ from torch_recmetrics.core.distributed.collectives import (
 )
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.checks import callers_level
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, MOMENTS, addable, added, from_added, moments
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import flat_sums
 from torch_recmetrics.state.ranking_metric import UserMeasure
-
-# Rows that are left out beside fewer that count: more than any sampler repeats.
-MANY_REPEATED = 100
-
-
-def warn_of_many_repeated(counted: Tensor) -> None:
-    """Say it where most rows of a process had come before: their ids are rarely those of rows in the data set."""
-    if counted.shape[0] < MANY_REPEATED or counted.device.type == "meta":
-        return
-    left_out = counted.shape[0] - int(counted.sum())
-    if left_out >= MANY_REPEATED and 2 * left_out > counted.shape[0]:
-        warnings.warn(
-            f"{left_out} of {counted.shape[0]} rows count no second time, because their `sample_ids` had come before: "
-            "these must be unique in the data set, not the place in a batch, and the metric must be reset after each "
-            "epoch",
-            UserWarning,
-            stacklevel=callers_level(),
-        )
+from torch_recmetrics.state.repeated import warn_of_many_repeated
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
 from torch_recmetrics.state.ranking_metric import RankingMetric
+from torch_recmetrics.state.repeated import warn_of_many_repeated
 from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.rows import RowMetric
 from torch_recmetrics.state.scored_rows import ScoredRows
@@ -381,6 +382,7 @@ class Memory:
             pieces = [piece for piece in pieces if (piece["sample_ids"].shape[0] > 0) == named]
         ids = torch.cat([self.empty_row("sample_ids"), *(piece["sample_ids"] for piece in pieces)])
         is_first = first_everywhere(ids, group) if everywhere else first_of_each(ids)
+        warn_of_many_repeated(is_first)
         for piece in pieces:
             n_ids, n_rows = piece["sample_ids"].shape[0], piece[self.columns[0]].shape[0]
             if n_ids:
