@@ -297,6 +297,13 @@ def test_values_of_users_beside_a_logged_mean() -> None:
     assert not table.rows[1].paired
 
 
+def test_too_few_users_beside_a_logged_mean() -> None:
+    nobody = UserValues([1, 2, 3], {"m": [math.nan] * 3})
+    for baseline in ("users", "logged"):
+        with pytest.raises(ValueError, match="m must have a value for two users or more in users, got 0"):
+            compare({"users": nobody, "logged": {"m": (0.3, 0.01)}}, baseline)
+
+
 def test_summaries_are_compared_unpaired_beside_paired_rows() -> None:
     systems = dict(zip("ab", runs(summaries={"coverage@10": (0.5, 0.01)}).values()))
     table = compare(systems, "a")

@@ -344,6 +344,14 @@ def test_bad_rules_are_refused(arguments: dict[str, Any], error: type[Exception]
         Gate(**arguments)
 
 
+@pytest.mark.parametrize("values", [[0.1], [NAN, NAN, NAN], [0.1, NAN]])
+def test_too_few_users_beside_a_logged_mean(values: list[float]) -> None:
+    logged, users = {"m": (0.3, 0.01)}, run({"m": values})
+    for runs, name in (((users, logged), "candidate"), ((logged, users), "incumbent")):
+        with pytest.raises(ValueError, match=f"m must have a value for two users or more in {name}, got [01]"):
+            Gate("m").decide(*runs)
+
+
 def test_what_is_no_run_is_refused() -> None:
     with pytest.raises(TypeError, match="`candidate` must be UserValues"):
         Gate("a").decide(3, run({"a": [0.1, 0.2]}))

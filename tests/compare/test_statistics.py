@@ -146,6 +146,14 @@ def test_seeds_decide() -> None:
         assert test(a, b, seed=1, num_draws=500) != test(a, b, seed=2, num_draws=500)
 
 
+@pytest.mark.parametrize(
+    ("mean", "error", "expected"),
+    [(1.0, 2.0, 0.5), (-1.0, 0.0, -math.inf), (0.0, 0.0, 0.0), (NAN, 1.0, NAN), (NAN, 0.0, NAN), (1.0, NAN, NAN)],
+)
+def test_a_mean_in_standard_errors(mean: float, error: float, expected: float) -> None:
+    assert statistics.standardized(mean, error) == pytest.approx(expected, nan_ok=True)
+
+
 def test_p_is_never_zero() -> None:
     a = np.arange(100) + 1000.0
     for test in (randomization_test, bootstrap_test):

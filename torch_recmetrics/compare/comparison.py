@@ -270,7 +270,7 @@ def compare(
 
     Raises:
         ValueError: for systems of other users, definitions, cutoffs, candidates or weights (the message says which
-            differ); for fewer than two users in common; for an unknown test or correction.
+            differ); for fewer than two users in common, or with a value; for an unknown test or correction.
 
     >>> popular = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7]})
     >>> factors = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8]})
@@ -308,7 +308,8 @@ def compare(
                 columns = (users.values(name, kept[name], metric), users.values(baseline, kept[baseline], metric))
                 rows.append(paired_row(name, metric, *columns, users.weighting(), test, options))
             else:
-                rows.append(unpaired_row(name, metric, summary_of(one, metric), summary_of(other, metric), level))
+                means = (summary_of(name, one, metric), summary_of(baseline, other, metric))
+                rows.append(unpaired_row(name, metric, *means, level))
     p = corrected([row.p for row in rows], correction)
     rows = [ComparisonRow(**{**vars(row), "p_corrected": p_row}) for row, p_row in zip(rows, p)]
     return Comparison(

@@ -280,8 +280,8 @@ class Gate:
             on_missing: ``"intersect"`` keeps the users that both have.
 
         Raises:
-            ValueError: for runs of other users, definitions, candidates or weights, for a metric that a run lacks, and
-                for one whose definition says that `lower_is_better` is wrong about it.
+            ValueError: for runs of other users, definitions, candidates or weights, for a metric that a run lacks, that
+                fewer than two users have, or whose definition says that `lower_is_better` is wrong about it.
         """
         runs = {"candidate": read_run("candidate", candidate), "incumbent": read_run("incumbent", incumbent)}
         margins = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
@@ -377,7 +377,8 @@ def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, di
             users.weighting(),
             direction,
         )
-    (mean, error), (other, other_error) = summary_of(candidate, metric), summary_of(incumbent, metric)
+    mean, error = summary_of("candidate", candidate, metric)
+    other, other_error = summary_of("incumbent", incumbent, metric)
     sign = math.copysign(1, other)
     known = [len(run) for run in runs.values() if isinstance(run, UserValues)]
     return Contrast(

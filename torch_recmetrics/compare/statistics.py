@@ -105,10 +105,10 @@ class Differences:
 
 
 def standardized(mean: float, error: float) -> float:
-    """mean / error, infinite without an error, 0 where both are 0."""
-    if error > 0:
+    """mean / error, infinite without an error, 0 where both are 0, nan where one is nan."""
+    if error != 0:  # nan too
         return mean / error
-    return math.copysign(math.inf, mean) if mean else 0.0
+    return mean * math.inf if mean else 0.0
 
 
 def array(name: str, value: Any) -> Array:
