@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
@@ -41,6 +42,8 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 
 RECORD_VERSION = 1
 Outcome = Literal["promoted", "rejected", "undecided"]
+# A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
+NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 
 
 @dataclass(frozen=True)
@@ -259,15 +262,15 @@ class Gate:
         lower = f", lower_is_better={self.lower_is_better}" if self.lower_is_better else ""
         return f"Gate(better={self.better}, not_worse={self.not_worse}, level={self.level}{lower})"
 
-    def _refuse_other_direction(self, definitions: Mapping[str, str], names: Iterable[str]) -> None:
+    def _refuse_other_direction(self, runs: Collection[UserValues], names: Iterable[str]) -> None:
         """ValueError where less of a metric is better and the rule wants more, or the other way round."""
-        known = {metric.__name__: metric.higher_is_better for metric in METRICS.values()}
         for name in names:
-            kind = definitions.get(name, "").partition("(")[0]
-            higher = known.get(kind)
-            if higher is not None and higher == (name in self.lower_is_better):
-                must, of = ("must not", "more") if higher else ("must", "less")
-                raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind} is better")
+            definitions = [run.definitions[name] for run in runs if name in run]
+            for kind in filter(None, map(metric_of, definitions or [name])):
+                higher = kind.higher_is_better
+                if higher is not None and higher == (name in self.lower_is_better):
+                    must, of = ("must not", "more") if higher else ("must", "less")
+                    raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind.__name__} is better")
 
     def decide(self, candidate: Any, incumbent: Any, *, on_missing: OnMissing = "error") -> Verdict:
         """Decide from two runs of the same users.
@@ -281,19 +284,20 @@ class Gate:
 
         Raises:
             ValueError: for runs of other users, definitions, candidates or weights, for a metric that a run lacks, that
-                fewer than two users have, or whose definition says that `lower_is_better` is wrong about it.
+                fewer than two users have, or whose definition says that `lower_is_better` is wrong about it; where
+                there is no definition the name says it, as that of val_gini@10 does.
         """
         runs = {"candidate": read_run("candidate", candidate), "incumbent": read_run("incumbent", incumbent)}
         margins = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
         for name, run in runs.items():
             refuse_missing(name, run, margins)
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
-        users = None
         if len(kept) == 2:
             refuse_other_definitions("`candidate` and `incumbent`", kept, list(margins))
-            self._refuse_other_direction(kept["candidate"].definitions, margins)
-            if any(metric in run for metric in margins for run in kept.values()):
-                users = common_users("`candidate` and `incumbent`", kept, on_missing)
+        self._refuse_other_direction(kept.values(), margins)
+        users = None
+        if len(kept) == 2 and any(metric in run for metric in margins for run in kept.values()):
+            users = common_users("`candidate` and `incumbent`", kept, on_missing)
         contrasts = {
             metric: contrast(runs, users, metric, -1.0 if metric in self.lower_is_better else 1.0) for metric in margins
         }
@@ -350,6 +354,14 @@ class Gate:
             digest = hashlib.sha256(ids).hexdigest()
             record["users"] = {"number": len(users.sample_ids), "sha256": digest, "left_out": users.left_out}
         return record
+
+
+def metric_of(text: str) -> type[Any] | None:
+    """The metric of the package that a definition, or a name in its place, is of."""
+    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
+    if found is None and (parts := NAME.fullmatch(text)):
+        found = METRICS.get(parts["stem"])
+    return found
 
 
 def refuse_missing(name: str, run: Run, metrics: Mapping[str, float]) -> None:
