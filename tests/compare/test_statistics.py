@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -310,8 +311,11 @@ def test_corrections(method: str, definition: type, theirs: str) -> None:
         found = corrected(p, method)  # type: ignore[arg-type]
         assert found == pytest.approx(definition(p))
         assert found == pytest.approx(multipletests(p, method=theirs)[1])
+        holes = np.insert(p, (0, len(p)), NAN)
+        assert corrected(holes, method) == pytest.approx([NAN, *found, NAN], nan_ok=True)  # type: ignore[arg-type]
     assert corrected([0.2, 0.1], None) == [0.2, 0.1]
     assert corrected([], "holm") == []
+    assert corrected([NAN], method) == pytest.approx([NAN], nan_ok=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("effect", [0.03, 0.1, 0.31, 0.5, 1.0, 2.0, 5.0])
@@ -349,6 +353,8 @@ def test_bad_values_are_refused(test: type) -> None:
         test([[0.5, 0.5]], [0.1, 0.1])
     with pytest.raises(TypeError, match="`values` must be a tensor"):
         test("ab", [0.1, 0.1])
+    with pytest.raises(TypeError, match=r"`baseline` must be real numbers, got torch\.complex64"):
+        test([0.1, 0.1], torch.tensor([0.5 + 1j, 0.5]))
     with pytest.raises(ValueError, match="`level` must be a float between 0 and 1"):
         test([0.5, 0.6], [0.1, 0.1], level=95)
 
@@ -367,6 +373,30 @@ def test_bad_weights_and_options_are_refused() -> None:
             bootstrap_test(a, b, seed=seed)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`correction` must be one of 'holm', 'bh', None"):
         corrected([0.1], "bonferroni")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["holm", "bh", None])
+def test_what_is_no_probability_is_not_corrected(method: Literal["holm", "bh"] | None) -> None:
+    for wrong in (2.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match=f"`p_values` must be between 0 and 1, or nan, got {wrong}"):
+            corrected([0.1, wrong], method)
+    with pytest.raises(ValueError, match=r"`p_values` must have shape \(n,\), one entry for each comparison, got"):
+        corrected([[0.1, 0.2]], method)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="`p_values` must be"):
+        corrected(["a"], method)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("effect", ["a", "0.5", None, 1j, True, [0.5]])
+def test_what_is_no_effect_is_refused(effect: Any) -> None:
+    with pytest.raises(TypeError, match="`effect` must be a number, a difference in standard deviations, got "):
+        users_needed(effect)
+
+
+def test_a_test_has_one_side_or_two() -> None:
+    for sides in (0, 3, True, "2"):
+        with pytest.raises(ValueError, match="`sides` must be one of 1, 2, got "):
+            users_needed(0.5, sides=sides)  # type: ignore[arg-type]
+    assert users_needed(np.float32(0.5)) == users_needed(torch.tensor(0.5)) == users_needed(0.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
