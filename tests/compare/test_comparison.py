@@ -242,6 +242,8 @@ def test_metrics_that_are_not_asked_for_may_differ() -> None:
         ({"test": "anova"}, ValueError, "`test` must be one of 'randomization', 't'"),
         ({"correction": "bonferroni"}, ValueError, "`correction` must be one of 'holm', 'bh', None"),
         ({"on_missing": "drop"}, ValueError, "`on_missing` must be one of 'error', 'intersect'"),
+        ({"metrics": 5}, TypeError, "`metrics` must be the name of a metric, or a list of them, got 5"),
+        ({"metrics": [5]}, TypeError, r"`metrics` must be the name of a metric, or a list of them, got \[5\]"),
         ({"level": 95}, ValueError, "`level` must be a float between 0 and 1"),
         ({"num_draws": 0}, ValueError, "`num_draws` must be an integer >= 1"),
         ({"seed": -1}, ValueError, "`seed` must be an integer >= 0"),

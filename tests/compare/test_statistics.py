@@ -371,7 +371,7 @@ def test_bad_weights_and_options_are_refused() -> None:
     for seed in (-1, 0.5, None, True):
         with pytest.raises(ValueError, match="`seed` must be an integer >= 0"):
             bootstrap_test(a, b, seed=seed)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`correction` must be one of 'holm', 'bh', None"):
+    with pytest.raises(ValueError, match="`method` must be one of 'holm', 'bh', None"):
         corrected([0.1], "bonferroni")  # type: ignore[arg-type]
 
 
@@ -407,7 +407,8 @@ def test_a_test_has_one_side_or_two() -> None:
         (3, None, "one row of two or more"),
         ([3, -7], None, "`observed` must be counts >= 0"),
         ([3, NAN], None, "`observed` must be counts >= 0"),
-        ([0, 0], None, "`expected` must be 2 counts above 0"),
+        ([0, 0], None, r"`observed` must have a count above 0, got \[0.0, 0.0\]"),
+        ([0, 0], [1, 1], "`observed` must have a count above 0"),
         ([3, 7], [5, 5, 5], "`expected` must be 2 counts above 0"),
         ([3, 7], [10, 0], "`expected` must be 2 counts above 0"),
         ([3, 7], [6, 6], "must have the sum of `observed`, 10, got 12"),

@@ -18,6 +18,7 @@ from torch_recmetrics.compare.pairing import (
     OnMissing,
     Run,
     common_users,
+    metric_names,
     names_of,
     number_text,
     read_run,
@@ -269,6 +270,7 @@ def compare(
         on_missing: ``"intersect"`` keeps the users that all systems have, and says how many it left out.
 
     Raises:
+        TypeError: for `metrics` that are no names.
         ValueError: for systems of other users, definitions, cutoffs, candidates or weights (the message says which
             differ); for fewer than two users in common, or with a value; for an unknown test or correction.
 
@@ -328,7 +330,7 @@ def chosen_metrics(runs: Mapping[str, Run], metrics: str | Sequence[str] | None)
     """The names that are compared; ValueError where a run lacks one."""
     held = {name: names_of(run) for name, run in runs.items()}
     every = list(dict.fromkeys(metric for names in held.values() for metric in names))
-    wanted = every if metrics is None else [metrics] if isinstance(metrics, str) else list(dict.fromkeys(metrics))
+    wanted = every if metrics is None else list(dict.fromkeys(metric_names("metrics", metrics)))
     if not wanted:
         raise ValueError("`metrics` must name one metric or more, got none")
     lacking = [

@@ -19,6 +19,7 @@ from torch_recmetrics.compare.pairing import (
     OnMissing,
     Run,
     common_users,
+    metric_names,
     names_of,
     number_text,
     read_run,
@@ -217,6 +218,7 @@ class Gate:
         lower_is_better: those of the metrics in which less is better.
 
     Raises:
+        TypeError: for metrics that are no names.
         ValueError: for no rule, two rules of one metric, and margins outside of [0, 1).
 
     >>> from torch_recmetrics.compare import UserValues
@@ -238,7 +240,7 @@ class Gate:
         lower_is_better: str | Sequence[str] = (),
     ) -> None:
         check.check_share("level", level)
-        self.better = (better,) if isinstance(better, str) else tuple(better)
+        self.better = tuple(metric_names("better", better))
         given: Any = {} if not_worse is None else not_worse
         if not isinstance(given, Mapping):
             raise TypeError(f"`not_worse` must be a dict of metrics and margins, {{'recall@20': 0.02}}, got {given!r}")
@@ -253,7 +255,7 @@ class Gate:
             raise ValueError("`better` or `not_worse` must name a metric: a gate without a rule decides nothing")
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"`better` and `not_worse` must name a metric once, got {twice[0]!r} twice")
-        self.lower_is_better = (lower_is_better,) if isinstance(lower_is_better, str) else tuple(lower_is_better)
+        self.lower_is_better = tuple(metric_names("lower_is_better", lower_is_better))
         if foreign := [name for name in self.lower_is_better if name not in names]:
             raise ValueError(f"`lower_is_better` must name metrics that have a rule, got {foreign[0]!r}")
         self.level = level

@@ -59,6 +59,17 @@ def names_of(run: Run) -> list[str]:
     return [*run, *run.summaries] if isinstance(run, UserValues) else list(run)
 
 
+def metric_names(argument: str, given: Any) -> list[str]:
+    """The names of one metric or several, as they were given."""
+    try:
+        names = [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        names = [given]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"`{argument}` must be the name of a metric, or a list of them, got {given!r}")
+    return names
+
+
 def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:
     """The value of a metric and its standard error; ValueError where too few users of the run `name` have a value."""
     if not isinstance(run, UserValues):

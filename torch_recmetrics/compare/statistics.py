@@ -360,8 +360,8 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
         ``(statistic, p, degrees_of_freedom)``.
 
     Raises:
-        ValueError: for fewer than two cells, counts that are negative or not finite, expected counts that are 0, that
-            have another sum or that are given for a table.
+        ValueError: for fewer than two cells, counts that are negative, not finite or all 0, expected counts that are 0,
+            that have another sum or that are given for a table.
 
     >>> statistic, p, degrees_of_freedom = chi_square([3, 7])  # of 10 flips of a coin
     >>> round(statistic, 4), round(p, 4), degrees_of_freedom
@@ -383,6 +383,8 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
             raise ValueError("`observed` must have a count in each row and in each column: leave empty ones out")
         test = stats.chi2_contingency(cells, correction=correction)
         return ChiSquare(float(test.statistic), float(test.pvalue), int(test.dof))
+    if not cells.any():
+        raise ValueError(f"`observed` must have a count above 0, got {cells.tolist()}")
     due = np.full_like(cells, cells.mean()) if expected is None else counts("expected", expected)
     if due.shape != cells.shape or not (due > 0).all():
         raise ValueError(
@@ -422,8 +424,7 @@ def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -
     >>> [round(p, 4) for p in corrected([0.01, 0.04, 0.03], "holm")]
     [0.03, 0.06, 0.06]
     """
-    if method not in ("holm", "bh", None):
-        raise ValueError(f"`correction` must be one of 'holm', 'bh', None, got {method!r}")
+    check.check_choice("method", method, ("holm", "bh", None))
     found = array("p_values", p_values, "comparison").copy()
     if len(wrong := found[(found < 0) | (found > 1)]):
         raise ValueError(f"`p_values` must be between 0 and 1, or nan, got {wrong[0]}")
