@@ -242,6 +242,8 @@ def test_metrics_that_are_not_asked_for_may_differ() -> None:
         ({"test": "anova"}, ValueError, "`test` must be one of 'randomization', 't'"),
         ({"correction": "bonferroni"}, ValueError, "`correction` must be one of 'holm', 'bh', None"),
         ({"on_missing": "drop"}, ValueError, "`on_missing` must be one of 'error', 'intersect'"),
+        ({"metrics": 5}, TypeError, "`metrics` must be the name of a metric, or a list of them, got 5"),
+        ({"metrics": [5]}, TypeError, r"`metrics` must be the name of a metric, or a list of them, got \[5\]"),
         ({"level": 95}, ValueError, "`level` must be a float between 0 and 1"),
         ({"num_draws": 0}, ValueError, "`num_draws` must be an integer >= 1"),
         ({"seed": -1}, ValueError, "`seed` must be an integer >= 0"),
@@ -295,6 +297,13 @@ def test_values_of_users_beside_a_logged_mean() -> None:
     error = math.hypot(new.std(ddof=1) / math.sqrt(N), 0.003)
     assert table.rows[0].p == pytest.approx(2 * stats.norm.sf(abs(new.mean() - 0.3) / error))
     assert not table.rows[1].paired
+
+
+def test_too_few_users_beside_a_logged_mean() -> None:
+    nobody = UserValues([1, 2, 3], {"m": [math.nan] * 3})
+    for baseline in ("users", "logged"):
+        with pytest.raises(ValueError, match="m must have a value for two users or more in users, got 0"):
+            compare({"users": nobody, "logged": {"m": (0.3, 0.01)}}, baseline)
 
 
 def test_summaries_are_compared_unpaired_beside_paired_rows() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,8 @@ def test_weights() -> None:
 
 
 def test_lower_is_better() -> None:
-    up, down = pair(400, 0.2)
-    gate = Gate(better="ndcg@10", lower_is_better="ndcg@10")
+    up, down = pair(400, 0.2, metric="a")
+    gate = Gate(better="a", lower_is_better="a")
     assert gate.decide(up, down).outcome == "rejected"
     assert gate.decide(down, up).outcome == "promoted"
     assert gate.decide(down, up).rules[0].relative_difference > 0
@@ -108,6 +109,55 @@ def test_what_is_better_is_known_of_metrics_of_the_package() -> None:
         with pytest.raises(ValueError, match=f"`lower_is_better` {says}"):
             Gate(better="m", lower_is_better=wrong).decide(users, users)
         assert Gate(better="m", lower_is_better=() if wrong else "m").decide(users, users).outcome == "undecided"
+
+
+def test_what_is_better_is_known_of_each_run() -> None:
+    ranks = run({"m": [5.0, 6.0, 7.0]}, definitions={"m": MeanRank(10).definition()})
+    for runs in ((ranks, {"m": (2.0, 0.01)}), ({"m": (9.0, 0.01)}, ranks)):
+        with pytest.raises(ValueError, match="`lower_is_better` must name m: less of MeanRank is better"):
+            Gate("m").decide(*runs)
+    summaries = run({"a": [0.1, 0.2]}, summaries={"m": (0.9, 0.01)})
+    with pytest.raises(ValueError, match="`lower_is_better` must name m: less of MeanRank is better"):
+        Gate("m").decide(summaries, run({"m": [5.0, 6.0]}, definitions={"m": MeanRank(10).definition()}))
+
+
+@pytest.mark.parametrize(
+    ("name", "higher"),
+    [
+        ("gini@10", False),
+        ("val_gini@10", False),
+        ("test/gini@10/cold", False),
+        ("val_mean_percentile_rank", False),
+        ("valid_average_precision", True),
+        ("ndcg@10/dataloader_idx_1", True),
+        ("calibration", None),  # 1 is best
+        ("neg_log_loss", None),
+        ("my_gini@10", None),
+        ("gini@ten", None),
+        ("clicks", None),
+    ],
+)
+def test_what_is_better_is_known_of_names_without_a_definition(name: str, higher: bool | None) -> None:
+    def outcome(lower: Any, *runs: Any) -> str:
+        return Gate(name, lower_is_better=lower).decide(*runs).outcome
+
+    many, few = (0.9, 0.01), (0.5, 0.01)
+    logged = ({name: many}, {name: few})
+    summaries = [run({"a": [0.1, 0.2]}, summaries={name: own}) for own in (many, few)]
+    users = [run({name: [own, own + 0.01, own + 0.02]}) for own in (0.9, 0.5)]
+    for one, other in (logged, summaries, users):
+        for lower, decided in (((), "promoted"), (name, "rejected")):
+            if higher is None or higher == (not lower):
+                assert outcome(lower, one, other) == decided
+            else:
+                with pytest.raises(ValueError, match=f"`lower_is_better` must (not )?name {re.escape(name)}: "):
+                    outcome(lower, one, other)
+
+
+def test_a_definition_says_more_than_the_name() -> None:
+    users = run({"gini": [0.1, 0.5, 0.9]}, definitions={"gini": "EvennessOfMine(gini)"})
+    for other in (users, {"gini": (0.5, 0.1)}):
+        assert Gate("gini").decide(users, other).outcome == "undecided"
 
 
 def test_negative_values_lose_as_positive_ones_do() -> None:
@@ -335,6 +385,9 @@ def test_undefined_values() -> None:
         ({"not_worse": {"a": -0.02}}, ValueError, "must be a relative loss"),
         ({"not_worse": {"a": NAN}}, ValueError, "must be a relative loss"),
         ({"not_worse": ["a"]}, TypeError, "`not_worse` must be a dict"),
+        ({"better": 5}, TypeError, "`better` must be the name of a metric, or a list of them, got 5"),
+        ({"better": ["a", 5]}, TypeError, r"`better` must be the name of a metric, or a list of them, got \['a', 5\]"),
+        ({"better": "a", "lower_is_better": 5}, TypeError, "`lower_is_better` must be the name of a metric"),
         ({"better": "a", "level": 95}, ValueError, "`level` must be a float between 0 and 1"),
         ({"better": "a", "lower_is_better": "b"}, ValueError, "must name metrics that have a rule, got 'b'"),
     ],
@@ -342,6 +395,14 @@ def test_undefined_values() -> None:
 def test_bad_rules_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Gate(**arguments)
+
+
+@pytest.mark.parametrize("values", [[0.1], [NAN, NAN, NAN], [0.1, NAN]])
+def test_too_few_users_beside_a_logged_mean(values: list[float]) -> None:
+    logged, users = {"m": (0.3, 0.01)}, run({"m": values})
+    for runs, name in (((users, logged), "candidate"), ((logged, users), "incumbent")):
+        with pytest.raises(ValueError, match=f"m must have a value for two users or more in {name}, got [01]"):
+            Gate("m").decide(*runs)
 
 
 def test_what_is_no_run_is_refused() -> None:

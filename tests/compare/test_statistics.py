@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -144,6 +145,14 @@ def test_seeds_decide() -> None:
     for test in (randomization_test, bootstrap_test):
         assert test(a, b, seed=1, num_draws=500) == test(a, b, seed=1, num_draws=500)
         assert test(a, b, seed=1, num_draws=500) != test(a, b, seed=2, num_draws=500)
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "expected"),
+    [(1.0, 2.0, 0.5), (-1.0, 0.0, -math.inf), (0.0, 0.0, 0.0), (NAN, 1.0, NAN), (NAN, 0.0, NAN), (1.0, NAN, NAN)],
+)
+def test_a_mean_in_standard_errors(mean: float, error: float, expected: float) -> None:
+    assert statistics.standardized(mean, error) == pytest.approx(expected, nan_ok=True)
 
 
 def test_p_is_never_zero() -> None:
@@ -302,8 +311,11 @@ def test_corrections(method: str, definition: type, theirs: str) -> None:
         found = corrected(p, method)  # type: ignore[arg-type]
         assert found == pytest.approx(definition(p))
         assert found == pytest.approx(multipletests(p, method=theirs)[1])
+        holes = np.insert(p, (0, len(p)), NAN)
+        assert corrected(holes, method) == pytest.approx([NAN, *found, NAN], nan_ok=True)  # type: ignore[arg-type]
     assert corrected([0.2, 0.1], None) == [0.2, 0.1]
     assert corrected([], "holm") == []
+    assert corrected([NAN], method) == pytest.approx([NAN], nan_ok=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("effect", [0.03, 0.1, 0.31, 0.5, 1.0, 2.0, 5.0])
@@ -341,6 +353,8 @@ def test_bad_values_are_refused(test: type) -> None:
         test([[0.5, 0.5]], [0.1, 0.1])
     with pytest.raises(TypeError, match="`values` must be a tensor"):
         test("ab", [0.1, 0.1])
+    with pytest.raises(TypeError, match=r"`baseline` must be real numbers, got torch\.complex64"):
+        test([0.1, 0.1], torch.tensor([0.5 + 1j, 0.5]))
     with pytest.raises(ValueError, match="`level` must be a float between 0 and 1"):
         test([0.5, 0.6], [0.1, 0.1], level=95)
 
@@ -357,8 +371,32 @@ def test_bad_weights_and_options_are_refused() -> None:
     for seed in (-1, 0.5, None, True):
         with pytest.raises(ValueError, match="`seed` must be an integer >= 0"):
             bootstrap_test(a, b, seed=seed)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`correction` must be one of 'holm', 'bh', None"):
+    with pytest.raises(ValueError, match="`method` must be one of 'holm', 'bh', None"):
         corrected([0.1], "bonferroni")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["holm", "bh", None])
+def test_what_is_no_probability_is_not_corrected(method: Literal["holm", "bh"] | None) -> None:
+    for wrong in (2.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match=f"`p_values` must be between 0 and 1, or nan, got {wrong}"):
+            corrected([0.1, wrong], method)
+    with pytest.raises(ValueError, match=r"`p_values` must have shape \(n,\), one entry for each comparison, got"):
+        corrected([[0.1, 0.2]], method)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="`p_values` must be"):
+        corrected(["a"], method)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("effect", ["a", "0.5", None, 1j, True, [0.5]])
+def test_what_is_no_effect_is_refused(effect: Any) -> None:
+    with pytest.raises(TypeError, match="`effect` must be a number, a difference in standard deviations, got "):
+        users_needed(effect)
+
+
+def test_a_test_has_one_side_or_two() -> None:
+    for sides in (0, 3, True, "2"):
+        with pytest.raises(ValueError, match="`sides` must be one of 1, 2, got "):
+            users_needed(0.5, sides=sides)  # type: ignore[arg-type]
+    assert users_needed(np.float32(0.5)) == users_needed(torch.tensor(0.5)) == users_needed(0.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -369,7 +407,8 @@ def test_bad_weights_and_options_are_refused() -> None:
         (3, None, "one row of two or more"),
         ([3, -7], None, "`observed` must be counts >= 0"),
         ([3, NAN], None, "`observed` must be counts >= 0"),
-        ([0, 0], None, "`expected` must be 2 counts above 0"),
+        ([0, 0], None, r"`observed` must have a count above 0, got \[0.0, 0.0\]"),
+        ([0, 0], [1, 1], "`observed` must have a count above 0"),
         ([3, 7], [5, 5, 5], "`expected` must be 2 counts above 0"),
         ([3, 7], [10, 0], "`expected` must be 2 counts above 0"),
         ([3, 7], [6, 6], "must have the sum of `observed`, 10, got 12"),

@@ -141,6 +141,27 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert "need --truth" in err
 
 
+def test_only_what_was_asked_for_is_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    values = {"ndcg@10": [0.1, 0.5, 0.6], "val_recall@10": [0.5, 0.5, 1.0]}
+    for name in "ab":
+        UserValues([1, 2, 3], values, summaries={"coverage@10": (0.5, 0.1)}).save(tmp_path / f"{name}.parquet")
+    code, out, err = run(
+        capfd, "compare", f"a={tmp_path}/a.parquet", f"b={tmp_path}/b.parquet", "-m", "ndcg@10", "--json"
+    )
+    assert (code, [row["metric"] for row in json.loads(out)], err) == (0, ["ndcg@10"], "")
+
+
+@pytest.mark.parametrize("flag", ["--better", "--not-worse"])
+def test_a_rule_is_given_once(flag: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    UserValues([1, 2, 3], {"recall@10": [0.5, 0.5, 1.0]}).save(tmp_path / "a.parquet")
+    rules = ["recall@10"] * 2 if flag == "--better" else ["recall@10=0.0", "recall@10=0.9"]
+    given = [part for rule in rules for part in (flag, rule)]
+    code, _, err = run(capfd, "gate", tmp_path / "a.parquet", tmp_path / "a.parquet", *given)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{flag} " in err
+    assert "must name a metric once, got 'recall@10' twice" in err
+
+
 def test_a_run_that_lost_its_users_is_told_from_a_bad_one(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     some = lists(0).slice(0, 40 * 5)
     strangers = some.set_column(0, "user_id", pa.array([10_000 + user for user in some["user_id"].to_pylist()]))

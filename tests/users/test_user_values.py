@@ -137,6 +137,9 @@ def test_bad_input_is_refused(arguments: tuple[object, ...], error: type[Excepti
         ({"summaries": {"a": (0.5, 0.1)}}, ValueError, "`summaries` has 'a'"),
         ({"summaries": {"b": 0.5}}, TypeError, "a value and its standard error"),
         ({"summaries": {"b": (0.5, -0.1)}}, ValueError, "standard error >= 0"),
+        ({"user_ids": ["a", "a"]}, ValueError, "`user_ids` must be different for each user, got 'a' for user 1"),
+        ({"user_ids": [1, "1"]}, ValueError, "for each user, got '1' for user 1 and user 2"),
+        ({"user_ids": np.array([7, 7])}, ValueError, "for each user, got 7 for user 1 and user 2"),
         ({"user_ids": ["x"]}, ValueError, "`user_ids` must have one id for each of the 2 `sample_ids`, got 1"),
         ({"user_ids": ["x", None]}, ValueError, "`user_ids` must name every user, got None"),
         ({"user_ids": pd.Series(["x", float("nan")])}, ValueError, "`user_ids` must name every user, got nan"),
@@ -151,6 +154,11 @@ def test_bad_options_are_refused(options: dict[str, object], error: type[Excepti
 def test_two_weights_of_one_user_are_refused() -> None:
     with pytest.raises(ValueError, match="user 1 twice, with weight"):
         UserValues([1, 1], {"a": [0.5, 0.5]}, weights=[1.0, 2.0])
+
+
+def test_one_own_id_of_two_users_is_refused_where_a_user_comes_twice() -> None:
+    with pytest.raises(ValueError, match="different for each user, got 'x' for user 1 and user 3"):
+        UserValues([3, 1, 3, 2], {"a": [0.5, 0.5, 0.5, 0.5]}, user_ids=["x", "x", "x", "y"])
 
 
 def test_two_own_ids_of_one_user_are_refused() -> None:
@@ -313,6 +321,11 @@ def test_some_of_the_users() -> None:
     assert not some.summaries and not len(users.select([]))
     with pytest.raises(ValueError, match="`sample_ids` must name users that there are, got 2"):
         users.select([1, 2])
+    mask = users["a"] > 1
+    for ids, kind in (([3.0], "float64"), (mask, "bool")):
+        with pytest.raises(TypeError, match=rf"`sample_ids` must be integers, got torch\.{kind}: give the ids"):
+            users.select(ids)  # type: ignore[arg-type]
+    assert users.select(users.sample_ids[mask])["a"].tolist() == [2.0, 3.0]
 
 
 def test_further_summaries_are_added() -> None:

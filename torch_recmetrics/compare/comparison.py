@@ -18,6 +18,7 @@ from torch_recmetrics.compare.pairing import (
     OnMissing,
     Run,
     common_users,
+    metric_names,
     names_of,
     number_text,
     read_run,
@@ -269,8 +270,9 @@ def compare(
         on_missing: ``"intersect"`` keeps the users that all systems have, and says how many it left out.
 
     Raises:
+        TypeError: for `metrics` that are no names.
         ValueError: for systems of other users, definitions, cutoffs, candidates or weights (the message says which
-            differ); for fewer than two users in common; for an unknown test or correction.
+            differ); for fewer than two users in common, or with a value; for an unknown test or correction.
 
     >>> popular = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7]})
     >>> factors = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8]})
@@ -308,7 +310,8 @@ def compare(
                 columns = (users.values(name, kept[name], metric), users.values(baseline, kept[baseline], metric))
                 rows.append(paired_row(name, metric, *columns, users.weighting(), test, options))
             else:
-                rows.append(unpaired_row(name, metric, summary_of(one, metric), summary_of(other, metric), level))
+                means = (summary_of(name, one, metric), summary_of(baseline, other, metric))
+                rows.append(unpaired_row(name, metric, *means, level))
     p = corrected([row.p for row in rows], correction)
     rows = [ComparisonRow(**{**vars(row), "p_corrected": p_row}) for row, p_row in zip(rows, p)]
     return Comparison(
@@ -327,7 +330,7 @@ def chosen_metrics(runs: Mapping[str, Run], metrics: str | Sequence[str] | None)
     """The names that are compared; ValueError where a run lacks one."""
     held = {name: names_of(run) for name, run in runs.items()}
     every = list(dict.fromkeys(metric for names in held.values() for metric in names))
-    wanted = every if metrics is None else [metrics] if isinstance(metrics, str) else list(dict.fromkeys(metrics))
+    wanted = every if metrics is None else list(dict.fromkeys(metric_names("metrics", metrics)))
     if not wanted:
         raise ValueError("`metrics` must name one metric or more, got none")
     lacking = [

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from torch_recmetrics.compare.pairing import (
     OnMissing,
     Run,
     common_users,
+    metric_names,
     names_of,
     number_text,
     read_run,
@@ -41,6 +43,8 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 
 RECORD_VERSION = 1
 Outcome = Literal["promoted", "rejected", "undecided"]
+# A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
+NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,7 @@ class Gate:
         lower_is_better: those of the metrics in which less is better.
 
     Raises:
+        TypeError: for metrics that are no names.
         ValueError: for no rule, two rules of one metric, and margins outside of [0, 1).
 
     >>> from torch_recmetrics.compare import UserValues
@@ -235,7 +240,7 @@ class Gate:
         lower_is_better: str | Sequence[str] = (),
     ) -> None:
         check.check_share("level", level)
-        self.better = (better,) if isinstance(better, str) else tuple(better)
+        self.better = tuple(metric_names("better", better))
         given: Any = {} if not_worse is None else not_worse
         if not isinstance(given, Mapping):
             raise TypeError(f"`not_worse` must be a dict of metrics and margins, {{'recall@20': 0.02}}, got {given!r}")
@@ -250,7 +255,7 @@ class Gate:
             raise ValueError("`better` or `not_worse` must name a metric: a gate without a rule decides nothing")
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"`better` and `not_worse` must name a metric once, got {twice[0]!r} twice")
-        self.lower_is_better = (lower_is_better,) if isinstance(lower_is_better, str) else tuple(lower_is_better)
+        self.lower_is_better = tuple(metric_names("lower_is_better", lower_is_better))
         if foreign := [name for name in self.lower_is_better if name not in names]:
             raise ValueError(f"`lower_is_better` must name metrics that have a rule, got {foreign[0]!r}")
         self.level = level
@@ -259,15 +264,15 @@ class Gate:
         lower = f", lower_is_better={self.lower_is_better}" if self.lower_is_better else ""
         return f"Gate(better={self.better}, not_worse={self.not_worse}, level={self.level}{lower})"
 
-    def _refuse_other_direction(self, definitions: Mapping[str, str], names: Iterable[str]) -> None:
+    def _refuse_other_direction(self, runs: Collection[UserValues], names: Iterable[str]) -> None:
         """ValueError where less of a metric is better and the rule wants more, or the other way round."""
-        known = {metric.__name__: metric.higher_is_better for metric in METRICS.values()}
         for name in names:
-            kind = definitions.get(name, "").partition("(")[0]
-            higher = known.get(kind)
-            if higher is not None and higher == (name in self.lower_is_better):
-                must, of = ("must not", "more") if higher else ("must", "less")
-                raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind} is better")
+            definitions = [run.definitions[name] for run in runs if name in run]
+            for kind in filter(None, map(metric_of, definitions or [name])):
+                higher = kind.higher_is_better
+                if higher is not None and higher == (name in self.lower_is_better):
+                    must, of = ("must not", "more") if higher else ("must", "less")
+                    raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind.__name__} is better")
 
     def decide(self, candidate: Any, incumbent: Any, *, on_missing: OnMissing = "error") -> Verdict:
         """Decide from two runs of the same users.
@@ -280,20 +285,21 @@ class Gate:
             on_missing: ``"intersect"`` keeps the users that both have.
 
         Raises:
-            ValueError: for runs of other users, definitions, candidates or weights, for a metric that a run lacks, and
-                for one whose definition says that `lower_is_better` is wrong about it.
+            ValueError: for runs of other users, definitions, candidates or weights, for a metric that a run lacks, that
+                fewer than two users have, or whose definition says that `lower_is_better` is wrong about it; where
+                there is no definition the name says it, as that of val_gini@10 does.
         """
         runs = {"candidate": read_run("candidate", candidate), "incumbent": read_run("incumbent", incumbent)}
         margins = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
         for name, run in runs.items():
             refuse_missing(name, run, margins)
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
-        users = None
         if len(kept) == 2:
             refuse_other_definitions("`candidate` and `incumbent`", kept, list(margins))
-            self._refuse_other_direction(kept["candidate"].definitions, margins)
-            if any(metric in run for metric in margins for run in kept.values()):
-                users = common_users("`candidate` and `incumbent`", kept, on_missing)
+        self._refuse_other_direction(kept.values(), margins)
+        users = None
+        if len(kept) == 2 and any(metric in run for metric in margins for run in kept.values()):
+            users = common_users("`candidate` and `incumbent`", kept, on_missing)
         contrasts = {
             metric: contrast(runs, users, metric, -1.0 if metric in self.lower_is_better else 1.0) for metric in margins
         }
@@ -352,6 +358,14 @@ class Gate:
         return record
 
 
+def metric_of(text: str) -> type[Any] | None:
+    """The metric of the package that a definition, or a name in its place, is of."""
+    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
+    if found is None and (parts := NAME.fullmatch(text)):
+        found = METRICS.get(parts["stem"])
+    return found
+
+
 def refuse_missing(name: str, run: Run, metrics: Mapping[str, float]) -> None:
     """ValueError that says what a run needs for the rules."""
     held = names_of(run)
@@ -377,7 +391,8 @@ def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, di
             users.weighting(),
             direction,
         )
-    (mean, error), (other, other_error) = summary_of(candidate, metric), summary_of(incumbent, metric)
+    mean, error = summary_of("candidate", candidate, metric)
+    other, other_error = summary_of("incumbent", incumbent, metric)
     sign = math.copysign(1, other)
     known = [len(run) for run in runs.values() if isinstance(run, UserValues)]
     return Contrast(

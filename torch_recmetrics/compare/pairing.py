@@ -59,8 +59,19 @@ def names_of(run: Run) -> list[str]:
     return [*run, *run.summaries] if isinstance(run, UserValues) else list(run)
 
 
-def summary_of(run: Run, metric: str) -> tuple[float, float]:
-    """The value of a metric and its standard error."""
+def metric_names(argument: str, given: Any) -> list[str]:
+    """The names of one metric or several, as they were given."""
+    try:
+        names = [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        names = [given]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"`{argument}` must be the name of a metric, or a list of them, got {given!r}")
+    return names
+
+
+def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:
+    """The value of a metric and its standard error; ValueError where too few users of the run `name` have a value."""
     if not isinstance(run, UserValues):
         return run[metric]
     if metric in run.summaries:
@@ -69,7 +80,7 @@ def summary_of(run: Run, metric: str) -> tuple[float, float]:
     weights = torch.ones_like(values) if run.weights is None else run.weights
     counted = ~values.isnan() & (weights > 0)
     if int(counted.sum()) < 2:
-        return float("nan"), float("nan")
+        raise ValueError(f"{metric} must have a value for two users or more in {name}, got {int(counted.sum())}")
     own = about_the_mean(values[counted].numpy(), (weights[counted] / weights[counted].max()).numpy())
     return own.mean, own.standard_error
 

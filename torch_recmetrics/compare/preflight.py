@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics import functional
+from torch_recmetrics.compare.pairing import metric_names
 from torch_recmetrics.compare.statistics import check_seed
 from torch_recmetrics.core.tensors import checks as check
 
@@ -118,7 +119,7 @@ def preflight(
 
     Raises:
         TypeError, ValueError: for other shapes and dtypes, ids outside of the catalogue, an item twice in a row,
-            unknown metrics, and fewer than two users with a truth.
+            no metric and unknown ones, and fewer than two users with a truth.
 
     >>> truth = torch.arange(100).unsqueeze(1)
     >>> lists = torch.stack([truth[:, 0], (truth[:, 0] + 1) % 100], 1)
@@ -130,7 +131,11 @@ def preflight(
     """
     check.check_positive("top_k", top_k)
     check_seed(seed)
-    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    if evaluate is not None and not callable(evaluate):
+        raise TypeError(f"`evaluate` must be a function of lists and truth, or None, got {evaluate!r}")
+    names = metric_names("metrics", metrics)
+    if not names:
+        raise ValueError("`metrics` must name one metric or more, got none")
     for name in names:
         check.check_choice("metrics", name, FUNCTIONS)
     lists, relevant = id_matrix("recommendations", recommendations), id_matrix("truth", truth)

@@ -105,19 +105,21 @@ class Differences:
 
 
 def standardized(mean: float, error: float) -> float:
-    """mean / error, infinite without an error, 0 where both are 0."""
-    if error > 0:
+    """mean / error, infinite without an error, 0 where both are 0, nan where one is nan."""
+    if error != 0:  # nan too
         return mean / error
-    return math.copysign(math.inf, mean) if mean else 0.0
+    return mean * math.inf if mean else 0.0
 
 
-def array(name: str, value: Any) -> Array:
-    """(n,) float64 from a tensor, an array or a list."""
+def array(name: str, value: Any, each: str = "user") -> Array:
+    """(n,) float64 from a tensor, an array or a list with an entry for `each`."""
     tensor = check.plain_tensor(name, value)
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"`{name}` must be a tensor or a list of numbers, got {type(value).__name__}")
     if tensor.ndim != 1:
-        raise ValueError(f"`{name}` must have shape (U,), one entry for each user, got {tuple(tensor.shape)}")
+        raise ValueError(f"`{name}` must have shape (n,), one entry for each {each}, got {tuple(tensor.shape)}")
+    if tensor.is_complex():
+        raise TypeError(f"`{name}` must be real numbers, got {tensor.dtype}")
     return np.asarray(tensor.detach().cpu().to(torch.float64).numpy(), dtype=np.float64)
 
 
@@ -358,8 +360,8 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
         ``(statistic, p, degrees_of_freedom)``.
 
     Raises:
-        ValueError: for fewer than two cells, counts that are negative or not finite, expected counts that are 0, that
-            have another sum or that are given for a table.
+        ValueError: for fewer than two cells, counts that are negative, not finite or all 0, expected counts that are 0,
+            that have another sum or that are given for a table.
 
     >>> statistic, p, degrees_of_freedom = chi_square([3, 7])  # of 10 flips of a coin
     >>> round(statistic, 4), round(p, 4), degrees_of_freedom
@@ -381,6 +383,8 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
             raise ValueError("`observed` must have a count in each row and in each column: leave empty ones out")
         test = stats.chi2_contingency(cells, correction=correction)
         return ChiSquare(float(test.statistic), float(test.pvalue), int(test.dof))
+    if not cells.any():
+        raise ValueError(f"`observed` must have a count above 0, got {cells.tolist()}")
     due = np.full_like(cells, cells.mean()) if expected is None else counts("expected", expected)
     if due.shape != cells.shape or not (due > 0).all():
         raise ValueError(
@@ -410,28 +414,32 @@ def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -
     """p-values, corrected for how many there are.
 
     Args:
-        p_values: of all the comparisons that are looked at.
+        p_values: of all the comparisons that are looked at; nan, which stays nan, where there was none.
         method: ``"holm"`` bounds the chance of any false finding, ``"bh"`` (Benjamini and Hochberg) the expected share
             of false ones among the findings; None corrects nothing.
+
+    Raises:
+        ValueError: for p-values outside of [0, 1] and an unknown method.
 
     >>> [round(p, 4) for p in corrected([0.01, 0.04, 0.03], "holm")]
     [0.03, 0.06, 0.06]
     """
-    if method not in ("holm", "bh", None):
-        raise ValueError(f"`correction` must be one of 'holm', 'bh', None, got {method!r}")
+    check.check_choice("method", method, ("holm", "bh", None))
+    found = array("p_values", p_values, "comparison").copy()
+    if len(wrong := found[(found < 0) | (found > 1)]):
+        raise ValueError(f"`p_values` must be between 0 and 1, or nan, got {wrong[0]}")
     if method is None:
-        return list(p_values)
+        return list(map(float, found))
     # statsmodels' Holm collects garbage at every call, which takes longer than the tests themselves.
-    values = np.asarray(p_values, dtype=np.float64)
-    order, n = np.argsort(values, kind="stable"), len(values)
+    n = int((~np.isnan(found)).sum())
+    order = np.argsort(found, kind="stable")[:n]  # nan comes last
     steps = np.arange(1, n + 1)
     if method == "holm":
-        in_order = np.maximum.accumulate(values[order] * (n + 1 - steps))
+        in_order = np.maximum.accumulate(found[order] * (n + 1 - steps))
     else:
-        in_order = np.minimum.accumulate((values[order] * n / steps)[::-1])[::-1]
-    found = np.empty(n)
+        in_order = np.minimum.accumulate((found[order] * n / steps)[::-1])[::-1]
     found[order] = np.minimum(in_order, 1)
-    return found.tolist()
+    return list(map(float, found))
 
 
 def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides: Literal[1, 2] = 2) -> float:
@@ -446,12 +454,21 @@ def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides
     Returns:
         A whole number, at least 2; infinite for no effect.
 
+    Raises:
+        TypeError: for an effect that is no number.
+        ValueError: for other levels, powers and sides.
+
     >>> users_needed(0.5), users_needed(0.05)
     (34, 3142)
     """
     check.check_share("level", level)
     check.check_share("power", power)
-    size = abs(effect)
+    check.check_choice("sides", sides, (1, 2))
+    given: Any = effect
+    given = given.item() if isinstance(given, torch.Tensor) and given.numel() == 1 else check.plain_number(given)
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"`effect` must be a number, a difference in standard deviations, got {effect!r}")
+    size = abs(given)
     if not size > 0:  # nan too
         return math.inf
     tail = (1 - level) / sides

@@ -226,8 +226,8 @@ def run_compare(options: Options, output: Output) -> int:
     # Lists have the metrics that were asked for; files of values may have more, which would be tests too.
     chosen = options["metric"] if options["truth"] is None else None
     table = compare(values, baseline=baseline, metrics=chosen, level=level, **own)
-    compared = {row.metric for row in table.rows}
-    if left_out := [m for m in reports[baseline] if m not in compared and "/" not in m]:
+    comparable = {*values[baseline], *values[baseline].summaries}
+    if left_out := [m for m in reports[baseline] if m not in comparable and "/" not in m]:
         rank_zero_warn(f"{', '.join(left_out)}: one value of all lists, not a mean over users, so not compared")
     if folder is not None and not output.silent:
         write_folder(folder, files_of_comparison(table, reports, values, level))
@@ -245,7 +245,7 @@ def run_gate(options: Options, output: Output) -> int:
         raise InputError(f"gate needs two files, of the candidate and of the incumbent, got {' '.join(runs) or 'none'}")
     better, lower = options.pop("better") or (), options.pop("lower_is_better") or ()
     given = options.pop("not_worse") or {}
-    margins = given if isinstance(given, Mapping) else dict(margin_of(text) for text in given)
+    margins = given if isinstance(given, Mapping) else margins_of(given)
     gate = Gate(better=better, not_worse=margins, level=options["level"], lower_is_better=lower)
     if not options["metric"]:
         options["metric"] = list(dict.fromkeys([*gate.better, *margins]))
@@ -329,6 +329,17 @@ def about_metric(name: str) -> dict[str, Any]:
         "undefined": " ".join(undefined[1].split()) if undefined else "",
         "reads": "ranked lists" if issubclass(metric, RankingMetric) else "labelled rows",
     }
+
+
+def margins_of(texts: Sequence[str]) -> dict[str, float]:
+    """Metric -> its margin, of some METRIC=MARGIN."""
+    margins = {}
+    for text in texts:
+        name, margin = margin_of(text)
+        if name in margins:
+            raise InputError(f"`not_worse` must name a metric once, got {name!r} twice: give it one margin")
+        margins[name] = margin
+    return margins
 
 
 def margin_of(text: str) -> tuple[str, float]:

@@ -59,6 +59,14 @@ def numbers(name: str, value: Any, length: int) -> Tensor:
     return tensor.to(torch.float64)
 
 
+def integers(name: str, value: Any, step: str) -> Tensor:
+    """(U,) int64; `step` says what to do with other numbers."""
+    tensor = vector(name, value, None)
+    if tensor.numel() and tensor.dtype not in check.ID_DTYPES:
+        raise TypeError(f"`{name}` must be integers, got {tensor.dtype}: {step}")
+    return tensor.to(torch.int64)
+
+
 class UserValues:
     """The value that every user has in every metric of one run.
 
@@ -82,7 +90,8 @@ class UserValues:
 
     Raises:
         TypeError: for what is no vector of numbers, and `sample_ids` that are no integers.
-        ValueError: for other lengths, values that are infinite, weights below 0, and a user with two values or two ids.
+        ValueError: for other lengths, values that are infinite, weights below 0, a user with two values or two ids, and
+            two users with one of the `user_ids`.
 
     >>> users = UserValues([7, 3], {"ndcg@10": [0.5, 1.0]}, definitions={"ndcg@10": "NDCG(10)"}, candidates="full")
     >>> users
@@ -105,10 +114,7 @@ class UserValues:
         summaries: Mapping[str, tuple[float, float]] | None = None,
         user_ids: Sequence[Any] | None = None,
     ) -> None:
-        ids = vector("sample_ids", sample_ids, None)
-        if ids.numel() and ids.dtype not in check.ID_DTYPES:
-            raise TypeError(f"`sample_ids` must be integers, got {ids.dtype}: number the users first")
-        ids = ids.to(torch.int64)
+        ids = integers("sample_ids", sample_ids, "number the users first")
         given: Any = values
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise TypeError("`values` must be a dict of names and vectors, {'ndcg@10': tensor}")
@@ -176,13 +182,14 @@ class UserValues:
         """The same of some users, such as those of one country; the summaries are of all and are left out.
 
         Raises:
+            TypeError: for what is no vector of integers, such as a mask.
             ValueError: for an id that there is not.
 
         >>> users = UserValues([7, 3, 5], {"mrr": [0.5, 1.0, 0.25]})
         >>> users.select([5, 7])["mrr"]
         tensor([0.2500, 0.5000], dtype=torch.float64)
         """
-        ids = vector("sample_ids", sample_ids, None)
+        ids = integers("sample_ids", sample_ids, "give the ids themselves, users.sample_ids[mask] for a mask")
         missing = ids[~torch.isin(ids, self.sample_ids)]
         if len(missing):
             raise ValueError(f"`sample_ids` must name users that there are, got {missing[0]}")
@@ -377,13 +384,20 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
         kinds = set(map(type, named))
     if kinds != {str} and (kinds != {int} or not -(2**63) <= min(named) <= max(named) < 2**63):
         named = list(map(str, named))
-    if torch.equal(ids, once):
-        return named  # type: ignore[no-any-return]
-    known: dict[int, Any] = {}
-    for number, own in zip(ids.tolist(), named):
-        if known.setdefault(number, own) != own:
-            raise ValueError(f"`user_ids` must give user {number} one id, got {known[number]!r} and {own!r}")
-    return [known[number] for number in once.tolist()]
+    if not torch.equal(ids, once):
+        known: dict[int, Any] = {}
+        for number, own in zip(ids.tolist(), named):
+            if known.setdefault(number, own) != own:
+                raise ValueError(f"`user_ids` must give user {number} one id, got {known[number]!r} and {own!r}")
+        named = [known[number] for number in once.tolist()]
+    if len(set(named)) < len(named):
+        users: dict[Any, int] = {}
+        for number, own in zip(once.tolist(), named):
+            if users.setdefault(own, number) != number:
+                raise ValueError(
+                    f"`user_ids` must be different for each user, got {own!r} for user {users[own]} and user {number}"
+                )
+    return named  # type: ignore[no-any-return]
 
 
 def is_missing(own: Any) -> bool:
