@@ -220,6 +220,15 @@ def test_sampled_and_full_are_not_mixed() -> None:
         compare({"a": one_metric(candidates="full"), "b": one_metric(candidates="sampled(100)")}, "a")
 
 
+def test_columns_that_may_be_all_items_are_compared_with_all_items() -> None:
+    some, other, full = (one_metric(candidates=word) for word in ("scored(50)", "scored(5000)", "full"))
+    for pair in ({"a": some, "b": full}, {"a": full, "b": some}, {"a": some, "b": some}):
+        assert len(compare(pair, "a").rows) == 1
+    for word, runs in (("scored", (some, other)), ("sampled", (some, one_metric(candidates="sampled(50)")))):
+        with pytest.raises(ValueError, match=rf"candidates are 'scored\(50\)' in a and '{word}\(50"):
+            compare(dict(zip("ab", runs, strict=True)), "a")
+
+
 def test_metrics_that_are_not_asked_for_may_differ() -> None:
     values = {"a": [0.1, 0.2, 0.3], "b": [0.3, 0.2, 0.1]}
     one = UserValues([1, 2, 3], values, definitions={"b": "B(1)"})

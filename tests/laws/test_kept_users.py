@@ -233,6 +233,36 @@ def test_users_of_a_collection() -> None:
     assert weighted.users("sampled(7)").candidates == "sampled(7)"
 
 
+def test_users_say_among_how_many_columns_they_were_ranked() -> None:
+    def columns(n: int, **more: Any) -> Update:
+        return {
+            "preds": torch.rand(2, n),
+            "target_ids": torch.tensor([0, 1]),
+            "sample_ids": torch.tensor([n, n + 1]),
+            **more,
+        }
+
+    metric = NDCG(2, keep_users=True)
+    assert metric.users().candidates == "full"
+    metric.update(**columns(5))
+    assert metric.users().candidates == "scored(5)" and "scored" not in metric.definition()
+    metric(**columns(9))
+    assert metric.users().candidates == "scored(5 to 9)"
+    assert resumed(metric).users().candidates == "scored(5 to 9)"
+    metric.update(**columns(3, item_ids=torch.arange(3)))
+    assert metric.users().candidates == "sampled(3)" and metric.definition().endswith('candidates="sampled(3)")')
+    metric.reset()
+    metric.update(item_ids=torch.tensor([[1, 2]]), target_ids=torch.tensor([[1]]), sample_ids=torch.tensor([1]))
+    assert metric.users().candidates == "full"  # nothing was scored here
+    users, items = torch.rand(2, 4), torch.rand(7, 4)
+    ids = {"target_ids": torch.tensor([0, 1]), "sample_ids": torch.tensor([2, 3])}
+    metric.update(user_embeddings=users, item_embeddings=items, **ids)
+    assert metric.users().candidates == "scored(7)"
+    named_catalogue = RecMetricCollection([NDCG(2), Coverage(5, 2)], keep_users=True)
+    named_catalogue.update(**columns(5))
+    assert named_catalogue.users().candidates == "full"
+
+
 def test_a_collection_by_name_keeps_users() -> None:
     for metrics in (
         ranking_metrics(("ndcg", "coverage"), 2, options={"coverage": {"num_items": 3}}, keep_users=True),

@@ -247,7 +247,5 @@ def test_sample_ids_that_are_no_rows_of_the_data_set_are_warned_of(kind: str) ->
     metric.reset()
     for _ in range(4):
         metric.update(**batch, sample_ids=torch.arange(60))
-    with pytest.warns(
-        UserWarning, match=r"180 of 240 rows count no second time.*neither the place in a batch"
-    ):
+    with pytest.warns(UserWarning, match=r"180 of 240 rows count no second time.*neither the place in a batch"):
         metric.compute()

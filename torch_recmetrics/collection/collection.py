@@ -314,7 +314,8 @@ class RecMetricCollection(MetricCollection):
         with their standard errors.
 
         Args:
-            candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, else ``"full"``.
+            candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, ``"scored(N)"`` where
+                N columns were and no metric knows whether they are the catalogue, else ``"full"``.
 
         Raises:
             ValueError: where no member keeps its users, and where users came without sample ids.
@@ -324,7 +325,7 @@ class RecMetricCollection(MetricCollection):
         >>> metrics.update(torch.tensor([[0.3, 0.1], [0.2, 0.9]]), target_ids=torch.tensor([0, 0]),
         ...                sample_ids=torch.tensor([8, 3]))
         >>> metrics.users()
-        UserValues(2 users, ndcg@2, mrr, candidates='full')
+        UserValues(2 users, ndcg@2, mrr, candidates='scored(2)')
         """
         keeping, others = {}, {}
         for name, member in self._modules.items():

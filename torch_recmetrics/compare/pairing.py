@@ -90,7 +90,7 @@ def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metr
     (first, one), *others = runs.items()
     differences = []
     for name, other in others:
-        if one.candidates != other.candidates:
+        if not may_be_same(one.candidates, other.candidates):
             differences.append(f"candidates are {one.candidates!r} in {first} and {other.candidates!r} in {name}")
         differences += [
             f"{metric} is {one.definitions[metric]} in {first} and {other.definitions[metric]} in {name}"
@@ -99,6 +99,11 @@ def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metr
         ]
     if differences:
         raise ValueError(f"{argument} must be of the same definitions and candidates: {'; '.join(differences)}")
+
+
+def may_be_same(one: str | None, other: str | None) -> bool:
+    """Whether two runs may have ranked the same items: a number of columns that were scored may be all items."""
+    return one == other or {str(word).partition("(")[0] for word in (one, other)} == {"full", "scored"}
 
 
 def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMissing) -> CommonUsers:

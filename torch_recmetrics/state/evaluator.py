@@ -89,7 +89,8 @@ class Evaluator:
             for metric, size, end in zip(self.metrics, self.sizes, ends, strict=True)
             if metric.keeps_values
         ]
-        self._needs_ids = any(metric.keep_users for metric in self.metrics)
+        self._keeping = [metric for metric in self.metrics if metric.keep_users]
+        self._needs_ids = bool(self._keeping)
         self._unweighted = [metric for metric, _ in self._kept if callable(metric.aggregation)]
         self._keeps = self._needs_ids or bool(self._kept)
 
@@ -141,17 +142,22 @@ class Evaluator:
             lists = self._lists_of(users.ranking(), checks) if self.list_counters else {}
             checks.raise_first()
             self._warns = checks.warns
-            return PendingUpdate(
-                users=users.kept(), sample_ids=users.sample_ids, lists=lists, n_candidates=layout.n_candidates
-            )
+            kept = PendingUpdate(users=users.kept(), sample_ids=users.sample_ids, lists=lists)
+            return self._among(kept, layout)
         ranking = users.ranking()
         values = self.evaluate(ranking, checks)
         lists = self._lists_of(ranking, checks) if self.list_counters else {}
         checks.raise_first()
         self._warns = checks.warns
-        return PendingUpdate(
-            values=values, sample_ids=ranking.sample_ids, lists=lists, n_candidates=layout.n_candidates
-        )
+        return self._among(PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists), layout)
+
+    def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
+        """The same, which says among how many items users were ranked, where it is asked."""
+        if layout.n_candidates is not None:
+            return prepared._replace(n_candidates=layout.n_candidates)
+        if self._keeping and all(metric.n_items is None for metric in self.with_items):
+            return prepared._replace(n_scored=layout.n_items)
+        return prepared
 
     def _lists_of(self, ranking: Ranking, checks: check.ValueChecks) -> dict[Any, Tensor]:
         """What the counters hold of a ranking."""
@@ -247,6 +253,9 @@ class Evaluator:
         if prepared.n_candidates is not None:
             for member in self.members:
                 member.note_candidates(prepared.n_candidates)
+        if prepared.n_scored is not None:
+            for metric in self._keeping:
+                metric.note_candidates(-prepared.n_scored)
 
     def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None, sums: Tensor | None = None) -> None:
         """Count users whose values are known: all users but those of flat rows come here, in the order of the updates.
@@ -362,6 +371,7 @@ class PendingUpdate(NamedTuple):
     packed: Any = None  # (M, c) int64, see core/layouts/flat_rows.py
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
     n_candidates: int | None = None  # items that were scored for each user, where they are not all
+    n_scored: int | None = None  # columns that were scored, where nobody knows whether they are all items
 
 
 class UserColumns(NamedTuple):

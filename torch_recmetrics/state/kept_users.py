@@ -23,7 +23,7 @@ from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import UserColumns, flat_users
-from torch_recmetrics.state.ranking_metric import UserMeasure
+from torch_recmetrics.state.ranking_metric import UserMeasure, span
 from torch_recmetrics.state.sync import stores
 from torch_recmetrics.users.user_values import UserValues
 
@@ -200,11 +200,12 @@ def user_values(
 def candidates_everywhere(metrics: Sequence[UserMeasure], ranks: Ranks) -> str:
     """What was ranked, of the updates of all ranks."""
     seen = {number for metric in metrics for number in metric.candidates_seen}
-    ends = torch.tensor([[-max(seen, default=0), min(seen, default=0)]], device=metrics[0].device)
+    of_kinds = [[number for number in seen if number > 0], [-number for number in seen if number < 0]]
+    ends = [end(numbers, default=0) for numbers in of_kinds for end in (min, max)]
+    everywhere = torch.tensor([ends], device=metrics[0].device)
     if ranks.several:
-        ends = gather_counts(ends[0], ranks.group)
-    ends = ends[ends[:, 0] != 0]
-    if not ends.shape[0]:
-        return "full"
-    least, most = int(ends[:, 1].min()), -int(ends[:, 0].min())
-    return f"sampled({least})" if least == most else f"sampled({least} to {most})"
+        everywhere = gather_counts(everywhere[0], ranks.group)
+    sampled, scored = (columns[columns > 0].tolist() for columns in (everywhere[:, :2], everywhere[:, 2:]))
+    if sampled:
+        return f"sampled({span(sampled)})"
+    return f"scored({span(scored)})" if scored else "full"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,12 @@ from torch_recmetrics.state.options import option
 PooledBy = Literal["relevant", "min"] | None
 
 
+def span(numbers: Collection[int]) -> str:
+    """The number, or the least and the most of some."""
+    least, most = min(numbers), max(numbers)
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
 class RankingMetric(CandidatesSeen):
     """A metric of ranked lists. Its attributes say what the ranking must hold, and how it is evaluated."""
 
@@ -32,7 +38,9 @@ class RankingMetric(CandidatesSeen):
     reads_first_alone: ClassVar[bool] = False  # True: of the relevant items it asks for the place of the first
     reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
-    candidates_seen: frozenset[int] = frozenset()  # how many candidates the users of all updates had, where not all
+    # How many candidates the users of all updates had, where these were not all items; and, where values of users are
+    # kept, how many columns were scored, negative, where no metric knows whether they are the catalogue.
+    candidates_seen: frozenset[int] = frozenset()
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
@@ -78,12 +86,8 @@ class RankingMetric(CandidatesSeen):
 
     def definition(self) -> str:
         """One line that says exactly what is computed, sampled candidates included, as far as they have been seen."""
-        text = super().definition()
-        if not self.candidates_seen:
-            return text
-        least, most = min(self.candidates_seen), max(self.candidates_seen)
-        among = f"{least}" if least == most else f"{least} to {most}"
-        return f'{text[:-1]}, candidates="sampled({among})")'
+        text, sampled = super().definition(), [number for number in self.candidates_seen if number > 0]
+        return f'{text[:-1]}, candidates="sampled({span(sampled)})")' if sampled else text
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""

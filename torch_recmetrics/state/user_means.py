@@ -124,7 +124,8 @@ class UserMeans(UserMeasure):
         order, each once. Of a sample id that came twice the first counts, on the lowest rank that has it.
 
         Args:
-            candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, else ``"full"``.
+            candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, ``"scored(N)"`` where
+                N columns were and no metric knows whether they are the catalogue, else ``"full"``.
 
         Raises:
             ValueError: without ``keep_users=True``, for a pooled metric, and where users came without sample ids.

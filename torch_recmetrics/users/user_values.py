@@ -81,7 +81,8 @@ class UserValues:
         definitions: name -> one line that says what was computed, as ``metric.definition()`` gives it; the name itself
             where there is none. Only equal definitions are compared.
         weights: (U,) finite numbers >= 0; all 1 if left out.
-        candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``. Only equal candidates are compared.
+        candidates: what was ranked: ``"full"``, ``"sampled(100)"``, or ``"scored(5000)"`` where nobody said whether so
+            many columns are all items. Only equal candidates are compared, and a number of columns with ``"full"``.
         versions: name -> version of what the values were made with; by default what runs now.
         summaries: name -> (value, standard error) of metrics that are no means over users, such as coverage.
         user_ids: (U,) what the users are called elsewhere, where `sample_ids` only number them: integers of 64 bits, or
