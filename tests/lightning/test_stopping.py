@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,27 @@ def quiet_metrics(*names: str, **options: Any) -> Any:
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_who_waits_for_the_worse_values_is_warned_of() -> None:
+    """Lightning's default mode is "min"."""
+    early, keep = pl.callbacks.EarlyStopping, pl.callbacks.ModelCheckpoint
+    metrics = quiet_metrics("ndcg", "mean_rank")
+    for other, says in (
+        (early("val_ndcg@3", patience=5), r"EarlyStopping\('val_ndcg@3'\) has mode='min', so .* less .* mode='max'"),
+        (
+            keep(monitor="val_mean_rank@3", mode="max"),
+            "ModelCheckpoint.*has mode='max', so it takes more of it for better",
+        ),
+        (keep(monitor="val_ndcg@3/dataloader_idx_0"), "give it mode='max'"),
+    ):
+        with pytest.warns(UserWarning, match=says):
+            metrics.on_fit_start(pl.Trainer(**QUIET | {"enable_checkpointing": None}, callbacks=[other, metrics]), None)
+    right = early("val_ndcg@3", mode="max"), keep(monitor="val_mean_rank@3", mode="min"), keep(), early("loss")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        trained(right[0], metrics, max_epochs=1)
+        metrics.on_fit_start(pl.Trainer(**QUIET | {"enable_checkpointing": None}, callbacks=[*right, metrics]), None)
 
 
 # Stopping -------------------------------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.lightning.bases import Callback
-from torch_recmetrics.lightning.evidence import bare, compared, is_better, packed, read_baseline, unpacked
+from torch_recmetrics.lightning.evidence import bare, compared, is_better, packed, read_baseline, unpacked, wanted_mode
 from torch_recmetrics.lightning.inputs import Inputs, Step, checked_inputs, checked_names, named_arguments, padded_lists
 from torch_recmetrics.lightning.outputs import arguments_of, check_known
 from torch_recmetrics.lightning.packages import PACKAGES, bind, reduced
@@ -285,6 +286,19 @@ class RankingMetrics(Callback):
         """Read the baseline, before anything is trained that is compared with it."""
         if stage == "fit" and self.baseline is not None and not trainer.fast_dev_run:
             self._baseline = bare(read_baseline(self.baseline), self.prefix, self.test_prefix)
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Say which callbacks of the trainer wait for the worse values, as Lightning's default mode, "min", has it."""
+        for other in trainer.callbacks:
+            monitor, mode = getattr(other, "monitor", None), getattr(other, "mode", None)
+            metric = self.metric_of(monitor) if isinstance(monitor, str) else None
+            wanted = None if metric is None else wanted_mode(metric)
+            if mode in ("min", "max") and wanted not in (None, mode):
+                less = "less" if mode == "min" else "more"
+                rank_zero_warn(
+                    f"{type(other).__name__}({monitor!r}) has mode={mode!r}, so it takes {less} of it for better: give "
+                    f"it mode={wanted!r}"
+                )
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if self._baseline is not None and trainer.state.fn == "fit" and not trainer.sanity_checking and self.users:

@@ -102,6 +102,12 @@ def compared(best: UserValues, baseline: UserValues, epoch: int, **options: Any)
     return compare({"baseline": baseline, f"epoch {epoch}": best}, "baseline", common, **options)
 
 
+def wanted_mode(metric: Any) -> str | None:
+    """The `mode` of those who monitor a metric; None where neither more nor less of it is better."""
+    modes: dict[bool | None, str] = {True: "max", False: "min"}
+    return modes.get(metric.higher_is_better)
+
+
 def is_better(value: Tensor | float, best: float, *, higher: bool) -> bool:
     """Whether a value is better than the best one so far; nan is better than nothing."""
     number = float(value)

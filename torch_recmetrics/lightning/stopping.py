@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.lightning.bases import EarlyStopping
-from torch_recmetrics.lightning.evidence import checked_level, difference_bounds, packed, unpacked
+from torch_recmetrics.lightning.evidence import checked_level, difference_bounds, packed, unpacked, wanted_mode
 from torch_recmetrics.lightning.packages import bind, reduced
 from torch_recmetrics.lightning.table import without_loader
 from torch_recmetrics.users.user_values import UserValues
@@ -177,7 +177,6 @@ def source_of(monitor: str, trainer: Any, pl_module: Any) -> Any:
 def check_mode(mode: str, monitor: str, source: Any) -> None:
     """Refuse to wait for more of what is better where it is less, or the other way round."""
     metric = source[monitor] if isinstance(source, RecMetricCollection) else source.metric_of(monitor)
-    higher = metric.higher_is_better
-    wanted = "max" if higher else "min"
-    if higher is not None and mode != wanted:
+    wanted = wanted_mode(metric)
+    if wanted is not None and mode != wanted:
         raise ValueError(f"`mode` must be {wanted!r} for {monitor}, got {mode!r}")
