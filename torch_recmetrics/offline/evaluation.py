@@ -17,7 +17,13 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
-from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
+from torch_recmetrics.offline.members import (
+    UserCollector,
+    check_names,
+    collection_of,
+    metrics_read_items,
+    options_of_names,
+)
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
 from torch_recmetrics.offline.tables import Names, Tables, numbering
@@ -123,6 +129,7 @@ def evaluate(
     check.check_choice("train_overlap", train_overlap, ("error", "keep"))
     check.check_choice("seen_action", seen_action, ("remove", "miss"))
     check_names(metrics)
+    own_options = options_of_names(metrics, options)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     if is_spark(recommendations) or is_spark(truth):
@@ -136,7 +143,7 @@ def evaluate(
         every = {"ties": ties, "empty_target_action": empty_target_action, **common}
         return evaluate_spark(
             recommendations, truth, names, seen,
-            lambda tables: collection_of(metrics, top_k, options, every, tables),
+            lambda tables: collection_of(metrics, top_k, own_options, every, tables),
             lambda tables, members, collector: measure(tables, members, collector, lambda _: None, numbered=False),
             level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
         )  # fmt: skip
@@ -145,7 +152,7 @@ def evaluate(
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
         tables.number_ids(reads_items=metrics_read_items(metrics))
         common = {"ties": ties, "empty_target_action": empty_target_action, **common}
-        collection = collection_of(metrics, top_k, options, common, tables)
+        collection = collection_of(metrics, top_k, own_options, common, tables)
         counts = tables.counted_lists() | counts
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None

@@ -46,28 +46,40 @@ def metrics_read_items(metrics: Any) -> bool:
     return any(set(KNOWN_ITEMS) & set(options_of(METRICS[name])) for name in names)
 
 
+def names_of(metrics: Any) -> list[str]:
+    """The metrics that are given by name, each once, without cutoffs."""
+    return list(dict.fromkeys(entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)))
+
+
+def options_of_names(metrics: Any, options: Any) -> dict[str, dict[str, Any]]:
+    """The options of single metrics; ValueError and TypeError for those of none."""
+    given: Any = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
+        raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
+    names = names_of(metrics)
+    if given and not names:
+        raise TypeError("`options` is for metrics given by name, and `metrics` has none: give it to the metrics")
+    for name in given:
+        check.check_choice("options", name, names)
+    return {name: dict(own) for name, own in given.items()}
+
+
 def collection_of(
     metrics: Any,
     top_k: Any,
-    options: Mapping[str, Mapping[str, Any]] | None,
+    own_options: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any],
     tables: Tables | None,
 ) -> RecMetricCollection:
     """The metrics in the order given; those by name with what the tables know of items."""
     entries, members = entries_of(metrics), dict[str, Metric]()
-    given: Any = {} if options is None else options
-    if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
-        raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
-    own_options = {name: dict(own) for name, own in (options or {}).items()}
     for asked in (common, *own_options.values()):
         if asked.get("nan_action", "error") != "error":
             raise ValueError(
                 f'`nan_action` must be "error" for files and frames, got {asked["nan_action"]!r}: their scores must be '
                 "finite. Leave rows without a score out; their items are not recommended then"
             )
-    names = list(dict.fromkeys(entry.partition("@")[0] for entry in entries if isinstance(entry, str)))
-    for name in own_options:
-        check.check_choice("options", name, names)
+    names = names_of(metrics)
     if not names:
         fresh = ranking_metrics(metrics, **common).clone()  # refuses options, which are for metrics by name
         fresh.reset()
