@@ -20,9 +20,11 @@ from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import (
     UserCollector,
     check_names,
+    check_profiles,
     collection_of,
-    metrics_read_items,
+    counts_training,
     options_of_names,
+    reads_numbers,
 )
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
@@ -79,8 +81,8 @@ def evaluate(
         recommendations: rows of user, item and score or rank: a path, a pattern (``"lists/*.parquet"``) or a list of
             paths of Parquet, CSV, JSON, Arrow or TREC run files; a pandas, Polars or Arrow frame; a relation of DuckDB.
         truth: rows of user and relevant item, likewise (or TREC qrels).
-        metrics: names, with or without a cutoff (``"ndcg"``, ``"ndcg@10"``), or metric objects. Those that know
-            something of items by their id need integer ids, or `items`.
+        metrics: names, with or without a cutoff (``"ndcg"``, ``"ndcg@10"``), or metric objects. Those that were told
+            something of items by their ids need integer ids, or `items`.
         top_k: the cutoffs of names without one.
         user, item: the columns of ids, the same in all tables.
         score: the column of scores, finite, higher is better; by default ``"score"`` where there is one.
@@ -150,9 +152,10 @@ def evaluate(
     with Workspace(memory_limit, temp_directory, threads) as workspace:
         tables = Tables(workspace, {**given, "items": items}, names, format, seen_action)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
-        tables.number_ids(reads_items=metrics_read_items(metrics))
+        tables.number_ids(counts_training=counts_training(metrics, own_options))
         common = {"ties": ties, "empty_target_action": empty_target_action, **common}
         collection = collection_of(metrics, top_k, own_options, common, tables)
+        check_profiles(collection, tables)
         counts = tables.counted_lists() | counts
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
@@ -192,10 +195,11 @@ def measure(
 ) -> Found:
     """Count the users of this process; InputError names the row of what the metrics refuse.
 
-    Metrics that keep the values of users get their numbers, unless these are `numbered` in a part of the users only.
+    Metrics that keep the values of users, or their profiles, get their numbers, unless these are `numbered` in a part
+    of the users only.
     """
     share, found = share_of_users(tables.n_users), Found(tables.weights())
-    numbered = numbered and any(getattr(member, "keep_users", False) for member in collection.values())
+    numbered = numbered and any(map(reads_numbers, collection.values()))
     lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]

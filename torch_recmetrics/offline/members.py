@@ -16,13 +16,14 @@ from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.metrics.categories import CategoryCalibration
+from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.tables import Tables
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import options_of
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
-
-KNOWN_ITEMS = ("num_items", "item_counts")  # options that say what is known of items
 
 
 def check_names(metrics: Any) -> None:
@@ -38,12 +39,6 @@ def check_names(metrics: Any) -> None:
                 raise ValueError(f"`metrics` must be names such as 'ndcg' or 'ndcg@10', got {entry!r}")
             if not issubclass(METRICS[name], RankingMetric):
                 raise ValueError(f"`metrics` must be metrics of ranked lists, got {entry!r}, which reads labelled rows")
-
-
-def metrics_read_items(metrics: Any) -> bool:
-    """Whether a metric that is given by name knows a table of items."""
-    names = [entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)]
-    return any(set(KNOWN_ITEMS) & set(options_of(METRICS[name])) for name in names)
 
 
 def names_of(metrics: Any) -> list[str]:
@@ -62,6 +57,14 @@ def options_of_names(metrics: Any, options: Any) -> dict[str, dict[str, Any]]:
     for name in given:
         check.check_choice("options", name, names)
     return {name: dict(own) for name, own in given.items()}
+
+
+def counts_training(metrics: Any, own_options: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a metric that is given by name takes its counts of the items from the training data."""
+    return any(
+        "item_counts" in options_of(METRICS[name]) and "item_counts" not in own_options.get(name, {})
+        for name in names_of(metrics)
+    )
 
 
 def collection_of(
@@ -83,11 +86,15 @@ def collection_of(
     if not names:
         fresh = ranking_metrics(metrics, **common).clone()  # refuses options, which are for metrics by name
         fresh.reset()
+        for name, metric in fresh.items():
+            check_numbers(name, metric, tables)
         return of_lists(fresh)
     for entry in entries:
+        known: dict[str, Any] = {}
         if isinstance(entry, str):
             name, at, cutoff = entry.partition("@")
-            own = {name: {**known_of_items(name, own_options.get(name, {}), tables), **own_options.get(name, {})}}
+            known = known_of_items(name, own_options.get(name, {}), tables)
+            own = {name: {**known, **own_options.get(name, {})}}
             made = ranking_metrics(
                 name,  # type: ignore[arg-type]
                 [int(cutoff)] if at else cutoffs_of(top_k),
@@ -100,6 +107,8 @@ def collection_of(
         for key, metric in made.items():
             if key in members:
                 raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
+            if "item_counts" not in known:  # those are by the numbers of the tables
+                check_numbers(key, metric, tables)
             members[key] = metric
     return of_lists(RecMetricCollection(members))
 
@@ -129,6 +138,32 @@ def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> 
         if "num_users" in declared and "num_users" not in own and own.get("kind") != "self_information":
             filled["num_users"] = tables.train_users()
     return filled
+
+
+def check_numbers(name: str, member: Metric, tables: Tables | None) -> None:
+    """InputError for a metric that knows items by the user's ids, where the tables have other numbers for them."""
+    by_table = isinstance(member, RankingMetric) and member.n_items is not None and not isinstance(member, ItemCounts)
+    by_function = getattr(member, "function_of_pairs", None) is not None
+    if tables is not None and (by_table or by_function) and (why := tables.why_renumbered()):
+        raise InputError(
+            f"{name} knows items by their ids, which must be integers from 0 on, but {why}: give items=, a table of "
+            "all items in the order in which the metric knows them"
+        )
+
+
+def check_profiles(collection: RecMetricCollection, tables: Tables) -> None:
+    """InputError for profiles by the user's ids, where the tables have other numbers for the users."""
+    for name, member in collection.items():
+        if isinstance(member, CategoryCalibration) and tables.users_are_renumbered():
+            raise InputError(
+                f"{name} has a profile of each user, so the users of {tables.truth} must be the integers from 0 to "
+                f"{tables.n_users - 1}, and they are not: give them these ids, in the order of `profiles`"
+            )
+
+
+def reads_numbers(member: Metric) -> bool:
+    """Whether a metric asks for the number of each user."""
+    return getattr(member, "keep_users", False) or isinstance(member, CategoryCalibration)
 
 
 def of_lists(collection: RecMetricCollection) -> RecMetricCollection:
