@@ -374,6 +374,16 @@ def test_profiles_of_users_are_read_by_their_ids() -> None:
             evaluate(*shifted, metrics)
 
 
+def test_users_without_relevant_items_are_those_whom_the_metrics_leave_out() -> None:
+    lists = pa.table({"user_id": [1, 2], "item_id": [1, 3], "score": [0.9, 0.8]})
+    truth = pa.table({"user_id": [1, 2], "item_id": [1, 3], "grade": [2.0, 2.0]})
+    for relevance in (None, "grade"):
+        for ignored, left_out in ((2, 0), (3, 1)):  # an id; relevance of 2 is no id
+            report = evaluate(lists, truth, "recall@1", relevance=relevance, ignore_index=ignored)
+            assert int(report.users["recall@1"].isnan().sum()) == left_out
+            assert report.counts["users_without_relevant_items"] == left_out
+
+
 def test_users_of_other_truths_are_not_compared() -> None:
     lists = pa.table({"user_id": ["u", "v", "w"], "item_id": [1, 2, 3], "score": [1.0, 1.0, 1.0]})
     truths = [pa.table({"user_id": users, "item_id": [1, 2]}) for users in (["u", "v"], ["u", "w"])]

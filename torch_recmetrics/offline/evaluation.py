@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
@@ -23,6 +24,7 @@ from torch_recmetrics.offline.members import (
     check_profiles,
     collection_of,
     counts_training,
+    labels_of,
     options_of_names,
     reads_numbers,
 )
@@ -162,7 +164,7 @@ def evaluate(
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
             found = measure(tables, collection, collector, advance)
         report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
-        report.details |= curves_of(tables, report) if curves else {}
+        report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
         return report
 
 
@@ -198,7 +200,7 @@ def measure(
     Metrics that keep the values of users, or their profiles, get their numbers, unless these are `numbered` in a part
     of the users only.
     """
-    share, found = share_of_users(tables.n_users), Found(tables.weights())
+    share, found, labels = share_of_users(tables.n_users), Found(tables.weights()), labels_of(collection)
     numbered = numbered and any(map(reads_numbers, collection.values()))
     lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
     for first, listed, relevant in batches_of(lists, truth, *share):
@@ -218,10 +220,7 @@ def measure(
         except ValueError as error:
             raise tables.fault(error, first) from None
         found.users_without_list += int((listed.counts == 0).sum())
-        if "target_relevance" in arguments:
-            found.users_without_relevant_items += int((~is_relevant(arguments, collection).any(1)).sum())
-        else:  # only where all that a user took was seen
-            found.users_without_relevant_items += int((relevant.counts == 0).sum())
+        found.users_without_relevant_items += int((~is_relevant(arguments, labels).any(1)).sum())
         advance(n_users)
     found.list_rows, found.truth_rows = lists.n_rows, truth.n_rows
     summed_over_processes(found, collector)
@@ -240,13 +239,13 @@ def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tens
     return arguments
 
 
-def is_relevant(arguments: Mapping[str, Tensor], collection: RecMetricCollection) -> Tensor:
-    """(B, T) bool: what the metrics take for relevant; they all have the same labels."""
-    relevance = arguments["target_relevance"]
-    (member, *_) = collection.values()
-    least, ignored = (getattr(member, name, None) for name in ("min_relevance", "ignore_index"))
-    relevant = relevance > 0 if least is None else relevance >= least
-    return relevant if ignored is None else relevant & (relevance != ignored) & (arguments["target_ids"] != ignored)
+def is_relevant(arguments: Mapping[str, Tensor], labels: Labels) -> Tensor:
+    """(B, T) bool: what the metrics take for relevant."""
+    ids, relevance, least = arguments["target_ids"], arguments.get("target_relevance"), labels.min_relevance
+    relevant = ids >= 0
+    if relevance is not None:
+        relevant &= relevance > 0 if least is None else relevance >= least
+    return relevant if labels.ignore_index is None else relevant & (ids != labels.ignore_index)
 
 
 def refuse_equal_ranks(listed: Rows) -> None:

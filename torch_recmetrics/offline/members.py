@@ -14,7 +14,7 @@ from torchmetrics import Metric
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
 from torch_recmetrics.core.layouts.arguments import read_layout
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.sources import InputError
@@ -88,7 +88,7 @@ def collection_of(
         fresh.reset()
         for name, metric in fresh.items():
             check_numbers(name, metric, tables)
-        return of_lists(fresh)
+        return of_lists(fresh, tables)
     for entry in entries:
         known: dict[str, Any] = {}
         if isinstance(entry, str):
@@ -110,7 +110,7 @@ def collection_of(
             if "item_counts" not in known:  # those are by the numbers of the tables
                 check_numbers(key, metric, tables)
             members[key] = metric
-    return of_lists(RecMetricCollection(members))
+    return of_lists(RecMetricCollection(members), tables)
 
 
 def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,11 +166,23 @@ def reads_numbers(member: Metric) -> bool:
     return getattr(member, "keep_users", False) or isinstance(member, CategoryCalibration)
 
 
-def of_lists(collection: RecMetricCollection) -> RecMetricCollection:
-    """Refuse metrics that do not read ranked lists."""
+def labels_of(collection: RecMetricCollection) -> Labels:
+    """What labels mean to the metrics; all of them have the same."""
+    member: Any = next(iter(collection.values()))
+    return Labels(member.ignore_index, member.min_relevance)
+
+
+def of_lists(collection: RecMetricCollection, tables: Tables | None) -> RecMetricCollection:
+    """Refuse metrics that do not read ranked lists, and an item to be ignored that has another number in the tables."""
     for name, member in collection.items():
         if not isinstance(member, RankingMetric):
             raise ValueError(f"`metrics` must be metrics of ranked lists, got {name} ({type(member).__name__})")
+    ignored = labels_of(collection).ignore_index
+    if tables is not None and ignored is not None and tables.gives_another_number(ignored):
+        raise InputError(
+            f"`ignore_index` must be an id by which items go, got {ignored}: here they are numbered anew, so leave "
+            "that item out of the files"
+        )
     return collection
 
 

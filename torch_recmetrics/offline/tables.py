@@ -230,6 +230,11 @@ class Tables:
             return f"an item is called {lowest}"
         return "other metrics number them anew, to count popularity in `train`" if moved else ""
 
+    def gives_another_number(self, item: int) -> bool:
+        """Whether the item of this id has another number, or another item has it as its number."""
+        own = f"(CAST(id AS VARCHAR) = '{item}') <> (i = {item})"
+        return self.n_items is not None and bool(self.workspace.rows(f"SELECT 1 FROM items WHERE {own} LIMIT 1"))
+
     def users_are_renumbered(self) -> bool:
         """Whether the numbers of the users are not their ids."""
         return self.user_ids.kind != "BIGINT" or bool(self.workspace.rows("SELECT 1 FROM users WHERE u <> id LIMIT 1"))
