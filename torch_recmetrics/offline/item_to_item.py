@@ -49,6 +49,7 @@ MEANING = {
     "ndcg": "mean over events of NDCG({gain} gain)",
     "hit_rate": "share of the events with an item found",
 }
+OF_USERS = "mean over users of: "  # how the definition of a mean over users begins
 POPULARITY_GROUPS = 5
 MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with the square: what is meant is a typo
 ROWS_AT_ONCE = 2**18  # of DuckDB
@@ -202,7 +203,7 @@ def item_to_item(
             low, high = spread.interval(level, None, (0, 1), zero_one=False)
             intervals[prefix + name] = (float(low), float(high))
             metric, _, k = name.partition("@")
-            whose = "mean over users of: " if prefix else "all events: "
+            whose = OF_USERS if prefix else "all events: "
             definitions[prefix + name] = f"{whose}{MEANING[metric].format(gain=gain)}; top_k={k}, {options}"
     of_each_user = UserValues(
         torch.arange(events.shape[0]),
