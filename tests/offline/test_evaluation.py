@@ -433,6 +433,11 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
         ("ndcg", {"level": 2.0}, "`level`"),
         ("ndcg", {"options": {"map": {}}}, "`options` must be one of 'ndcg'"),
         ([NDCG(5)], {"options": {"ndcg": {"gain": "linear"}}}, "`options` is for metrics given by name"),
+        ([NDCG(5)], {"top_k": 3}, "`top_k` is for metrics given by name, and `metrics` has none: give it to the"),
+        ("ndcg", {"keep_users": "no"}, "`keep_users` must be True or False, got 'no'"),
+        ("ndcg", {"progress": "yes"}, "`progress` must be True or False, got 'yes'"),
+        ("ndcg", {"curves": 1}, "`curves` must be True or False, got 1"),
+        ("ndcg", {"seen_action": "miss"}, "`seen_action` is for `seen`, which is not given, got 'miss': give `seen`"),
         ("ndcg", {"score": "score", "rank": "rank"}, "`score` and `rank` must not be given together"),
     ],
 )

@@ -20,6 +20,7 @@ from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import (
     UserCollector,
+    check_cutoffs,
     check_names,
     check_profiles,
     collection_of,
@@ -85,7 +86,7 @@ def evaluate(
         truth: rows of user and relevant item, likewise (or TREC qrels).
         metrics: names, with or without a cutoff (``"ndcg"``, ``"ndcg@10"``), or metric objects. Those that were told
             something of items by their ids need integer ids, or `items`.
-        top_k: the cutoffs of names without one.
+        top_k: the cutoffs of names without one; metric objects have their own.
         user, item: the columns of ids, the same in all tables.
         score: the column of scores, finite, higher is better; by default ``"score"`` where there is one.
         rank: the column of ranks, the lowest is best, each once in a list; in place of scores.
@@ -132,14 +133,21 @@ def evaluate(
     check.check_share("level", level)
     check.check_choice("train_overlap", train_overlap, ("error", "keep"))
     check.check_choice("seen_action", seen_action, ("remove", "miss"))
+    if seen is None and seen_action != "remove":
+        raise ValueError(f"`seen_action` is for `seen`, which is not given, got {seen_action!r}: give `seen` too")
+    for name, flag in (("keep_users", keep_users), ("curves", curves), ("progress", progress)):
+        check.check_flag(name, flag)
     check_names(metrics)
+    check_cutoffs(metrics, top_k)
     own_options = options_of_names(metrics, options)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     if is_spark(recommendations) or is_spark(truth):
         refused = {"slices": slices, "train": train, "items": items, "format": format}
+        refused |= {"temp_directory": temp_directory, "threads": threads}
+        refused |= {"curves": curves or None, "progress": progress or None}
         if taken := [name for name, value in refused.items() if value is not None]:
-            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames")
+            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames: leave it out")
         if seen_action == "miss":
             raise ValueError('`seen_action` must be "remove" with Spark\'s frames')
         if ties == "stable":

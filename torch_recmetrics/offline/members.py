@@ -46,6 +46,12 @@ def names_of(metrics: Any) -> list[str]:
     return list(dict.fromkeys(entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)))
 
 
+def check_cutoffs(metrics: Any, top_k: Any) -> None:
+    """TypeError for cutoffs that are not the default of `evaluate`, beside metrics that have their own."""
+    if not names_of(metrics) and cutoffs_of(top_k) != [5, 10, 20]:
+        raise TypeError("`top_k` is for metrics given by name, and `metrics` has none: give it to the metrics")
+
+
 def options_of_names(metrics: Any, options: Any) -> dict[str, dict[str, Any]]:
     """The options of single metrics; ValueError and TypeError for those of none."""
     given: Any = {} if options is None else options
