@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from torch_recmetrics.offline import evaluate
+from torch_recmetrics.offline import InputError, evaluate
 
 
 def test_by_hand() -> None:
@@ -51,6 +51,20 @@ def test_it_agrees_with_scikit_learn_and_the_metric() -> None:
     sizes = {label: sum(ends[0] <= taken[item] <= ends[-1] for _, item in wanted) for label, ends in edges.items()}
     assert sum(sizes.values()) == len(wanted)
     assert sum(sizes[label] * groups[label] for label in groups) / len(wanted) == pytest.approx(pooled)
+
+
+def test_they_draw_what_the_metrics_take_for_relevant() -> None:
+    """Item 9 is padding, and what has less than 4 of 5 stars is not relevant: that leaves item 2, at rank 2."""
+    lists = pd.DataFrame({"user_id": [1, 1, 1], "item_id": [9, 1, 2], "score": [0.9, 0.8, 0.7]})
+    truth = pd.DataFrame({"user_id": [1, 1, 1], "item_id": [9, 1, 2], "stars": [5.0, 3.0, 4.0]})
+    options = {"relevance": "stars", "min_relevance": 4, "ignore_index": 9, "curves": True}
+    report = evaluate(lists, truth, metrics="recall", top_k=(1, 2), **options)
+    assert dict(report) == {"recall@1": 0, "recall@2": 1}
+    assert report.details["popularity"] == {"recall@1": {"1": 0.0}, "recall@2": {"1": 1.0}}
+    assert report.details["roc"]["all rows"]["auc"] == 0
+    text = [frame.astype({"item_id": str}) for frame in (lists, truth)]
+    with pytest.raises(InputError, match="`ignore_index` must be an id by which items go, got 9"):
+        evaluate(*text, metrics="recall@1", **options)
 
 
 def test_ranks_have_no_curve() -> None:

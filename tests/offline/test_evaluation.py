@@ -14,7 +14,17 @@ import pytest
 import torch
 from pyarrow import feather, parquet
 
-from torch_recmetrics import NDCG, RecMetricCollection, Sliced, functional, pad_ids, ranking_metrics
+from torch_recmetrics import (
+    ILS,
+    NDCG,
+    CategoryCalibration,
+    Popularity,
+    RecMetricCollection,
+    Sliced,
+    functional,
+    pad_ids,
+    ranking_metrics,
+)
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables, workspace
 
@@ -278,7 +288,7 @@ def test_metrics_of_items_know_the_catalogue_and_training_data() -> None:
     train = pa.table({"user_id": ["u", "v", "v"], "item_id": ["b", "b", "c"]})
     report = evaluate(lists, truth, ("coverage", "popularity"), 1, items=items, train=train)
     assert report["coverage@1"] == 0.5
-    assert report["popularity@1"] == pytest.approx((2 / 3 + 1 / 3) / 2) or report["popularity@1"] == 1.5
+    assert report["popularity@1"] == (2 + 1) / 2
     with pytest.raises(ValueError, match="coverage must know the catalogue: give items="):
         evaluate(lists, truth, "coverage", 1)
     with pytest.raises(ValueError, match="popularity counts popularity: give train="):
@@ -291,6 +301,87 @@ def test_metrics_of_items_know_the_catalogue_and_training_data() -> None:
     with pytest.warns(UserWarning, match="no item in common"):
         report = evaluate(lists, truth, "recall", 1, train=overlapping, train_overlap="keep")
     assert report.counts["train_overlap"] == 1
+
+
+COUNTS = torch.tensor([100, 1, 1, 1])  # of the items 0 to 3, or a to d
+INTEGERS = (
+    pa.table({"user_id": [1, 2], "item_id": [1, 2], "score": [0.9, 0.8]}),
+    pa.table({"user_id": [1, 2], "item_id": [1, 3]}),
+)
+TRAIN = pa.table({"user_id": [1, 2], "item_id": [3, 2]})
+
+
+def named(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "item_id", pa.array(["abcd"[item] for item in table["item_id"].to_pylist()]))
+
+
+TEXTS = [named(table) for table in INTEGERS]
+BELOW = [with_ids(table, lambda number: number - 2) for table in INTEGERS]
+
+
+def by_distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return (one - other).abs().double()
+
+
+def test_tables_of_items_are_read_by_the_ids_of_the_user() -> None:
+    """Of the items that are met, 1 to 3, the first is not item 0."""
+    of_ids: dict[str, Any] = {"metrics": "popularity@1", "options": {"popularity": {"item_counts": COUNTS}}}
+    assert evaluate(*INTEGERS, **of_ids)["popularity@1"] == 1
+    assert evaluate(*INTEGERS, **of_ids, train=TRAIN)["popularity@1"] == 1
+    assert evaluate(*INTEGERS, [Popularity(COUNTS, 1)], train=TRAIN)["popularity@1"] == 1
+    lists = pa.table({"user_id": [1, 1], "item_id": [1, 3], "score": [0.9, 0.8]})
+    assert evaluate(lists, INTEGERS[1], [ILS(similarity=by_distance, top_k=2)], train=TRAIN)["ils@2"] == 2
+    # Where all items from 0 on are met, their numbers are their ids.
+    first = pa.table({"user_id": [3], "item_id": [0]})
+    both = evaluate(*INTEGERS, [Popularity(COUNTS, 1), "novelty"], 1, train=pa.concat_tables([TRAIN, first]))
+    assert both["popularity@1"] == 1
+    # With the catalogue, items go by their rows in it.
+    items = pa.table({"item_id": list("bcda")})
+    told = evaluate(*TEXTS, [Popularity(COUNTS, 1), "novelty"], 1, train=named(TRAIN), items=items)
+    assert told["popularity@1"] == (100 + 1) / 2
+    # How many items there are is no table of them.
+    assert evaluate(*TEXTS, "coverage@1", options={"coverage": {"num_items": 4}})["coverage@1"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("tables", "metrics", "options", "why"),
+    [
+        (TEXTS, [Popularity(COUNTS, 1)], {}, "an item is called 'b'"),
+        (TEXTS, "popularity@1", {"popularity": {"item_counts": COUNTS}}, "an item is called 'b'"),
+        (TEXTS, {"mine": ILS(torch.eye(4), 2)}, {}, "an item is called 'b'"),
+        (TEXTS, [ILS(similarity=by_distance)], {}, "an item is called 'b'"),
+        (BELOW, [Popularity(COUNTS, 1)], {}, "an item is called -1"),
+        (INTEGERS, [Popularity(COUNTS, 1), "novelty@1"], {}, "other metrics number them anew, to count popularity in"),
+    ],
+)
+def test_tables_of_items_that_have_other_numbers_are_refused(
+    tables: Any, metrics: Any, options: dict[str, Any], why: str
+) -> None:
+    lists, truth = tables
+    train = {"train": TRAIN} if lists is INTEGERS[0] else {}
+    with pytest.raises(InputError, match=rf"knows items by their ids, .* from 0 on, but {why}.*: give items=, a table"):
+        evaluate(lists, truth, metrics, options=options or None, **train)
+
+
+def test_profiles_of_users_are_read_by_their_ids() -> None:
+    lists = pa.table({"user_id": [0, 1], "item_id": [0, 1], "score": [0.9, 0.8]})
+    metric = CategoryCalibration(torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), 1)
+    truth = lists.select(["user_id", "item_id"])
+    assert evaluate(lists, truth, [metric])["category_calibration@1"] == 0
+    shifted = [table.set_column(0, "user_id", pa.array([1, 2])) for table in (lists, truth)]
+    for metrics in ([metric], [metric, NDCG(1, keep_users=True)]):
+        with pytest.raises(InputError, match=r"profile of each user, so the users of `truth` .* from 0 to 1, and they"):
+            evaluate(*shifted, metrics)
+
+
+def test_users_without_relevant_items_are_those_whom_the_metrics_leave_out() -> None:
+    lists = pa.table({"user_id": [1, 2], "item_id": [1, 3], "score": [0.9, 0.8]})
+    truth = pa.table({"user_id": [1, 2], "item_id": [1, 3], "grade": [2.0, 2.0]})
+    for relevance in (None, "grade"):
+        for ignored, left_out in ((2, 0), (3, 1)):  # an id; relevance of 2 is no id
+            report = evaluate(lists, truth, "recall@1", relevance=relevance, ignore_index=ignored)
+            assert int(report.users["recall@1"].isnan().sum()) == left_out
+            assert report.counts["users_without_relevant_items"] == left_out
 
 
 def test_users_of_other_truths_are_not_compared() -> None:
@@ -341,6 +432,12 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
         (("ndcg", "mrr"), {"options": {"mrr": {"nan_action": "worst"}}}, '`nan_action` must be "error"'),
         ("ndcg", {"level": 2.0}, "`level`"),
         ("ndcg", {"options": {"map": {}}}, "`options` must be one of 'ndcg'"),
+        ([NDCG(5)], {"options": {"ndcg": {"gain": "linear"}}}, "`options` is for metrics given by name"),
+        ([NDCG(5)], {"top_k": 3}, "`top_k` is for metrics given by name, and `metrics` has none: give it to the"),
+        ("ndcg", {"keep_users": "no"}, "`keep_users` must be True or False, got 'no'"),
+        ("ndcg", {"progress": "yes"}, "`progress` must be True or False, got 'yes'"),
+        ("ndcg", {"curves": 1}, "`curves` must be True or False, got 1"),
+        ("ndcg", {"seen_action": "miss"}, "`seen_action` is for `seen`, which is not given, got 'miss': give `seen`"),
         ("ndcg", {"score": "score", "rank": "rank"}, "`score` and `rank` must not be given together"),
     ],
 )

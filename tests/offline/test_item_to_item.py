@@ -244,13 +244,6 @@ def test_nothing_to_check() -> None:
         run(SIMILAR, [(1, "x", 1, 0), (1, "y", 1, 0)], 1)  # something to check, nothing recommended
 
 
-def test_an_empty_table_recommends_nothing(tmp_path: Path) -> None:
-    (tmp_path / "similar.csv").write_text("item1,item2,score\n")
-    report = item_to_item(tmp_path / "similar.csv", frame(LOG, EVENTS), 3)
-    assert report["recall@3"] == 0.0
-    assert report.counts["events_without_list"] == report.counts["events_checked"] == 6
-
-
 @pytest.mark.parametrize(
     ("similar", "log", "message"),
     [
@@ -292,9 +285,13 @@ def test_numbers_that_no_log_has() -> None:
             item_to_item(frame(SIMILAR, PAIRS), frame(LOG, EVENTS), **options)
 
 
-def test_inputs_that_are_none() -> None:
+def test_inputs_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"`behaviour` .*: there is no row"):
         run(SIMILAR, [])
+    (tmp_path / "similar.csv").write_text("item1,item2,score\n")
+    for similar in (tmp_path / "similar.csv", frame(SIMILAR, PAIRS)[:0]):
+        with pytest.raises(InputError, match=r"`similar` .*: there is no row"):
+            item_to_item(similar, frame(LOG, EVENTS), 3)
     for columns, message in (({"item2": "item1"}, "`item1` and `item2`"), ({"user": "item"}, "`user` and `item`")):
         with pytest.raises(InputError, match=f"{message} must be two columns, got 'item1?' for both"):
             item_to_item(frame(SIMILAR, PAIRS), frame(LOG, EVENTS), **columns)

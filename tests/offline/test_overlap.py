@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
 import time
@@ -106,7 +107,16 @@ def test_without_times() -> None:
             "`test` .* no column 'user_id': did you mean",
         ),
         (TRAIN, TEST, {"time": "day"}, InputError, "`train` .* no column 'day'"),
-        (TRAIN.assign(time="2024-01-01"), TEST, {}, InputError, "must be of the same kind"),
+        (TRAIN.assign(time="2024-01-01"), TEST, {}, InputError, "same kind in both, got dates and numbers"),
+        (TRAIN.assign(time="100"), TEST.assign(time="2024-01-01"), {}, InputError, "got numbers and dates"),
+        (
+            TRAIN.assign(time="100"),
+            TEST.assign(time=pd.Timestamp("2024-01-01")),
+            {},
+            InputError,
+            "got numbers and dates",
+        ),
+        (TRAIN.assign(time=dt.time(8)), TEST.assign(time="2024-01-01"), {}, InputError, "got times of a day and dates"),
         (TRAIN, TEST.assign(user_id=None), {}, InputError, "column 'user_id' must be an id"),
     ],
 )
@@ -130,6 +140,11 @@ def test_columns_may_be_called_as_what_is_found() -> None:
     assert overlap(TRAIN, TEST, drop=None).kept is None  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"`drop` must be True, False or some of interactions, .*, got 3"):
         overlap(TRAIN, TEST, drop=3)  # type: ignore[arg-type]
+
+
+def test_numbers_as_text_are_numbers() -> None:
+    as_text = TRAIN.assign(time=["1", "5", "9.0"])
+    assert overlap(as_text, TEST).counts == overlap(TRAIN, TEST).counts
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])

@@ -118,6 +118,20 @@ def test_a_report_of_one_value_needs_no_picture() -> None:
     assert "0.5000" in page
 
 
+def test_users_are_drawn_by_their_weight() -> None:
+    """Who has no value or weight 0 is left out; of the other two the first has nine tenths of the weight."""
+    values, weights = [0.0, 1.0, 0.5, math.nan], [0.18, 0.02, 0.0, 5.0]
+    weighted = UserValues([1, 2, 3, 4], {"recall@1": values}, weights=weights)
+    page = Report({"recall@1": weighted.mean("recall@1")}, users=weighted).to_html()
+    assert "2 users by their weight, mean 0.1000, 90% have 0" in page
+    (picture,) = re.findall("<svg.*?</svg>", page)
+    heights = [float(bar.get("height", 0)) for bar in ET.fromstring(picture) if bar.tag == "rect"]
+    assert heights[0] == pytest.approx(9 * heights[-1], abs=1)
+    assert sum(height > 0 for height in heights) == 2
+    plain = UserValues([1, 2], {"recall@1": [0.0, 1.0]})
+    assert "2 users, mean 0.5000, 50% have 0" in Report({"recall@1": 0.5}, users=plain).to_html()
+
+
 @pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1e-9), (-3, 12), (0.2, 0.21), (-1e6, 5), (0, 1)])
 def test_ticks_cover_the_range(low: float, high: float) -> None:
     marks = ticks(low, high)

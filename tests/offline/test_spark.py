@@ -105,6 +105,9 @@ def test_partitions_give_what_one_machine_gives_though_a_worker_dies(spark: Any,
         evaluate(lists, truth, "ndcg", item="items")
     with pytest.raises(ValueError, match="`train` is not taken"):
         evaluate(lists, truth, "ndcg", train=lists)
+    for name, value in {"threads": 2, "temp_directory": tmp_path, "progress": True, "curves": True}.items():
+        with pytest.raises(ValueError, match=f"`{name}` is not taken with Spark's frames: leave it out"):
+            evaluate(lists, truth, "ndcg", **{name: value})
     with pytest.raises(ValueError, match="`ties` must not be"):
         evaluate(lists, truth, "ndcg", ties="stable")
 

@@ -6,18 +6,20 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.tables import Tables
 
 GROUPS = 5
 POINTS = 200
 
 
-def curves_of(tables: Tables, names: Iterable[str]) -> dict[str, Any]:
+def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str, Any]:
     """Details of a report, from a further pass over the rows.
 
     Args:
         tables: of an evaluation.
         names: of its metrics, whose cutoffs are taken.
+        labels: what they take for relevant, and which item is none.
 
     Returns:
         ``"popularity"``: the recall of all relevant items, in groups of items that were taken about as often: in the
@@ -27,17 +29,20 @@ def curves_of(tables: Tables, names: Iterable[str]) -> dict[str, Any]:
     work = tables.workspace
     key = next(key for key in ("score", "rank") if key in tables.columns["recommendations"])
     relevance = ("relevance",) if "relevance" in tables.columns["truth"] else ()
-    wanted = "WHERE _relevance > 0" if relevance else ""
+    shown = "true" if labels.ignore_index is None else f"CAST(r._item AS VARCHAR) <> '{labels.ignore_index}'"
+    wanted = shown
+    if relevance:
+        wanted += " AND r._relevance " + ("> 0" if labels.min_relevance is None else f">= {labels.min_relevance!r}")
     work.run(
         "CREATE TEMP TABLE wanted AS SELECT DISTINCT r._user, r._item "
-        f"FROM ({tables.pairs(tables.truth, *relevance)}) AS r {tables.without_seen(tables.truth)} {wanted}"
+        f"FROM ({tables.pairs(tables.truth, *relevance)}) AS r {tables.without_seen(tables.truth)} WHERE {wanted}"
     )
     order = "_score DESC" if key == "score" else "_rank"
     work.run(
         f"CREATE TEMP TABLE listed AS SELECT r._user, r._item, _{key} AS _place, "
         f"rank() OVER (PARTITION BY r._user ORDER BY {order}) - 1 AS start, "
         f"count(*) OVER (PARTITION BY r._user, _{key}) AS size "
-        f"FROM ({tables.pairs(tables.lists, key)}) AS r {tables.without_seen(tables.lists)}"
+        f"FROM ({tables.pairs(tables.lists, key)}) AS r {tables.without_seen(tables.lists)} WHERE {shown}"
     )
     found = {"popularity": recall_by_popularity(tables, cutoffs_of(names))}
     if key == "score":

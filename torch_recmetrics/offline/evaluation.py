@@ -13,11 +13,22 @@ import torch
 from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
-from torch_recmetrics.offline.members import UserCollector, check_names, collection_of, metrics_read_items
+from torch_recmetrics.offline.members import (
+    UserCollector,
+    check_cutoffs,
+    check_names,
+    check_profiles,
+    collection_of,
+    counts_training,
+    labels_of,
+    options_of_names,
+    reads_numbers,
+)
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
 from torch_recmetrics.offline.tables import Names, Tables, numbering
@@ -73,9 +84,9 @@ def evaluate(
         recommendations: rows of user, item and score or rank: a path, a pattern (``"lists/*.parquet"``) or a list of
             paths of Parquet, CSV, JSON, Arrow or TREC run files; a pandas, Polars or Arrow frame; a relation of DuckDB.
         truth: rows of user and relevant item, likewise (or TREC qrels).
-        metrics: names, with or without a cutoff (``"ndcg"``, ``"ndcg@10"``), or metric objects. Those that know
-            something of items by their id need integer ids, or `items`.
-        top_k: the cutoffs of names without one.
+        metrics: names, with or without a cutoff (``"ndcg"``, ``"ndcg@10"``), or metric objects. Those that were told
+            something of items by their ids need integer ids, or `items`.
+        top_k: the cutoffs of names without one; metric objects have their own.
         user, item: the columns of ids, the same in all tables.
         score: the column of scores, finite, higher is better; by default ``"score"`` where there is one.
         rank: the column of ranks, the lowest is best, each once in a list; in place of scores.
@@ -122,13 +133,21 @@ def evaluate(
     check.check_share("level", level)
     check.check_choice("train_overlap", train_overlap, ("error", "keep"))
     check.check_choice("seen_action", seen_action, ("remove", "miss"))
+    if seen is None and seen_action != "remove":
+        raise ValueError(f"`seen_action` is for `seen`, which is not given, got {seen_action!r}: give `seen` too")
+    for name, flag in (("keep_users", keep_users), ("curves", curves), ("progress", progress)):
+        check.check_flag(name, flag)
     check_names(metrics)
+    check_cutoffs(metrics, top_k)
+    own_options = options_of_names(metrics, options)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     if is_spark(recommendations) or is_spark(truth):
         refused = {"slices": slices, "train": train, "items": items, "format": format}
+        refused |= {"temp_directory": temp_directory, "threads": threads}
+        refused |= {"curves": curves or None, "progress": progress or None}
         if taken := [name for name, value in refused.items() if value is not None]:
-            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames")
+            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames: leave it out")
         if seen_action == "miss":
             raise ValueError('`seen_action` must be "remove" with Spark\'s frames')
         if ties == "stable":
@@ -136,23 +155,24 @@ def evaluate(
         every = {"ties": ties, "empty_target_action": empty_target_action, **common}
         return evaluate_spark(
             recommendations, truth, names, seen,
-            lambda tables: collection_of(metrics, top_k, options, every, tables),
+            lambda tables: collection_of(metrics, top_k, own_options, every, tables),
             lambda tables, members, collector: measure(tables, members, collector, lambda _: None, numbered=False),
             level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
         )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
         tables = Tables(workspace, {**given, "items": items}, names, format, seen_action)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
-        tables.number_ids(reads_items=metrics_read_items(metrics))
+        tables.number_ids(counts_training=counts_training(metrics, own_options))
         common = {"ties": ties, "empty_target_action": empty_target_action, **common}
-        collection = collection_of(metrics, top_k, options, common, tables)
+        collection = collection_of(metrics, top_k, own_options, common, tables)
+        check_profiles(collection, tables)
         counts = tables.counted_lists() | counts
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
             found = measure(tables, collection, collector, advance)
         report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
-        report.details |= curves_of(tables, report) if curves else {}
+        report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
         return report
 
 
@@ -185,10 +205,11 @@ def measure(
 ) -> Found:
     """Count the users of this process; InputError names the row of what the metrics refuse.
 
-    Metrics that keep the values of users get their numbers, unless these are `numbered` in a part of the users only.
+    Metrics that keep the values of users, or their profiles, get their numbers, unless these are `numbered` in a part
+    of the users only.
     """
-    share, found = share_of_users(tables.n_users), Found(tables.weights())
-    numbered = numbered and any(getattr(member, "keep_users", False) for member in collection.values())
+    share, found, labels = share_of_users(tables.n_users), Found(tables.weights()), labels_of(collection)
+    numbered = numbered and any(map(reads_numbers, collection.values()))
     lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
@@ -207,10 +228,7 @@ def measure(
         except ValueError as error:
             raise tables.fault(error, first) from None
         found.users_without_list += int((listed.counts == 0).sum())
-        if "target_relevance" in arguments:
-            found.users_without_relevant_items += int((~is_relevant(arguments, collection).any(1)).sum())
-        else:  # only where all that a user took was seen
-            found.users_without_relevant_items += int((relevant.counts == 0).sum())
+        found.users_without_relevant_items += int((~is_relevant(arguments, labels).any(1)).sum())
         advance(n_users)
     found.list_rows, found.truth_rows = lists.n_rows, truth.n_rows
     summed_over_processes(found, collector)
@@ -229,13 +247,13 @@ def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tens
     return arguments
 
 
-def is_relevant(arguments: Mapping[str, Tensor], collection: RecMetricCollection) -> Tensor:
-    """(B, T) bool: what the metrics take for relevant; they all have the same labels."""
-    relevance = arguments["target_relevance"]
-    (member, *_) = collection.values()
-    least, ignored = (getattr(member, name, None) for name in ("min_relevance", "ignore_index"))
-    relevant = relevance > 0 if least is None else relevance >= least
-    return relevant if ignored is None else relevant & (relevance != ignored) & (arguments["target_ids"] != ignored)
+def is_relevant(arguments: Mapping[str, Tensor], labels: Labels) -> Tensor:
+    """(B, T) bool: what the metrics take for relevant."""
+    ids, relevance, least = arguments["target_ids"], arguments.get("target_relevance"), labels.min_relevance
+    relevant = ids >= 0
+    if relevance is not None:
+        relevant &= relevance > 0 if least is None else relevance >= least
+    return relevant if labels.ignore_index is None else relevant & (ids != labels.ignore_index)
 
 
 def refuse_equal_ranks(listed: Rows) -> None:

@@ -49,6 +49,7 @@ MEANING = {
     "ndcg": "mean over events of NDCG({gain} gain)",
     "hit_rate": "share of the events with an item found",
 }
+OF_USERS = "mean over users of: "  # how the definition of a mean over users begins
 POPULARITY_GROUPS = 5
 MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with the square: what is meant is a typo
 ROWS_AT_ONCE = 2**18  # of DuckDB
@@ -134,6 +135,8 @@ def item_to_item(
         need_columns(log, {"user": user, "item": item, **graded, "time": time})
         # Two joins of numbers, where one item is to be found and the ranks fit into memory; else DuckDB's, on disk.
         pairs = one_row(connection, f"SELECT count(*) FROM {table.sql}")[0]
+        if not pairs:
+            raise InputError(f"{table}: there is no row")
         numbered = horizon == 1 and workspace.fits(pairs, PAIR_BYTES)
         columns = (item1, item2, score), (user, item, *graded.values(), time)
         table_rows, log_rows = (
@@ -182,7 +185,7 @@ def item_to_item(
         counts |= {"similar_rows": pairs, "lists": counts.pop("lists")}
         events, relevant, at_cutoffs, by_popularity = sums
         counts |= {"users": int(events.shape[0]), "events_checked": int(events.sum())}
-        if counts["similar_rows"] and 0 < counts["events_checked"] == counts["events_without_list"]:
+        if 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
                 f"no item of {log} that another one follows has a list in {table}, so every value would be 0: are the "
                 "ids of the same kind, and the columns the right ones?"
@@ -197,12 +200,11 @@ def item_to_item(
                 numerators = of_users[f"user_{name}"] = ratio(numerators, denominators)
                 denominators = torch.ones_like(denominators)
             spread = spread_of(moments(numerators.unsqueeze(1), denominators.unsqueeze(1))[:, 0])
-            nothing = len(events) > 0 and not bool(denominators.any())  # events, but nothing recommended
-            values[prefix + name] = 0.0 if nothing else float(spread.value)
+            values[prefix + name] = float(spread.value)
             low, high = spread.interval(level, None, (0, 1), zero_one=False)
             intervals[prefix + name] = (float(low), float(high))
             metric, _, k = name.partition("@")
-            whose = "mean over users of: " if prefix else "all events: "
+            whose = OF_USERS if prefix else "all events: "
             definitions[prefix + name] = f"{whose}{MEANING[metric].format(gain=gain)}; top_k={k}, {options}"
     of_each_user = UserValues(
         torch.arange(events.shape[0]),

@@ -14,15 +14,16 @@ from torchmetrics import Metric
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
 from torch_recmetrics.core.layouts.arguments import read_layout
-from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.metrics.categories import CategoryCalibration
+from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.tables import Tables
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import options_of
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
-
-KNOWN_ITEMS = ("num_items", "item_counts")  # options that say what is known of items
 
 
 def check_names(metrics: Any) -> None:
@@ -40,42 +41,66 @@ def check_names(metrics: Any) -> None:
                 raise ValueError(f"`metrics` must be metrics of ranked lists, got {entry!r}, which reads labelled rows")
 
 
-def metrics_read_items(metrics: Any) -> bool:
-    """Whether a metric that is given by name knows a table of items."""
-    names = [entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)]
-    return any(set(KNOWN_ITEMS) & set(options_of(METRICS[name])) for name in names)
+def names_of(metrics: Any) -> list[str]:
+    """The metrics that are given by name, each once, without cutoffs."""
+    return list(dict.fromkeys(entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)))
+
+
+def check_cutoffs(metrics: Any, top_k: Any) -> None:
+    """TypeError for cutoffs that are not the default of `evaluate`, beside metrics that have their own."""
+    if not names_of(metrics) and cutoffs_of(top_k) != [5, 10, 20]:
+        raise TypeError("`top_k` is for metrics given by name, and `metrics` has none: give it to the metrics")
+
+
+def options_of_names(metrics: Any, options: Any) -> dict[str, dict[str, Any]]:
+    """The options of single metrics; ValueError and TypeError for those of none."""
+    given: Any = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
+        raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
+    names = names_of(metrics)
+    if given and not names:
+        raise TypeError("`options` is for metrics given by name, and `metrics` has none: give it to the metrics")
+    for name in given:
+        check.check_choice("options", name, names)
+    return {name: dict(own) for name, own in given.items()}
+
+
+def counts_training(metrics: Any, own_options: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a metric that is given by name takes its counts of the items from the training data."""
+    return any(
+        "item_counts" in options_of(METRICS[name]) and "item_counts" not in own_options.get(name, {})
+        for name in names_of(metrics)
+    )
 
 
 def collection_of(
     metrics: Any,
     top_k: Any,
-    options: Mapping[str, Mapping[str, Any]] | None,
+    own_options: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any],
     tables: Tables | None,
 ) -> RecMetricCollection:
     """The metrics in the order given; those by name with what the tables know of items."""
     entries, members = entries_of(metrics), dict[str, Metric]()
-    given: Any = {} if options is None else options
-    if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
-        raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
-    own_options = {name: dict(own) for name, own in (options or {}).items()}
     for asked in (common, *own_options.values()):
         if asked.get("nan_action", "error") != "error":
             raise ValueError(
                 f'`nan_action` must be "error" for files and frames, got {asked["nan_action"]!r}: their scores must be '
                 "finite. Leave rows without a score out; their items are not recommended then"
             )
-    names = list(dict.fromkeys(entry.partition("@")[0] for entry in entries if isinstance(entry, str)))
-    for name in own_options:
-        check.check_choice("options", name, names)
+    names = names_of(metrics)
     if not names:
         fresh = ranking_metrics(metrics, **common).clone()  # refuses options, which are for metrics by name
         fresh.reset()
-        return of_lists(fresh)
+        for name, metric in fresh.items():
+            check_numbers(name, metric, tables)
+        return of_lists(fresh, tables)
     for entry in entries:
+        known: dict[str, Any] = {}
         if isinstance(entry, str):
             name, at, cutoff = entry.partition("@")
-            own = {name: {**known_of_items(name, own_options.get(name, {}), tables), **own_options.get(name, {})}}
+            known = known_of_items(name, own_options.get(name, {}), tables)
+            own = {name: {**known, **own_options.get(name, {})}}
             made = ranking_metrics(
                 name,  # type: ignore[arg-type]
                 [int(cutoff)] if at else cutoffs_of(top_k),
@@ -88,8 +113,10 @@ def collection_of(
         for key, metric in made.items():
             if key in members:
                 raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
+            if "item_counts" not in known:  # those are by the numbers of the tables
+                check_numbers(key, metric, tables)
             members[key] = metric
-    return of_lists(RecMetricCollection(members))
+    return of_lists(RecMetricCollection(members), tables)
 
 
 def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,11 +146,49 @@ def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> 
     return filled
 
 
-def of_lists(collection: RecMetricCollection) -> RecMetricCollection:
-    """Refuse metrics that do not read ranked lists."""
+def check_numbers(name: str, member: Metric, tables: Tables | None) -> None:
+    """InputError for a metric that knows items by the user's ids, where the tables have other numbers for them."""
+    by_table = isinstance(member, RankingMetric) and member.n_items is not None and not isinstance(member, ItemCounts)
+    by_function = getattr(member, "function_of_pairs", None) is not None
+    if tables is not None and (by_table or by_function) and (why := tables.why_renumbered()):
+        raise InputError(
+            f"{name} knows items by their ids, which must be integers from 0 on, but {why}: give items=, a table of "
+            "all items in the order in which the metric knows them"
+        )
+
+
+def check_profiles(collection: RecMetricCollection, tables: Tables) -> None:
+    """InputError for profiles by the user's ids, where the tables have other numbers for the users."""
+    for name, member in collection.items():
+        if isinstance(member, CategoryCalibration) and tables.users_are_renumbered():
+            raise InputError(
+                f"{name} has a profile of each user, so the users of {tables.truth} must be the integers from 0 to "
+                f"{tables.n_users - 1}, and they are not: give them these ids, in the order of `profiles`"
+            )
+
+
+def reads_numbers(member: Metric) -> bool:
+    """Whether a metric asks for the number of each user."""
+    return getattr(member, "keep_users", False) or isinstance(member, CategoryCalibration)
+
+
+def labels_of(collection: RecMetricCollection) -> Labels:
+    """What labels mean to the metrics; all of them have the same."""
+    member: Any = next(iter(collection.values()))
+    return Labels(member.ignore_index, member.min_relevance)
+
+
+def of_lists(collection: RecMetricCollection, tables: Tables | None) -> RecMetricCollection:
+    """Refuse metrics that do not read ranked lists, and an item to be ignored that has another number in the tables."""
     for name, member in collection.items():
         if not isinstance(member, RankingMetric):
             raise ValueError(f"`metrics` must be metrics of ranked lists, got {name} ({type(member).__name__})")
+    ignored = labels_of(collection).ignore_index
+    if tables is not None and ignored is not None and tables.gives_another_number(ignored):
+        raise InputError(
+            f"`ignore_index` must be an id by which items go, got {ignored}: here they are numbered anew, so leave "
+            "that item out of the files"
+        )
     return collection
 
 

@@ -18,10 +18,11 @@ import torch
 
 from torch_recmetrics.compare.comparison import Comparison
 from torch_recmetrics.core.tensors.moments import moments
+from torch_recmetrics.metrics.diversity import ILS
+from torch_recmetrics.offline.item_to_item import OF_USERS
 from torch_recmetrics.offline.report import Input, Report, finite
 from torch_recmetrics.offline.sources import InputError, digest
 from torch_recmetrics.state.intervals import spread_of
-from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.user_values import UserValues
 
@@ -31,10 +32,9 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
     values, intervals = {}, {}
     weights = torch.ones(len(users), dtype=torch.float64) if users.weights is None else users.weights
     for name in users:
-        metric: Any = METRICS.get(name.partition("@")[0], RankingMetric)
         weight = weights.masked_fill(users[name].isnan(), 0)
         sums = moments((users[name].nan_to_num() * weight).unsqueeze(1), weight.unsqueeze(1))[:, 0]
-        bounds, zero_one = (metric.plot_lower_bound, metric.plot_upper_bound), metric.zero_one
+        bounds, zero_one = range_of(name, users.definitions[name])
         low, high = spread_of(sums).interval(level, None, bounds, zero_one=zero_one)
         values[name], intervals[name] = users.mean(name), (float(low), float(high))
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -43,6 +43,20 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
     definitions = {name: text for name, text in users.definitions.items() if name in values}
     inputs = [Input("values of users", path, len(users), digest(Path(path)))]
     return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)
+
+
+def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | None], bool]:
+    """The least and the largest value of a metric, None where nobody knows, and whether all its values are 0 or 1.
+
+    What it is stands in its definition; a name without one is that of the metric.
+    """
+    if definition.startswith(OF_USERS):
+        return (0, 1), False
+    known: dict[str, Any] = {own.__name__: own for own in METRICS.values()}
+    metric = METRICS.get(name.partition("@")[0]) if definition == name else known.get(definition.partition("(")[0])
+    if metric is None or (issubclass(metric, ILS) and "similarity='cosine'" not in definition):
+        return (None, None), False
+    return (metric.plot_lower_bound, metric.plot_upper_bound), metric.zero_one
 
 
 def folder_of(options: dict[str, Any]) -> str | None:

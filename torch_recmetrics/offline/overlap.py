@@ -24,7 +24,6 @@ MEANING = {
     "earlier_events": "rows of the test data earlier than the last of the training data",
     "duplicates": "rows of the test data whose user and item stood in an earlier row of it",
 }
-CALENDAR = ("VARCHAR", "DATE", "TIME")  # types of times that are no numbers
 USERS, ITEMS, TIMES = ("user_id", "user"), ("item_id", "item"), ("time", "timestamp")  # what is looked for
 
 
@@ -142,11 +141,11 @@ def overlap(
         times = ["NULL", "NULL"]
         notes = ["There is no column of times in both: earlier events were not looked for."]
         if time is not None:
-            kinds = [source.types[time] for source in sources]
-            if len({kind.startswith(CALENDAR) for kind in kinds}) > 1:
+            times, notes = [time_sql(connection, source, time) for source in (trained, tested)], []
+            kinds = [kind_of(connection, source, own) for source, own in zip((trained, tested), times)]
+            if len(set(kinds)) > 1:
                 both = " and ".join(kinds)
                 raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {both}")
-            times, notes = [time_sql(connection, source, time) for source in (trained, tested)], []
         with refused_in_one_line(sources[1]):
             flag_rows(connection, trained, tested, users, items, times)
             frames = frames_of(connection, tested, user, item)
@@ -175,6 +174,14 @@ def chosen(sources: Sequence[Source], argument: str, column: str | None, names: 
     for source in sources:
         need_columns(source, {argument: column})
     return column
+
+
+def kind_of(connection: Any, source: Source, time: str) -> str:
+    """What times are, in words; only those of one kind can be compared."""
+    kind = one_row(connection, f"SELECT typeof({time}) FROM {source.sql} LIMIT 1")[0]
+    if kind.startswith(("DATE", "TIMESTAMP")):
+        return "dates"
+    return "times of a day" if kind.startswith("TIME") else "numbers"
 
 
 def flag_rows(

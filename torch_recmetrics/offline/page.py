@@ -16,7 +16,6 @@ from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import UserValues
 
 TEMPLATE = "report.html.jinja"
-POPULARITY = "items by how often they were taken"
 BINS = 20
 MOST_PICTURES = 12  # of a kind
 CUTOFF = re.compile(r"(?P<stem>.+)@(?P<k>\d+)")
@@ -89,14 +88,18 @@ def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
         if known is None or (found and int(found["k"]) > int(known.rpartition("@")[2])):
             deepest[stem] = name
     for name in list(deepest.values())[:MOST_PICTURES]:
-        values = users[name][~users[name].isnan()]
+        weights = torch.ones_like(users[name]) if users.weights is None else users.weights
+        counted = ~users[name].isnan() & (weights > 0)
+        values, weights = users[name][counted], weights[counted]
         if not len(values):
             continue
         low, high = min(0.0, float(values.min())), max(1.0, float(values.max()))
-        counts = torch.histc(values, BINS, low, high).to(torch.int64).tolist()
-        zeros = float((values == 0).double().mean())
-        note = f"{len(values):,} users, mean {number(float(values.mean()))}, {zeros:.0%} have 0"
-        yield Picture(name, note, pictures.histogram(name, counts, (low, high), float(values.mean())))
+        shares = weights / weights.sum()
+        counts = torch.histogram(values, BINS, range=(low, high), weight=shares * len(values)).hist.tolist()
+        zeros, mean = float(shares[values == 0].sum()), users.mean(name)
+        by_weight = "" if users.weights is None else " by their weight"
+        note = f"{len(values):,} users{by_weight}, mean {number(mean)}, {zeros:.0%} have 0"
+        yield Picture(name, note, pictures.histogram(name, counts, (low, high), mean))
 
 
 def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "") -> Iterator[Picture]:

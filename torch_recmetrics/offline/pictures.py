@@ -102,7 +102,7 @@ def against_cutoff(label: str, bars: Mapping[int, Bar]) -> str:
     return svg(height, f"{label} against the cutoff", parts)
 
 
-def histogram(label: str, counts: Sequence[int], edges: tuple[float, float], mean: float) -> str:
+def histogram(label: str, counts: Sequence[float], edges: tuple[float, float], mean: float) -> str:
     """How many users have which value, and the mean."""
     left, right, top, bottom, height = 44, 10, 14, 26, 170
     most = ticks(0, max(*counts, 1))

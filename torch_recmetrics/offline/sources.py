@@ -177,7 +177,6 @@ def open_source(
     role: str,
     given: Any,
     *,
-    names: Sequence[str] | None = None,
     format: str | None = None,  # noqa: A002
 ) -> Source:
     """An input as DuckDB scans it.
@@ -189,7 +188,6 @@ def open_source(
         connection: of :func:`connect`.
         role: the name of the argument; also of what is registered with DuckDB.
         given: a path, a pattern, a list of paths; a pandas, Polars or Arrow frame; a DuckDB relation.
-        names: of the columns of CSV files that have no header.
         format: of the files, in place of what their suffix says.
 
     Raises:
@@ -200,7 +198,7 @@ def open_source(
     if paths is not None:
         name = os.fspath(given) if isinstance(given, str | os.PathLike) else ", ".join(map(str, paths[:3]))
         name += f", ... ({len(paths)} files)" if not isinstance(given, str | os.PathLike) and len(paths) > 3 else ""
-        return read_files(connection, role, name, paths, names, reader_of(role, paths, format))
+        return read_files(connection, role, name, paths, reader_of(role, paths, format))
     name = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}"
     if isinstance(given, duckdb.DuckDBPyRelation):
         name, given = "DuckDB relation", given.to_arrow_reader()
@@ -257,9 +255,7 @@ def numbered(table: str) -> str:
     return f"(SELECT row_number() OVER () - 1 AS {ROW}, * FROM {table})"
 
 
-def read_files(
-    connection: Any, role: str, name: str, paths: Sequence[Path], names: Sequence[str] | None, reader: str
-) -> Source:
+def read_files(connection: Any, role: str, name: str, paths: Sequence[Path], reader: str) -> Source:
     """Files of one kind."""
     place, files = f"`{role}` ({name})", tuple(paths)
     if reader == "read_parquet":
@@ -282,9 +278,7 @@ def read_files(
         return Source(role, name, numbered(table), types, files, starts=starts, registered=(f"given_{role}", frame))
     rows: list[int] = [0]
     for number, path in enumerate(paths):
-        select = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}[reader](
-            connection, role, path, names
-        )
+        select = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}[reader](connection, role, path)
         into = f"CREATE TABLE {table} AS" if number == 0 else f"INSERT INTO {table} BY NAME"
         with refused_line(role, path):
             connection.execute(f"{into} {select}")
@@ -332,11 +326,10 @@ def mapped_arrow(place: str, path: Path) -> Any:
         raise InputError(f"{place}: {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}") from None
 
 
-def csv_select(connection: Any, role: str, path: Path, names: Sequence[str] | None) -> str:  # noqa: ARG001
+def csv_select(connection: Any, role: str, path: Path) -> str:  # noqa: ARG001
     """SELECT of a CSV file, all columns text."""
     if path.suffix == ".zst":
-        titles = "header = true" if names is None else f"header = false, names = [{', '.join(map(literal, names))}]"
-        return f"SELECT * FROM read_csv({literal(os.fspath(path))}, all_varchar = true, {titles})"
+        return f"SELECT * FROM read_csv({literal(os.fspath(path))}, all_varchar = true, header = true)"
     line = first_line_of_file(role, path)
     delimiter = max(DELIMITERS, key=line.count)
     try:
@@ -344,19 +337,19 @@ def csv_select(connection: Any, role: str, path: Path, names: Sequence[str] | No
     except csv.Error:
         raise InputError(f"`{role}` ({path}, line 1): lines must end with a line feed, or with CR and LF") from None
     again = [name for place, name in enumerate(header) if name.lower() in map(str.lower, header[:place])]
-    if names is None and all(header) and again:
+    if all(header) and again:
         raise InputError(
             f"`{role}` ({path}, line 1): the names of two columns must differ in more than upper and lower case, "
             f"got {again[0]!r} again"
         )
-    if names is None and (not header or not all(header)):
+    if not header or not all(header):
         raise InputError(
             f"`{role}` ({path}, line 1): a CSV file must begin with the names of its columns, got {line.strip()[:60]!r}"
         )
-    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in (header if names is None else names))
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header)
     return (
         f"SELECT * FROM read_csv({literal(os.fspath(path))}, columns = {{{columns}}}, delim = {literal(delimiter)}, "
-        f"quote = '\"', escape = '\"', header = {str(names is None).lower()}, auto_detect = false, "
+        f"quote = '\"', escape = '\"', header = true, auto_detect = false, "
         f"max_line_size = {LONGEST_LINE})"
     )
 
@@ -376,12 +369,12 @@ def first_line_of_file(role: str, path: Path) -> str:
         raise InputError(f"`{role}` ({path}) cannot be read: {first_line(error)}") from None
 
 
-def json_select(connection: Any, role: str, path: Path, names: Sequence[str] | None) -> str:  # noqa: ARG001
+def json_select(connection: Any, role: str, path: Path) -> str:  # noqa: ARG001
     """SELECT of a file of JSON objects."""
     return f"SELECT * FROM read_json({literal(os.fspath(path))}, sample_size = -1)"
 
 
-def trec_select(connection: Any, role: str, path: Path, names: Sequence[str] | None) -> str:  # noqa: ARG001
+def trec_select(connection: Any, role: str, path: Path) -> str:
     """SELECT of a run or of qrels: fields with white space between them, whose number says which it is."""
     trimmed, spaces = "trim(line, ' ' || chr(9) || chr(13))", r"'\s+'"
     lines = (

@@ -201,7 +201,7 @@ def counted(
     )  # fmt: skip
     with Workspace(memory_limit, threads=1) as workspace:
         tables = Tables(workspace, {"recommendations": lists, "truth": truth}, names, None)
-        tables.number_ids(reads_items=False)
+        tables.number_ids(counts_training=False)
         if reads_items and tables.n_items is not None:
             raise InputError(f"{tables.lists}: metrics of items need ids that are integers from 0 on")
         collection = make(tables)

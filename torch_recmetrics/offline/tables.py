@@ -187,8 +187,11 @@ class Tables:
 
     # -- numbers for ids ----------------------------------------------------------------------------------------------
 
-    def number_ids(self, *, reads_items: bool) -> None:
-        """Make the table ``users``, and the table ``items`` where items cannot go by their own ids."""
+    def number_ids(self, *, counts_training: bool) -> None:
+        """Make the table ``users``, and the table ``items`` where items cannot go by their own ids.
+
+        Counts of the training data are of the items that are met, so these are numbered where `counts_training`.
+        """
         work, truth = self.workspace, self.truth
         work.run(
             "CREATE TABLE users AS SELECT CAST(row_number() OVER (ORDER BY id) - 1 AS BIGINT) AS u, id "
@@ -198,7 +201,7 @@ class Tables:
         if not self.n_users:
             raise InputError(f"{truth}: there is no row with a user")
         having = [source for source in (truth, self.lists, self.train) if source is not None]
-        if self.items is None and self.item_ids.kind == "BIGINT" and not (reads_items and self.train is not None):
+        if self.items is None and self.item_ids.kind == "BIGINT" and not (counts_training and self.train is not None):
             lowest = [work.one(f"SELECT min({self.item_ids.of(source)}) FROM {source.sql}")[0] for source in having]
             if all(low is None or low >= 0 for low in lowest):
                 return
@@ -215,6 +218,26 @@ class Tables:
         self.n_items = work.one("SELECT count(*) FROM items")[0]
         if self.items is not None and (fault := self._missing_or_twice(self.items, ("item",))):
             raise fault
+
+    def why_renumbered(self) -> str:
+        """Why items go by numbers that are neither their ids nor their rows in `items`; "" where they do not."""
+        if self.items is not None or self.n_items is None:
+            return ""
+        if self.item_ids.kind != "BIGINT":
+            return f"an item is called {str(self.workspace.one('SELECT min(id) FROM items')[0])!r}"
+        lowest, moved = self.workspace.one("SELECT min(id), bool_or(i <> id) FROM items")
+        if lowest < 0:
+            return f"an item is called {lowest}"
+        return "other metrics number them anew, to count popularity in `train`" if moved else ""
+
+    def gives_another_number(self, item: int) -> bool:
+        """Whether the item of this id has another number, or another item has it as its number."""
+        own = f"(CAST(id AS VARCHAR) = '{item}') <> (i = {item})"
+        return self.n_items is not None and bool(self.workspace.rows(f"SELECT 1 FROM items WHERE {own} LIMIT 1"))
+
+    def users_are_renumbered(self) -> bool:
+        """Whether the numbers of the users are not their ids."""
+        return self.user_ids.kind != "BIGINT" or bool(self.workspace.rows("SELECT 1 FROM users WHERE u <> id LIMIT 1"))
 
     def ids_of_users(self) -> list[Any]:
         """The ids of the users, by their number; UUIDs as text."""

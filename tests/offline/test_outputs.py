@@ -1,0 +1,50 @@
+"""What a file of values of users says of all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from torch_recmetrics import DCG, ILS, RecMetricCollection, ranking_metrics
+from torch_recmetrics.compare import UserValues
+from torch_recmetrics.offline import item_to_item
+from torch_recmetrics.offline.outputs import report_of_users
+
+
+def test_intervals_are_those_of_the_metrics_whatever_they_are_called(tmp_path: Path) -> None:
+    draw = torch.Generator().manual_seed(1)
+    features = torch.randn(9, 4, generator=draw) * 3
+    dot = ILS(features, 3, similarity="dot", keep_users=True)
+    named = ranking_metrics(("dcg", "hit_rate", "mean_rank"), 3, prefix="val_", keep_users=True)
+    for metrics in (named, RecMetricCollection({"ndcg": DCG(3, keep_users=True), "ils@3": dot})):
+        lists = torch.rand(12, 9, generator=draw).argsort(1)
+        grades = torch.randint(1, 4, (12, 3), generator=draw).double()
+        targets = torch.rand(12, 9, generator=draw).argsort(1)[:, :3]
+        metrics.update(item_ids=lists, target_ids=targets, target_relevance=grades, sample_ids=torch.arange(12))
+        metrics.users().save(tmp_path / "users.parquet")
+        report = report_of_users(str(tmp_path / "users.parquet"), UserValues.load(tmp_path / "users.parquet"), 0.9)
+        for name, ends in metrics.confidence_intervals(0.9).items():
+            assert report.intervals[name] == pytest.approx(tuple(map(float, ends)), rel=1e-12)
+        assert report.intervals["val_dcg@3" if metrics is named else "ndcg"][1] > 1
+
+
+def test_what_is_no_metric_of_the_package_has_no_range(tmp_path: Path) -> None:
+    users = UserValues([0, 1, 2], {"clicks": [4.0, 9.0, 2.0], "recall@5": [0.0, 0.1, 0.9]})
+    users.save(tmp_path / "users.parquet")
+    intervals = report_of_users(str(tmp_path / "users.parquet"), users, 0.95).intervals
+    assert intervals["clicks"][0] < 2 and intervals["clicks"][1] > 9
+    assert intervals["recall@5"] == (0, 1)
+
+
+def test_an_item_to_item_report_keeps_its_intervals(tmp_path: Path) -> None:
+    similar = pd.DataFrame({"item1": ["a", "b"], "item2": ["b", "c"], "score": [1.0, 1.0]})
+    log = pd.DataFrame({"user": [1, 1, 2, 2, 3, 3], "item": list("abacbc"), "relevance": 1, "time": range(6)})
+    report = item_to_item(similar, log, top_k=1)
+    report.users.save(tmp_path / "users.parquet")
+    again = report_of_users(str(tmp_path / "users.parquet"), report.users, 0.95)
+    for name, ends in again.intervals.items():
+        assert ends == pytest.approx(report.intervals[name], rel=1e-12)
+    assert again.intervals["user_recall@1"][1] == 1
