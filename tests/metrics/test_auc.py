@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from oracles.clicks import Row, auc, pairs
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
-from torch_recmetrics import RecMetricCollection
+from torch_recmetrics import AveragePrecision, RecMetricCollection
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
@@ -524,3 +525,20 @@ def test_delong_of_a_published_example() -> None:
     assert area == pytest.approx(0.8932, abs=5e-5)
     assert area - 1.959964 * error == pytest.approx(0.83295, abs=5e-6)
     assert area + 1.959964 * error == pytest.approx(0.95339, abs=5e-6)
+
+
+def test_bins_that_are_too_few_are_warned_of() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(4000) % 2
+    preds = torch.sigmoid(torch.randn(4000, generator=generator) + labels)
+    for metric in (BinaryAUC(num_bins=256), AveragePrecision(num_bins=256)):
+        metric.update(preds, labels)
+        with pytest.warns(
+            UserWarning, match=r"num_bins=256 is too few .* 0\.01 away, see error_bound\(\).*2\*\*14 or more"
+        ):
+            metric.compute()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.compute()  # once
+        for options in ({"num_bins": 1 << 14}, {}, {"num_bins": 256, "validate_args": False}):
+            updated(BinaryAUC(**options), preds, labels).compute()

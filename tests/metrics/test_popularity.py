@@ -20,7 +20,11 @@ def test_novelty() -> None:
     surprisals = [math.log2(17 / c) for c in (8, 1, 1)]
     ours = of_lists(Novelty(COUNTS, top_k=3, kind="self_information"), lists[:1])
     assert ours == pytest.approx(sum(surprisals) / 3, abs=1e-14)
-    assert of_lists(Novelty(COUNTS / 16, 16, 3), lists) == 4  # counts below one count as one
+    assert of_lists(Novelty(COUNTS / 8, 16, 3), lists) == 4  # counts below one count as one
+    for shares in (COUNTS / COUNTS.sum(), COUNTS / 8.1):
+        with pytest.raises(ValueError, match=r"`item_counts` must be counts, not shares: .* got 0\.[0-9]+ at most"):
+            Novelty(shares, 16, 3)
+    assert of_lists(Novelty(COUNTS * 0, 16, 3), lists) == 4  # nobody has met any
     assert of_lists(Novelty(torch.tensor([3]), 3), [[0]]) == 0
 
 

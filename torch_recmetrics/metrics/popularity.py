@@ -43,8 +43,8 @@ class Novelty(ItemValueMeans):
     that over the users.
 
     Raises:
-        ValueError: for counts that are negative, not finite or above ``num_users``; in ``update`` for an item that has
-            no count.
+        ValueError: for counts that are negative, not finite, above ``num_users`` or all below 1, as shares are; in
+            ``update`` for an item that has no count.
 
     >>> import torch
     >>> metric = Novelty(torch.tensor([4, 2, 1, 0]), num_users=4, top_k=2)
@@ -68,6 +68,12 @@ class Novelty(ItemValueMeans):
 
     def item_values(self) -> Tensor:
         counts = exact(self.item_counts)
+        refuse(
+            (counts.amax() > 0) & (counts.amax() < 1),
+            lambda _: (
+                f"`item_counts` must be counts, not shares: every item counts at least 1, got {counts.max():g} at most"
+            ),
+        )
         if self.kind == "self_information":
             if self.num_users is not None:
                 raise ValueError(f'`num_users` must be None with kind="self_information", got {self.num_users!r}')

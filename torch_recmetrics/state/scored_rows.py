@@ -78,6 +78,10 @@ class OwnTables:
             self._metric.__dict__[name] = put_back
 
 
+# An error bound of bins that is more than models differ by.
+WIDE_BOUND = 0.01
+
+
 class ScoredRows(RowMetric):
     """A metric of scores and labels, from rows that are kept or from bins.
 
@@ -98,7 +102,7 @@ class ScoredRows(RowMetric):
         check=check_num_bins,
         doc="None for the exact value; or a power of two >= 4, the bins that scores are counted in, by the highest "
         "bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value can be. "
-        "float16 and bfloat16 are always exact. All scores must then have one dtype.",
+        "float16 and bfloat16 are always exact. All scores must then have one dtype. 2**14 and more are mostly enough.",
     )
 
     def setup(self) -> None:
@@ -140,8 +144,16 @@ class ScoredRows(RowMetric):
             raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
 
     def compute(self) -> Tensor:
-        """The value, 0-dim float64; nan where a class that it needs is missing."""
-        return self._verdict()[0]
+        """The value, 0-dim float64; nan where a class that it needs is missing. Bins that are too few warn once."""
+        value, bound = self._verdict()
+        in_bins = self.num_bins is not None and self.validate_args and value.device.type != "meta"
+        if in_bins and not self._warned and bool(bound > WIDE_BOUND):
+            self.warn_once(
+                f"num_bins={self.num_bins} is too few for these scores: the exact value may be more than {WIDE_BOUND} "
+                "away, see error_bound(), of which intervals know nothing. Bins are the highest bits of a float, so "
+                "take 2**14 or more, or None"
+            )
+        return value
 
     def error_bound(self) -> Tensor:
         """How far the exact value can be from :meth:`compute`, 0-dim float64; 0 where every score counts.
