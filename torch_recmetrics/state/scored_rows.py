@@ -145,7 +145,7 @@ class ScoredRows(RowMetric):
 
     def compute(self) -> Tensor:
         """The value, 0-dim float64; nan where a class that it needs is missing. Bins that are too few warn once."""
-        value, bound = self._verdict()
+        value, bound = self._verdict().unbind()
         in_bins = self.num_bins is not None and self.validate_args and value.device.type != "meta"
         if in_bins and not self._warned and bool(bound > WIDE_BOUND):
             self.warn_once(

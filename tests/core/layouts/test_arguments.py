@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,49 @@ def test_point_13_hiding_every_target_warns_once(given: Any) -> None:
         assert len(told) == 1
     with pytest.warns(UserWarning, match="hide every relevant item"):
         torch_recmetrics.rank(**given, top_k=2)
+
+
+G = torch.Generator().manual_seed(0)
+WIDE = {"preds": torch.rand(4, 20, generator=G), "target_ids": torch.arange(4)}
+SURELY_WRONG = {
+    "padded with 0 behind": (
+        {**WIDE, "seen_ids": torch.tensor([[5, 6, 7], [8, 0, 0], [9, 7, 0], [7, 5, 8]])},
+        "ignore_index=0",
+    ),
+    "padded with 0 in front": (
+        {**WIDE, "seen_ids": torch.tensor([[0, 0, 7], [8, 6, 5], [9, 7, 0], [7, 5, 8]])},
+        "that padding",
+    ),
+    "preds and target swapped": (
+        {"preds": (WIDE["preds"] > 0.9).float(), "target": WIDE["preds"]},
+        "every item is relevant .* `preds` and `target` swapped",
+    ),
+}
+MAY_BE_RIGHT = {
+    "item 0 seen twice by one of five": {
+        "preds": torch.rand(5, 20, generator=G),
+        "target_ids": torch.arange(5),
+        "seen_ids": torch.tensor([[9, 0, 0], [8, 7, 6], [9, 8, 7], [7, 8, 9], [6, 7, 9]]),
+    },
+    "padded with -1": {**WIDE, "seen_ids": torch.tensor([[0, -1, -1]]).expand(4, 3)},
+    "one item is not relevant": {"preds": WIDE["preds"], "target": 1 - torch.eye(4, 20)},
+    "few items": {"preds": WIDE["preds"][:, :5], "target": torch.ones(4, 5)},
+}
+
+
+@pytest.mark.parametrize(("given", "says"), SURELY_WRONG.values(), ids=SURELY_WRONG)
+def test_what_is_almost_surely_a_mistake_warns_once(given: Any, says: str) -> None:
+    metric = torch_recmetrics.NDCG(2)
+    with pytest.warns(UserWarning, match=says) as told:
+        [metric.update(**given) for _ in range(2)]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("given", MAY_BE_RIGHT.values(), ids=MAY_BE_RIGHT)
+def test_what_may_be_right_is_not_warned_of(given: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch_recmetrics.NDCG(2).update(**given)
 
 
 ONE_COLUMN = {

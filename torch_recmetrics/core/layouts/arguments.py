@@ -75,6 +75,15 @@ ONE_COLUMN = (
     "of a user, give flat rows and the user of each, (preds.flatten(), target.flatten(), indexes); of clicks without "
     "users take BinaryAUC"
 )
+PADDED_WITH_0 = (
+    "`seen_ids` begin or end with 0, 0 in a quarter of the rows: is that padding? It hides item 0 from them: pad "
+    "with -1, or give ignore_index=0"
+)
+ALL_RELEVANT = (
+    "every item is relevant to every user of this update, so every order of them is perfect: are `preds` and `target` "
+    "swapped, or is relevance from some grade on meant (`min_relevance`)?"
+)
+ALL_OF_MANY = 20  # a list with fewer items may well be relevant as a whole
 
 Given = Mapping[str, Any]  # the arguments that are not None
 # Targets, weights, sample ids, seen ids and mask
@@ -240,10 +249,11 @@ class UserLayout(Layout):
             in_range = check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None and not in_range:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
+        hides, width = seen_ids is not None or self.mask is not None, relevance.like.shape[1]
+        looks = checks.warns and self.targets is not None and (hides or width == self.n_items)
         users = self.rank_users(relevance, seen_ids, needs, checks)
-        hides = seen_ids is not None or self.mask is not None
-        if checks.warns and hides and self.targets is not None and self.like.shape[0]:
-            checks.defer_warning(self.hides_every_target(relevance, seen_ids), HIDES_EVERY_TARGET)
+        if looks and self.like.shape[0]:
+            self.defer_warnings(relevance, seen_ids, checks)
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights, sample_ids = self.weights, self.sample_ids
         if weights is not None:
@@ -253,6 +263,16 @@ class UserLayout(Layout):
             sample_ids = sample_ids.to(torch.int64, copy=True)
         has_target = self.targets is not None
         return users.having(weights=weights, sample_ids=sample_ids, has_target=has_target, n_items=self.n_items)
+
+    def defer_warnings(self, relevance: Relevance, seen_ids: Tensor | None, checks: ValueChecks) -> None:
+        """What is almost surely a mistake, though it breaks no rule; it is looked for once."""
+        if seen_ids is not None or self.mask is not None:
+            checks.defer_warning(self.hides_every_target(relevance, seen_ids), HIDES_EVERY_TARGET)
+        if seen_ids is not None and seen_ids.ndim == 2 and seen_ids.shape[1] > 1:
+            at_an_end = torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0
+            checks.defer_warning((4 * at_an_end.all(2).sum(1) >= seen_ids.shape[0]).any(), PADDED_WITH_0)
+        if self.n_items == relevance.width >= ALL_OF_MANY and relevance.n_users > 1:
+            checks.defer_warning((relevance.n_relevant() == self.n_items).all(), ALL_RELEVANT)
 
     def hides_every_target(self, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
         """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
