@@ -476,9 +476,11 @@ def test_one_user_alone_has_no_interval() -> None:
 def test_users_are_asked_for_and_read_only_where_rows_belong_together() -> None:
     preds, target, user = torch.arange(40) * 7 % 40 / 40, torch.arange(40) % 2, torch.arange(40) // 4
     by_row, by_user = BinaryAUC(), BinaryAUC(clustered=True)
+    with refused(by_user, r"`indexes` is missing: .*; the third argument is `weights`", ValueError):
+        by_user.update(torch.rand(2), torch.tensor([0, 1]), torch.tensor([7, 8]))
     with refused(by_row, "`indexes` is read with `clustered=True` alone", ValueError):
         by_row.update(preds, target, indexes=user)
-    with refused(by_user, "`indexes` must be a tensor, got None"):
+    with refused(by_user, "`indexes` is missing: clustered=True needs the user of each row"):
         by_user.update(preds, target)
     for options, name in (({"num_bins": 64}, "num_bins"), ({"max_fpr": 0.1}, "max_fpr")):
         with pytest.raises(ValueError, match=f"`clustered`.*: leave `{name}` out, got {name}="):

@@ -140,6 +140,11 @@ class BinaryAUC(ScoredRows):
         """
         if indexes is not None and not self.clustered:
             raise ValueError("`indexes` is read with `clustered=True` alone: make the metric so, or leave it out")
+        if indexes is None and self.clustered:
+            raise ValueError(
+                "`indexes` is missing: clustered=True needs the user of each row, indexes=...; the third argument is "
+                "`weights`"
+            )
         self.count(self.read_clicks(preds, target, indexes=indexes, weights=weights, sample_ids=sample_ids))
 
     def count(self, clicks: Clicks) -> None:

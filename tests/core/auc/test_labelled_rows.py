@@ -24,7 +24,17 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"preds": [0.1, 0.7, 0.3]}, TypeError, "`preds` must be a tensor, got list"),
     ({"preds": torch.tensor([1, 2, 3])}, TypeError, "`preds` must be floating point .*, got torch.int64"),
     ({"preds": torch.rand(4)}, ValueError, r"`target` must have the shape \(4,\) of `preds`, got \(3,\)"),
-    ({"preds": torch.rand(3, 1)}, ValueError, r"`target` must have the shape \(3, 1\) of `preds`, got \(3,\)"),
+    (
+        {"preds": torch.rand(3, 1)},
+        ValueError,
+        r"`target` must have the shape \(3, 1\) of `preds`, got \(3,\): give preds.squeeze",
+    ),
+    (
+        {"preds": torch.rand(3, 2)},
+        ValueError,
+        r"`target` .* got \(3,\): give the predictions of class 1, preds\[:, 1\]",
+    ),
+    ({"preds": torch.rand(3, 4)}, ValueError, r"`target` must have the shape \(3, 4\) of `preds`, got \(3,\)$"),
     ({"target": None}, TypeError, "`target` must be a tensor, got NoneType"),
     ({"target": torch.tensor([0, 1, 2])}, ValueError, "`target` must hold 0 and 1 only, got 2 in row 2"),
     ({"target": torch.tensor([0, -1, 1])}, ValueError, "`target` must hold 0 and 1 only, got -1 in row 1"),

@@ -29,6 +29,10 @@ class Clicks:
         return Clicks(*(None if column is None else column[shown] for column in columns))  # type: ignore[arg-type]
 
 
+# What to do with so many columns of predictions of rows with one label each.
+COLUMNS = {1: "give preds.squeeze(1)", 2: "give the predictions of class 1, preds[:, 1]"}
+
+
 def read_clicks(
     preds: Tensor,
     target: Tensor,
@@ -54,7 +58,8 @@ def read_clicks(
     check.check_tensor("target", target)
     check.check_relevance("target", target)
     shape = tuple(preds.shape)
-    check.check_shape("target", target, shape, "`preds`")
+    step = COLUMNS.get(shape[1]) if len(shape) == 2 and tuple(target.shape) == shape[:1] else None
+    check.check_shape("target", target, shape, "`preds`", step)
     given = {"indexes": indexes, "weights": weights, "sample_ids": sample_ids}
     check.check_device(preds.device, {"target": target, **given})
     ignored = None

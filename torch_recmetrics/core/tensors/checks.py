@@ -146,10 +146,11 @@ def check_tensor(name: str, value: Any, *, ndim: int | None = None, steps: Mappi
         )
 
 
-def check_shape(name: str, value: Tensor, shape: tuple[int, ...], like: str) -> None:
-    """Refuse a tensor whose shape is not that of the argument that it belongs to."""
+def check_shape(name: str, value: Tensor, shape: tuple[int, ...], like: str, step: str | None = None) -> None:
+    """Refuse a tensor whose shape is not that of the argument that it belongs to; `step` says what may be meant."""
     if tuple(value.shape) != shape:
-        raise ValueError(f"`{name}` must have the shape {shape} of {like}, got {tuple(value.shape)}")
+        next_step = "" if step is None else f": {step}"
+        raise ValueError(f"`{name}` must have the shape {shape} of {like}, got {tuple(value.shape)}{next_step}")
 
 
 def check_rows(name: str, value: Tensor, n_rows: int, like: str) -> None:
