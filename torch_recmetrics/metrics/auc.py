@@ -177,8 +177,9 @@ class BinaryAUC(ScoredRows):
             return Spread(*auc_and_clustered_error(joined(seen.rows, dtype, self.device, grouped=True)))
         if lacks_squares(seen):
             self.warn_once(
+                "squares",
                 "the standard error is nan: bins, which scores of half precision and `num_bins` are counted in, do not "
-                "hold what it needs of weights; give float32 scores and leave `num_bins` out"
+                "hold what it needs of weights; give float32 scores and leave `num_bins` out",
             )
         return Spread(*auc_and_error(seen))
 

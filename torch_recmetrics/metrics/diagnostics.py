@@ -96,10 +96,11 @@ class CollapseRate(RelevanceMeans):
     def compute(self) -> Tensor:
         """The weighted share of collapsed users, 0-dim float64; nan where there is nothing to count."""
         value = super().compute()
-        is_share = self.aggregation == "mean"
-        if is_share and self.warn_above is not None and not self._warned and bool(value > self.warn_above):
+        looks = self.aggregation == "mean" and "collapse" not in self._warned
+        if looks and self.warn_above is not None and bool(value > self.warn_above):
             self.warn_once(
+                "collapse",
                 f"{float(value):.1%} of the users have {self.top_k} equal best scores or fewer than {self.top_k} "
-                "candidates: the model may have collapsed, or too much is masked"
+                "candidates: the model may have collapsed, or too much is masked",
             )
         return value

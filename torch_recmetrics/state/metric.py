@@ -85,7 +85,7 @@ class RecMetric(Configured, Metric):
     full_state_update = False
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
     put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
-    _warned = False
+    _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
     _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
 
@@ -434,10 +434,10 @@ class RecMetric(Configured, Metric):
         states = {name: getattr(self, name) for name in self._defaults}
         return {name: list(value) if isinstance(value, list) else value for name, value in states.items()}
 
-    def warn_once(self, text: str) -> None:
-        """Warn on the first rank, once until :meth:`reset`."""
-        if not self._warned:
-            self._warned = True
+    def warn_once(self, of: str, text: str) -> None:
+        """Warn on the first rank, once until :meth:`reset` `of` the same."""
+        if of not in self._warned:
+            self.__dict__["_warned"] = self._warned | {of}
             rank_zero_warn(text, UserWarning)
 
     def reset(self) -> None:
@@ -449,7 +449,7 @@ class RecMetric(Configured, Metric):
             name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
         }
         start |= {"_computed": None, "_forward_cache": None, "_cache": None}
-        self.__dict__.update(start, _update_count=0, _is_synced=False, _warned=False)
+        self.__dict__.update(start, _update_count=0, _is_synced=False, _warned=frozenset())
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------

@@ -147,11 +147,12 @@ class ScoredRows(RowMetric):
         """The value, 0-dim float64; nan where a class that it needs is missing. Bins that are too few warn once."""
         value, bound = self._verdict().unbind()
         in_bins = self.num_bins is not None and self.validate_args and value.device.type != "meta"
-        if in_bins and not self._warned and bool(bound > WIDE_BOUND):
+        if in_bins and "bins" not in self._warned and bool(bound > WIDE_BOUND):
             self.warn_once(
+                "bins",
                 f"num_bins={self.num_bins} is too few for these scores: the exact value may be more than {WIDE_BOUND} "
                 "away, see error_bound(), of which intervals know nothing. Bins are the highest bits of a float, so "
-                "take 2**14 or more, or None"
+                "take 2**14 or more, or None",
             )
         return value
 
@@ -178,7 +179,7 @@ class ScoredRows(RowMetric):
         """A curve without a class is nan, which looks like a fault of the model."""
         missing = [name for name, side in (("negatives", negatives), ("positives", positives)) if not bool(side.any())]
         if missing:
-            self.warn_once(f"the curve has nan: no {' and no '.join(missing)} among the rows")
+            self.warn_once("curve", f"the curve has nan: no {' and no '.join(missing)} among the rows")
 
     def precision_recall(self) -> tuple[Tensor, Tensor, Tensor]:
         """``(precision, recall, thresholds)`` with rising thresholds; precision and recall end in 1 and 0.
