@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,22 @@ def one_metric(name: str = "ndcg@10", definition: str = "NDCG(top_k=10)", **opti
 def test_other_measurements_are_refused(other: UserValues, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare({"a": one_metric(), "b": other}, "a")
+
+
+def test_other_truths_are_warned_of() -> None:
+    march, april = (f"sha256:{digit * 64}; relevance=rating" for digit in "ab")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for truth in (march, None):  # who says nothing may have the same
+            assert not compare({"base": one_metric(truth=march), "good": one_metric(truth=truth)}, "base").notes
+    systems = {"base": one_metric(truth=march), "good": one_metric(truth=april), "other": one_metric()}
+    with pytest.warns(UserWarning, match="`systems` must be of one truth, got") as caught:
+        table = compare(systems, "base")
+    (warning,) = caught
+    said = "sha256:aaaaaaaaaaaa...; relevance=rating for base, sha256:bbbbbbbbbbbb...; relevance=rating for good"
+    assert said in str(warning.message) and "with the same truth, relevance and seen items" in str(warning.message)
+    assert warning.filename == __file__
+    assert table.notes == [f"a difference may be one of the truths, which are {said}"]
 
 
 def test_sampled_and_full_are_not_mixed() -> None:

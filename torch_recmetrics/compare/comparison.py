@@ -21,9 +21,11 @@ from torch_recmetrics.compare.pairing import (
     metric_names,
     names_of,
     number_text,
+    other_truths,
     read_run,
     refuse_other_definitions,
     summary_of,
+    warn_of_other_truths,
 )
 from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import (
@@ -274,6 +276,9 @@ def compare(
         ValueError: for systems of other users, definitions, cutoffs, candidates or weights (the message says which
             differ); for fewer than two users in common, or with a value; for an unknown test or correction.
 
+    Warns:
+        UserWarning: for systems that were evaluated against different truths, where their files say so.
+
     >>> popular = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7]})
     >>> factors = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8]})
     >>> table = compare({"popular": popular, "factors": factors}, baseline="popular")
@@ -299,6 +304,7 @@ def compare(
         refuse_other_definitions("`systems`", kept, names)
         if any(metric in run for run in kept.values() for metric in names):
             users = common_users("`systems`", kept, on_missing)
+        warn_of_other_truths("`systems`", kept)
     options: dict[str, Any] = {"level": level}
     options |= {"num_draws": num_draws, "seed": seed} if test in ("randomization", "bootstrap") else {}
     rows = []
@@ -444,6 +450,8 @@ def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Map
     ]
     if not all(row.paired for row in rows):
         notes.append("unpaired: from means and standard errors, as of unrelated users, by the normal distribution")
+    truths = other_truths({name: run for name, run in runs.items() if isinstance(run, UserValues)})
+    notes += [f"a difference may be one of the truths, which are {truths}"] if truths else []
     if logged := [name for name, run in runs.items() if not isinstance(run, UserValues)]:
         notes.append(f"definitions, candidates and users of {', '.join(logged)} are not known")
     return notes
