@@ -36,6 +36,23 @@ class Input:
     sha256: str | None = None
 
 
+def truth_of(inputs: Sequence[Input], relevance: str | None, seen_action: str) -> str | None:
+    """The `truth` of values of users: digests of the files that lists were held against, and what was read of them.
+
+    None where one of them is a frame, of which nobody has a digest.
+
+    >>> truth_of([Input("truth", "a.parquet", 17, "9f2c")], "rating", "remove")
+    'sha256:9f2c; relevance=rating'
+    """
+    digests = {given.role: given.sha256 for given in inputs if given.role in ("truth", "seen")}
+    if None in digests.values():
+        return None
+    parts = [f"sha256:{digests['truth']}"]
+    parts += [] if relevance is None else [f"relevance={relevance}"]
+    parts += [f"seen=sha256:{digests['seen']}", f"seen_action={seen_action}"] if "seen" in digests else []
+    return "; ".join(parts)
+
+
 class Report(Mapping[str, float]):
     """The numbers of one evaluation: ``report["ndcg@10"]`` is a float, ``list(report)`` has the names.
 
