@@ -389,6 +389,12 @@ def test_as_a_forest_plot() -> None:
     figure.canvas.draw()
     _, own = plt.subplots()
     assert table.plot(own)[1] is own
+    assert axes.get_xlabel() == "systems - base, 95 % interval\ngrey: p (holm) above 0.05"
+    shades = {line.get_ydata()[0]: line.get_color() for line in axes.get_lines() if line.get_marker() == "o"}
+    assert [shades[4 - place] for place in range(4)] == ["C0" if row.p_corrected <= 0.05 else "0.55" for row in table]
+    past = {"old": {"a": (0.3, 0.1)}, "new": {"a": (0.4, 0.1)}}
+    unpaired = compare(past, "old", correction=None, level=0.9)
+    assert unpaired.plot()[1].get_xlabel() == "new - old, 90 % interval\ngrey: p above 0.1; dotted: unpaired"
     infinite = compare(runs(n=3), "base", "ndcg@10")  # three users refuse nothing
     assert math.isinf(infinite.rows[0].low)
     assert "[-inf, inf]" in str(infinite)

@@ -132,7 +132,7 @@ class Comparison:
     def _cells(self) -> list[list[str]]:
         """The table as text, its head first."""
         head = ["system", "metric", "value", self.baseline, "difference", f"{100 * self.level:g} % interval", "p"]
-        head += [f"p ({self.correction})"] if self.correction else []
+        head += [self._p_name()] if self.correction else []
         head += ["d_z", "wins / ties / losses", "users", f"users for {POWER:.0%} power"]
         lines = [head]
         for row in self.rows:
@@ -145,6 +145,10 @@ class Comparison:
             cells += [f"{row.n:,}" if row.n is not None else "unpaired", number_text(row.users_needed, ",.0f")]
             lines.append(cells)
         return lines
+
+    def _p_name(self) -> str:
+        """What the table calls the p that decides."""
+        return f"p ({self.correction})" if self.correction else "p"
 
     def _about(self) -> str:
         draws = f", {self.num_draws:,} draws, seed {self.seed}" if self.test in ("randomization", "bootstrap") else ""
@@ -201,6 +205,9 @@ class Comparison:
     def plot(self, ax: Any = None) -> tuple[Any, Any]:
         """A forest plot: the difference of each row with its interval, and a line at 0; needs matplotlib.
 
+        A row is grey where its p, corrected as in the table, is above 1 - level. Intervals are not corrected: one of a
+        grey row may lie beside 0.
+
         Args:
             ax: the axes to draw on; by default those of a new figure.
 
@@ -209,7 +216,7 @@ class Comparison:
         """
         if ax is None:
             pyplot = needed("matplotlib.pyplot", "Comparison.plot")
-            _, ax = pyplot.subplots(figsize=(6.4, 1.2 + 0.35 * len(self)), layout="constrained")
+            _, ax = pyplot.subplots(figsize=(6.4, 1.4 + 0.35 * len(self)), layout="constrained")
         places = range(len(self), 0, -1)
         for place, row in zip(places, self.rows):
             beyond_chance = row.p_corrected <= 1 - self.level
@@ -224,7 +231,9 @@ class Comparison:
         ax.set_yticks(list(places), labels)
         ax.set_ylim(0.4, len(self) + 0.6)
         who = "systems" if several else self.rows[0].system
-        ax.set_xlabel(f"{who} - {self.baseline}, {100 * self.level:g} % interval")
+        meaning = f"grey: {self._p_name()} above {1 - self.level:.4g}"
+        meaning += "" if all(row.paired for row in self.rows) else "; dotted: unpaired"
+        ax.set_xlabel(f"{who} - {self.baseline}, {100 * self.level:g} % interval\n{meaning}")
         return ax.figure, ax
 
 
