@@ -145,6 +145,9 @@ def test_records_name_the_test_and_the_correction() -> None:
     assert paired.items() >= {"baseline": "one", "level": 0.9, "test": "t", "correction": "bh"}.items()
     assert paired.items() >= vars(table.rows[0]).items()
     assert (unpaired["metric"], unpaired["test"], unpaired["correction"]) == ("b", None, "bh")  # normal distribution
+    assert (paired["num_draws"], paired["seed"]) == (None, None)  # t draws nothing
+    paired, unpaired = compare({"one": one, "other": other}, "one", num_draws=99, seed=5).to_records()
+    assert [(row["num_draws"], row["seed"]) for row in (paired, unpaired)] == [(99, 5), (None, None)]
     assert compare({"one": one, "other": other}, "one", correction=None).to_records()[0]["correction"] is None
 
 

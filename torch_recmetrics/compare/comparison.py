@@ -46,6 +46,7 @@ from torch_recmetrics.users.extras import needed, write_text
 from torch_recmetrics.users.user_values import UserValues
 
 TestName = Literal["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"]
+DRAWN = ("randomization", "bootstrap")
 TESTS = ("randomization", "t", "wilcoxon", "bootstrap", "mcnemar")
 CORRECTIONS = ("holm", "bh", None)
 
@@ -132,7 +133,7 @@ class Comparison:
     def _cells(self) -> list[list[str]]:
         """The table as text, its head first."""
         head = ["system", "metric", "value", self.baseline, "difference", f"{100 * self.level:g} % interval", "p"]
-        head += [self._p_name()] if self.correction else []
+        head += [self.p_name()] if self.correction else []
         head += ["d_z", "wins / ties / losses", "users", f"users for {POWER:.0%} power"]
         lines = [head]
         for row in self.rows:
@@ -146,14 +147,16 @@ class Comparison:
             lines.append(cells)
         return lines
 
-    def _p_name(self) -> str:
-        """What the table calls the p that decides."""
+    def p_name(self) -> str:
+        """What the table calls the p that decides: that of all rows together, where they are corrected."""
         return f"p ({self.correction})" if self.correction else "p"
 
-    def _about(self) -> str:
-        draws = f", {self.num_draws:,} draws, seed {self.seed}" if self.test in ("randomization", "bootstrap") else ""
+    def about(self) -> str:
+        """In one line: the test of the paired rows, its draws and the correction."""
+        draws = f", {self.num_draws:,} draws, seed {self.seed}" if self.test in DRAWN else ""
         correction = {"holm": "Holm", "bh": "Benjamini-Hochberg", None: "no"}[self.correction]
-        return f"test: {self.test}{draws}; {correction} correction over {len(self)} rows"
+        test = f"test: {self.test}{draws}" if any(row.paired for row in self.rows) else "no paired test"
+        return f"{test}; {correction} correction over {len(self)} row{'' if len(self) == 1 else 's'}"
 
     def __str__(self) -> str:
         lines = self._cells()
@@ -162,14 +165,14 @@ class Comparison:
             "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()
             for line in lines
         ]
-        return "\n".join([*table, self._about(), *self.notes])
+        return "\n".join([*table, self.about(), *self.notes])
 
     def to_markdown(self) -> str:
         """A Markdown table, and what to know about it."""
         head, *lines = [[cell.replace("|", "\\|") for cell in line] for line in self._cells()]
         rule = ["---" if place < 2 else "---:" for place in range(len(head))]
         table = "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
-        return "\n\n".join([table, *(f"{line}." for line in (self._about(), *self.notes))]) + "\n"
+        return "\n\n".join([table, *(f"{line}." for line in (self.about(), *self.notes))]) + "\n"
 
     def to_latex(self) -> str:
         """A LaTeX ``tabular`` that needs no package."""
@@ -177,7 +180,7 @@ class Comparison:
         body = "\n".join(" & ".join(line) + r" \\" for line in lines)
         columns = "ll" + "r" * (len(head) - 2)
         return (
-            f"% {self._about()}\n\\begin{{tabular}}{{{columns}}}\n\\hline\n{' & '.join(head)} \\\\\n\\hline\n"
+            f"% {self.about()}\n\\begin{{tabular}}{{{columns}}}\n\\hline\n{' & '.join(head)} \\\\\n\\hline\n"
             f"{body}\n\\hline\n\\end{{tabular}}\n"
         )
 
@@ -195,12 +198,18 @@ class Comparison:
         return text.getvalue()
 
     def to_records(self) -> list[dict[str, Any]]:
-        """A dict for each row: its attributes, and the `baseline`, `level`, `test` and `correction` of the table.
+        """A dict for each row: its attributes, and `baseline`, `level`, `correction`, `test`, `num_draws` and `seed`.
 
         `test` is None for an unpaired row, which none of the tests knows: its p is that of the normal distribution.
+        `num_draws` and `seed` are None where nothing was drawn.
         """
         about = {"baseline": self.baseline, "level": self.level, "correction": self.correction}
-        return [{**asdict(row), **about, "test": self.test if row.paired else None} for row in self.rows]
+        drawn = {"num_draws": self.num_draws, "seed": self.seed} if self.test in DRAWN else {}
+        nothing = dict.fromkeys(("test", "num_draws", "seed"))
+        return [
+            {**asdict(row), **about, **nothing, **({"test": self.test, **drawn} if row.paired else {})}
+            for row in self.rows
+        ]
 
     def plot(self, ax: Any = None) -> tuple[Any, Any]:
         """A forest plot: the difference of each row with its interval, and a line at 0; needs matplotlib.
@@ -231,7 +240,7 @@ class Comparison:
         ax.set_yticks(list(places), labels)
         ax.set_ylim(0.4, len(self) + 0.6)
         who = "systems" if several else self.rows[0].system
-        meaning = f"grey: {self._p_name()} above {1 - self.level:.4g}"
+        meaning = f"grey: {self.p_name()} above {1 - self.level:.4g}"
         meaning += "" if all(row.paired for row in self.rows) else "; dotted: unpaired"
         ax.set_xlabel(f"{who} - {self.baseline}, {100 * self.level:g} % interval\n{meaning}")
         return ax.figure, ax
@@ -315,7 +324,7 @@ def compare(
             users = common_users("`systems`", kept, on_missing)
         warn_of_other_truths("`systems`", kept)
     options: dict[str, Any] = {"level": level}
-    options |= {"num_draws": num_draws, "seed": seed} if test in ("randomization", "bootstrap") else {}
+    options |= {"num_draws": num_draws, "seed": seed} if test in DRAWN else {}
     rows = []
     for name in systems:
         for metric in names if name != baseline else ():
