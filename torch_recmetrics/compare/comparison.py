@@ -133,7 +133,7 @@ class Comparison:
     def _cells(self) -> list[list[str]]:
         """The table as text, its head first."""
         head = ["system", "metric", "value", self.baseline, "difference", f"{100 * self.level:g} % interval", "p"]
-        head += [self.p_name()] if self.correction else []
+        head += [self._p_name()] if self.correction else []
         head += ["d_z", "wins / ties / losses", "users", f"users for {POWER:.0%} power"]
         lines = [head]
         for row in self.rows:
@@ -147,7 +147,7 @@ class Comparison:
             lines.append(cells)
         return lines
 
-    def p_name(self) -> str:
+    def _p_name(self) -> str:
         """What the table calls the p that decides: that of all rows together, where they are corrected."""
         return f"p ({self.correction})" if self.correction else "p"
 
@@ -240,7 +240,7 @@ class Comparison:
         ax.set_yticks(list(places), labels)
         ax.set_ylim(0.4, len(self) + 0.6)
         who = "systems" if several else self.rows[0].system
-        meaning = f"grey: {self.p_name()} above {1 - self.level:.4g}"
+        meaning = f"grey: {self._p_name()} above {1 - self.level:.4g}"
         meaning += "" if all(row.paired for row in self.rows) else "; dotted: unpaired"
         ax.set_xlabel(f"{who} - {self.baseline}, {100 * self.level:g} % interval\n{meaning}")
         return ax.figure, ax
