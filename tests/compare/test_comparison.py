@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,9 @@ def test_records_name_the_test_and_the_correction() -> None:
     assert paired.items() >= {"baseline": "one", "level": 0.9, "test": "t", "correction": "bh"}.items()
     assert paired.items() >= vars(table.rows[0]).items()
     assert (unpaired["metric"], unpaired["test"], unpaired["correction"]) == ("b", None, "bh")  # normal distribution
+    assert (paired["num_draws"], paired["seed"]) == (None, None)  # t draws nothing
+    paired, unpaired = compare({"one": one, "other": other}, "one", num_draws=99, seed=5).to_records()
+    assert [(row["num_draws"], row["seed"]) for row in (paired, unpaired)] == [(99, 5), (None, None)]
     assert compare({"one": one, "other": other}, "one", correction=None).to_records()[0]["correction"] is None
 
 
@@ -213,6 +217,22 @@ def one_metric(name: str = "ndcg@10", definition: str = "NDCG(top_k=10)", **opti
 def test_other_measurements_are_refused(other: UserValues, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare({"a": one_metric(), "b": other}, "a")
+
+
+def test_other_truths_are_warned_of() -> None:
+    march, april = (f"sha256:{digit * 64}; relevance=rating" for digit in "ab")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for truth in (march, None):  # who says nothing may have the same
+            assert not compare({"base": one_metric(truth=march), "good": one_metric(truth=truth)}, "base").notes
+    systems = {"base": one_metric(truth=march), "good": one_metric(truth=april), "other": one_metric()}
+    with pytest.warns(UserWarning, match="`systems` must be of one truth, got") as caught:
+        table = compare(systems, "base")
+    (warning,) = caught
+    said = "sha256:aaaaaaaaaaaa...; relevance=rating for base, sha256:bbbbbbbbbbbb...; relevance=rating for good"
+    assert said in str(warning.message) and "with the same truth, relevance and seen items" in str(warning.message)
+    assert warning.filename == __file__
+    assert table.notes == [f"a difference may be one of the truths, which are {said}"]
 
 
 def test_sampled_and_full_are_not_mixed() -> None:
@@ -372,6 +392,12 @@ def test_as_a_forest_plot() -> None:
     figure.canvas.draw()
     _, own = plt.subplots()
     assert table.plot(own)[1] is own
+    assert axes.get_xlabel() == "systems - base, 95 % interval\ngrey: p (holm) above 0.05"
+    shades = {line.get_ydata()[0]: line.get_color() for line in axes.get_lines() if line.get_marker() == "o"}
+    assert [shades[4 - place] for place in range(4)] == ["C0" if row.p_corrected <= 0.05 else "0.55" for row in table]
+    past = {"old": {"a": (0.3, 0.1)}, "new": {"a": (0.4, 0.1)}}
+    unpaired = compare(past, "old", correction=None, level=0.9)
+    assert unpaired.plot()[1].get_xlabel() == "new - old, 90 % interval\ngrey: p above 0.1; dotted: unpaired"
     infinite = compare(runs(n=3), "base", "ndcg@10")  # three users refuse nothing
     assert math.isinf(infinite.rows[0].low)
     assert "[-inf, inf]" in str(infinite)

@@ -366,6 +366,17 @@ def test_other_measurements_are_refused() -> None:
         Gate("a").decide(one, other)
 
 
+def test_other_truths_are_warned_of() -> None:
+    candidate, incumbent = pair(400, 0.2)
+    candidate.truth, incumbent.truth = "april", "march"
+    with pytest.warns(
+        UserWarning, match="must be of one truth, got april for candidate, march for incumbent: "
+    ) as seen:
+        verdict = Gate("ndcg@10").decide(candidate, incumbent)
+    assert seen[0].filename == __file__
+    assert json.loads(verdict.to_json())["truths"] == {"candidate": "april", "incumbent": "march"}
+
+
 def test_undefined_values() -> None:
     one, other = run({"a": [0.1, NAN, 0.3, 0.2]}), run({"a": [0.1, 0.2, NAN, 0.1]})
     rule = Gate("a").decide(one, other).rules[0]

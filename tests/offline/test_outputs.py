@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -9,9 +10,9 @@ import pytest
 import torch
 
 from torch_recmetrics import DCG, ILS, RecMetricCollection, ranking_metrics
-from torch_recmetrics.compare import UserValues
-from torch_recmetrics.offline import item_to_item
-from torch_recmetrics.offline.outputs import report_of_users
+from torch_recmetrics.compare import UserValues, compare
+from torch_recmetrics.offline import evaluate, item_to_item
+from torch_recmetrics.offline.outputs import files_of_comparison, report_of_users
 
 
 def test_intervals_are_those_of_the_metrics_whatever_they_are_called(tmp_path: Path) -> None:
@@ -29,6 +30,26 @@ def test_intervals_are_those_of_the_metrics_whatever_they_are_called(tmp_path: P
         for name, ends in metrics.confidence_intervals(0.9).items():
             assert report.intervals[name] == pytest.approx(tuple(map(float, ends)), rel=1e-12)
         assert report.intervals["val_dcg@3" if metrics is named else "ndcg"][1] > 1
+
+
+def test_a_comparison_has_definitions_and_counts_of_its_runs(tmp_path: Path) -> None:
+    truth = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [5, 6, 7]})
+    lists = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [5, 5, 7], "score": [0.3, 0.2, 0.1]})
+    reports = {
+        name: evaluate(lists[:rows], truth, ["mrr", "coverage"], top_k=1, options={"coverage": {"num_items": 9}})
+        for name, rows in (("old", 3), ("my_run", 2))
+    }
+    values = {name: report.users for name, report in reports.items()}
+    reports["old"].users.save(tmp_path / "old.parquet")
+    reports["old"] = report_of_users(str(tmp_path / "old.parquet"), values["old"], 0.95)
+    table = compare(values, "old", test="t")
+    files_of_comparison(table, reports, values, 0.95)["report.json"](tmp_path / "report.json")
+    written = json.loads((tmp_path / "report.json").read_text())
+    mrr = reports["my_run"].definitions["mrr@1"]
+    coverage = reports["my_run"].definitions["coverage@1"]
+    assert written["definitions"] == {"old: mrr@1": mrr, "my_run: mrr@1": mrr, "my_run: coverage@1": coverage}
+    assert written["counts"] == {"users_without_list/my_run": 1}  # a file of values does not say it
+    assert written["notes"][0] == "3 users; test: t; Holm correction over 1 row; 95 % intervals, not corrected"
 
 
 def test_what_is_no_metric_of_the_package_has_no_range(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ import torch
 from fixtures import browser
 
 from torch_recmetrics.compare import UserValues, compare
+from torch_recmetrics.compare.comparison import p_text
 from torch_recmetrics.offline import Input, Report
 from torch_recmetrics.offline.pictures import against_cutoff, forest, histogram, roc, ticks
+from torch_recmetrics.offline.texts import signed
 
 ROGUE = '<script>alert(1)</script><img src="http://localhost/x.png" onerror="alert(2)">&"\'{{ 7 * 7 }}'
 SECTIONS = ["Against the cutoff", "Over users", "By slice", "By popularity of the item", "ROC", "Compared"]
@@ -98,11 +100,63 @@ def test_a_comparison_names_its_baseline_and_has_signs_and_intervals() -> None:
     assert "The baseline is popularity" in Elements(page).text
     assert "90 % interval" in page
     rows = [Elements(row).text for row in re.findall("<tr><td>new.*?</tr>", page)]
-    assert rows[0].startswith("new, ndcg@5+0.0123+0.0011 – +0.0200")
-    assert rows[1].startswith("new, ndcg@10-0.01230.") or rows[1].startswith("new, ndcg@10-0.01231.")
+    assert rows[0].startswith("new, ndcg@5+0.0123[+0.0011, +0.0200]")
+    assert rows[1].startswith("new, ndcg@10-0.0123[-0.0200, -]")
     assert {(row["baseline"], row["level"]) for row in report.to_dict()["details"]["comparison"]} == {
         ("popularity", 0.9)
     }
+
+
+def test_a_comparison_says_how_it_was_made_and_what_each_row_found() -> None:
+    runs = {"old": users(2), "new": users(1), "other": users(3)}
+    for column in (runs["new"]["ndcg@5"], runs["new"]["ndcg@10"]):
+        column[:3] = math.nan
+    table = compare(runs, baseline="old", metrics=("ndcg@5", "ndcg@20"), num_draws=1500, correction="bh", level=0.9)
+    page = Report({}, details={"comparison": table}).to_html()
+    made = "197 to 200 users; test: randomization, 1,500 draws, seed 0; Benjamini-Hochberg correction over 4 rows"
+    for note in (f"{made}; 90 % intervals, not corrected", *table.notes):
+        assert f"<p>{note}.</p>" in page
+    assert len(table.notes) == 1
+    heads = re.findall("<th(?: [^>]*)?>([^<]*)</th>", page.partition("<h2>Compared</h2>")[2].partition("</thead>")[0])
+    assert heads == [
+        "system, metric", "difference", "90 % interval", "p", "p (bh)", "d_z", "wins / ties / losses",
+        "users for 80 % power",
+    ]  # fmt: skip
+    for row in table:
+        (line,) = re.findall(f"<tr><td>{row.system}, {row.metric}</td>.*?</tr>", page)
+        cells = re.findall("<td[^>]*>(.*?)</td>", line)
+        assert cells[2:] == [
+            f"[{signed(row.low)}, {signed(row.high)}]",
+            p_text(row.p),
+            p_text(row.p_corrected),
+            signed(row.effect),
+            f"{row.wins} / {row.ties} / {row.losses}",
+            f"{row.users_needed:,.0f}",
+        ]
+        assert re.findall('data-head="(.*?)"', line) == heads[1:]
+    unpaired = compare({"old": {"a": (0.3, 0.1)}, "new": {"a": (0.4, 0.1)}}, "old", correction=None)
+    page = Report({}, details={"comparison": unpaired}).to_html()
+    assert "<p>no paired test; no correction over 1 row; 95 % intervals, not corrected.</p>" in page
+    assert "<p>unpaired: from means and standard errors" in page
+    (cells,) = (re.findall("<td[^>]*>(.*?)</td>", line) for line in re.findall("<tr><td>new.*?</tr>", page))
+    assert cells[3:] == ["0.4795", "-", "unpaired", "-"]
+
+
+def test_a_row_that_is_beyond_chance_after_the_correction_alone_is_coloured() -> None:
+    table = compare({"old": users(2), "new": users(1)}, baseline="old", num_draws=50)
+    found = {"low": 0.01, "high": 0.03, "p": 0.01}
+    table.rows = [replace(table.rows[0], **found, p_corrected=p) for p in (0.04, 0.06)]
+    page = Report({}, details={"comparison": table}).to_html()
+    assert "difference from old with its interval; grey: p (holm) above 0.05" in page
+    assert re.findall('class="dot (.*?)"', page) == ["", "unsure"]
+
+
+def test_definitions_of_a_comparison_stand_once() -> None:
+    table = compare({"old": users(2), "new": users(1)}, baseline="old", num_draws=50)
+    lines = {"old: ndcg@5": "NDCG", "new: ndcg@5": "NDCG", "old: other": "A", "new: other": "B", "alone": "C"}
+    page = Report(dict.fromkeys(lines, 0.5), definitions=lines, details={"comparison": table}).to_html()
+    shown = re.findall("<tr><td>(.*?)</td><td><code>(.*?)</code></td></tr>", page)
+    assert shown == [("ndcg@5", "NDCG"), ("other", "A"), ("new: other", "B"), ("alone", "C")]
 
 
 def test_long_names_break_after_a_slash() -> None:
@@ -168,7 +222,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
     full_report().to_html(path)
     colours = set()
     with browser.Browser() as page:
-        for width, dark in ((1280, False), (390, True), (390, False), (1280, True)):
+        for width, dark in ((1280, False), (390, True), (970, True), (390, False), (1280, True)):
             page.open(path, width, dark=dark)
             assert page.value("document.documentElement.scrollWidth <= innerWidth"), width
             sizes = page.value("[...document.querySelectorAll('svg')].map(s => s.getBBox().width * s.clientHeight)")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 import torch
+from pyarrow import parquet
 
-from torch_recmetrics.compare import UserValues
-from torch_recmetrics.offline import Input, Report
+from torch_recmetrics.compare import UserValues, compare
+from torch_recmetrics.offline import Input, Report, evaluate
+from torch_recmetrics.offline.report import truth_of
 
 
 def report() -> Report:
@@ -24,6 +29,41 @@ def report() -> Report:
         {"ndcg@10": "NDCG(top_k=10)"},
         [Input("truth", "test.parquet", 17, "ab" * 32)],
     )
+
+
+def test_values_of_users_say_which_files_they_were_evaluated_against(tmp_path: Path) -> None:
+    def written(name: str, **columns: list[Any]) -> Path:
+        parquet.write_table(pa.table(columns), tmp_path / name)
+        return tmp_path / name
+
+    lists = written("lists", user_id=[1, 1, 2], item_id=[5, 6, 5], score=[0.9, 0.1, 0.5])
+    march = written("march", user_id=[1, 2], item_id=[6, 5], rating=[3.0, 0.0])
+    april = written("april", user_id=[1, 2], item_id=[6, 7], rating=[3.0, 2.0])
+    common: dict[str, Any] = {"metrics": "mrr", "top_k": 2, "format": "parquet"}
+    found = [
+        evaluate(lists, truth, relevance=relevance, seen=hidden, seen_action=action, **common).users
+        for truth, relevance, hidden, action in (
+            (march, None, None, "remove"),
+            (march, "rating", None, "remove"),
+            (april, None, None, "remove"),
+            (march, None, pa.table({"user_id": [1], "item_id": [5]}), "remove"),
+            (parquet.read_table(march), None, None, "remove"),
+        )
+    ]
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (march, april)]
+    assert [users.truth for users in found] == [
+        f"sha256:{digests[0]}",
+        f"sha256:{digests[0]}; relevance=rating",
+        f"sha256:{digests[1]}",
+        None,
+        None,
+    ]
+    inputs = [Input("truth", "a", 1, "aa"), Input("seen", "s", 1, "bb"), Input("recommendations", "b", 1)]
+    assert truth_of(inputs, None, "miss") == "sha256:aa; seen=sha256:bb; seen_action=miss"
+    with pytest.warns(
+        UserWarning, match=f"got sha256:{digests[0][:12]}... for old, sha256:{digests[1][:12]}... for new"
+    ):
+        compare({"old": found[0], "new": found[2]}, "old")
 
 
 def test_it_is_a_mapping() -> None:

@@ -328,6 +328,20 @@ def test_some_of_the_users() -> None:
     assert users.select(users.sample_ids[mask])["a"].tolist() == [2.0, 3.0]
 
 
+def test_the_truth_stays_with_the_values(tmp_path: Path) -> None:
+    users = UserValues([7, 3], {"mrr": [0.5, 1.0]}, truth="sha256:9f2c")
+    users.save(tmp_path / "users.parquet")
+    for found in (users, users.select([3]), users.with_summaries({"b": (0.5, 0.1)})):
+        assert found.truth == "sha256:9f2c"
+    assert UserValues.load(tmp_path / "users.parquet").truth == "sha256:9f2c"
+    columns = {"sample_id": [1], "a": [0.5]}
+    pq.write_table(pa.table(columns).replace_schema_metadata(about()), tmp_path / "older.parquet")
+    assert UserValues.load(tmp_path / "older.parquet").truth is None
+    pq.write_table(pa.table(columns).replace_schema_metadata(about(truth=5)), tmp_path / "other.parquet")
+    with pytest.raises(ValueError, match="`truth` must be a word such as 'sha256:9f2c', got 5"):
+        UserValues.load(tmp_path / "other.parquet")
+
+
 def test_further_summaries_are_added() -> None:
     users = UserValues(
         [7, 3], {"mrr": [0.5, 1.0]}, definitions={"mrr": "MRR"}, weights=[1.0, 2.0], candidates="full",

@@ -21,9 +21,11 @@ from torch_recmetrics.compare.pairing import (
     metric_names,
     names_of,
     number_text,
+    other_truths,
     read_run,
     refuse_other_definitions,
     summary_of,
+    warn_of_other_truths,
 )
 from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import (
@@ -44,6 +46,7 @@ from torch_recmetrics.users.extras import needed, write_text
 from torch_recmetrics.users.user_values import UserValues
 
 TestName = Literal["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"]
+DRAWN = ("randomization", "bootstrap")
 TESTS = ("randomization", "t", "wilcoxon", "bootstrap", "mcnemar")
 CORRECTIONS = ("holm", "bh", None)
 
@@ -130,7 +133,7 @@ class Comparison:
     def _cells(self) -> list[list[str]]:
         """The table as text, its head first."""
         head = ["system", "metric", "value", self.baseline, "difference", f"{100 * self.level:g} % interval", "p"]
-        head += [f"p ({self.correction})"] if self.correction else []
+        head += [self._p_name()] if self.correction else []
         head += ["d_z", "wins / ties / losses", "users", f"users for {POWER:.0%} power"]
         lines = [head]
         for row in self.rows:
@@ -144,10 +147,16 @@ class Comparison:
             lines.append(cells)
         return lines
 
-    def _about(self) -> str:
-        draws = f", {self.num_draws:,} draws, seed {self.seed}" if self.test in ("randomization", "bootstrap") else ""
+    def _p_name(self) -> str:
+        """What the table calls the p that decides: that of all rows together, where they are corrected."""
+        return f"p ({self.correction})" if self.correction else "p"
+
+    def about(self) -> str:
+        """In one line: the test of the paired rows, its draws and the correction."""
+        draws = f", {self.num_draws:,} draws, seed {self.seed}" if self.test in DRAWN else ""
         correction = {"holm": "Holm", "bh": "Benjamini-Hochberg", None: "no"}[self.correction]
-        return f"test: {self.test}{draws}; {correction} correction over {len(self)} rows"
+        test = f"test: {self.test}{draws}" if any(row.paired for row in self.rows) else "no paired test"
+        return f"{test}; {correction} correction over {len(self)} row{'' if len(self) == 1 else 's'}"
 
     def __str__(self) -> str:
         lines = self._cells()
@@ -156,14 +165,14 @@ class Comparison:
             "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()
             for line in lines
         ]
-        return "\n".join([*table, self._about(), *self.notes])
+        return "\n".join([*table, self.about(), *self.notes])
 
     def to_markdown(self) -> str:
         """A Markdown table, and what to know about it."""
         head, *lines = [[cell.replace("|", "\\|") for cell in line] for line in self._cells()]
         rule = ["---" if place < 2 else "---:" for place in range(len(head))]
         table = "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
-        return "\n\n".join([table, *(f"{line}." for line in (self._about(), *self.notes))]) + "\n"
+        return "\n\n".join([table, *(f"{line}." for line in (self.about(), *self.notes))]) + "\n"
 
     def to_latex(self) -> str:
         """A LaTeX ``tabular`` that needs no package."""
@@ -171,7 +180,7 @@ class Comparison:
         body = "\n".join(" & ".join(line) + r" \\" for line in lines)
         columns = "ll" + "r" * (len(head) - 2)
         return (
-            f"% {self._about()}\n\\begin{{tabular}}{{{columns}}}\n\\hline\n{' & '.join(head)} \\\\\n\\hline\n"
+            f"% {self.about()}\n\\begin{{tabular}}{{{columns}}}\n\\hline\n{' & '.join(head)} \\\\\n\\hline\n"
             f"{body}\n\\hline\n\\end{{tabular}}\n"
         )
 
@@ -189,15 +198,24 @@ class Comparison:
         return text.getvalue()
 
     def to_records(self) -> list[dict[str, Any]]:
-        """A dict for each row: its attributes, and the `baseline`, `level`, `test` and `correction` of the table.
+        """A dict for each row: its attributes, and `baseline`, `level`, `correction`, `test`, `num_draws` and `seed`.
 
         `test` is None for an unpaired row, which none of the tests knows: its p is that of the normal distribution.
+        `num_draws` and `seed` are None where nothing was drawn.
         """
         about = {"baseline": self.baseline, "level": self.level, "correction": self.correction}
-        return [{**asdict(row), **about, "test": self.test if row.paired else None} for row in self.rows]
+        drawn = {"num_draws": self.num_draws, "seed": self.seed} if self.test in DRAWN else {}
+        nothing = dict.fromkeys(("test", "num_draws", "seed"))
+        return [
+            {**asdict(row), **about, **nothing, **({"test": self.test, **drawn} if row.paired else {})}
+            for row in self.rows
+        ]
 
     def plot(self, ax: Any = None) -> tuple[Any, Any]:
         """A forest plot: the difference of each row with its interval, and a line at 0; needs matplotlib.
+
+        A row is grey where its p, corrected as in the table, is above 1 - level. Intervals are not corrected: one of a
+        grey row may lie beside 0.
 
         Args:
             ax: the axes to draw on; by default those of a new figure.
@@ -207,7 +225,7 @@ class Comparison:
         """
         if ax is None:
             pyplot = needed("matplotlib.pyplot", "Comparison.plot")
-            _, ax = pyplot.subplots(figsize=(6.4, 1.2 + 0.35 * len(self)), layout="constrained")
+            _, ax = pyplot.subplots(figsize=(6.4, 1.4 + 0.35 * len(self)), layout="constrained")
         places = range(len(self), 0, -1)
         for place, row in zip(places, self.rows):
             beyond_chance = row.p_corrected <= 1 - self.level
@@ -222,7 +240,9 @@ class Comparison:
         ax.set_yticks(list(places), labels)
         ax.set_ylim(0.4, len(self) + 0.6)
         who = "systems" if several else self.rows[0].system
-        ax.set_xlabel(f"{who} - {self.baseline}, {100 * self.level:g} % interval")
+        meaning = f"grey: {self._p_name()} above {1 - self.level:.4g}"
+        meaning += "" if all(row.paired for row in self.rows) else "; dotted: unpaired"
+        ax.set_xlabel(f"{who} - {self.baseline}, {100 * self.level:g} % interval\n{meaning}")
         return ax.figure, ax
 
 
@@ -274,6 +294,9 @@ def compare(
         ValueError: for systems of other users, definitions, cutoffs, candidates or weights (the message says which
             differ); for fewer than two users in common, or with a value; for an unknown test or correction.
 
+    Warns:
+        UserWarning: for systems that were evaluated against different truths, where their files say so.
+
     >>> popular = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7]})
     >>> factors = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8]})
     >>> table = compare({"popular": popular, "factors": factors}, baseline="popular")
@@ -299,8 +322,9 @@ def compare(
         refuse_other_definitions("`systems`", kept, names)
         if any(metric in run for run in kept.values() for metric in names):
             users = common_users("`systems`", kept, on_missing)
+        warn_of_other_truths("`systems`", kept)
     options: dict[str, Any] = {"level": level}
-    options |= {"num_draws": num_draws, "seed": seed} if test in ("randomization", "bootstrap") else {}
+    options |= {"num_draws": num_draws, "seed": seed} if test in DRAWN else {}
     rows = []
     for name in systems:
         for metric in names if name != baseline else ():
@@ -444,6 +468,8 @@ def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Map
     ]
     if not all(row.paired for row in rows):
         notes.append("unpaired: from means and standard errors, as of unrelated users, by the normal distribution")
+    truths = other_truths({name: run for name, run in runs.items() if isinstance(run, UserValues)})
+    notes += [f"a difference may be one of the truths, which are {truths}"] if truths else []
     if logged := [name for name, run in runs.items() if not isinstance(run, UserValues)]:
         notes.append(f"definitions, candidates and users of {', '.join(logged)} are not known")
     return notes

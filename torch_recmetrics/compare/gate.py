@@ -25,6 +25,7 @@ from torch_recmetrics.compare.pairing import (
     read_run,
     refuse_other_definitions,
     summary_of,
+    warn_of_other_truths,
 )
 from torch_recmetrics.compare.statistics import (
     NO_SPREAD,
@@ -169,7 +170,7 @@ class Verdict:
         outcome: ``"promoted"`` where all rules are held, ``"rejected"`` where one has failed, else ``"undecided"``.
         rules: a :class:`RuleVerdict` for each rule.
         level: the joint level of all of them.
-        record: definitions, candidates, users and versions.
+        record: definitions, candidates, truths, users and versions.
     """
 
     outcome: Outcome
@@ -288,6 +289,9 @@ class Gate:
             ValueError: for runs of other users, definitions, candidates or weights, for a metric that a run lacks, that
                 fewer than two users have, or whose definition says that `lower_is_better` is wrong about it; where
                 there is no definition the name says it, as that of val_gini@10 does.
+
+        Warns:
+            UserWarning: for runs that were evaluated against different truths, where their files say so.
         """
         runs = {"candidate": read_run("candidate", candidate), "incumbent": read_run("incumbent", incumbent)}
         margins = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
@@ -300,6 +304,7 @@ class Gate:
         users = None
         if len(kept) == 2 and any(metric in run for metric in margins for run in kept.values()):
             users = common_users("`candidate` and `incumbent`", kept, on_missing)
+        warn_of_other_truths("`candidate` and `incumbent`", kept)
         contrasts = {
             metric: contrast(runs, users, metric, -1.0 if metric in self.lower_is_better else 1.0) for metric in margins
         }
@@ -349,6 +354,7 @@ class Gate:
             "definitions": {} if one is None else {m: one.definitions.get(m, m) for m in metrics},
             "candidates": None if one is None else one.candidates,
             "versions": {"gate": current_versions(), **{name: run.versions for name, run in kept.items()}},
+            "truths": {name: run.truth for name, run in kept.items()},
             "users": None,
         }
         if users is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from torch_recmetrics.users.user_values import NUMBERING, UserValues, checked_su
 OnMissing = Literal["error", "intersect"]
 Run = UserValues | dict[str, tuple[float, float]]  # values of users, or logged means with their standard errors
 SHOWN_IDS = 5
+LONG_DIGEST = re.compile(r"(?<=:[0-9a-f]{12})[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,27 @@ def check_numbering(argument: str, runs: Mapping[str, UserValues]) -> None:
             "sample ids of its own: they are paired as if these were the same numbers. Where they are not, evaluate "
             "both from files, with one truth",
             stacklevel=4,
+        )
+
+
+def other_truths(runs: Mapping[str, UserValues]) -> str:
+    """The truths of runs, where one has another than the first of those that say it; "" where none has."""
+    known = {name: run.truth for name, run in runs.items() if run.truth is not None}
+    first = next(iter(known.values()), None)
+    others = [name for name, truth in known.items() if truth != first]
+    if not others:
+        return ""
+    shown = {name: LONG_DIGEST.sub("...", str(known[name])) for name in (next(iter(known)), *others)}
+    return ", ".join(f"{truth} for {name}" for name, truth in shown.items())
+
+
+def warn_of_other_truths(argument: str, runs: Mapping[str, UserValues]) -> None:
+    """Warn where two runs were evaluated against two truths."""
+    if said := other_truths(runs):
+        warnings.warn(
+            f"{argument} must be of one truth, got {said}: a difference between them may be one of the truths. "
+            "Evaluate all of them with the same truth, relevance and seen items",
+            stacklevel=3,
         )
 
 

@@ -29,7 +29,7 @@ from torch_recmetrics.offline.members import (
     options_of_names,
     reads_numbers,
 )
-from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.report import Report, truth_of
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
 from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
@@ -378,6 +378,10 @@ def report_of(
     known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}
     if tables.seen is not None and tables.hidden is tables.truth:
         known_rows["truth"] += counts["rows_seen"]
+    inputs = [source.describe(known_rows.get(source.role)) for source in tables.workspace.sources]
+    if users is not None:
+        action = "remove" if tables.hidden is tables.lists else "miss"
+        users.truth = truth_of(inputs, tables.columns["truth"].get("relevance"), action)
     return Report(
         values,
         intervals,  # type: ignore[arg-type]
@@ -385,7 +389,7 @@ def report_of(
         users,
         user_ids,
         definitions,
-        [source.describe(known_rows.get(source.role)) for source in tables.workspace.sources],
+        inputs,
         details,
         level=level,
     )

@@ -84,8 +84,14 @@ def files_of_comparison(
     """The files of a comparison: one page, and the values of the users of each run."""
     found = {f"{system}: {name}": value for system, own in reports.items() for name, value in own.items()}
     intervals = {f"{system}: {name}": ends for system, own in reports.items() for name, ends in own.intervals.items()}
+    definitions = {
+        f"{system}: {name}": line for system, own in reports.items() for name, line in own.definitions.items()
+    }
+    count = "users_without_list"  # which a file of values of users does not say
+    counts = {f"{count}/{system}": own.counts[count] for system, own in reports.items() if count in own.counts}
     inputs = inputs_of_systems({system: own.inputs for system, own in reports.items()})
-    report = Report(found, intervals, inputs=inputs, details={"comparison": table}, level=level, title="Comparison")
+    about: dict[str, Any] = {"details": {"comparison": table}, "level": level, "title": "Comparison"}
+    report = Report(found, intervals, counts, definitions=definitions, inputs=inputs, **about)
     files = files_of(report) | {"comparison.csv": table.to_csv}
     for name, own in values.items():
         stem = f"users_{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"

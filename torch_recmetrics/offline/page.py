@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
 
+from torch_recmetrics.compare.comparison import p_text
+from torch_recmetrics.compare.statistics import POWER
 from torch_recmetrics.offline import pictures
 from torch_recmetrics.offline.texts import number, signed, words
 from torch_recmetrics.users.extras import needed
@@ -41,7 +43,6 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
     environment = jinja2.Environment(**options)
     environment.filters |= {
         "number": lambda value: "-" if value is None else number(value),
-        "signed": lambda value: "-" if value is None else signed(value),
         "words": words,
         "breakable": lambda name: markupsafe.escape(name).replace("/", markupsafe.Markup("/<wbr>")),
     }
@@ -61,7 +62,9 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
         "ROC": drawn(roc_pictures(details.get("roc", {}))),
         "Compared": drawn(comparison_pictures(details.get("comparison", []))),
     }
-    return str(environment.from_string(template).render(content, sections=sections))
+    own = {"sections": sections, "compared": comparison_table(details.get("comparison", []))}
+    own["definitions"] = definitions_of(content)
+    return str(environment.from_string(template).render(content, **own))
 
 
 def cutoff_pictures(content: Mapping[str, Any]) -> Iterator[Picture]:
@@ -132,10 +135,53 @@ def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
         ]
         if bars:
             picture = pictures.forest(f"{system}: differences", bars, zero=True, signed=True)
-            yield Picture(system, f"difference from {rows[0]['baseline']} with its interval", picture)
+            grey = f"grey: {p_name(rows[0])} above {1 - rows[0]['level']:.4g}"
+            yield Picture(system, f"difference from {rows[0]['baseline']} with its interval; {grey}", picture)
 
 
 def certainty(row: Mapping[str, Any]) -> str:
-    """The class of a point: whether its interval holds 0."""
-    low, high = row["low"], row["high"]
-    return "unsure" if low is None or high is None or low <= 0 <= high else ""
+    """The class of a point: whether it is beyond chance, as ``Comparison.plot`` has it."""
+    return "" if row["p_corrected"] is not None and row["p_corrected"] <= 1 - row["level"] else "unsure"
+
+
+def p_name(row: Mapping[str, Any]) -> str:
+    """What the table calls the p that decides."""
+    return f"p ({row['correction']})" if row["correction"] else "p"
+
+
+def comparison_table(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The cells of each row by the heads of their columns."""
+    table = []
+    for row in rows:
+        low, high, p = (text_of(row[name], form) for name, form in (("low", signed), ("high", signed), ("p", p_text)))
+        cells = {
+            "system, metric": f"{row['system']}, {row['metric']}",
+            "difference": text_of(row["difference"], signed),
+            f"{100 * row['level']:g} % interval": f"[{low}, {high}]",
+            "p": p,
+            p_name(row): text_of(row["p_corrected"], p_text),
+            "d_z": text_of(row["effect"], signed),
+            "wins / ties / losses": "unpaired",
+            f"users for {100 * POWER:g} % power": text_of(row["users_needed"], "{:,.0f}".format),
+        }
+        if row["paired"]:
+            cells["wins / ties / losses"] = " / ".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
+        table.append(cells)
+    return table
+
+
+def text_of(value: float | None, form: Callable[[float], str]) -> str:
+    """A number as text, "-" for what is none."""
+    return "-" if value is None else form(value)
+
+
+def definitions_of(content: Mapping[str, Any]) -> dict[str, str]:
+    """The definitions, those of a comparison once for all systems that have the same."""
+    rows = content["details"].get("comparison", [])
+    systems = dict.fromkeys(name for row in rows for name in (row["baseline"], row["system"]))
+    found: dict[str, str] = {}
+    for name, definition in content["definitions"].items():
+        stems = [name[len(system) + 2 :] for system in systems if name.startswith(f"{system}: ")]
+        metric = stems[0] if stems else name
+        found[metric if found.get(metric, definition) == definition else name] = definition
+    return found

@@ -8,12 +8,15 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.offline.page import page_of
 from torch_recmetrics.offline.texts import number, words
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.user_values import UserValues, current_versions
+
+if TYPE_CHECKING:
+    from torch_recmetrics.compare.comparison import Comparison
 
 FORMAT_VERSION = 1
 PICTURES = ("slices", "popularity", "roc", "comparison")
@@ -34,6 +37,23 @@ class Input:
     name: str
     rows: int | None = None
     sha256: str | None = None
+
+
+def truth_of(inputs: Sequence[Input], relevance: str | None, seen_action: str) -> str | None:
+    """The `truth` of values of users: digests of the files that lists were held against, and what was read of them.
+
+    None where one of them is a frame, of which nobody has a digest.
+
+    >>> truth_of([Input("truth", "a.parquet", 17, "9f2c")], "rating", "remove")
+    'sha256:9f2c; relevance=rating'
+    """
+    digests = {given.role: given.sha256 for given in inputs if given.role in ("truth", "seen")}
+    if None in digests.values():
+        return None
+    parts = [f"sha256:{digests['truth']}"]
+    parts += [] if relevance is None else [f"relevance={relevance}"]
+    parts += [f"seen=sha256:{digests['seen']}", f"seen_action={seen_action}"] if "seen" in digests else []
+    return "; ".join(parts)
 
 
 class Report(Mapping[str, float]):
@@ -140,9 +160,10 @@ class Report(Mapping[str, float]):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the values of the users, as what JSON knows; None for what is not finite."""
-        details = {name: part for name, part in self.details.items() if name != "comparison"}
-        if "comparison" in self.details:
-            details["comparison"] = self.details["comparison"].to_records()
+        details, notes = dict(self.details), []
+        if "comparison" in details:
+            table = details["comparison"]
+            details["comparison"], notes = table.to_records(), [sentence_of(table), *table.notes]
         content: dict[str, Any] = finite(
             {
                 "format_version": FORMAT_VERSION,
@@ -154,6 +175,7 @@ class Report(Mapping[str, float]):
                 "definitions": self.definitions,
                 "inputs": [asdict(given) for given in self.inputs],
                 "details": details,
+                "notes": notes,
                 "versions": self.versions,
             }
         )
@@ -178,6 +200,13 @@ class Report(Mapping[str, float]):
         if path is not None:
             write_text(path, text)
         return text
+
+
+def sentence_of(table: Comparison) -> str:
+    """How a comparison was made: its users, test, correction and level."""
+    known = sorted({row.n for row in table if row.n is not None})
+    users = " to ".join(f"{n:,}" for n in dict.fromkeys((known[0], known[-1]))) + " users; " if known else ""
+    return f"{users}{table.about()}; {100 * table.level:g} % intervals, not corrected"
 
 
 def finite(value: Any) -> Any:

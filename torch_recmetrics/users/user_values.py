@@ -88,6 +88,9 @@ class UserValues:
         user_ids: (U,) what the users are called elsewhere, where `sample_ids` only number them: integers of 64 bits, or
             text, which all other ids become. :func:`~torch_recmetrics.offline.evaluate` gives those of its files. They
             go into the file, to be joined with other tables; users are paired by `sample_ids`.
+        truth: a word for the data that the run was evaluated against, another one for other data; None where nobody
+            knows. :func:`~torch_recmetrics.offline.evaluate` gives the SHA-256 of its files, and `relevance`. Runs of
+            two truths are compared with a warning.
 
     Raises:
         TypeError: for what is no vector of numbers, and `sample_ids` that are no integers.
@@ -114,6 +117,7 @@ class UserValues:
         versions: Mapping[str, str] | None = None,
         summaries: Mapping[str, tuple[float, float]] | None = None,
         user_ids: Sequence[Any] | None = None,
+        truth: str | None = None,
     ) -> None:
         ids = integers("sample_ids", sample_ids, "number the users first")
         given: Any = values
@@ -137,7 +141,9 @@ class UserValues:
         self.definitions = lines_by_name(definitions, columns)
         if candidates is not None and not isinstance(candidates, str):
             raise TypeError(f"`candidates` must be a word such as 'full' or 'sampled(100)', got {candidates!r}")
-        self.candidates = candidates
+        if truth is not None and not isinstance(truth, str):
+            raise TypeError(f"`truth` must be a word such as 'sha256:9f2c', got {truth!r}")
+        self.candidates, self.truth = candidates, truth
         self.versions = dict(current_versions() if versions is None else versions)
         self.summaries = checked_summaries(summaries, columns)
         self.sample_ids, columns = once_each(ids, columns)
@@ -203,6 +209,7 @@ class UserValues:
             candidates=self.candidates,
             versions=self.versions,
             user_ids=None if self.user_ids is None else list(itertools.compress(self.user_ids, chosen.tolist())),
+            truth=self.truth,
         )
 
     def with_summaries(self, summaries: Mapping[str, Any]) -> UserValues:
@@ -231,6 +238,7 @@ class UserValues:
             versions=self.versions,
             summaries={**self.summaries, **given},
             user_ids=self.user_ids,
+            truth=self.truth,
         )
 
     def to_frame(self) -> Any:
@@ -244,7 +252,8 @@ class UserValues:
         """Write a Parquet file that :meth:`load` and any other reader of Parquet understands; needs pyarrow.
 
         The columns are ``sample_id``, ``user_id`` (if there are `user_ids`), ``weight`` (if there are weights) and the
-        names; definitions, candidates and versions are JSON in the metadata. The file is there whole or not at all.
+        names; definitions, candidates, versions and truth are JSON in the metadata. The file is there whole or not at
+        all.
 
         Raises:
             FileNotFoundError: where the folder does not exist.
@@ -262,6 +271,7 @@ class UserValues:
             "candidates": self.candidates,
             "versions": self.versions,
             "summaries": self.summaries,
+            "truth": self.truth,
         }
         columns = {ID: self.sample_ids.numpy(), **named, **weights, **values}
         table = pyarrow.table(columns)
@@ -428,7 +438,7 @@ def read_about(place: str, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     names = ("definitions", "candidates", "versions", "summaries")
     if missing := [name for name in names if name not in about]:
         raise ValueError(f"{place!r} has metadata that UserValues.save did not write: {missing[0]} is missing")
-    return {name: about[name] for name in names}
+    return {name: about[name] for name in names} | {"truth": about.get("truth")}  # which older files do not have
 
 
 def first_line(error: BaseException) -> str:
