@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fixtures.histories import updated
@@ -21,7 +22,14 @@ GROUPED = {**GOOD, "indexes": torch.tensor([1, 1, 2])}
 METRICS = [BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy, Calibration]
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"preds": [0.1, 0.7, 0.3]}, TypeError, "`preds` must be a tensor, got list"),
+    ({"preds": [0.1, 0.7, 0.3]}, TypeError, "`preds` must be a tensor, got list: torch.as_tensor makes one of it"),
+    ({"preds": np.array(0.5)}, TypeError, "`preds` must be a tensor, got ndarray: torch.as_tensor"),
+    (
+        {"target": ["x", "y", "z"]},
+        TypeError,
+        "`target` must be a tensor, got list of texts such as 'x': number",
+    ),
+    ({"target": np.array(["x"])}, TypeError, "`target` must be a tensor, got ndarray of texts such as 'x'"),
     ({"preds": torch.tensor([1, 2, 3])}, TypeError, "`preds` must be floating point .*, got torch.int64"),
     ({"preds": torch.rand(4)}, ValueError, r"`target` must have the shape \(4,\) of `preds`, got \(3,\)"),
     (

@@ -131,11 +131,20 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def step_to_a_tensor(value: Any) -> str:
+    """What to do with numbers or texts that are no tensor."""
+    if not isinstance(value, list | tuple) and not hasattr(value, "__array__"):
+        return ""
+    entries = list(value if isinstance(value, list | tuple) else value.__array__().ravel()[:1])
+    if entries and isinstance(entries[0], str):
+        return f" of texts such as {str(entries[0])!r}: number what they name, in the same way each time"
+    return ": torch.as_tensor makes one of it"
+
+
 def check_tensor(name: str, value: Any, *, ndim: int | None = None, steps: Mapping[int, str] | None = None) -> None:
     """Refuse what is not a tensor of so many dimensions; `steps` says what to do with another number of them."""
     if not isinstance(value, Tensor):
-        hint = ": torch.as_tensor makes one of it" if hasattr(value, "__array__") else ""
-        raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}{hint}")
+        raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}{step_to_a_tensor(value)}")
     if value.layout != torch.strided:
         raise TypeError(f"`{name}` must be a dense (strided) tensor, got layout {value.layout}")
     if ndim is not None and value.ndim != ndim:
