@@ -135,6 +135,8 @@ def evaluate(
     check.check_choice("seen_action", seen_action, ("remove", "miss"))
     if seen is None and seen_action != "remove":
         raise ValueError(f"`seen_action` is for `seen`, which is not given, got {seen_action!r}: give `seen` too")
+    if train is None and train_overlap != "error":
+        raise ValueError(f"`train_overlap` is for `train`, which is not given, got {train_overlap!r}: give `train` too")
     for name, flag in (("keep_users", keep_users), ("curves", curves), ("progress", progress)):
         check.check_flag(name, flag)
     check_names(metrics)
