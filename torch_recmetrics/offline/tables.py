@@ -88,12 +88,8 @@ class Tables:
         for source in workspace.sources:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
-                kind = source.types[column]
-                text = kind == "VARCHAR" and source.order != PARQUET_ROW and bool(source.files)
-                if key in ("score", "rank", "relevance", "weight") and not (
-                    kind in NUMBERS or kind.startswith("DECIMAL") or text
-                ):
-                    raise InputError(f"{source}: column {column!r} must be numbers, its type is {kind}")
+                if key in ("score", "rank", "relevance", "weight") and not holds_numbers(source, column):
+                    raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self._with("user"))
         self.item_ids = Ids(workspace, self._with("item"))
         self._refuse_gaps()
@@ -368,14 +364,27 @@ class Tables:
         number: int = self.workspace.one(f"SELECT count(*) FROM {self.truth.sql}")[0]
         return number
 
-    def warn_of_foreign_items(self) -> None:
-        """A warning where no recommended item is anybody's truth: then the ids may not be of one kind."""
+    def warned_of_foreign_items(self) -> bool:
+        """Whether no recommended item is anybody's truth, which is told: then the ids may not be of one kind."""
         known = [f"SELECT {self.item_ids.of(source)} FROM {source.sql}" for source in (self.lists, self.truth)]
-        if not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]:
+        foreign = not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]
+        if foreign:
             one, other = self._one_of_each(self.item_ids)
             rank_zero_warn(
                 f"{self.lists} and {self.truth} have no item in common, such as items {str(one)!r} and {str(other)!r}: "
                 "are the ids of the same kind, and the columns the right ones?"
+            )
+        return foreign
+
+    def warn_of_short_lists(self, longest: int, largest_cutoff: int) -> None:
+        """A warning where no list is as long as the largest cutoff, unless it is the whole catalogue."""
+        whole = self.items is not None and self.n_items is not None and longest >= self.n_items
+        if longest < largest_cutoff and not whole:
+            seen = " without its pairs of `seen`" if self.seen is not None and self.hidden is self.lists else ""
+            rank_zero_warn(
+                f"the largest cutoff must not be beyond the lists: it is {largest_cutoff}, and the longest list of "
+                f"{self.lists} is {longest} long{seen}, so no metric sees more than {longest}: give longer lists, or "
+                f"cutoffs up to {longest}"
             )
 
     def _one_of_each(self, ids: Ids) -> list[Any]:
@@ -480,6 +489,13 @@ class Tables:
         user, other = value
         what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
         return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")
+
+
+def holds_numbers(source: Source, column: str) -> bool:
+    """Whether a column has a type of numbers, or is text of a file that has no types."""
+    kind = source.types[column]
+    text = kind == "VARCHAR" and source.order != PARQUET_ROW and bool(source.files)
+    return kind in NUMBERS or kind.startswith("DECIMAL") or text
 
 
 def no_user_in_common(lists: object, truth: object, n_users: int, one: Any, other: Any) -> InputError:

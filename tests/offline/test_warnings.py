@@ -1,0 +1,54 @@
+"""What is read, but hardly meant, is told in one warning."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pyarrow as pa
+
+from torch_recmetrics import NDCG
+from torch_recmetrics.offline import Report, evaluate
+
+
+def told(*given: Any, **options: Any) -> tuple[Report, list[str]]:
+    """A report, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = evaluate(*given, **{"metrics": "recall@1", **options})
+    return report, [str(warning.message) for warning in caught]
+
+
+def table(ids: tuple[Any, Any], name: str, values: list[Any]) -> pa.Table:
+    """Two users, 7 and 12, one row each."""
+    return pa.table({"user_id": list(ids), "item_id": [3, 15], name: values})
+
+
+LISTS, TRUTH = table((7, 12), "score", [1.0, 1.0]), table((7, 12), "day", [1, 2])
+
+
+def with_ids(given: pa.Table, key: str, values: list[Any]) -> pa.Table:
+    return given.set_column(given.column_names.index(key), key, pa.array(values))
+
+
+def test_cutoffs_beyond_the_lists() -> None:
+    lists = pa.concat_tables([LISTS, pa.table({"user_id": [7], "item_id": [4], "score": [0.5]})])
+    for metrics, top_k, largest in (
+        ("recall", (1, 2), 0),
+        ("recall", (1, 3), 3),
+        ("recall", (None, 2), 0),
+        (("recall@1", "mrr@4"), (), 4),
+        ([NDCG(5)], (5, 10, 20), 5),
+    ):
+        found = told(lists, TRUTH, metrics=metrics, top_k=top_k)[1]
+        assert len(found) == bool(largest)
+        said = f"it is {largest}, and the longest list of `recommendations` (pyarrow Table) is 2 long, so no metric"
+        assert all(said in text for text in found)
+    seen = pa.table({"user_id": [7], "item_id": [4]})
+    assert "is 1 long without its pairs of `seen`" in told(lists, TRUTH, metrics="recall@2", seen=seen)[1][0]
+    assert told(lists, TRUTH, metrics="recall@2", seen=seen, seen_action="miss")[1] == []
+    # A list of the whole catalogue cannot be longer.
+    catalogue = pa.table({"item_id": [3, 15]})
+    assert told(LISTS, TRUTH, metrics="recall@3", items=pa.table({"item_id": [3, 15, 4]}))[1] != []
+    whole = pa.concat_tables([LISTS, pa.table({"user_id": [7], "item_id": [15], "score": [0.5]})])
+    assert told(whole, TRUTH, metrics="recall@3", items=catalogue)[1] == []
