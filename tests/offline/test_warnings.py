@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from torch_recmetrics import NDCG
 from torch_recmetrics.offline import Report, evaluate
@@ -29,6 +30,32 @@ LISTS, TRUTH = table((7, 12), "score", [1.0, 1.0]), table((7, 12), "day", [1, 2]
 
 def with_ids(given: pa.Table, key: str, values: list[Any]) -> pa.Table:
     return given.set_column(given.column_names.index(key), key, pa.array(values))
+
+
+def test_nothing_is_told_of_what_is_as_it_should_be() -> None:
+    assert told(LISTS, TRUTH)[1] == []
+    text = with_ids(LISTS, "user_id", ["7", "12"])
+    assert told(text, TRUTH)[1] == []
+    # Users are lost on both sides, but none of them has the number of another.
+    assert told(text, with_ids(TRUTH, "user_id", [7, 13]))[1] == []
+    # Both are text, or 7 and "007" are two users.
+    assert told(with_ids(LISTS, "user_id", ["007", "12"]), with_ids(TRUTH, "user_id", ["7", "12"]))[1] == []
+    both = with_ids(LISTS, "user_id", ["007", "7"])
+    assert told(both, with_ids(TRUTH, "user_id", [7, 7]))[1] == []
+
+
+@pytest.mark.parametrize(("key", "texts"), [("user_id", ["007", "12"]), ("item_id", ["03", "15"])])
+def test_ids_that_are_lost_between_text_and_integers(key: str, texts: list[str]) -> None:
+    for text, integers in (("recommendations", "truth"), ("truth", "recommendations")):
+        given = {"recommendations": LISTS, "truth": TRUTH}
+        given[text] = with_ids(given[text], key, texts)
+        report, (warning,) = told(given["recommendations"], given["truth"])
+        assert report["recall@1"] == 0.5
+        assert f"column {key!r} is text in `{text}` (pyarrow Table) and integers in `{integers}`" in warning
+        assert f"such as {texts[0]!r} and {int(texts[0])} (1 in all): write both as integers, or both" in warning
+    seen = with_ids(LISTS, key, texts).select(["user_id", "item_id"])
+    (warning,) = told(LISTS, TRUTH, seen=seen.slice(0, 1))[1]
+    assert f"column {key!r} is text in `seen` (pyarrow Table) and integers in `truth`" in warning
 
 
 def test_cutoffs_beyond_the_lists() -> None:

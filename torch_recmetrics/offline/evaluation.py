@@ -170,6 +170,7 @@ def evaluate(
         collection = collection_of(metrics, top_k, own_options, common, tables)
         check_profiles(collection, tables)
         counts = tables.counted_lists() | counts
+        tables.warn_of_kinds_of_ids()
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():

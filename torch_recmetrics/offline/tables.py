@@ -376,6 +376,35 @@ class Tables:
             )
         return foreign
 
+    def warn_of_kinds_of_ids(self) -> None:
+        """A warning where ids are text in one table and integers in another, and some would be one if both were these.
+
+        They are compared as text, so '007' and 7 never meet.
+        """
+        for key, ids in (("user", self.user_ids), ("item", self.item_ids)):
+            for source, column in self._with(key):
+                both = sorted((source, self.truth), key=ids.kind_of, reverse=True)
+                if [ids.kind_of(one) for one in both] == ["VARCHAR", "BIGINT"] and self._warned_of_kinds(
+                    ids, column, *both
+                ):
+                    break
+
+    def _warned_of_kinds(self, ids: Ids, column: str, texts: Source, integers: Source) -> bool:
+        """Whether ids of two tables are lost for how they are written, which is told."""
+        own = [f"SELECT DISTINCT {ids.of(source)} AS id FROM {source.sql}" for source in (texts, integers)]
+        lost, one, other = self.workspace.one(
+            f"WITH texts AS ({own[0]}), integers AS ({own[1]}) SELECT count(*), min(t.id), arg_min(n.id, t.id) FROM "
+            "(SELECT id, TRY_CAST(id AS BIGINT) AS number FROM texts ANTI JOIN integers USING (id)) AS t JOIN "
+            "(SELECT id, CAST(id AS BIGINT) AS number FROM integers ANTI JOIN texts USING (id)) AS n USING (number)"
+        )
+        if lost:
+            rank_zero_warn(
+                f"ids must be of one kind in all tables: column {column!r} is text in {texts} and integers in "
+                f"{integers}. They are compared as text, so the same number is not the same id, such as {one!r} and "
+                f"{other} ({lost:,} in all): write both as integers, or both as text"
+            )
+        return bool(lost)
+
     def warn_of_short_lists(self, longest: int, largest_cutoff: int) -> None:
         """A warning where no list is as long as the largest cutoff, unless it is the whole catalogue."""
         whole = self.items is not None and self.n_items is not None and longest >= self.n_items
