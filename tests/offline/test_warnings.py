@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from torch_recmetrics import NDCG
 from torch_recmetrics.offline import Report, evaluate
+from torch_recmetrics.offline.commands import main
 
 
 def told(*given: Any, **options: Any) -> tuple[Report, list[str]]:
@@ -56,6 +58,33 @@ def test_ids_that_are_lost_between_text_and_integers(key: str, texts: list[str])
     seen = with_ids(LISTS, key, texts).select(["user_id", "item_id"])
     (warning,) = told(LISTS, TRUTH, seen=seen.slice(0, 1))[1]
     assert f"column {key!r} is text in `seen` (pyarrow Table) and integers in `truth`" in warning
+
+
+def test_zeros_of_a_column_that_says_relevance(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for column, values, said in (
+        ("relevance", [0, 1], True),
+        ("Rating", [0.0, 4.5], True),
+        ("label", [False, True], True),
+        ("label", ["0", "1"], False),  # text of a frame is no number
+        ("rating", [1, 5], False),
+        ("day", [0, 1], False),
+    ):
+        found = told(LISTS, table((7, 12), column, values))[1]
+        assert len(found) == said
+        assert all(
+            f"0 in its column {column!r}: give relevance={column!r}, or leave the column out" in t for t in found
+        )
+    truth = table((7, 12), "label", [0, 1])
+    assert told(LISTS, truth, relevance="label")[1] == []
+    assert told(LISTS, truth, weight="label")[1] == []
+    (tmp_path / "lists.csv").write_text("user_id,item_id,score\n1,1,0.5\n2,3,0.5\n")
+    (tmp_path / "truth.csv").write_text("user_id,item_id,rating\n1,1,0.5\n2,3,0.0\n")
+    files = ["--recommendations", f"{tmp_path}/lists.csv", "--truth", f"{tmp_path}/truth.csv", "-m", "recall@1"]
+    assert main(["evaluate", *files]) == 0
+    err = capfd.readouterr().err
+    assert "--relevance is not given, so every row of --truth" in err
+    assert "give --relevance rating, or leave" in err
+    assert err.count("\n") == 1
 
 
 def test_cutoffs_beyond_the_lists() -> None:

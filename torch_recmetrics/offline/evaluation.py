@@ -171,6 +171,7 @@ def evaluate(
         check_profiles(collection, tables)
         counts = tables.counted_lists() | counts
         tables.warn_of_kinds_of_ids()
+        tables.warn_of_unread_relevance()
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():

@@ -21,6 +21,7 @@ from torch_recmetrics.users.extras import needed
 
 ROW_BYTES = 24  # in memory: user and place in one, item, score
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
+RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken for what they say
 
 
 @dataclass(frozen=True)
@@ -404,6 +405,24 @@ class Tables:
                 f"{other} ({lost:,} in all): write both as integers, or both as text"
             )
         return bool(lost)
+
+    def warn_of_unread_relevance(self) -> None:
+        """A warning where the truth has zeros in what looks like relevance, and every row counts as relevant."""
+        if "relevance" in self.columns["truth"]:
+            return
+        for column in self.truth.types:
+            named = column.lower() in RELEVANCE_NAMES and column not in self.columns["truth"].values()
+            zero = f"TRY_CAST({quoted(column)} AS DOUBLE) = 0"
+            if (
+                named
+                and holds_numbers(self.truth, column)
+                and self.workspace.rows(f"SELECT 1 FROM {self.truth.sql} WHERE {zero} LIMIT 1")
+            ):
+                rank_zero_warn(
+                    f"`relevance` is not given, so every row of {self.truth} counts as relevant, also those with 0 in "
+                    f"its column {column!r}: give relevance={column!r}, or leave the column out where this is meant"
+                )
+                return
 
     def warn_of_short_lists(self, longest: int, largest_cutoff: int) -> None:
         """A warning where no list is as long as the largest cutoff, unless it is the whole catalogue."""
