@@ -60,6 +60,33 @@ def test_ids_that_are_lost_between_text_and_integers(key: str, texts: list[str])
     assert f"column {key!r} is text in `seen` (pyarrow Table) and integers in `truth`" in warning
 
 
+@pytest.mark.parametrize("action", ["remove", "miss"])
+def test_seen_that_is_the_truth(action: str) -> None:
+    lists = table((7, 12), "score", [2.0, 2.0])
+    lists = pa.concat_tables([lists, with_ids(lists, "item_id", [4, 4])])
+    for seen, truth, relevance, said in (
+        (TRUTH, TRUTH, None, True),
+        (TRUTH.slice(1), TRUTH, None, False),
+        (TRUTH.slice(1), TRUTH.append_column("grade", pa.array([0, 2])), "grade", True),
+        (TRUTH.slice(0, 1), TRUTH.append_column("grade", pa.array([0, 2])), "grade", False),
+        (TRUTH, TRUTH.append_column("grade", pa.array([0, 0])), "grade", False),  # nothing is relevant anyway
+    ):
+        found = told(lists, truth, seen=seen, seen_action=action, relevance=relevance)[1]
+        assert [text for text in found if "no item in common" not in text] == found
+        rows = 2 if relevance is None else 1
+        expected = [f"`seen` (pyarrow Table) holds every relevant item of all users, all {rows} pairs of `truth`"]
+        assert [text.partition(" (pyarrow Table), so nothing")[0] for text in found] == (expected if said else [])
+
+
+def test_seen_is_looked_through_to_its_end() -> None:
+    """More rows than are looked at first."""
+    rows = {"user_id": list(range(3000)), "item_id": [1] * 3000}
+    truth = pa.table(rows)
+    lists = truth.append_column("score", pa.array([1.0] * 3000))
+    assert "all 3,000 pairs" in told(lists, truth, seen=truth, metrics="mrr", top_k=None)[1][0]
+    assert told(lists, truth, seen=truth.slice(0, 2999), metrics="mrr", top_k=None)[1] == []
+
+
 def test_zeros_of_a_column_that_says_relevance(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for column, values, said in (
         ("relevance", [0, 1], True),

@@ -172,6 +172,7 @@ def evaluate(
         counts = tables.counted_lists() | counts
         tables.warn_of_kinds_of_ids()
         tables.warn_of_unread_relevance()
+        tables.warn_of_hidden_truth(labels_of(collection))
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 from torchmetrics.utilities import rank_zero_warn
 
+from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
 from torch_recmetrics.offline.columns import need_columns, place_sql
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source, open_source
@@ -405,6 +406,30 @@ class Tables:
                 f"{other} ({lost:,} in all): write both as integers, or both as text"
             )
         return bool(lost)
+
+    def warn_of_hidden_truth(self, labels: Labels) -> None:
+        """A warning where seen pairs are all that is relevant, as where `seen` is the truth."""
+        if self.seen is None:
+            return
+        relevant = self.relevant_pairs(labels)
+        for few in ("LIMIT 1000", ""):  # nearly always enough, and seen pairs are then only scanned
+            left = f"FROM ({relevant} {few}) AS r ANTI JOIN ({self.pairs(self.seen)}) AS s USING (_user, _item)"
+            if self.workspace.rows(f"SELECT 1 {left} LIMIT 1"):
+                return
+        (rows,) = self.workspace.one(f"SELECT count(*) FROM ({relevant})")
+        if rows:
+            rank_zero_warn(
+                f"{self.seen} holds every relevant item of all users, all {rows:,} pairs of {self.truth}, so nothing "
+                "that is recommended can be a hit: give what users had before as `seen`, without the truth"
+            )
+
+    def relevant_pairs(self, labels: Labels) -> str:
+        """SELECT of the pairs of the truth that metrics take for relevant, seen or not."""
+        key = ("relevance",) if "relevance" in self.columns["truth"] else ()
+        wanted = "true" if labels.ignore_index is None else f"CAST(_item AS VARCHAR) <> '{labels.ignore_index}'"
+        if key:
+            wanted += " AND _relevance " + ("> 0" if labels.min_relevance is None else f">= {labels.min_relevance!r}")
+        return f"SELECT _user, _item FROM ({self.pairs(self.truth, *key)}) WHERE {wanted}"
 
     def warn_of_unread_relevance(self) -> None:
         """A warning where the truth has zeros in what looks like relevance, and every row counts as relevant."""
