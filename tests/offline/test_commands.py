@@ -151,6 +151,16 @@ def test_only_what_was_asked_for_is_compared(tmp_path: Path, capfd: pytest.Captu
     assert (code, [row["metric"] for row in json.loads(out)], err) == (0, ["ndcg@10"], "")
 
 
+def test_runs_of_other_metrics_are_told_of_flags(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    numbers = [0.1, 0.5, 0.6]
+    UserValues([1, 2, 3], {"ndcg@10": numbers, "mrr@10": numbers}).save(tmp_path / "a.parquet")
+    for more, flags in (({"mrr@10": numbers}, "-m ndcg@10 -m mrr@10"), ({}, "-m ndcg@10")):
+        UserValues([1, 2, 3], {"ndcg@10": numbers, **more, "map@10": numbers}).save(tmp_path / "b.parquet")
+        code, _, err = run(capfd, "compare", f"a={tmp_path}/a.parquet", f"b={tmp_path}/b.parquet")
+        assert code == 2
+        assert f"; give {flags} to compare what all have" in err
+
+
 @pytest.mark.parametrize("flag", ["--better", "--not-worse"])
 def test_a_rule_is_given_once(flag: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     UserValues([1, 2, 3], {"recall@10": [0.5, 0.5, 1.0]}).save(tmp_path / "a.parquet")

@@ -438,6 +438,11 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
         ("ndcg", {"progress": "yes"}, "`progress` must be True or False, got 'yes'"),
         ("ndcg", {"curves": 1}, "`curves` must be True or False, got 1"),
         ("ndcg", {"seen_action": "miss"}, "`seen_action` is for `seen`, which is not given, got 'miss': give `seen`"),
+        (
+            "ndcg",
+            {"train_overlap": "keep"},
+            "`train_overlap` is for `train`, which is not given, got 'keep': give `train`",
+        ),
         ("ndcg", {"score": "score", "rank": "rank"}, "`score` and `rank` must not be given together"),
     ],
 )

@@ -114,6 +114,8 @@ def with_flags(text: str, names: Collection[str]) -> str:
 
     >>> with_flags("coverage must know the catalogue: give items=, or set `top_k`", {"items", "top_k"})
     'coverage must know the catalogue: give --items, or set --top-k'
+    >>> with_flags("give metrics=('ndcg@10', 'mrr@10') to compare what all have", {"metric"})
+    'give -m ndcg@10 -m mrr@10 to compare what all have'
     """
 
     def flag(found: re.Match[str]) -> str:
@@ -121,12 +123,14 @@ def with_flags(text: str, names: Collection[str]) -> str:
         if name not in names:
             return found[0]
         value = (found.groupdict().get("value") or "").strip("'")
+        if name == "metric" and value.startswith("("):
+            return " ".join(f"-m {each}" for each in re.findall(r"'([^']+)'", value))
         if value.startswith("{"):
             value = f"'{value.replace(chr(39), chr(34))}'"
         return " ".join(["--" + name.replace("_", "-"), *([value] if value else [])])
 
     text = re.sub(r"`(?P<name>\w+)`", flag, text)
-    return re.sub(r"(?<![\w'\"/-])(?P<name>[a-z]\w*)=(?P<value>\{.*\}|'\w+'|(?=[,;. ]|$))", flag, text)
+    return re.sub(r"(?<![\w'\"/-])(?P<name>[a-z]\w*)=(?P<value>\{.*\}|\('.*?',?\)|'\w+'|(?=[,;. ]|$))", flag, text)
 
 
 class Output:

@@ -28,14 +28,10 @@ def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str,
     """
     work = tables.workspace
     key = next(key for key in ("score", "rank") if key in tables.columns["recommendations"])
-    relevance = ("relevance",) if "relevance" in tables.columns["truth"] else ()
     shown = "true" if labels.ignore_index is None else f"CAST(r._item AS VARCHAR) <> '{labels.ignore_index}'"
-    wanted = shown
-    if relevance:
-        wanted += " AND r._relevance " + ("> 0" if labels.min_relevance is None else f">= {labels.min_relevance!r}")
     work.run(
         "CREATE TEMP TABLE wanted AS SELECT DISTINCT r._user, r._item "
-        f"FROM ({tables.pairs(tables.truth, *relevance)}) AS r {tables.without_seen(tables.truth)} WHERE {wanted}"
+        f"FROM ({tables.relevant_pairs(labels)}) AS r {tables.without_seen(tables.truth)}"
     )
     order = "_score DESC" if key == "score" else "_rank"
     work.run(

@@ -26,6 +26,7 @@ from torch_recmetrics.offline.members import (
     collection_of,
     counts_training,
     labels_of,
+    largest_cutoff,
     options_of_names,
     reads_numbers,
 )
@@ -109,8 +110,8 @@ def evaluate(
         candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``: `compare` never mixes them.
         level: of the intervals, between 0 and 1.
         keep_users: whether the report has the value of every user: 8 bytes for each user and metric.
-        curves: also work out recall by the popularity of the item and the ROC curve of all rows, for the page of the
-            report: one more pass over the rows.
+        curves: also work out recall by the popularity of the item and the ROC curve of all listed rows, for the page
+            of the report: one more pass over the rows.
         progress: show a bar of the users on standard error; needs tqdm.
         memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the rows, 24 bytes each, where they fit into
             half of it and 2 GiB, else the batches, some 200 MB; and the users.
@@ -135,6 +136,8 @@ def evaluate(
     check.check_choice("seen_action", seen_action, ("remove", "miss"))
     if seen is None and seen_action != "remove":
         raise ValueError(f"`seen_action` is for `seen`, which is not given, got {seen_action!r}: give `seen` too")
+    if train is None and train_overlap != "error":
+        raise ValueError(f"`train_overlap` is for `train`, which is not given, got {train_overlap!r}: give `train` too")
     for name, flag in (("keep_users", keep_users), ("curves", curves), ("progress", progress)):
         check.check_flag(name, flag)
     check_names(metrics)
@@ -167,6 +170,9 @@ def evaluate(
         collection = collection_of(metrics, top_k, own_options, common, tables)
         check_profiles(collection, tables)
         counts = tables.counted_lists() | counts
+        tables.warn_of_kinds_of_ids()
+        tables.warn_of_unread_relevance()
+        tables.warn_of_hidden_truth(labels_of(collection))
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
@@ -186,6 +192,7 @@ class Found:
         truth_rows: rows of the truth that were read.
         users_without_list: users of the truth that no row of a list names.
         users_without_relevant_items: users with no row of the truth that the metrics take for relevant.
+        longest_list: rows of the longest list that was ranked.
     """
 
     weights: Tensor | None = None
@@ -193,6 +200,7 @@ class Found:
     truth_rows: int = 0
     users_without_list: int = 0
     users_without_relevant_items: int = 0
+    longest_list: int = 0
 
 
 def measure(
@@ -227,6 +235,7 @@ def measure(
                 collection.update(collector.rank(first, arguments))
         except ValueError as error:
             raise tables.fault(error, first) from None
+        found.longest_list = max(found.longest_list, int(listed.counts.max()))
         found.users_without_list += int((listed.counts == 0).sum())
         found.users_without_relevant_items += int((~is_relevant(arguments, labels).any(1)).sum())
         advance(n_users)
@@ -313,6 +322,9 @@ def summed_over_processes(found: Found, collector: UserCollector | None) -> None
     distributed.all_reduce(counts)
     for name, count in zip(names, counts.tolist()):
         setattr(found, name, count)
+    longest = torch.tensor(found.longest_list)
+    distributed.all_reduce(longest, distributed.ReduceOp.MAX)
+    found.longest_list = int(longest)
     if collector is not None and collector.names:
         for kept in (collector.values, *collector.totals.values()):
             distributed.all_reduce(kept)  # 0 for the users of other processes
@@ -335,8 +347,9 @@ def report_of(
     """What was found."""
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
-    if not any(value > 0 for value in values.values()):
-        tables.warn_of_foreign_items()
+    hits = any(value > 0 for value in values.values())
+    if hits or not tables.warned_of_foreign_items():
+        tables.warn_of_short_lists(found.longest_list, largest_cutoff(collection))
     counts = {
         "users": tables.n_users,
         "users_without_list": found.users_without_list,

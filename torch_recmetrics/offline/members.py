@@ -178,6 +178,12 @@ def labels_of(collection: RecMetricCollection) -> Labels:
     return Labels(member.ignore_index, member.min_relevance)
 
 
+def largest_cutoff(collection: RecMetricCollection) -> int:
+    """The largest cutoff of the metrics; 0 where all look at the whole list."""
+    members: list[Any] = list(collection.values())
+    return max((member.top_k for member in members if member.top_k is not None), default=0)
+
+
 def of_lists(collection: RecMetricCollection, tables: Tables | None) -> RecMetricCollection:
     """Refuse metrics that do not read ranked lists, and an item to be ignored that has another number in the tables."""
     for name, member in collection.items():

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 from torchmetrics.utilities import rank_zero_warn
 
+from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
 from torch_recmetrics.offline.columns import need_columns, place_sql
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source, open_source
@@ -21,6 +22,7 @@ from torch_recmetrics.users.extras import needed
 
 ROW_BYTES = 24  # in memory: user and place in one, item, score
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
+RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken for what they say
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,8 @@ class Tables:
         for source in workspace.sources:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
-                kind = source.types[column]
-                text = kind == "VARCHAR" and source.order != PARQUET_ROW and bool(source.files)
-                if key in ("score", "rank", "relevance", "weight") and not (
-                    kind in NUMBERS or kind.startswith("DECIMAL") or text
-                ):
-                    raise InputError(f"{source}: column {column!r} must be numbers, its type is {kind}")
+                if key in ("score", "rank", "relevance", "weight") and not holds_numbers(source, column):
+                    raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self._with("user"))
         self.item_ids = Ids(workspace, self._with("item"))
         self._refuse_gaps()
@@ -368,14 +366,98 @@ class Tables:
         number: int = self.workspace.one(f"SELECT count(*) FROM {self.truth.sql}")[0]
         return number
 
-    def warn_of_foreign_items(self) -> None:
-        """A warning where no recommended item is anybody's truth: then the ids may not be of one kind."""
+    def warned_of_foreign_items(self) -> bool:
+        """Whether no recommended item is anybody's truth, which is told: then the ids may not be of one kind."""
         known = [f"SELECT {self.item_ids.of(source)} FROM {source.sql}" for source in (self.lists, self.truth)]
-        if not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]:
+        foreign = not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]
+        if foreign:
             one, other = self._one_of_each(self.item_ids)
             rank_zero_warn(
                 f"{self.lists} and {self.truth} have no item in common, such as items {str(one)!r} and {str(other)!r}: "
                 "are the ids of the same kind, and the columns the right ones?"
+            )
+        return foreign
+
+    def warn_of_kinds_of_ids(self) -> None:
+        """A warning where ids are text in one table and integers in another, and some would be one if both were these.
+
+        They are compared as text, so '007' and 7 never meet.
+        """
+        for key, ids in (("user", self.user_ids), ("item", self.item_ids)):
+            for source, column in self._with(key):
+                both = sorted((source, self.truth), key=ids.kind_of, reverse=True)
+                if [ids.kind_of(one) for one in both] == ["VARCHAR", "BIGINT"] and self._warned_of_kinds(
+                    ids, column, *both
+                ):
+                    break
+
+    def _warned_of_kinds(self, ids: Ids, column: str, texts: Source, integers: Source) -> bool:
+        """Whether ids of two tables are lost for how they are written, which is told."""
+        own = [f"SELECT DISTINCT {ids.of(source)} AS id FROM {source.sql}" for source in (texts, integers)]
+        lost, one, other = self.workspace.one(
+            f"WITH texts AS ({own[0]}), integers AS ({own[1]}) SELECT count(*), min(t.id), arg_min(n.id, t.id) FROM "
+            "(SELECT id, TRY_CAST(id AS BIGINT) AS number FROM texts ANTI JOIN integers USING (id)) AS t JOIN "
+            "(SELECT id, CAST(id AS BIGINT) AS number FROM integers ANTI JOIN texts USING (id)) AS n USING (number)"
+        )
+        if lost:
+            rank_zero_warn(
+                f"ids must be of one kind in all tables: column {column!r} is text in {texts} and integers in "
+                f"{integers}. They are compared as text, so the same number is not the same id, such as {one!r} and "
+                f"{other} ({lost:,} in all): write both as integers, or both as text"
+            )
+        return bool(lost)
+
+    def warn_of_hidden_truth(self, labels: Labels) -> None:
+        """A warning where seen pairs are all that is relevant, as where `seen` is the truth."""
+        if self.seen is None:
+            return
+        relevant = self.relevant_pairs(labels)
+        for few in ("LIMIT 1000", ""):  # nearly always enough, and seen pairs are then only scanned
+            left = f"FROM ({relevant} {few}) AS r ANTI JOIN ({self.pairs(self.seen)}) AS s USING (_user, _item)"
+            if self.workspace.rows(f"SELECT 1 {left} LIMIT 1"):
+                return
+        (rows,) = self.workspace.one(f"SELECT count(*) FROM ({relevant})")
+        if rows:
+            rank_zero_warn(
+                f"{self.seen} holds every relevant item of all users, all {rows:,} pairs of {self.truth}, so nothing "
+                "that is recommended can be a hit: give what users had before as `seen`, without the truth"
+            )
+
+    def relevant_pairs(self, labels: Labels) -> str:
+        """SELECT of the pairs of the truth that metrics take for relevant, seen or not."""
+        key = ("relevance",) if "relevance" in self.columns["truth"] else ()
+        wanted = "true" if labels.ignore_index is None else f"CAST(_item AS VARCHAR) <> '{labels.ignore_index}'"
+        if key:
+            wanted += " AND _relevance " + ("> 0" if labels.min_relevance is None else f">= {labels.min_relevance!r}")
+        return f"SELECT _user, _item FROM ({self.pairs(self.truth, *key)}) WHERE {wanted}"
+
+    def warn_of_unread_relevance(self) -> None:
+        """A warning where the truth has zeros in what looks like relevance, and every row counts as relevant."""
+        if "relevance" in self.columns["truth"]:
+            return
+        for column in self.truth.types:
+            named = column.lower() in RELEVANCE_NAMES and column not in self.columns["truth"].values()
+            zero = f"TRY_CAST({quoted(column)} AS DOUBLE) = 0"
+            if (
+                named
+                and holds_numbers(self.truth, column)
+                and self.workspace.rows(f"SELECT 1 FROM {self.truth.sql} WHERE {zero} LIMIT 1")
+            ):
+                rank_zero_warn(
+                    f"`relevance` is not given, so every row of {self.truth} counts as relevant, also those with 0 in "
+                    f"its column {column!r}: give relevance={column!r}, or leave the column out where this is meant"
+                )
+                return
+
+    def warn_of_short_lists(self, longest: int, largest_cutoff: int) -> None:
+        """A warning where no list is as long as the largest cutoff, unless it is the whole catalogue."""
+        whole = self.items is not None and self.n_items is not None and longest >= self.n_items
+        if longest < largest_cutoff and not whole:
+            seen = " without its pairs of `seen`" if self.seen is not None and self.hidden is self.lists else ""
+            rank_zero_warn(
+                f"the largest cutoff must not be beyond the lists: it is {largest_cutoff}, and the longest list of "
+                f"{self.lists} is {longest} long{seen}, so no metric sees more than {longest}: give longer lists, or "
+                f"cutoffs up to {longest}"
             )
 
     def _one_of_each(self, ids: Ids) -> list[Any]:
@@ -480,6 +562,13 @@ class Tables:
         user, other = value
         what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
         return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")
+
+
+def holds_numbers(source: Source, column: str) -> bool:
+    """Whether a column has a type of numbers, or is text of a file that has no types."""
+    kind = source.types[column]
+    text = kind == "VARCHAR" and source.order != PARQUET_ROW and bool(source.files)
+    return kind in NUMBERS or kind.startswith("DECIMAL") or text
 
 
 def no_user_in_common(lists: object, truth: object, n_users: int, one: Any, other: Any) -> InputError:

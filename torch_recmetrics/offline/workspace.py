@@ -164,7 +164,8 @@ class Ids:
 
     def __init__(self, workspace: Workspace, columns: Sequence[tuple[Source, str]]) -> None:
         self._columns = {id(source): column for source, column in columns}
-        kinds = {self._kind(workspace, source, column) for source, column in columns}
+        self._kinds = {id(source): self._kind(workspace, source, column) for source, column in columns}
+        kinds = set(self._kinds.values())
         self.kind = kinds.pop() if len(kinds) == 1 else "VARCHAR"
 
     @staticmethod
@@ -188,6 +189,10 @@ class Ids:
         if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")):
             raise InputError(f"{source}: column {column!r} must be integers, text or UUIDs, its type is {kind}")
         return "UUID" if kind == "UUID" else "VARCHAR"
+
+    def kind_of(self, source: Source) -> str:
+        """What the ids of a source are: BIGINT, UUID or VARCHAR."""
+        return self._kinds[id(source)]
 
     def of(self, source: Source) -> str:
         """SQL of the ids of a source."""
