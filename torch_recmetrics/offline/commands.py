@@ -25,6 +25,7 @@ from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.offline.arguments import ARGUMENTS, arranged
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.item_to_item import item_to_item
+from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.outputs import (
     files_of,
     files_of_comparison,
@@ -271,7 +272,7 @@ def run_item_to_item(options: Options, output: Output) -> int:
     similar, behaviour = required(options, "similar"), required(options, "behaviour")
     folder, top_k = folder_of(options), options.pop("top_k")
     refuse_format(options)
-    report = item_to_item(similar, behaviour, (5, 10, 20) if top_k is None else top_k, **options)
+    report = item_to_item(similar, behaviour, CUTOFFS if top_k is None else top_k, **options)
     if folder is not None and not output.silent:
         write_folder(folder, files_of(report))
     output.show(str(report), report.to_json)

@@ -19,6 +19,7 @@ from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.members import (
+    CUTOFFS,
     UserCollector,
     check_cutoffs,
     check_names,
@@ -45,7 +46,7 @@ def evaluate(
     recommendations: Any,
     truth: Any,
     metrics: Any = ("ndcg", "hit_rate", "map"),
-    top_k: int | Sequence[int | None] | None = (5, 10, 20),
+    top_k: int | Sequence[int | None] | None = CUTOFFS,
     *,
     user: str = "user_id",
     item: str = "item_id",

@@ -23,6 +23,7 @@ from torch_recmetrics.core.tensors.segments import largest_first, run_starts
 from torch_recmetrics.core.tensors.sort_keys import sort_keys
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
+from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.next_events import (
     PAIR_BYTES,
     RankedPairs,
@@ -59,7 +60,7 @@ ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
 def item_to_item(
     similar: Any,
     behaviour: Any,
-    top_k: int | Sequence[int] = (5, 10, 20),
+    top_k: int | Sequence[int] = CUTOFFS,
     horizon: int = 1,
     *,
     item1: str = "item1",

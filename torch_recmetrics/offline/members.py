@@ -25,6 +25,8 @@ from torch_recmetrics.state.options import options_of
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
 
+CUTOFFS = (5, 10, 20)  # where none are given
+
 
 def check_names(metrics: Any) -> None:
     """ValueError for a name that there is not, with the nearest that there is."""
@@ -47,8 +49,8 @@ def names_of(metrics: Any) -> list[str]:
 
 
 def check_cutoffs(metrics: Any, top_k: Any) -> None:
-    """TypeError for cutoffs that are not the default of `evaluate`, beside metrics that have their own."""
-    if not names_of(metrics) and cutoffs_of(top_k) != [5, 10, 20]:
+    """TypeError for cutoffs that were given beside metrics that have their own."""
+    if not names_of(metrics) and tuple(cutoffs_of(top_k)) != CUTOFFS:
         raise TypeError("`top_k` is for metrics given by name, and `metrics` has none: give it to the metrics")
 
 
