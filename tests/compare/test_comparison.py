@@ -226,11 +226,11 @@ def test_other_truths_are_warned_of() -> None:
         for truth in (march, None):  # who says nothing may have the same
             assert not compare({"base": one_metric(truth=march), "good": one_metric(truth=truth)}, "base").notes
     systems = {"base": one_metric(truth=march), "good": one_metric(truth=april), "other": one_metric()}
-    with pytest.warns(UserWarning, match="`systems` must be of one truth, got") as caught:
+    with pytest.warns(UserWarning, match="`systems` must be of one truth, but their files of it differ,") as caught:
         table = compare(systems, "base")
     (warning,) = caught
     said = "sha256:aaaaaaaaaaaa...; relevance=rating for base, sha256:bbbbbbbbbbbb...; relevance=rating for good"
-    assert said in str(warning.message) and "with the same truth, relevance and seen items" in str(warning.message)
+    assert said in str(warning.message) and "with the same file, relevance and seen items" in str(warning.message)
     assert warning.filename == __file__
     assert table.notes == [f"a difference may be one of the truths, which are {said}"]
 
@@ -242,10 +242,12 @@ def test_sampled_and_full_are_not_mixed() -> None:
 
 def test_columns_that_may_be_all_items_are_compared_with_all_items() -> None:
     some, other, full = (one_metric(candidates=word) for word in ("scored(50)", "scored(5000)", "full"))
-    for pair in ({"a": some, "b": full}, {"a": full, "b": some}, {"a": some, "b": some}):
+    padded = one_metric(candidates="scored(34 to 50)")  # lists that are padded to the longest of their batch
+    for pair in ({"a": some, "b": full}, {"a": full, "b": some}, {"a": some, "b": some}, {"a": padded, "b": other}):
         assert len(compare(pair, "a").rows) == 1
     for word, runs in (("scored", (some, other)), ("sampled", (some, one_metric(candidates="sampled(50)")))):
-        with pytest.raises(ValueError, match=rf"candidates are 'scored\(50\)' in a and '{word}\(50"):
+        says = rf"candidates are 'scored\(50\)' in a and '{word}\(50.*' in b; .* all items, say so: users\(\"full\"\)"
+        with pytest.raises(ValueError, match=says):
             compare(dict(zip("ab", runs, strict=True)), "a")
 
 

@@ -258,6 +258,9 @@ def test_users_say_among_how_many_columns_they_were_ranked() -> None:
     ids = {"target_ids": torch.tensor([0, 1]), "sample_ids": torch.tensor([2, 3])}
     metric.update(user_embeddings=users, item_embeddings=items, **ids)
     assert metric.users().candidates == "scored(7)"
+    masked = NDCG(2, keep_users=True)  # lists of different lengths, padded to the longest of their batch
+    masked.update(**columns(5, mask=torch.ones(2, 5, dtype=torch.bool)))
+    assert masked.users().candidates == "full"
     named_catalogue = RecMetricCollection([NDCG(2), Coverage(5, 2)], keep_users=True)
     named_catalogue.update(**columns(5))
     assert named_catalogue.users().candidates == "full"

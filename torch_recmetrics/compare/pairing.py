@@ -93,7 +93,10 @@ def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metr
     differences = []
     for name, other in others:
         if not may_be_same(one.candidates, other.candidates):
-            differences.append(f"candidates are {one.candidates!r} in {first} and {other.candidates!r} in {name}")
+            step = ""
+            if "scored" in (kind_of(one.candidates), kind_of(other.candidates)):
+                step = '; where their columns are all items, say so: users("full"), or UserValues.candidates = "full"'
+            differences.append(f"candidates are {one.candidates!r} in {first} and {other.candidates!r} in {name}{step}")
         differences += [
             f"{metric} is {one.definitions[metric]} in {first} and {other.definitions[metric]} in {name}"
             for metric in metrics
@@ -104,8 +107,19 @@ def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metr
 
 
 def may_be_same(one: str | None, other: str | None) -> bool:
-    """Whether two runs may have ranked the same items: a number of columns that were scored may be all items."""
-    return one == other or {str(word).partition("(")[0] for word in (one, other)} == {"full", "scored"}
+    """Whether two runs may have ranked the same items.
+
+    A number of columns that were scored may be all items, and numbers that differ within a run, as those of lists that
+    are padded to the longest of their batch, say nothing of the items.
+    """
+    if one == other or {kind_of(one), kind_of(other)} == {"full", "scored"}:
+        return True
+    return kind_of(one) == kind_of(other) == "scored" and " to " in f"{one}{other}"
+
+
+def kind_of(candidates: str | None) -> str:
+    """The word without the number."""
+    return str(candidates).partition("(")[0]
 
 
 def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMissing) -> CommonUsers:
@@ -188,8 +202,8 @@ def warn_of_other_truths(argument: str, runs: Mapping[str, UserValues]) -> None:
     """Warn where two runs were evaluated against two truths."""
     if said := other_truths(runs):
         warnings.warn(
-            f"{argument} must be of one truth, got {said}: a difference between them may be one of the truths. "
-            "Evaluate all of them with the same truth, relevance and seen items",
+            f"{argument} must be of one truth, but their files of it differ, {said}: a difference between them may be "
+            "one of the truths. Evaluate all of them with the same file, relevance and seen items",
             stacklevel=3,
         )
 

@@ -156,7 +156,7 @@ class Evaluator:
         if layout.n_candidates is not None:
             return prepared._replace(n_candidates=layout.n_candidates)
         if self._keeping and all(metric.n_items is None for metric in self.with_items):
-            return prepared._replace(n_scored=layout.n_items)
+            return prepared._replace(n_scored=layout.n_scored)
         return prepared
 
     def _lists_of(self, ranking: Ranking, checks: check.ValueChecks) -> dict[Any, Tensor]:

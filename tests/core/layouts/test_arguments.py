@@ -310,11 +310,11 @@ G = torch.Generator().manual_seed(0)
 WIDE = {"preds": torch.rand(4, 20, generator=G), "target_ids": torch.arange(4)}
 SURELY_WRONG = {
     "padded with 0 behind": (
-        {**WIDE, "seen_ids": torch.tensor([[5, 6, 7], [8, 0, 0], [9, 7, 0], [7, 5, 8]])},
+        {**WIDE, "seen_ids": torch.tensor([[5, 6, 7], [8, 0, 0], [9, 0, 0], [7, 5, 8]])},
         "ignore_index=0",
     ),
     "padded with 0 in front": (
-        {**WIDE, "seen_ids": torch.tensor([[0, 0, 7], [8, 6, 5], [9, 7, 0], [7, 5, 8]])},
+        {**WIDE, "seen_ids": torch.tensor([[0, 0, 7], [8, 6, 5], [0, 0, 6], [7, 5, 8]])},
         "that padding",
     ),
     "preds and target swapped": (
@@ -330,7 +330,17 @@ MAY_BE_RIGHT = {
     },
     "padded with -1": {**WIDE, "seen_ids": torch.tensor([[0, -1, -1]]).expand(4, 3)},
     "one item is not relevant": {"preds": WIDE["preds"], "target": 1 - torch.eye(4, 20)},
-    "few items": {"preds": WIDE["preds"][:, :5], "target": torch.ones(4, 5)},
+    "few items": {"preds": WIDE["preds"][:, :5], "target": torch.ones(4, 5) / 2},
+    "grades": {"preds": WIDE["preds"], "target": torch.arange(80.0).view(4, 20) % 5 + 1},
+    "item 0 seen twice by one user": {
+        "preds": torch.rand(1, 20, generator=G),
+        "target_ids": torch.tensor([5]),
+        "seen_ids": torch.tensor([[3, 0, 0]]),
+    },
+    "item 0 seen twice beside padding": {
+        **WIDE,
+        "seen_ids": torch.tensor([[0, 0, 7], [0, 0, 5], [9, 7, -1], [7, 5, 8]]),
+    },
 }
 
 

@@ -80,8 +80,8 @@ PADDED_WITH_0 = (
     "with -1, or give ignore_index=0"
 )
 ALL_RELEVANT = (
-    "every item is relevant to every user of this update, so every order of them is perfect: are `preds` and `target` "
-    "swapped, or is relevance from some grade on meant (`min_relevance`)?"
+    "every item is relevant to every user of this update, by numbers that are no grades: are `preds` and `target` "
+    "swapped?"
 )
 ALL_OF_MANY = 20  # a list with fewer items may well be relevant as a whole
 
@@ -134,6 +134,11 @@ class Layout(ABC):
     like_name: str
     n_items: int | None  # items that are scored, by id; None where ids are given
     n_candidates: int | None = field(default=None, kw_only=True)  # items that are scored where they are not all
+
+    @property
+    def n_scored(self) -> int | None:
+        """Items that were scored; None where that cannot be said."""
+        return self.n_items
 
     @abstractmethod
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
@@ -230,6 +235,11 @@ class UserLayout(Layout):
     steps: Steps | None = field(default=None, kw_only=True)  # of rows that are steps of sequences
     target_name: ClassVar[str] = "target_ids"
 
+    @property
+    def n_scored(self) -> int | None:
+        """The columns; None with a mask, which may hide the padding of lists of different lengths."""
+        return self.n_items if self.mask is None else None
+
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
         checks.steps = self.steps
         if self.targets is not None:
@@ -269,10 +279,13 @@ class UserLayout(Layout):
         if seen_ids is not None or self.mask is not None:
             checks.defer_warning(self.hides_every_target(relevance, seen_ids), HIDES_EVERY_TARGET)
         if seen_ids is not None and seen_ids.ndim == 2 and seen_ids.shape[1] > 1:
-            at_an_end = torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0
-            checks.defer_warning((4 * at_an_end.all(2).sum(1) >= seen_ids.shape[0]).any(), PADDED_WITH_0)
-        if self.n_items == relevance.width >= ALL_OF_MANY and relevance.n_users > 1:
-            checks.defer_warning((relevance.n_relevant() == self.n_items).all(), ALL_RELEVANT)
+            at_an_end = (torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0).all(2).sum(1).amax()
+            many = (at_an_end > 1) & (4 * at_an_end >= seen_ids.shape[0])
+            checks.defer_warning(many & (seen_ids >= 0).all(), PADDED_WITH_0)
+        graded = relevance.relevance
+        if graded is not None and graded.is_floating_point() and self.n_items == relevance.width >= ALL_OF_MANY:
+            all_of_them = (relevance.n_relevant() == self.n_items).all()
+            checks.defer_warning(all_of_them & (graded != graded.round()).any(), ALL_RELEVANT)
 
     def hides_every_target(self, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
         """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
