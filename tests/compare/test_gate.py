@@ -370,7 +370,8 @@ def test_other_truths_are_warned_of() -> None:
     candidate, incumbent = pair(400, 0.2)
     candidate.truth, incumbent.truth = "april", "march"
     with pytest.warns(
-        UserWarning, match="must be of one truth, got april for candidate, march for incumbent: "
+        UserWarning,
+        match="must be of one truth, but their files of it differ, april for candidate, march for incumbent: ",
     ) as seen:
         verdict = Gate("ndcg@10").decide(candidate, incumbent)
     assert seen[0].filename == __file__

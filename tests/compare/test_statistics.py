@@ -432,3 +432,10 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "statsmodels.stats.contingency_tables", None)
     with pytest.raises(ImportError, match=r"needs statsmodels: pip install 'torch-recmetrics\[stats\]'"):
         mcnemar([1, 0], [0, 0])
+
+
+def test_p_values_above_1_by_rounding_and_null_are_read() -> None:
+    assert corrected([1.0000000000000002, 0.2], "holm") == [1.0, 0.4]
+    first, second = corrected([None, 0.1], "bh")  # type: ignore[list-item]
+    assert math.isnan(first) and second == 0.1
+    assert users_needed(np.array(0.5)) == users_needed(0.5)  # type: ignore[arg-type]

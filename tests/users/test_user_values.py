@@ -137,9 +137,13 @@ def test_bad_input_is_refused(arguments: tuple[object, ...], error: type[Excepti
         ({"summaries": {"a": (0.5, 0.1)}}, ValueError, "`summaries` has 'a'"),
         ({"summaries": {"b": 0.5}}, TypeError, "a value and its standard error"),
         ({"summaries": {"b": (0.5, -0.1)}}, ValueError, "standard error >= 0"),
-        ({"user_ids": ["a", "a"]}, ValueError, "`user_ids` must be different for each user, got 'a' for user 1"),
-        ({"user_ids": [1, "1"]}, ValueError, "for each user, got '1' for user 1 and user 2"),
-        ({"user_ids": np.array([7, 7])}, ValueError, "for each user, got 7 for user 1 and user 2"),
+        (
+            {"user_ids": ["a", "a"]},
+            ValueError,
+            "`user_ids` must be different for each user, as text, got 'a' for user 1",
+        ),
+        ({"user_ids": [1, "1"]}, ValueError, "for each user, as text, got '1' for user 1 and user 2"),
+        ({"user_ids": np.array([7, 7])}, ValueError, "for each user, as text, got 7 for user 1 and user 2"),
         ({"user_ids": ["x"]}, ValueError, "`user_ids` must have one id for each of the 2 `sample_ids`, got 1"),
         ({"user_ids": ["x", None]}, ValueError, "`user_ids` must name every user, got None"),
         ({"user_ids": pd.Series(["x", float("nan")])}, ValueError, "`user_ids` must name every user, got nan"),
@@ -157,7 +161,7 @@ def test_two_weights_of_one_user_are_refused() -> None:
 
 
 def test_one_own_id_of_two_users_is_refused_where_a_user_comes_twice() -> None:
-    with pytest.raises(ValueError, match="different for each user, got 'x' for user 1 and user 3"):
+    with pytest.raises(ValueError, match="different for each user, as text, got 'x' for user 1 and user 3"):
         UserValues([3, 1, 3, 2], {"a": [0.5, 0.5, 0.5, 0.5]}, user_ids=["x", "x", "x", "y"])
 
 

@@ -273,7 +273,8 @@ class Gate:
                 higher = kind.higher_is_better
                 if higher is not None and higher == (name in self.lower_is_better):
                     must, of = ("must not", "more") if higher else ("must", "less")
-                    raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind.__name__} is better")
+                    doubt = "" if definitions else "; give it another name where it is another metric"
+                    raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind.__name__} is better{doubt}")
 
     def decide(self, candidate: Any, incumbent: Any, *, on_missing: OnMissing = "error") -> Verdict:
         """Decide from two runs of the same users.

@@ -29,6 +29,7 @@ LARGEST_BLOCK = 2**22  # signs in bytes, or users drawn, at a time
 TIE = 1e-9
 # Differences that agree to six digits have no spread: what is left of their squares is rounding.
 NO_SPREAD = 1e-12
+ROUNDED = 1e-9  # a p-value may be above 1 by rounding
 POWER = 0.8
 OWN_STREAM = 0x5EED
 
@@ -425,7 +426,9 @@ def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -
     [0.03, 0.06, 0.06]
     """
     check.check_choice("method", method, ("holm", "bh", None))
-    found = array("p_values", p_values, "comparison").copy()
+    numbers: Any = [math.nan if p is None else p for p in p_values] if isinstance(p_values, list) else p_values
+    found = array("p_values", numbers, "comparison").copy()
+    found[(found > 1) & (found < 1 + ROUNDED)] = 1
     if len(wrong := found[(found < 0) | (found > 1)]):
         raise ValueError(f"`p_values` must be between 0 and 1, or nan, got {wrong[0]}")
     if method is None:
@@ -465,7 +468,8 @@ def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides
     check.check_share("power", power)
     check.check_choice("sides", sides, (1, 2))
     given: Any = effect
-    given = given.item() if isinstance(given, torch.Tensor) and given.numel() == 1 else check.plain_number(given)
+    one = isinstance(given, torch.Tensor) or hasattr(given, "__array__")
+    given = given.item() if one and math.prod(given.shape) == 1 else check.plain_number(given)
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"`effect` must be a number, a difference in standard deviations, got {effect!r}")
     size = abs(given)

@@ -406,7 +406,8 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
         for number, own in zip(once.tolist(), named):
             if users.setdefault(own, number) != number:
                 raise ValueError(
-                    f"`user_ids` must be different for each user, got {own!r} for user {users[own]} and user {number}"
+                    f"`user_ids` must be different for each user, as text, got {own!r} for user {users[own]} and user "
+                    f"{number}"
                 )
     return named  # type: ignore[no-any-return]
 
