@@ -122,10 +122,14 @@ def test_cutoffs_beyond_the_lists() -> None:
         ("recall", (None, 2), 0),
         (("recall@1", "mrr@4"), (), 4),
         ([NDCG(5)], (5, 10, 20), 5),
+        ("recall", (5, 10, 20), 0),  # nobody asked for these
+        (("recall", "mrr@4"), (5, 10, 20), 4),
     ):
         found = told(lists, TRUTH, metrics=metrics, top_k=top_k)[1]
         assert len(found) == bool(largest)
-        said = f"it is {largest}, and the longest list of `recommendations` (pyarrow Table) is 2 long, so no metric"
+        said = (
+            f"the cutoff {largest} is beyond the lists: the longest of `recommendations` (pyarrow Table) is 2 long, so"
+        )
         assert all(said in text for text in found)
     seen = pa.table({"user_id": [7], "item_id": [4]})
     assert "is 1 long without its pairs of `seen`" in told(lists, TRUTH, metrics="recall@2", seen=seen)[1][0]

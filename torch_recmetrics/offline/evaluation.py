@@ -178,7 +178,9 @@ def evaluate(
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
             found = measure(tables, collection, collector, advance)
-        report = report_of(tables, collection, collector, found, counts, level, candidates, keep_users=keep_users)
+        asked = largest_cutoff(metrics, top_k, collection)
+        how: dict[str, Any] = {"asked": asked, "keep_users": keep_users}
+        report = report_of(tables, collection, collector, found, counts, level, candidates, **how)
         report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
         return report
 
@@ -343,14 +345,15 @@ def report_of(
     level: float,
     candidates: str | None,
     *,
+    asked: int,
     keep_users: bool,
 ) -> Report:
-    """What was found."""
+    """What was found; `asked` is the largest cutoff that was asked for."""
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
     hits = any(value > 0 for value in values.values())
     if hits or not tables.warned_of_foreign_items():
-        tables.warn_of_short_lists(found.longest_list, largest_cutoff(collection))
+        tables.warn_of_short_lists(found.longest_list, asked)
     counts = {
         "users": tables.n_users,
         "users_without_list": found.users_without_list,

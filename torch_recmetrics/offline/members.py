@@ -180,10 +180,15 @@ def labels_of(collection: RecMetricCollection) -> Labels:
     return Labels(member.ignore_index, member.min_relevance)
 
 
-def largest_cutoff(collection: RecMetricCollection) -> int:
-    """The largest cutoff of the metrics; 0 where all look at the whole list."""
-    members: list[Any] = list(collection.values())
-    return max((member.top_k for member in members if member.top_k is not None), default=0)
+def largest_cutoff(metrics: Any, top_k: Any, collection: RecMetricCollection) -> int:
+    """The largest cutoff that was asked for; 0 where all look at the whole list, or have the cutoffs by default."""
+    if names_of(metrics) and tuple(cutoffs_of(top_k)) == CUTOFFS:
+        entries = entries_of(metrics)
+        cutoffs = [int(e.partition("@")[2]) for e in entries if isinstance(e, str) and "@" in e]
+        cutoffs += [getattr(entry, "top_k", None) or 0 for entry in entries if not isinstance(entry, str)]
+    else:
+        cutoffs = [getattr(member, "top_k", None) or 0 for member in collection.values()]
+    return max(cutoffs, default=0)
 
 
 def of_lists(collection: RecMetricCollection, tables: Tables | None) -> RecMetricCollection:

@@ -396,7 +396,8 @@ class Tables:
         own = [f"SELECT DISTINCT {ids.of(source)} AS id FROM {source.sql}" for source in (texts, integers)]
         lost, one, other = self.workspace.one(
             f"WITH texts AS ({own[0]}), integers AS ({own[1]}) SELECT count(*), min(t.id), arg_min(n.id, t.id) FROM "
-            "(SELECT id, TRY_CAST(id AS BIGINT) AS number FROM texts ANTI JOIN integers USING (id)) AS t JOIN "
+            "(SELECT id, TRY_CAST(id AS BIGINT) AS number FROM texts ANTI JOIN integers USING (id) "
+            "WHERE regexp_matches(id, '^[+-]?[0-9]+$')) AS t JOIN "
             "(SELECT id, CAST(id AS BIGINT) AS number FROM integers ANTI JOIN texts USING (id)) AS n USING (number)"
         )
         if lost:
@@ -455,9 +456,8 @@ class Tables:
         if longest < largest_cutoff and not whole:
             seen = " without its pairs of `seen`" if self.seen is not None and self.hidden is self.lists else ""
             rank_zero_warn(
-                f"the largest cutoff must not be beyond the lists: it is {largest_cutoff}, and the longest list of "
-                f"{self.lists} is {longest} long{seen}, so no metric sees more than {longest}: give longer lists, or "
-                f"cutoffs up to {longest}"
+                f"the cutoff {largest_cutoff} is beyond the lists: the longest of {self.lists} is {longest} long"
+                f"{seen}, so the value is that at {longest}: give longer lists, or cutoffs up to {longest}"
             )
 
     def _one_of_each(self, ids: Ids) -> list[Any]:

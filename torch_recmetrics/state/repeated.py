@@ -24,8 +24,8 @@ def warn_of_many_repeated(counted: Tensor) -> None:
     if left_out >= MANY_REPEATED and 2 * left_out >= counted.shape[0]:
         warnings.warn(
             f"{left_out} of {counted.shape[0]} rows count no second time, because their `sample_ids` had come before: "
-            "these must be unique in the data set, neither the place in a batch nor a user who has several rows, and "
-            "the metric must be reset after each epoch",
+            "these must be unique in the data set, neither the place in a batch nor a user who has several rows, each "
+            "process must read rows of its own, and the metric must be reset after each epoch",
             UserWarning,
             stacklevel=callers_level(),
         )

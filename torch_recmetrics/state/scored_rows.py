@@ -80,6 +80,8 @@ class OwnTables:
 
 # An error bound of bins that is more than models differ by.
 WIDE_BOUND = 0.01
+# So many bins part all scores but those that are nearly equal.
+MANY_BINS = 1 << 18
 
 
 class ScoredRows(RowMetric):
@@ -102,7 +104,7 @@ class ScoredRows(RowMetric):
         check=check_num_bins,
         doc="None for the exact value; or a power of two >= 4, the bins that scores are counted in, by the highest "
         "bits of their own dtype: constant memory, and :meth:`error_bound` says how far the exact value can be. "
-        "float16 and bfloat16 are always exact. All scores must then have one dtype. 2**14 and more are mostly enough.",
+        "float16 and bfloat16 are always exact. All scores must then have one dtype. 2**18 are mostly enough.",
     )
 
     def setup(self) -> None:
@@ -146,13 +148,14 @@ class ScoredRows(RowMetric):
     def compute(self) -> Tensor:
         """The value, 0-dim float64; nan where a class that it needs is missing. Bins that are too few warn once."""
         value, bound = self._verdict().unbind()
-        in_bins = self.num_bins is not None and self.validate_args and value.device.type != "meta"
-        if in_bins and "bins" not in self._warned and bool(bound > WIDE_BOUND):
+        few = self.num_bins is not None and self.num_bins < MANY_BINS
+        looks = few and self.validate_args and value.device.type != "meta" and "bins" not in self._warned
+        if looks and bool(bound > WIDE_BOUND):
             self.warn_once(
                 "bins",
-                f"num_bins={self.num_bins} is too few for these scores: the exact value may be more than {WIDE_BOUND} "
-                "away, see error_bound(), of which intervals know nothing. Bins are the highest bits of a float, so "
-                "take 2**14 or more, or None",
+                f"num_bins={self.num_bins} may be too few: the exact value may be more than {WIDE_BOUND} away, see "
+                "error_bound(), of which intervals know nothing. Bins are the highest bits of a float: take "
+                f"num_bins={MANY_BINS}, or None. Where masses of scores are equal, more bins change nothing",
             )
         return value
 
