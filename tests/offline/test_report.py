@@ -61,7 +61,7 @@ def test_values_of_users_say_which_files_they_were_evaluated_against(tmp_path: P
     inputs = [Input("truth", "a", 1, "aa"), Input("seen", "s", 1, "bb"), Input("recommendations", "b", 1)]
     assert truth_of(inputs, None, "miss") == "sha256:aa; seen=sha256:bb; seen_action=miss"
     with pytest.warns(
-        UserWarning, match=f"got sha256:{digests[0][:12]}... for old, sha256:{digests[1][:12]}... for new"
+        UserWarning, match=f"differ, sha256:{digests[0][:12]}... for old, sha256:{digests[1][:12]}... for new"
     ):
         compare({"old": found[0], "new": found[2]}, "old")
 
