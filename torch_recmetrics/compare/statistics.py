@@ -415,7 +415,8 @@ def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -
     """p-values, corrected for how many there are.
 
     Args:
-        p_values: of all the comparisons that are looked at; nan, which stays nan, where there was none.
+        p_values: of all the comparisons that are looked at; nan where there was none, or None, as JSON has it, which
+            stays nan.
         method: ``"holm"`` bounds the chance of any false finding, ``"bh"`` (Benjamini and Hochberg) the expected share
             of false ones among the findings; None corrects nothing.
 

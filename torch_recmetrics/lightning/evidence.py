@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.statistics import differences
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.intervals import student_quantile
@@ -91,8 +92,6 @@ def compared(best: UserValues, baseline: UserValues, epoch: int, **options: Any)
     Raises:
         ValueError: for other users, definitions or candidates, and where the two have no metric in common.
     """
-    from torch_recmetrics.compare import compare
-
     common = [name for name in (*best, *best.summaries) if name in baseline or name in baseline.summaries]
     if not common:
         raise ValueError(
