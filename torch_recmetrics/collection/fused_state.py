@@ -138,7 +138,8 @@ class FusedEvaluator(Evaluator):
         self._names = [metric.state_name("sums") for metric in self.metrics]
 
     def add(self, sums: Tensor) -> None:
-        self._sums = added(self._held(), sums)
+        at_start = all(metric.is_at_start("sums") for metric in self.metrics)
+        self._sums = sums if at_start else added(self._held(), sums)
         self._views = torch.split(self._sums, self.sizes)
         for metric, name, view in zip(self.metrics, self._names, self._views, strict=True):
             metric.__dict__[name] = view

@@ -92,7 +92,7 @@ class HitRate(RelevanceMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool) -> Tensor:
-        return stats.hits(cutoffs) if pooled else 1 - stats.p_no_hit(cutoffs)
+        return stats.hits(cutoffs) if pooled else stats.p_hit(cutoffs)
 
 
 class Precision(RelevanceMeans):
@@ -213,7 +213,7 @@ class F1(RelevanceMeans):
         # Shares of the two that add up to 1: exact for a beta of 1, finite for any.
         share = 1 / (1 + beta * beta)
         possible = share * stats.cut(cutoffs) + (1 / (1 + (1 / beta) * (1 / beta))) * stats.n_relevant
-        return ratio(stats.hits(cutoffs), possible).clamp(max=1)
+        return ratio(stats.hits(cutoffs), possible).clamp_(max=1)
 
 
 class DCG(RelevanceMeans):
@@ -316,7 +316,7 @@ class NDCG(RelevanceMeans):
         counts = discount_of(discount)
         # The two sums are rounded apart, so their quotient may come out just above 1.
         best = stats.ideal_sum(cutoffs, scaled, ideal, counts)
-        return ratio(stats.gain_sum(cutoffs, scaled, counts), best).clamp(max=1)
+        return ratio(stats.gain_sum(cutoffs, scaled, counts), best).clamp_(max=1)
 
 
 def named_discount(metric: DCG | NDCG) -> None:

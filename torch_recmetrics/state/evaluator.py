@@ -281,7 +281,7 @@ class Evaluator:
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
-            metric.set_state("sums", added(metric.state("sums"), part))
+            metric.set_state("sums", part if metric.is_at_start("sums") else added(metric.state("sums"), part))
 
     def _arrive_waiting(self, users: JoinableUsers, memory: ScratchMemory) -> None:
         for_long = bool(self.keepers or self._kept)  # what is held of users with ids is made anew

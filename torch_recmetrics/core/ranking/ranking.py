@@ -219,11 +219,11 @@ class RankingStats:
         uncut = full_list.hits_within(n.squeeze(1))
         return torch.stack([uncut if k is None else hit for k, hit in zip(cutoffs, hits.unbind(1))], 1)
 
-    def p_no_hit(self, cutoffs: Cutoffs) -> Tensor:
-        """Probability that the list has no relevant item."""
+    def p_hit(self, cutoffs: Cutoffs) -> Tensor:
+        """Probability that the list has a relevant item."""
         if self._decided and None not in cutoffs:
-            return self.hits(cutoffs).eq_(0)
-        return self._read(
+            return self.hits(cutoffs).clamp_(max=1)
+        return 1 - self._read(
             cutoffs, lambda columns, buffer: columns.p_no_hit(buffer), attrgetter("p_no_hit"), of_nothing=1.0
         )
 
@@ -234,10 +234,7 @@ class RankingStats:
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
         if self._decided and None not in cutoffs and self.ranking.relevance.shape[1]:
-            self._columns_at(cutoffs)
-            best = self._columns.best_reciprocal()
-            # One column after the other in memory, as in `_read`; 1 / K is rounded as 1 / rank is.
-            return (best * (best >= self._table(cutoffs, 0).reciprocal().T)).T
+            return self.p_hit(cutoffs).mul_(self._columns.best_reciprocal().unsqueeze(1))
         return self._read(cutoffs, lambda columns, buffer: columns.reciprocal(buffer), attrgetter("reciprocal"))
 
     def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
@@ -282,7 +279,7 @@ class RankingStats:
                 sums = remembered_best_sums(1 << n.bit_length(), discount, device)  # few tables are remembered
             else:
                 sums = best_sums(n, discount, device)
-            return sums[self.max_hits(cutoffs).to(torch.int64)]
+            return sums[self.max_hits(cutoffs).T.to(torch.int64)].T
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
         def running(_: CumulativeStats, __: Tensor) -> Tensor:
@@ -335,7 +332,7 @@ class RankingStats:
 
     def max_hits(self, cutoffs: Cutoffs) -> Tensor:
         """min(K, R): the relevant items that a list of K can hold; R where there is no cutoff."""
-        return torch.minimum(self._table(cutoffs, float("inf")), self.n_relevant)
+        return torch.minimum(self._table(cutoffs, float("inf")).T, self.n_relevant.T).T
 
     def _table(self, cutoffs: Cutoffs, uncut: float) -> Tensor:
         """(1, cutoffs)."""
