@@ -18,6 +18,13 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
+from torch_recmetrics.offline.likely_mistakes import (
+    warn_of_hidden_truth,
+    warn_of_kinds_of_ids,
+    warn_of_short_lists,
+    warn_of_unread_relevance,
+    warned_of_foreign_items,
+)
 from torch_recmetrics.offline.members import (
     CUTOFFS,
     UserCollector,
@@ -171,9 +178,9 @@ def evaluate(
         collection = collection_of(metrics, top_k, own_options, common, tables)
         check_profiles(collection, tables)
         counts = tables.counted_lists() | counts
-        tables.warn_of_kinds_of_ids()
-        tables.warn_of_unread_relevance()
-        tables.warn_of_hidden_truth(labels_of(collection))
+        warn_of_kinds_of_ids(tables)
+        warn_of_unread_relevance(tables)
+        warn_of_hidden_truth(tables, labels_of(collection))
         wanted = keep_users or slices is not None
         collector = UserCollector(collection, tables.n_users) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
@@ -352,8 +359,8 @@ def report_of(
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
     hits = any(value > 0 for value in values.values())
-    if hits or not tables.warned_of_foreign_items():
-        tables.warn_of_short_lists(found.longest_list, asked)
+    if hits or not warned_of_foreign_items(tables):
+        warn_of_short_lists(tables, found.longest_list, asked)
     counts = {
         "users": tables.n_users,
         "users_without_list": found.users_without_list,

@@ -22,7 +22,6 @@ from torch_recmetrics.users.extras import needed
 
 ROW_BYTES = 24  # in memory: user and place in one, item, score
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
-RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken for what they say
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ class Tables:
             for key, column in self.columns[source.role].items():
                 if key in ("score", "rank", "relevance", "weight") and not holds_numbers(source, column):
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
-        self.user_ids = Ids(workspace, self._with("user"))
-        self.item_ids = Ids(workspace, self._with("item"))
+        self.user_ids = Ids(workspace, self.sources_with("user"))
+        self.item_ids = Ids(workspace, self.sources_with("item"))
         self._refuse_gaps()
 
     def _refuse_gaps(self) -> None:
@@ -110,7 +109,8 @@ class Tables:
                 if found := self._first(source, gap, key):
                     raise InputError(f"{found[0]}: column {column!r} must have a value in every row, got nothing")
 
-    def _with(self, key: str) -> list[tuple[Source, str]]:
+    def sources_with(self, key: str) -> list[tuple[Source, str]]:
+        """Those that have such a column ("user", "item", ...), each with its name."""
         having = [source for source in self.workspace.sources if key in self.columns[source.role]]
         return [(source, self.columns[source.role][key]) for source in having]
 
@@ -358,71 +358,13 @@ class Tables:
         if not rows and strict:
             raise InputError(f"{self.lists}: there is no row")
         if rows == foreign_rows and strict:
-            raise no_user_in_common(self.lists, self.truth, self.n_users, *self._one_of_each(self.user_ids))
+            raise no_user_in_common(self.lists, self.truth, self.n_users, *self.one_of_each(self.user_ids))
         return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
 
     def truth_rows(self) -> int:
         """All rows of the truth."""
         number: int = self.workspace.one(f"SELECT count(*) FROM {self.truth.sql}")[0]
         return number
-
-    def warned_of_foreign_items(self) -> bool:
-        """Whether no recommended item is anybody's truth, which is told: then the ids may not be of one kind."""
-        known = [f"SELECT {self.item_ids.of(source)} FROM {source.sql}" for source in (self.lists, self.truth)]
-        foreign = not self.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]
-        if foreign:
-            one, other = self._one_of_each(self.item_ids)
-            rank_zero_warn(
-                f"{self.lists} and {self.truth} have no item in common, such as items {str(one)!r} and {str(other)!r}: "
-                "are the ids of the same kind, and the columns the right ones?"
-            )
-        return foreign
-
-    def warn_of_kinds_of_ids(self) -> None:
-        """A warning where ids are text in one table and integers in another, and some would be one if both were these.
-
-        They are compared as text, so '007' and 7 never meet.
-        """
-        for key, ids in (("user", self.user_ids), ("item", self.item_ids)):
-            for source, column in self._with(key):
-                both = sorted((source, self.truth), key=ids.kind_of, reverse=True)
-                if [ids.kind_of(one) for one in both] == ["VARCHAR", "BIGINT"] and self._warned_of_kinds(
-                    ids, column, *both
-                ):
-                    break
-
-    def _warned_of_kinds(self, ids: Ids, column: str, texts: Source, integers: Source) -> bool:
-        """Whether ids of two tables are lost for how they are written, which is told."""
-        own = [f"SELECT DISTINCT {ids.of(source)} AS id FROM {source.sql}" for source in (texts, integers)]
-        lost, one, other = self.workspace.one(
-            f"WITH texts AS ({own[0]}), integers AS ({own[1]}) SELECT count(*), min(t.id), arg_min(n.id, t.id) FROM "
-            "(SELECT id, TRY_CAST(id AS BIGINT) AS number FROM texts ANTI JOIN integers USING (id) "
-            "WHERE regexp_matches(id, '^[+-]?[0-9]+$')) AS t JOIN "
-            "(SELECT id, CAST(id AS BIGINT) AS number FROM integers ANTI JOIN texts USING (id)) AS n USING (number)"
-        )
-        if lost:
-            rank_zero_warn(
-                f"ids must be of one kind in all tables: column {column!r} is text in {texts} and integers in "
-                f"{integers}. They are compared as text, so the same number is not the same id, such as {one!r} and "
-                f"{other} ({lost:,} in all): write both as integers, or both as text"
-            )
-        return bool(lost)
-
-    def warn_of_hidden_truth(self, labels: Labels) -> None:
-        """A warning where seen pairs are all that is relevant, as where `seen` is the truth."""
-        if self.seen is None:
-            return
-        relevant = self.relevant_pairs(labels)
-        for few in ("LIMIT 1000", ""):  # nearly always enough, and seen pairs are then only scanned
-            left = f"FROM ({relevant} {few}) AS r ANTI JOIN ({self.pairs(self.seen)}) AS s USING (_user, _item)"
-            if self.workspace.rows(f"SELECT 1 {left} LIMIT 1"):
-                return
-        (rows,) = self.workspace.one(f"SELECT count(*) FROM ({relevant})")
-        if rows:
-            rank_zero_warn(
-                f"{self.seen} holds every relevant item of all users, all {rows:,} pairs of {self.truth}, so nothing "
-                "that is recommended can be a hit: give what users had before as `seen`, without the truth"
-            )
 
     def relevant_pairs(self, labels: Labels) -> str:
         """SELECT of the pairs of the truth that metrics take for relevant, seen or not."""
@@ -432,35 +374,7 @@ class Tables:
             wanted += " AND _relevance " + ("> 0" if labels.min_relevance is None else f">= {labels.min_relevance!r}")
         return f"SELECT _user, _item FROM ({self.pairs(self.truth, *key)}) WHERE {wanted}"
 
-    def warn_of_unread_relevance(self) -> None:
-        """A warning where the truth has zeros in what looks like relevance, and every row counts as relevant."""
-        if "relevance" in self.columns["truth"]:
-            return
-        for column in self.truth.types:
-            named = column.lower() in RELEVANCE_NAMES and column not in self.columns["truth"].values()
-            zero = f"TRY_CAST({quoted(column)} AS DOUBLE) = 0"
-            if (
-                named
-                and holds_numbers(self.truth, column)
-                and self.workspace.rows(f"SELECT 1 FROM {self.truth.sql} WHERE {zero} LIMIT 1")
-            ):
-                rank_zero_warn(
-                    f"`relevance` is not given, so every row of {self.truth} counts as relevant, also those with 0 in "
-                    f"its column {column!r}: give relevance={column!r}, or leave the column out where this is meant"
-                )
-                return
-
-    def warn_of_short_lists(self, longest: int, largest_cutoff: int) -> None:
-        """A warning where no list is as long as the largest cutoff, unless it is the whole catalogue."""
-        whole = self.items is not None and self.n_items is not None and longest >= self.n_items
-        if longest < largest_cutoff and not whole:
-            seen = " without its pairs of `seen`" if self.seen is not None and self.hidden is self.lists else ""
-            rank_zero_warn(
-                f"the cutoff {largest_cutoff} is beyond the lists: the longest of {self.lists} is {longest} long"
-                f"{seen}, so the value is that at {longest}: give longer lists, or cutoffs up to {longest}"
-            )
-
-    def _one_of_each(self, ids: Ids) -> list[Any]:
+    def one_of_each(self, ids: Ids) -> list[Any]:
         """An id of the lists and one of the truth."""
         both = (self.lists, self.truth)
         return [self.workspace.one(f"SELECT min({ids.of(source)}) FROM {source.sql}")[0] for source in both]

@@ -21,6 +21,7 @@ from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.labels import read_labels
+from torch_recmetrics.core.layouts.likely_mistakes import defer_likely_mistakes, defer_one_column
 from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
@@ -66,24 +67,6 @@ STEPS = {
         "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)"},
     }.items()
 }
-HIDES_EVERY_TARGET = (
-    "`mask` or `seen_ids` hide every relevant item of all users of this update, so nothing that is recommended can be "
-    "relevant: is `mask` turned around (True = may be recommended), or do `seen_ids` hold the targets?"
-)
-ONE_COLUMN = (
-    "`preds` have one column, so every list has one item, whose rank is 1 whatever its score. Where a row is one item "
-    "of a user, give flat rows and the user of each, (preds.flatten(), target.flatten(), indexes); of clicks without "
-    "users take BinaryAUC"
-)
-PADDED_WITH_0 = (
-    "`seen_ids` begin or end with 0, 0 in a quarter of the rows: is that padding? It hides item 0 from them: pad "
-    "with -1, or give ignore_index=0"
-)
-ALL_RELEVANT = (
-    "every item is relevant to every user of this update, by numbers that are no grades: are `preds` and `target` "
-    "swapped?"
-)
-ALL_OF_MANY = 20  # a list with fewer items may well be relevant as a whole
 
 Given = Mapping[str, Any]  # the arguments that are not None
 # Targets, weights, sample ids, seen ids and mask
@@ -263,7 +246,7 @@ class UserLayout(Layout):
         looks = checks.warns and self.targets is not None and (hides or width == self.n_items)
         users = self.rank_users(relevance, seen_ids, needs, checks)
         if looks and self.like.shape[0]:
-            self.defer_warnings(relevance, seen_ids, checks)
+            defer_likely_mistakes(checks, relevance, seen_ids, self.mask, self.n_items)
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights, sample_ids = self.weights, self.sample_ids
         if weights is not None:
@@ -273,29 +256,6 @@ class UserLayout(Layout):
             sample_ids = sample_ids.to(torch.int64, copy=True)
         has_target = self.targets is not None
         return users.having(weights=weights, sample_ids=sample_ids, has_target=has_target, n_items=self.n_items)
-
-    def defer_warnings(self, relevance: Relevance, seen_ids: Tensor | None, checks: ValueChecks) -> None:
-        """What is almost surely a mistake, though it breaks no rule; it is looked for once."""
-        if seen_ids is not None or self.mask is not None:
-            checks.defer_warning(self.hides_every_target(relevance, seen_ids), HIDES_EVERY_TARGET)
-        if seen_ids is not None and seen_ids.ndim == 2 and seen_ids.shape[1] > 1:
-            at_an_end = (torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0).all(2).sum(1).amax()
-            many = (at_an_end > 1) & (4 * at_an_end >= seen_ids.shape[0])
-            checks.defer_warning(many & (seen_ids >= 0).all(), PADDED_WITH_0)
-        graded = relevance.relevance
-        if graded is not None and graded.is_floating_point() and self.n_items == relevance.width >= ALL_OF_MANY:
-            all_of_them = (relevance.n_relevant() == self.n_items).all()
-            checks.defer_warning(all_of_them & (graded != graded.round()).any(), ALL_RELEVANT)
-
-    def hides_every_target(self, relevance: Relevance, seen_ids: Tensor | None) -> Tensor:
-        """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
-        wanted, ids = relevance.values > 0, relevance.sorted_ids
-        shown = wanted
-        if seen_ids is not None:
-            shown = shown & (listed_relevance(seen_ids, None).lookup(ids) == 0)
-        if self.mask is not None:
-            shown = shown & self.mask.gather(1, ids.clamp(min=0))
-        return wanted.any() & ~shown.any()
 
     @abstractmethod
     def rank_users(
@@ -314,7 +274,7 @@ class ScoresLayout(UserLayout):
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> RankedUsers:
         if self.n_items == 1 and checks.warns and self.targets is not None and self.like.shape[0] > 1:
-            checks.defer_warning(self.like.new_ones((), dtype=torch.bool), ONE_COLUMN)
+            defer_one_column(checks, self.like.device)
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance, needs, checks)
 

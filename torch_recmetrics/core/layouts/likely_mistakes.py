@@ -1,0 +1,68 @@
+"""What is almost surely a mistake in an update, though it breaks no rule: it is warned of, and looked for once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
+from torch_recmetrics.core.tensors.checks import ValueChecks
+
+HIDES_EVERY_TARGET = (
+    "`mask` or `seen_ids` hide every relevant item of all users of this update, so nothing that is recommended can be "
+    "relevant: is `mask` turned around (True = may be recommended), or do `seen_ids` hold the targets?"
+)
+ONE_COLUMN = (
+    "`preds` have one column, so every list has one item, whose rank is 1 whatever its score. Where a row is one item "
+    "of a user, give flat rows and the user of each, (preds.flatten(), target.flatten(), indexes); of clicks without "
+    "users take BinaryAUC"
+)
+PADDED_WITH_0 = (
+    "`seen_ids` begin or end with 0, 0 in a quarter of the rows: is that padding? It hides item 0 from them: pad "
+    "with -1, or give ignore_index=0"
+)
+ALL_RELEVANT = (
+    "every item is relevant to every user of this update, by numbers that are no grades: are `preds` and `target` "
+    "swapped?"
+)
+ALL_OF_MANY = 20  # a list with fewer items may well be relevant as a whole
+
+
+def defer_likely_mistakes(
+    checks: ValueChecks, relevance: Relevance, seen_ids: Tensor | None, mask: Tensor | None, n_items: int | None
+) -> None:
+    """Look at what is relevant and what is hidden.
+
+    Args:
+        checks: whom to tell.
+        relevance: of B users.
+        seen_ids: (B, S) int64, or -1.
+        mask: (B, N) bool, True = may be recommended.
+        n_items: N; None where there are no scores.
+    """
+    if seen_ids is not None or mask is not None:
+        checks.defer_warning(hides_every_target(relevance, seen_ids, mask), HIDES_EVERY_TARGET)
+    if seen_ids is not None and seen_ids.ndim == 2 and seen_ids.shape[1] > 1:
+        at_an_end = (torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0).all(2).sum(1).amax()
+        many = (at_an_end > 1) & (4 * at_an_end >= seen_ids.shape[0])
+        checks.defer_warning(many & (seen_ids >= 0).all(), PADDED_WITH_0)
+    graded = relevance.relevance
+    if graded is not None and graded.is_floating_point() and n_items == relevance.width >= ALL_OF_MANY:
+        all_of_them = (relevance.n_relevant() == n_items).all()
+        checks.defer_warning(all_of_them & (graded != graded.round()).any(), ALL_RELEVANT)
+
+
+def defer_one_column(checks: ValueChecks, device: torch.device) -> None:
+    """Scores of several users have one column."""
+    checks.defer_warning(torch.ones((), dtype=torch.bool, device=device), ONE_COLUMN)
+
+
+def hides_every_target(relevance: Relevance, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:
+    """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
+    wanted, ids = relevance.values > 0, relevance.sorted_ids
+    shown = wanted
+    if seen_ids is not None:
+        shown = shown & (listed_relevance(seen_ids, None).lookup(ids) == 0)
+    if mask is not None:
+        shown = shown & mask.gather(1, ids.clamp(min=0))
+    return wanted.any() & ~shown.any()

@@ -1,0 +1,105 @@
+"""What is almost surely a mistake in the tables of an evaluation, though it breaks no rule: it is warned of."""
+
+from __future__ import annotations
+
+from torchmetrics.utilities import rank_zero_warn
+
+from torch_recmetrics.core.ranking.ranking import Labels
+from torch_recmetrics.offline.sources import Source
+from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.tables import Tables, holds_numbers
+from torch_recmetrics.offline.workspace import Ids
+
+RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken for what they say
+
+
+def warned_of_foreign_items(tables: Tables) -> bool:
+    """Whether no recommended item is anybody's truth, which is told: then the ids may not be of one kind."""
+    known = [f"SELECT {tables.item_ids.of(source)} FROM {source.sql}" for source in (tables.lists, tables.truth)]
+    foreign = not tables.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]
+    if foreign:
+        one, other = tables.one_of_each(tables.item_ids)
+        rank_zero_warn(
+            f"{tables.lists} and {tables.truth} have no item in common, such as items {str(one)!r} and {str(other)!r}: "
+            "are the ids of the same kind, and the columns the right ones?"
+        )
+    return foreign
+
+
+def warn_of_kinds_of_ids(tables: Tables) -> None:
+    """A warning where ids are text in one table and integers in another, and some would be one if both were these.
+
+    They are compared as text, so '007' and 7 never meet.
+    """
+    for key, ids in (("user", tables.user_ids), ("item", tables.item_ids)):
+        for source, column in tables.sources_with(key):
+            both = sorted((source, tables.truth), key=ids.kind_of, reverse=True)
+            if [ids.kind_of(one) for one in both] == ["VARCHAR", "BIGINT"] and _warned_of_kinds(
+                tables, ids, column, *both
+            ):
+                break
+
+
+def _warned_of_kinds(tables: Tables, ids: Ids, column: str, texts: Source, integers: Source) -> bool:
+    """Whether ids of two tables are lost for how they are written, which is told."""
+    own = [f"SELECT DISTINCT {ids.of(source)} AS id FROM {source.sql}" for source in (texts, integers)]
+    lost, one, other = tables.workspace.one(
+        f"WITH texts AS ({own[0]}), integers AS ({own[1]}) SELECT count(*), min(t.id), arg_min(n.id, t.id) FROM "
+        "(SELECT id, TRY_CAST(id AS BIGINT) AS number FROM texts ANTI JOIN integers USING (id) "
+        "WHERE regexp_matches(id, '^[+-]?[0-9]+$')) AS t JOIN "
+        "(SELECT id, CAST(id AS BIGINT) AS number FROM integers ANTI JOIN texts USING (id)) AS n USING (number)"
+    )
+    if lost:
+        rank_zero_warn(
+            f"ids must be of one kind in all tables: column {column!r} is text in {texts} and integers in "
+            f"{integers}. They are compared as text, so the same number is not the same id, such as {one!r} and "
+            f"{other} ({lost:,} in all): write both as integers, or both as text"
+        )
+    return bool(lost)
+
+
+def warn_of_hidden_truth(tables: Tables, labels: Labels) -> None:
+    """A warning where seen pairs are all that is relevant, as where `seen` is the truth."""
+    if tables.seen is None:
+        return
+    relevant = tables.relevant_pairs(labels)
+    for few in ("LIMIT 1000", ""):  # nearly always enough, and seen pairs are then only scanned
+        left = f"FROM ({relevant} {few}) AS r ANTI JOIN ({tables.pairs(tables.seen)}) AS s USING (_user, _item)"
+        if tables.workspace.rows(f"SELECT 1 {left} LIMIT 1"):
+            return
+    (rows,) = tables.workspace.one(f"SELECT count(*) FROM ({relevant})")
+    if rows:
+        rank_zero_warn(
+            f"{tables.seen} holds every relevant item of all users, all {rows:,} pairs of {tables.truth}, so nothing "
+            "that is recommended can be a hit: give what users had before as `seen`, without the truth"
+        )
+
+
+def warn_of_unread_relevance(tables: Tables) -> None:
+    """A warning where the truth has zeros in what looks like relevance, and every row counts as relevant."""
+    if "relevance" in tables.columns["truth"]:
+        return
+    for column in tables.truth.types:
+        named = column.lower() in RELEVANCE_NAMES and column not in tables.columns["truth"].values()
+        zero = f"TRY_CAST({quoted(column)} AS DOUBLE) = 0"
+        if (
+            named
+            and holds_numbers(tables.truth, column)
+            and tables.workspace.rows(f"SELECT 1 FROM {tables.truth.sql} WHERE {zero} LIMIT 1")
+        ):
+            rank_zero_warn(
+                f"`relevance` is not given, so every row of {tables.truth} counts as relevant, also those with 0 in "
+                f"its column {column!r}: give relevance={column!r}, or leave the column out where this is meant"
+            )
+            return
+
+
+def warn_of_short_lists(tables: Tables, longest: int, largest_cutoff: int) -> None:
+    """A warning where no list is as long as the largest cutoff, unless it is the whole catalogue."""
+    whole = tables.items is not None and tables.n_items is not None and longest >= tables.n_items
+    if longest < largest_cutoff and not whole:
+        seen = " without its pairs of `seen`" if tables.seen is not None and tables.hidden is tables.lists else ""
+        rank_zero_warn(
+            f"the cutoff {largest_cutoff} is beyond the lists: the longest of {tables.lists} is {longest} long"
+            f"{seen}, so the value is that at {longest}: give longer lists, or cutoffs up to {longest}"
+        )
