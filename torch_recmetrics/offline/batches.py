@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from torch_recmetrics.core.tensors.sort_keys import sort_keys
+from torch_recmetrics.core.tensors.column_sort import sort_keys
 
 BATCH_ROWS = 491_520  # rows of an Arrow batch
 BATCH_USERS = 4096

@@ -18,9 +18,9 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.column_sort import sort_keys
 from torch_recmetrics.core.tensors.moments import moments, ratio
 from torch_recmetrics.core.tensors.segments import largest_first, run_starts
-from torch_recmetrics.core.tensors.sort_keys import sort_keys
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.members import CUTOFFS

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
+from torch_recmetrics.core.tensors.column_sort import sort_keys
 from torch_recmetrics.core.tensors.segments import run_starts
-from torch_recmetrics.core.tensors.sort_keys import sort_keys
 from torch_recmetrics.offline.batches import SortedRows, one_ahead, parts_of_keys, parts_of_stream
 from torch_recmetrics.offline.columns import place_sql
 from torch_recmetrics.offline.sources import Source

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from oracles.clicks import auc, by_group, pairs
 
 from torch_recmetrics.core.auc.pairs import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
+from torch_recmetrics.core.tensors import column_sort
 from torch_recmetrics.core.tensors import compact_ids as numbering
 from torch_recmetrics.core.tensors import sort_keys as key_module
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
@@ -23,7 +24,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(key_module, "SLICE", 3)
     elif request.param == "torch's sort":
         monkeypatch.setattr(key_module, "SLICE", 1)
-        monkeypatch.setattr(key_module, "SORT_WITH_NUMPY", False)
+        monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", False)
     elif request.param == "crowded tables":
         monkeypatch.setattr(numbering, "TABLE_BITS", 1)
 

@@ -19,7 +19,7 @@ from torch_recmetrics.core.scores.column_groups import (
 )
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.packed_sort import packed_topk
-from torch_recmetrics.core.tensors import sort_keys, thresholds
+from torch_recmetrics.core.tensors import column_sort, thresholds
 
 INF, TINY, HUGE = float("inf"), 1e-45, torch.finfo(torch.float32).max
 
@@ -270,5 +270,5 @@ def test_which_rows_are_short(monkeypatch):
     monkeypatch.setattr(thresholds, "SHORT_ROWS", 3)
     assert not are_short(ScoreMatrix(scores), 5)
     monkeypatch.setattr(thresholds, "SHORT_ROWS", 2)
-    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", False)
+    monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", False)
     assert not are_short(ScoreMatrix(scores), 5)

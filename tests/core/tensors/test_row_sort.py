@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torch_recmetrics.core.tensors import row_sort, sort_keys, thresholds
+from torch_recmetrics.core.tensors import column_sort, row_sort, thresholds
 from torch_recmetrics.core.tensors.row_sort import (
     columns_in_rows,
     find_in_rows,
@@ -41,7 +41,7 @@ def test_an_id_that_is_too_large_to_carry_a_column_is_left_to_others():
 @pytest.mark.parametrize("numpy", [True, False])
 @pytest.mark.parametrize("largest", [9, (1 << 31) - 1, 1 << 31, -(1 << 31), -(1 << 31) - 1, (1 << 63) - 1])
 def test_ids_are_sorted_whatever_their_size(largest: int, numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
+    monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", numpy)
     ids = torch.tensor([[5, largest, -1, 3], [8, 0, 2, 1]])
     for rows in (ids, ids.T.contiguous().T):
         assert sorted_ids(rows).tolist() == [sorted(row) for row in ids.tolist()]
@@ -52,7 +52,7 @@ def test_ids_are_sorted_whatever_their_size(largest: int, numpy: bool, monkeypat
 
 @pytest.mark.parametrize("numpy", [True, False])
 def test_ids_of_rows_are_counted(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
+    monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", numpy)
     assert row_lengths(torch.tensor([[-1, 0, 4], [-1, -1, -1], [0, 2, 5]])).tolist() == [2, 0, 3]
     assert row_lengths(torch.tensor([[0, 1], [3, 4]])).tolist() == [2, 2]
     assert row_lengths(torch.zeros(2, 0, dtype=torch.int64)).tolist() == [0, 0]
@@ -73,7 +73,7 @@ def test_rows_are_sorted_in_a_copy():
 
 @pytest.mark.parametrize("numpy", [True, False])
 def test_pieces_of_rows_are_sorted_apart(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
+    monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", numpy)
     monkeypatch.setattr(thresholds, "REGISTER_BYTES", 8)
     rows = torch.tensor([[5.0, 1.0, 3.0, 2.0, 9.0], [0.0, 8.0, 7.0, 4.0, 6.0]])
     for given in (rows, rows.T.contiguous().T):
@@ -92,7 +92,7 @@ def test_columns_go_with_their_numbers(
     shape: tuple[int, ...], largest: int, numpy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of equal numbers the first stands first; numbers too large to carry their column are sorted all the same."""
-    monkeypatch.setattr(sort_keys, "SORT_WITH_NUMPY", numpy)
+    monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", numpy)
     g = torch.Generator().manual_seed(0)
     rows = torch.randint(-1, 9, shape, generator=g)
     rows[rows == 8] = largest

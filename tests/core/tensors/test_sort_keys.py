@@ -1,4 +1,4 @@
-"""Integers that sort as scores do, and both ways to sort them."""
+"""Integers that sort as scores do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 import torch
 from fixtures.clicks import DTYPES, SPECIAL
 
-from torch_recmetrics.core.tensors import sort_keys as module
-from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, integers, ordered_keys, scores_of, sort_keys, widened
+from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, integers, ordered_keys, scores_of, widened
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -44,19 +43,3 @@ def test_every_half_precision_score_has_its_key(dtype: torch.dtype) -> None:
 def test_scores_of_any_layout_are_read() -> None:
     scores = torch.randn(4, 6)
     assert torch.equal(ordered_keys(scores.T[1:]), ordered_keys(scores.T[1:].clone()))
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("n", [0, 1, 100, 70_000])
-def test_both_sorts_sort(dtype: torch.dtype, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = torch.randint(-(2**31), 2**31 - 1, (n,), dtype=dtype)
-    expected = keys.sort().values
-    for with_numpy in (False, True):
-        monkeypatch.setattr(module, "SORT_WITH_NUMPY", with_numpy)
-        assert torch.equal(sort_keys(keys.clone()), expected)
-
-    def without_numpy(self: torch.Tensor) -> None:
-        raise RuntimeError("Numpy is not available")
-
-    monkeypatch.setattr(torch.Tensor, "numpy", without_numpy)
-    assert torch.equal(sort_keys(keys.clone()), expected)

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
+from torch_recmetrics.core.tensors.column_sort import sort_keys
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
-from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices, sort_keys
+from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices
 
 MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; label and sign take one bit each
 SHORT_RUN = 4  # rows of a tie that are read one by one before its end is searched for

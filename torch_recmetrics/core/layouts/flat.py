@@ -22,10 +22,11 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
+from torch_recmetrics.core.tensors.column_sort import sort_keys
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import largest_first
-from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, sort_keys, write_keys
+from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, write_keys
 
 # The largest table of users by ranks. A larger one would be fresh memory each time, which costs more than arithmetic.
 TABLE_PLACES = 1 << 20

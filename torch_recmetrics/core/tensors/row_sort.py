@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors import sort_keys, thresholds
+from torch_recmetrics.core.tensors import column_sort, thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.scratch import scratch
 
@@ -29,7 +29,7 @@ def _has_numpy() -> bool:
 
 def sorts_with_numpy(device: torch.device) -> bool:
     """Whether rows on this device are sorted by numpy."""
-    return sort_keys.SORT_WITH_NUMPY and is_sync_free(device) and _has_numpy()
+    return column_sort.SORT_WITH_NUMPY and is_sync_free(device) and _has_numpy()
 
 
 def sorted_rows(rows: Tensor) -> Tensor:

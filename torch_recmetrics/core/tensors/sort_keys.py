@@ -1,4 +1,4 @@
-"""Integers that order exactly as scores do, and the one sort of them.
+"""Integers that order exactly as scores do.
 
 Integers sort many times faster than floats, pack with a group and a label into one number, and have no signed zero.
 Whole-column steps run in slices that stay in the processor's cache, since fresh memory costs more than arithmetic.
@@ -6,7 +6,6 @@ Whole-column steps run in slices that stay in the processor's cache, since fresh
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 import torch
@@ -24,8 +23,6 @@ SCORE_DTYPES = {key: score for score, key in KEY_DTYPES.items()}
 # Half a megabyte at most, and just below the size from which torch shares one operation between threads. In thousands
 # of short operations threads wait for each other more than they work.
 SLICE = 511 * 64
-# numpy 2 sorts integers with vector instructions: 4 to 9 times faster than torch on processors with fast AVX-512.
-SORT_WITH_NUMPY = True
 SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in float64
 
 
@@ -87,12 +84,3 @@ def scores_of(keys: Tensor) -> Tensor:
 def widened(keys: Tensor, dtype: torch.dtype) -> Tensor:
     """The keys that the same scores have in a wider dtype of scores."""
     return keys if KEY_DTYPES[dtype] == keys.dtype else ordered_keys(scores_of(keys).to(dtype))
-
-
-def sort_keys(keys: Tensor) -> Tensor:
-    """The keys in ascending order. The sort may happen in place: do not read the argument afterwards."""
-    if SORT_WITH_NUMPY and keys.device.type == "cpu":
-        with contextlib.suppress(RuntimeError):  # torch without numpy
-            keys.numpy().sort()
-            return keys
-    return torch.sort(keys).values

@@ -22,7 +22,13 @@ KEPT_BYTES = 1 << 23  # the largest buffer that a thread keeps: such a copy of s
 SPARSE_ELEMENTS = 1 << 17
 SPARSE_SHARE = 1 / 8
 
-# --- Sorts by numpy (core/tensors/row_sort.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
+# --- Sorts of long columns (core/tensors/column_sort.py): `python -m benchmarks auc`, `python -m benchmarks flat` ---
+
+RACED_KEYS = 1 << 18  # with more, numpy's sort and that of torch have raced for it; with fewer that is not worth it
+SAMPLED_KEYS = 1 << 17  # of the race: with fewer it is decided by what else happens then
+SORTED_BYTES = 1 << 22  # of a piece that torch sorts: with more it leaves the cache, with fewer merges take longer
+
+# --- Sorts of rows (core/tensors/row_sort.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
 
 REGISTER_BYTES = 1 << 11  # of a row: numpy sorts so many in registers, and longer rows up to six times slower
 

@@ -1,0 +1,78 @@
+"""A long column of integers in ascending order: every way to sort it gives the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from torch_recmetrics.core.tensors import column_sort, thresholds
+from torch_recmetrics.core.tensors.column_sort import merged, numpy_is_faster, sort_keys
+
+DTYPES = [torch.int16, torch.int32, torch.int64]
+
+
+@pytest.fixture(params=["numpy", "pieces", "torch"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How long columns are sorted."""
+    monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", request.param != "torch")
+    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda *_: request.param == "numpy")
+    monkeypatch.setattr(thresholds, "RACED_KEYS", 16)
+    monkeypatch.setattr(thresholds, "SORTED_BYTES", 1 << 13)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 1023, 1024, 1025, 4096, 70_001])
+@pytest.mark.parametrize("kinds", [1, 3, 1 << 15, None])
+def test_a_column_is_sorted(way: str, dtype: torch.dtype, n: int, kinds: int | None) -> None:
+    limits = torch.iinfo(dtype)
+    keys = torch.randint(limits.min, limits.max, (n,), dtype=dtype) if kinds is None else torch.randint(kinds, (n,))
+    keys = keys.to(dtype)
+    expected = keys.clone().sort().values
+    for given in (keys, expected, expected.flip(0), torch.cat([expected, expected])[n // 2 : n // 2 + n]):
+        found = sort_keys(given.clone())
+        assert found.dtype == dtype
+        assert torch.equal(found, given.sort().values)
+
+
+def test_a_column_with_gaps_in_memory_is_sorted(way: str) -> None:
+    keys = torch.randint(1000, (5000, 3))
+    assert torch.equal(sort_keys(keys[:, 1].clone().expand(2, -1)[0]), keys[:, 1].sort().values)
+    assert torch.equal(sort_keys(keys[:, 1]), torch.sort(keys[:, 1].clone()).values)
+
+
+def test_what_was_made_in_inference_mode_is_sorted_outside(way: str) -> None:
+    with torch.inference_mode():
+        keys = torch.randint(1000, (5000,))
+    assert torch.equal(sort_keys(keys.clone()), keys.sort().values)
+    expected = keys.sort().values
+    assert torch.equal(sort_keys(keys), expected)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+def test_sorted_pieces_are_merged_by_any_number_of_threads(n_threads: int) -> None:
+    generator = np.random.default_rng(0)
+    for kinds in (1, 2, 50, 1 << 40):
+        for sizes in ((5,), (1, 1, 1), (1000, 1000, 3), (64, 65, 4096)):
+            pieces = [np.sort(generator.integers(-kinds, kinds, size)) for size in sizes]
+            assert np.array_equal(merged(pieces, n_threads), np.sort(np.concatenate(pieces)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_race_is_run_once_and_draws_nothing(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy_is_faster.cache_clear()
+    before = torch.get_rng_state()
+    first = numpy_is_faster(dtype, 2)
+    assert torch.equal(torch.get_rng_state(), before)
+    monkeypatch.setattr(torch, "sort", None)
+    assert numpy_is_faster(dtype, 2) is first
+
+
+def test_torch_without_numpy_sorts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_numpy(self: torch.Tensor) -> None:
+        raise RuntimeError("Numpy is not available")
+
+    monkeypatch.setattr(torch.Tensor, "numpy", without_numpy)
+    keys = torch.randint(1 << 20, (1000,))
+    assert torch.equal(sort_keys(keys.clone()), keys.sort().values)
