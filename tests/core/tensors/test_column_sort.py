@@ -59,14 +59,41 @@ def test_sorted_pieces_are_merged_by_any_number_of_threads(n_threads: int) -> No
             assert np.array_equal(merged(pieces, n_threads), np.sort(np.concatenate(pieces)))
 
 
+@pytest.fixture
+def races(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
+    """No race was run yet, and sorts take the seconds that are given."""
+    seconds: dict[str, list[float]] = {"numpy": [], "torch": []}
+    monkeypatch.setattr(column_sort, "FASTEST", {})
+    names = {torch.sort: "torch"}
+    monkeypatch.setattr(column_sort, "seconds", lambda sort, _: seconds[names.get(sort, "numpy")].pop(0))
+    return seconds
+
+
+def test_the_sort_that_is_faster_on_a_sample_is_taken(races: dict[str, list[float]]) -> None:
+    races.update(numpy=[3, 2, 3], torch=[9, 5, 5, 5])
+    assert numpy_is_faster(torch.int32, 2)
+    races.update(numpy=[3, 2, 3], torch=[9, 5, 1, 5])
+    assert not numpy_is_faster(torch.int64, 2)
+    races.update(numpy=[1.2, 2, 2], torch=[9, 5, 1, 5])
+    assert numpy_is_faster(torch.int64, 1), "what torch sorts is yet to be merged"
+
+
+def test_what_was_slow_in_one_race_alone_is_forgotten(races: dict[str, list[float]]) -> None:
+    for of_torch, expected in ((9, True), (1, False), (9, False), (9, False)):
+        races.update(numpy=[3, 3, 3], torch=[of_torch] * 4)
+        assert numpy_is_faster(torch.int32, 2) is expected
+    assert not numpy_is_faster(torch.int32, 2), "there are no seconds for a fifth race"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_race_is_run_once_and_draws_nothing(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    numpy_is_faster.cache_clear()
+def test_races_draw_nothing_and_end(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_sort, "FASTEST", {})
     before = torch.get_rng_state()
-    first = numpy_is_faster(dtype, 2)
+    for _ in range(column_sort.RACES):
+        last = numpy_is_faster(dtype, 2)
     assert torch.equal(torch.get_rng_state(), before)
     monkeypatch.setattr(torch, "sort", None)
-    assert numpy_is_faster(dtype, 2) is first
+    assert numpy_is_faster(dtype, 2) is last
 
 
 def test_torch_without_numpy_sorts(monkeypatch: pytest.MonkeyPatch) -> None:

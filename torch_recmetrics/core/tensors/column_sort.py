@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,19 @@ Column = npt.NDArray[Any]
 
 SORT_WITH_NUMPY = True
 SAMPLED_PER_PIECE = 64  # keys by which sorted pieces are divided between threads
+RACES = 4  # of numpy and torch for one dtype, each 10 to 30 ms
+
+
+@dataclass
+class Times:
+    """The fastest sorts of a sample, in seconds."""
+
+    races: int = 0
+    of_numpy: float = math.inf
+    of_torch: float = math.inf
+
+
+FASTEST: dict[tuple[torch.dtype, int], Times] = {}  # by dtype and number of threads
 
 
 def sort_keys(keys: Tensor) -> Tensor:
@@ -42,26 +56,31 @@ def sort_keys(keys: Tensor) -> Tensor:
     return keys if len(pieces) == 1 else torch.from_numpy(merged(pieces, n_threads))
 
 
-@functools.cache
-def numpy_is_faster(dtype: torch.dtype, n_threads: int) -> bool:  # noqa: ARG001 (with others the race is run again)
-    """Whether numpy sorts integers of this dtype faster than torch here; tried once, in 10 to 30 milliseconds.
+def numpy_is_faster(dtype: torch.dtype, n_threads: int) -> bool:
+    """Whether numpy sorts integers of this dtype faster than torch here, by the fastest times of the races so far.
 
     The sorted keys are the same. numpy's vectorised sort is 4 to 10 times faster than that of torch on most processors
-    with AVX-512, but several times slower where microcode compresses what a vector stores (AMD Zen 4).
+    with AVX-512, but several times slower where microcode compresses what a vector stores (AMD Zen 4). torch's threads
+    wait long where another process takes a processor for a moment, so the first few long columns each run a race.
     """
-    generator = torch.Generator().manual_seed(0)
-    sample = torch.randint(torch.iinfo(dtype).max, (thresholds.SAMPLED_KEYS,), generator=generator, dtype=dtype)
+    times = FASTEST.setdefault((dtype, n_threads), Times())
+    if times.races < RACES:
+        times.races += 1
+        generator = torch.Generator().manual_seed(0)
+        sample = torch.randint(torch.iinfo(dtype).max, (thresholds.SAMPLED_KEYS,), generator=generator, dtype=dtype)
+        seconds(torch.sort, sample)  # the first starts threads
+        for _ in range(3):
+            times.of_numpy = min(times.of_numpy, seconds(lambda keys: keys.numpy().sort(), sample))
+            times.of_torch = min(times.of_torch, seconds(torch.sort, sample))
+    return times.of_numpy < 1.25 * times.of_torch  # whose pieces are yet to be merged
 
-    def seconds(sort: Callable[[Tensor], object]) -> float:
-        keys = sample.clone()
-        start = time.perf_counter()
-        sort(keys)
-        return time.perf_counter() - start
 
-    seconds(torch.sort)  # the first starts threads
-    rounds = [(seconds(lambda keys: keys.numpy().sort()), seconds(torch.sort)) for _ in range(3)]
-    of_numpy, of_torch = (min(times) for times in zip(*rounds, strict=True))
-    return bool(of_numpy < 1.25 * of_torch)  # whose pieces are yet to be merged
+def seconds(sort: Callable[[Tensor], object], sample: Tensor) -> float:
+    """How long the sort of a copy takes."""
+    keys = sample.clone()
+    start = time.perf_counter()
+    sort(keys)
+    return time.perf_counter() - start
 
 
 def merged(pieces: Sequence[Column], n_threads: int) -> Column:

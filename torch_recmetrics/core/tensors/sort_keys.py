@@ -20,9 +20,8 @@ KEY_DTYPES = {
     torch.float64: torch.int64,
 }
 SCORE_DTYPES = {key: score for score, key in KEY_DTYPES.items()}
-# Half a megabyte at most, and just below the size from which torch shares one operation between threads. In thousands
-# of short operations threads wait for each other more than they work.
-SLICE = 511 * 64
+# A megabyte at most. In shorter slices threads wait for each other more than they work; longer ones leave the cache.
+SLICE = 1 << 17
 SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in float64
 
 
