@@ -1,10 +1,40 @@
-"""What a mean rank warns of: users who would count as the best."""
+"""What a mean rank warns of: users who would count as the best, and lists that look better for being short."""
 
 import warnings
 
 import pytest
+import torch
+from torchmetrics import Metric
 
 from torch_recmetrics import MeanPercentileRank, MeanRank, ranking_metrics
+
+SHORT = torch.tensor([[5, 6, 7], [5, -1, -1]])  # the second list lacks item 6
+
+
+@pytest.mark.parametrize("make", [MeanRank, lambda: ranking_metrics(("mrr", "mean_rank"), top_k=None)])
+def test_short_lists_that_lack_a_relevant_item_are_warned_of_once(make) -> None:
+    metric = make()
+    with pytest.warns(UserWarning, match=r"different lengths.*mean_rank.*the shorter the list.*top_k"):
+        metric.update(item_ids=SHORT, target_ids=torch.tensor([[6], [6]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.update(item_ids=SHORT, target_ids=torch.tensor([[6], [6]]))
+
+
+@pytest.mark.parametrize(
+    ("metric", "target_ids"),
+    [
+        (MeanRank(), [[6], [5]]),  # nothing is missing
+        (MeanRank(), [[8], [5]]),  # nothing that a longer list could have had
+        (MeanRank(3), [[6], [6]]),
+        (MeanPercentileRank(), [[6], [6]]),
+        (MeanRank(validate_args=False), [[6], [6]]),
+    ],
+)
+def test_short_lists_that_gain_nothing_are_not_warned_of(metric: Metric, target_ids: list[list[int]]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.update(item_ids=SHORT, target_ids=torch.tensor(target_ids))
 
 
 def test_users_without_relevant_items_who_would_count_as_the_best_are_warned_of():

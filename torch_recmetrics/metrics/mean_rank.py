@@ -27,7 +27,7 @@ class MeanRank(RelevanceMeans):
     Lower is better; 1 is the best that a single relevant item can have, and equal scores share the mean of their ranks.
     A relevant item that is not in the list (cut off, hidden or not retrieved) counts as the rank behind its end: K + 1
     with a cutoff, the length of the list + 1 without. So with a cutoff no list gains by leaving items out; without one
-    a shorter list does, so give a cutoff to finished lists that do not rank the whole catalogue. It is moved by the
+    a shorter list does, which is warned of: give a cutoff to finished lists of different lengths. It is moved by the
     worst placed items most, of which other metrics see nothing.
 
     Undefined: for users without relevant items; leave ``empty_target_action`` at ``"skip"`` or ``"error"``, since 0 and
@@ -46,6 +46,7 @@ class MeanRank(RelevanceMeans):
     higher_is_better = False
     best_value = None
     flattering = ("neg", "pos")
+    missing_at_end = True
     plot_lower_bound = 1.0
     plot_upper_bound = None
 

@@ -37,6 +37,7 @@ class RankingMetric(CandidatesSeen):
     reads_items: ClassVar[bool] = False  # True: it looks at their ids
     reads_first_alone: ClassVar[bool] = False  # True: of the relevant items it asks for the place of the first
     reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
+    missing_at_end: ClassVar[bool] = False  # True: a relevant item not in the list counts as the rank behind its end
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
     # How many candidates the users of all updates had, where these were not all items; and, where values of users are
     # kept, how many columns were scored, negative, where no metric knows whether they are the catalogue.
@@ -291,4 +292,5 @@ def requirements_of(
         nan_hidden=options["nan_action"] == "worst",
         gains=frozenset({"hit", *(scaled for gain, scaled in SCALED_GAINS.items() if gain == options.get("gain"))}),
         any_gain=not getattr(metric, "known_gains", False),
+        missing_at_end=top_k is None and metric.missing_at_end,
     )

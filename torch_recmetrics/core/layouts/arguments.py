@@ -21,7 +21,11 @@ from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.labels import read_labels
-from torch_recmetrics.core.layouts.likely_mistakes import defer_likely_mistakes, defer_one_column
+from torch_recmetrics.core.layouts.likely_mistakes import (
+    defer_likely_mistakes,
+    defer_one_column,
+    defer_short_lists,
+)
 from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
@@ -290,7 +294,10 @@ class ListsLayout(UserLayout):
         check.defer_ids(checks, "item_ids", item_ids, below=None)
         if checks.active:
             check.defer_repeats(checks, "item_ids", sorted_ids(item_ids))
-        return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
+        users = rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
+        if needs.missing_at_end and checks.warns and self.targets is not None:
+            defer_short_lists(checks, relevance, users.item_ids)
+        return users
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,11 @@ ALL_RELEVANT = (
     "every item is relevant to every user of this update, by numbers that are no grades: are `preds` and `target` "
     "swapped?"
 )
+SHORT_LISTS = (
+    "the lists are of different lengths, and `mean_rank` without a cutoff counts a relevant item that is not in a list "
+    "as the rank behind its end, so the shorter the list the better it looks: give it a cutoff, `top_k`, the length of "
+    "the longest list"
+)
 ALL_OF_MANY = 20  # a list with fewer items may well be relevant as a whole
 
 
@@ -55,6 +60,14 @@ def defer_likely_mistakes(
 def defer_one_column(checks: ValueChecks, device: torch.device) -> None:
     """Scores of several users have one column."""
     checks.defer_warning(torch.ones((), dtype=torch.bool, device=device), ONE_COLUMN)
+
+
+def defer_short_lists(checks: ValueChecks, relevance: Relevance, item_ids: Tensor) -> None:
+    """What a (B, L) list lacks counts as the rank behind its end."""
+    lengths, hits = (item_ids >= 0).sum(1), (relevance.lookup(item_ids) > 0).sum(1)
+    if lengths.shape[0]:
+        lacks = relevance.n_relevant() > hits
+        checks.defer_warning((lacks & (lengths < lengths.amax())).any(), SHORT_LISTS)
 
 
 def hides_every_target(relevance: Relevance, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:

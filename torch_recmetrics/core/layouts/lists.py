@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers
+from torch_recmetrics.core.layouts.ranked import ListedUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 
 
 def rank_lists(
     item_ids: Tensor, targets: Relevance, needs: RankingRequirements, seen_ids: Tensor | None, *, may_look: bool
-) -> RankedUsers:
+) -> ListedUsers:
     """(B, L) recommended ids, best first, padded with -1; what was seen is dropped and the rest moves up.
 
     Where values may be looked at, lists without gaps are left as they are.

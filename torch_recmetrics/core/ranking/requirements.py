@@ -24,6 +24,7 @@ class RankingRequirements:
         nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
         gains: the gains whose sum over equal scores at the cutoff is read, as :class:`RankingStats` knows them.
         any_gain: somebody may read that of a gain which is not among them, or single members.
+        missing_at_end: somebody counts a relevant item that is not in a list as the rank behind its end.
     """
 
     depth: int | None
@@ -38,6 +39,7 @@ class RankingRequirements:
     nan_hidden: bool = False
     gains: frozenset[Gain] = frozenset()
     any_gain: bool = True
+    missing_at_end: bool = False
 
     def __or__(self, other: RankingRequirements) -> RankingRequirements:
         """What two readers of one ranking need together; both must treat NaN alike."""
