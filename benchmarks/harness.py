@@ -51,10 +51,22 @@ class Result:
         return self.median / self.numbers
 
 
+def processor() -> str:
+    """The processor's name with its family and model, by which processors of one name differ in speed."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if "model name" not in facts:
+        return platform.machine()
+    return f"{facts['model name']} (family {facts.get('cpu family')}, model {facts.get('model')})"
+
+
 def machine() -> str:
     """One line that says where the figures come from."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} CPU threads"
-    return f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}, {device}"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} threads"
+    return f"torch {torch.__version__}, Python {platform.python_version()}, {processor()}, {device}"
 
 
 def race(contestants: Sequence[Contestant], rounds: int = 20, warmup: int = 2) -> list[Result]:
