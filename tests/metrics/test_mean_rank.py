@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchmetrics import Metric
 
-from torch_recmetrics import MeanPercentileRank, MeanRank, ranking_metrics
+from torch_recmetrics import MRR, MeanPercentileRank, MeanRank, ranking_metrics
 
 SHORT = torch.tensor([[5, 6, 7], [5, -1, -1]])  # the second list lacks item 6
 
@@ -19,6 +19,32 @@ def test_short_lists_that_lack_a_relevant_item_are_warned_of_once(make) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metric.update(item_ids=SHORT, target_ids=torch.tensor([[6], [6]]))
+
+
+def test_candidates_of_which_some_users_have_fewer_are_lists_as_well() -> None:
+    for candidates, warned in ((SHORT, True), (torch.tensor([[5, 6, 7], [5, 7, 9]]), False), (SHORT[0], False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            MeanRank().update(torch.rand(2, 3), item_ids=candidates, target_ids=torch.tensor([[6], [6]]))
+        assert bool(caught) is warned
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MRR().update(torch.rand(2, 3), item_ids=SHORT, target_ids=torch.tensor([[6], [6]]))
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        {"item_ids": SHORT, "target_ids": torch.tensor([[6], [6]]), "weights": torch.tensor([1.0, 0.0])},
+        # Of one length as they were given.
+        {"item_ids": SHORT[[0, 0]], "target_ids": torch.tensor([[6], [8]]), "seen_ids": torch.tensor([[-1], [7]])},
+        {"item_ids": SHORT[:0], "target_ids": torch.tensor([[6], [6]])[:0]},
+    ],
+)
+def test_short_lists_that_flatter_nobody_are_not_warned_of(users: dict[str, torch.Tensor]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MeanRank().update(**users)
 
 
 @pytest.mark.parametrize(

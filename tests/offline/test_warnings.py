@@ -139,3 +139,14 @@ def test_cutoffs_beyond_the_lists() -> None:
     assert told(LISTS, TRUTH, metrics="recall@3", items=pa.table({"item_id": [3, 15, 4]}))[1] != []
     whole = pa.concat_tables([LISTS, pa.table({"user_id": [7], "item_id": [15], "score": [0.5]})])
     assert told(whole, TRUTH, metrics="recall@3", items=catalogue)[1] == []
+
+
+@pytest.mark.parametrize("ordered_by", ["score", "rank"])
+@pytest.mark.parametrize("keep_users", [True, False])
+def test_short_lists_that_flatter_mean_rank(ordered_by: str, keep_users: bool) -> None:
+    lists = pa.concat_tables([table((7, 12), ordered_by, [1, 1]), table((7, 7), ordered_by, [2, 3]).slice(1)])
+    truth = with_ids(TRUTH, "item_id", [3, 4])
+    for metrics, top_k, expected in (("mean_rank", None, 1), ("mean_rank", 2, 0), ("mrr", None, 0)):
+        found = told(lists, truth, metrics=metrics, top_k=top_k, keep_users=keep_users)[1]
+        assert [text for text in found if "the shorter the list the better" in text] == found
+        assert len(found) == expected

@@ -27,8 +27,8 @@ class MeanRank(RelevanceMeans):
     Lower is better; 1 is the best that a single relevant item can have, and equal scores share the mean of their ranks.
     A relevant item that is not in the list (cut off, hidden or not retrieved) counts as the rank behind its end: K + 1
     with a cutoff, the length of the list + 1 without. So with a cutoff no list gains by leaving items out; without one
-    a shorter list does, which is warned of: give a cutoff to finished lists of different lengths. It is moved by the
-    worst placed items most, of which other metrics see nothing.
+    a shorter list does, so give a cutoff to finished lists of different lengths: the first update warns of them. It is
+    moved by the worst placed items most, of which other metrics see nothing.
 
     Undefined: for users without relevant items; leave ``empty_target_action`` at ``"skip"`` or ``"error"``, since 0 and
     1 are no ranks of theirs: others are warned of. nan where no user counts.  Range: [1, inf), lower is better.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from torch_recmetrics.core.tensors.column_sort import sort_keys
+from torch_recmetrics.core.tensors.column_sort import sort_column
 
 BATCH_ROWS = 491_520  # rows of an Arrow batch
 BATCH_USERS = 4096
@@ -119,7 +119,7 @@ def parts_in_memory(
         order = torch.from_numpy(np.argsort(kept[by - 1][:n_kept].numpy()))
         keys, kept = keys[order], [column[order] for column in kept]
         keys.bitwise_left_shift_(bits).bitwise_or_(torch.arange(n_kept))
-    return parts_of_keys(sort_keys(keys)[:n_kept], bits, kept, users, batch_rows)
+    return parts_of_keys(sort_column(keys)[:n_kept], bits, kept, users, batch_rows)
 
 
 def parts_of_keys(

@@ -18,7 +18,7 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.column_sort import sort_keys
+from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.moments import moments, ratio
 from torch_recmetrics.core.tensors.segments import largest_first, run_starts
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
@@ -513,7 +513,7 @@ def add_kinds(sums: Tensor, own: Tensor, table: Tensor) -> None:
         for kind in counts.any(0).nonzero()[:, 0].tolist():
             sums += counts[:, kind, None, None] * table[kind]
         return
-    each, n = torch.unique_consecutive(sort_keys(own), return_counts=True)
+    each, n = torch.unique_consecutive(sort_column(own), return_counts=True)
     sums.index_add_(0, each // n_kinds, table[each % n_kinds] * n[:, None, None])
 
 

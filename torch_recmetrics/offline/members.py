@@ -221,6 +221,7 @@ class UserCollector:
         self.names = [name for name, member in collection.items() if isinstance(member, UserMeasure)]
         members: list[Any] = [member.clone() for member in collection.values()]
         means = [member for member in members if isinstance(member, UserMeasure)]
+        self._warns = True  # once
         self.evaluator = Evaluator(means, [member for member in members if isinstance(member, ListCounter)])
         self.columns = [sum(self.evaluator.sizes[:place]) for place in range(len(means))]
         self.values = torch.zeros(len(means), n_users, dtype=torch.float64)
@@ -235,10 +236,11 @@ class UserCollector:
         """Note the values of a batch of users, the first of which has this number; their ranking."""
         evaluator = self.evaluator
         with torch.no_grad():
-            checks = check.ValueChecks(evaluator.validate_args)
+            checks = check.ValueChecks(evaluator.validate_args, warns=self._warns)
             ranking = read_layout(evaluator.labels, **arguments).rank(evaluator.needs, checks)
             evaluated = evaluator.evaluate(ranking, checks) if self.names else None
             checks.raise_first()
+            self._warns = checks.warns
             if evaluated is not None:
                 columns, empty = evaluated.values(), ranking.n_relevant == 0
                 users = slice(first, first + ranking.n_users)

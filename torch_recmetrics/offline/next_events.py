@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from torch_recmetrics.core.tensors.column_sort import sort_keys
+from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.offline.batches import SortedRows, one_ahead, parts_of_keys, parts_of_stream
 from torch_recmetrics.offline.columns import place_sql
@@ -72,7 +72,7 @@ class RankedPairs:
     ) -> None:
         self._n_items, n_pairs = n_items, items.shape[0]
         pairs = items.long() * n_items + others
-        found = sort_keys(pairs.clone())
+        found = sort_column(pairs.clone())
         self.twice = bool((found[1:] == found[:-1]).any())
         own_lengths = torch.bincount(items, minlength=n_items)
         self.n_lists = int((own_lengths > 0).sum())
@@ -81,7 +81,7 @@ class RankedPairs:
             return
         best_first = torch.from_numpy(np.argsort(-scores.numpy(), kind="stable" if stable else None))
         bits = max(1, n_pairs - 1).bit_length()
-        keys = sort_keys((items.long()[best_first] << bits) | torch.arange(n_pairs))
+        keys = sort_column((items.long()[best_first] << bits) | torch.arange(n_pairs))
         row, item = best_first[keys & ((1 << bits) - 1)], keys >> bits
         start = torch.arange(n_pairs) - (own_lengths.cumsum(0) - own_lengths)[item]
         size = torch.ones_like(start)
@@ -93,7 +93,7 @@ class RankedPairs:
         start, size, length = start[kept], size[kept], self.own_lengths[item[kept]]
         longest = int(length.max()) + 1 if len(length) else 1
         own = (start * (n_pairs + 1) + size) * longest + length
-        kinds = torch.unique_consecutive(sort_keys(own.clone()))
+        kinds = torch.unique_consecutive(sort_column(own.clone()))
         self.starts, rest = kinds // (longest * (n_pairs + 1)), kinds % (longest * (n_pairs + 1))
         self.sizes, self.lengths = rest // longest, rest % longest
         pairs = pairs[row[kept]]
@@ -215,7 +215,7 @@ def in_order(
         order = stable_order(times, bits)
         users, *columns = (column[order] for column in (users, *columns))
     keys = users.long().bitwise_left_shift_(bits).bitwise_or_(torch.arange(users.shape[0]))
-    return parts_of_keys(sort_keys(keys), bits, columns, (0, n_users), rows_at_once)
+    return parts_of_keys(sort_column(keys), bits, columns, (0, n_users), rows_at_once)
 
 
 def stable_order(times: Tensor, bits: int) -> Tensor:
@@ -224,7 +224,7 @@ def stable_order(times: Tensor, bits: int) -> Tensor:
         low, high = (int(end) for end in times.aminmax())
         if (high - low).bit_length() + bits < 63:  # a sort of whole numbers takes a tenth of a stable one
             keys = ((times - low) << bits).bitwise_or_(torch.arange(times.shape[0]))
-            return sort_keys(keys).bitwise_and_((1 << bits) - 1)
+            return sort_column(keys).bitwise_and_((1 << bits) - 1)
     return torch.sort(times, stable=True).indices
 
 

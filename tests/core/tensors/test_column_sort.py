@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torch_recmetrics.core.tensors import column_sort, thresholds
-from torch_recmetrics.core.tensors.column_sort import merged, numpy_is_faster, sort_keys
+from torch_recmetrics.core.tensors.column_sort import merged, numpy_is_faster, sort_column
 
 DTYPES = [torch.int16, torch.int32, torch.int64]
 
@@ -31,23 +31,23 @@ def test_a_column_is_sorted(way: str, dtype: torch.dtype, n: int, kinds: int | N
     keys = keys.to(dtype)
     expected = keys.clone().sort().values
     for given in (keys, expected, expected.flip(0), torch.cat([expected, expected])[n // 2 : n // 2 + n]):
-        found = sort_keys(given.clone())
+        found = sort_column(given.clone())
         assert found.dtype == dtype
         assert torch.equal(found, given.sort().values)
 
 
 def test_a_column_with_gaps_in_memory_is_sorted(way: str) -> None:
     keys = torch.randint(1000, (5000, 3))
-    assert torch.equal(sort_keys(keys[:, 1].clone().expand(2, -1)[0]), keys[:, 1].sort().values)
-    assert torch.equal(sort_keys(keys[:, 1]), torch.sort(keys[:, 1].clone()).values)
+    assert torch.equal(sort_column(keys[:, 1].clone().expand(2, -1)[0]), keys[:, 1].sort().values)
+    assert torch.equal(sort_column(keys[:, 1]), torch.sort(keys[:, 1].clone()).values)
 
 
 def test_what_was_made_in_inference_mode_is_sorted_outside(way: str) -> None:
     with torch.inference_mode():
         keys = torch.randint(1000, (5000,))
-    assert torch.equal(sort_keys(keys.clone()), keys.sort().values)
+    assert torch.equal(sort_column(keys.clone()), keys.sort().values)
     expected = keys.sort().values
-    assert torch.equal(sort_keys(keys), expected)
+    assert torch.equal(sort_column(keys), expected)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
@@ -70,12 +70,28 @@ def races(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
 
 
 def test_the_sort_that_is_faster_on_a_sample_is_taken(races: dict[str, list[float]]) -> None:
-    races.update(numpy=[3, 2, 3], torch=[9, 5, 5, 5])
-    assert numpy_is_faster(torch.int32, 2)
-    races.update(numpy=[3, 2, 3], torch=[9, 5, 1, 5])
-    assert not numpy_is_faster(torch.int64, 2)
-    races.update(numpy=[1.2, 2, 2], torch=[9, 5, 1, 5])
-    assert numpy_is_faster(torch.int64, 1), "what torch sorts is yet to be merged"
+    for dtype, of_numpy, of_torch, n_threads, expected in (
+        (torch.int32, [3, 2, 3], [9, 5, 5, 5], 2, True),
+        (torch.int64, [3, 2, 3], [9, 5, 1, 5], 2, False),
+        (torch.int64, [3, 2, 3], [9, 5, 5, 5], 1, True),  # another number of threads, another race
+        (torch.int16, [1.2, 2, 2], [9, 5, 1, 5], 2, True),  # what torch sorts is yet to be merged
+    ):
+        races.update(numpy=of_numpy, torch=of_torch)
+        assert numpy_is_faster(dtype, n_threads) is expected
+        assert races == {"numpy": [], "torch": []}
+
+
+@pytest.mark.parametrize("numpy_wins", [True, False])
+def test_the_winner_sorts(numpy_wins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "RACED_KEYS", 1000)
+    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda *_: numpy_wins)
+    by_torch = []
+    monkeypatch.setattr(torch, "sort", lambda keys, sort=torch.sort: by_torch.append(keys) or sort(keys))
+    sort_column(torch.randint(1 << 20, (1000,)))
+    assert len(by_torch) == (not numpy_wins)
+    monkeypatch.setattr(column_sort, "numpy_is_faster", None)
+    sort_column(torch.randint(1 << 20, (999,)))  # so few are not raced for
+    assert len(by_torch) == (not numpy_wins)
 
 
 def test_what_was_slow_in_one_race_alone_is_forgotten(races: dict[str, list[float]]) -> None:
@@ -96,10 +112,27 @@ def test_races_draw_nothing_and_end(dtype: torch.dtype, monkeypatch: pytest.Monk
     assert numpy_is_faster(dtype, 2) is last
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_races_are_run_on_the_cpu(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_sort, "FASTEST", {})
+    with torch.device("meta"):
+        numpy_is_faster(dtype, 2)
+    assert 0 < column_sort.FASTEST[dtype, 2].of_torch < 60
+
+
+def test_sorted_pieces_are_merged_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starts_none(*_: object) -> None:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(column_sort.ThreadPoolExecutor, "submit", starts_none)
+    pieces = [np.arange(0, 900, 3), np.arange(500), np.arange(7)]
+    assert np.array_equal(merged(pieces, 3), np.sort(np.concatenate(pieces)))
+
+
 def test_torch_without_numpy_sorts(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_numpy(self: torch.Tensor) -> None:
         raise RuntimeError("Numpy is not available")
 
     monkeypatch.setattr(torch.Tensor, "numpy", without_numpy)
     keys = torch.randint(1 << 20, (1000,))
-    assert torch.equal(sort_keys(keys.clone()), keys.sort().values)
+    assert torch.equal(sort_column(keys.clone()), keys.sort().values)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
-from torch_recmetrics.core.tensors.column_sort import sort_keys
+from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
@@ -119,7 +119,7 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
 
 def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
     """All pairs of a positive and a negative row, in exact integers; see :func:`pack` for the arguments."""
-    codes = sort_keys(pack(keys, labels).codes)
+    codes = sort_column(pack(keys, labels).codes)
     # In float64 sums of integers are exact here, and faster; float32 would round them.
     number = torch.float64 if accumulator_dtype(codes.device) == torch.float64 else torch.int64
     numbers = torch.arange(min(codes.shape[0], slice_rows(codes.device)), dtype=number, device=codes.device)
@@ -162,7 +162,7 @@ def run_lengths(codes: Tensor, places: Tensor, step: int) -> Tensor:
 def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPairs:
     """The pairs within each group that has a positive row, in exact integers; see :func:`pack` for the arguments."""
     packed = pack(keys, labels, groups)
-    codes, shift = sort_keys(packed.codes), packed.shift
+    codes, shift = sort_column(packed.codes), packed.shift
     place = nonzero_positions(part & 1 for (part,) in slices(codes))
     positive_groups, positives = torch.unique_consecutive(codes[place] >> shift, return_counts=True)
     starts = torch.searchsorted(codes, positive_groups << shift)

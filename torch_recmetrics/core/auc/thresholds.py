@@ -15,7 +15,7 @@ from torch_recmetrics.core.auc.exchange import Agreed, gather_columns, rows_here
 from torch_recmetrics.core.auc.histogram import used_bins
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels
 from torch_recmetrics.core.distributed.collectives import sum_over_processes
-from torch_recmetrics.core.tensors.column_sort import sort_keys
+from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 
@@ -64,7 +64,7 @@ def positives_of(rows: Rows) -> tuple[Tensor, Tensor]:
     mine = rows.in_class(True)
     if mine.weights is not None:
         return distinct(mine.keys, mine.weights)
-    keys, counts = torch.unique_consecutive(sort_keys(mine.keys), return_counts=True)
+    keys, counts = torch.unique_consecutive(sort_column(mine.keys), return_counts=True)
     return keys.flip(0), counts.flip(0)
 
 
@@ -81,7 +81,7 @@ def against_negatives(rows: Rows, keys: Tensor, positives: Tensor) -> Thresholds
     # Turned around, since sums of weights from the highest score on lose no digits to those below.
     turned, keys = others.keys.bitwise_not(), keys.bitwise_not()
     if others.weights is None:
-        turned = sort_keys(turned)
+        turned = sort_column(turned)
         above, reached = (torch.searchsorted(turned, keys, right=right) for right in (False, True))
         return Thresholds(positives, above, reached, above.new_tensor(turned.shape[0]))
     turned, order = torch.sort(turned)

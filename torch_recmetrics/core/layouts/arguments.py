@@ -294,10 +294,9 @@ class ListsLayout(UserLayout):
         check.defer_ids(checks, "item_ids", item_ids, below=None)
         if checks.active:
             check.defer_repeats(checks, "item_ids", sorted_ids(item_ids))
-        users = rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
-        if needs.missing_at_end and checks.warns and self.targets is not None:
-            defer_short_lists(checks, relevance, users.item_ids)
-        return users
+        if needs.missing_at_end and checks.warns:
+            defer_short_lists(checks, relevance, item_ids, self.weights)
+        return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,6 +309,8 @@ class CandidatesLayout(UserLayout):
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> RankedUsers:
         self.candidates.defer_rules(checks, relevance.width)
+        if needs.missing_at_end and checks.warns and self.candidates.item_ids.ndim == 2:
+            defer_short_lists(checks, relevance, self.candidates.item_ids, self.weights)
         return rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
 
 

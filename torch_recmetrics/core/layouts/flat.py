@@ -22,7 +22,7 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
-from torch_recmetrics.core.tensors.column_sort import sort_keys
+from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import largest_first
@@ -161,7 +161,7 @@ def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
     for unit in () if ordered else UNITS:
         codes, largest = packed(*columns, lowest, score_bits, unit, bits)
         if largest < 1 << bits:
-            return SortedRows(sort_keys(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
+            return SortedRows(sort_column(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
     codes, order = torch.sort(packed(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
     return SortedRows(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
 

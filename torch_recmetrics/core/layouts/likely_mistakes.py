@@ -62,12 +62,15 @@ def defer_one_column(checks: ValueChecks, device: torch.device) -> None:
     checks.defer_warning(torch.ones((), dtype=torch.bool, device=device), ONE_COLUMN)
 
 
-def defer_short_lists(checks: ValueChecks, relevance: Relevance, item_ids: Tensor) -> None:
-    """What a (B, L) list lacks counts as the rank behind its end."""
+def defer_short_lists(checks: ValueChecks, relevance: Relevance, item_ids: Tensor, weights: Tensor | None) -> None:
+    """A (B, L) list that is shorter than another lacks a relevant item, which counts as the rank behind its end."""
+    if not item_ids.shape[0]:
+        return
     lengths, hits = (item_ids >= 0).sum(1), (relevance.lookup(item_ids) > 0).sum(1)
-    if lengths.shape[0]:
-        lacks = relevance.n_relevant() > hits
-        checks.defer_warning((lacks & (lengths < lengths.amax())).any(), SHORT_LISTS)
+    shorter = (relevance.n_relevant() > hits) & (lengths < lengths.amax())
+    if weights is not None:
+        shorter &= weights > 0
+    checks.defer_warning(shorter.any(), SHORT_LISTS)
 
 
 def hides_every_target(relevance: Relevance, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:

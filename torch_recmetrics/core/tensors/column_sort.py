@@ -1,4 +1,4 @@
-"""One long column of integers in ascending order, by the fastest sort of the processor."""
+"""One long column of integers in ascending order: numpy or torch sorts it, whichever is faster here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Column = npt.NDArray[Any]
 
 SORT_WITH_NUMPY = True
 SAMPLED_PER_PIECE = 64  # keys by which sorted pieces are divided between threads
-RACES = 4  # of numpy and torch for one dtype, each 10 to 30 ms
+RACES = 4  # of numpy and torch, for each dtype and number of threads; one takes 10 to 30 ms
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Times:
 FASTEST: dict[tuple[torch.dtype, int], Times] = {}  # by dtype and number of threads
 
 
-def sort_keys(keys: Tensor) -> Tensor:
+def sort_column(keys: Tensor) -> Tensor:
     """The (M,) keys in ascending order. The sort may happen in place: do not read the argument afterwards."""
     numbers = None
     if SORT_WITH_NUMPY and keys.device.type == "cpu":
@@ -65,13 +65,14 @@ def numpy_is_faster(dtype: torch.dtype, n_threads: int) -> bool:
     """
     times = FASTEST.setdefault((dtype, n_threads), Times())
     if times.races < RACES:
-        times.races += 1
         generator = torch.Generator().manual_seed(0)
-        sample = torch.randint(torch.iinfo(dtype).max, (thresholds.SAMPLED_KEYS,), generator=generator, dtype=dtype)
+        shape, highest = (thresholds.SAMPLED_KEYS,), torch.iinfo(dtype).max
+        sample = torch.randint(highest, shape, generator=generator, dtype=dtype, device="cpu")
         seconds(torch.sort, sample)  # the first starts threads
         for _ in range(3):
             times.of_numpy = min(times.of_numpy, seconds(lambda keys: keys.numpy().sort(), sample))
             times.of_torch = min(times.of_torch, seconds(torch.sort, sample))
+        times.races += 1
     return times.of_numpy < 1.25 * times.of_torch  # whose pieces are yet to be merged
 
 
@@ -95,8 +96,12 @@ def merged(pieces: Sequence[Column], n_threads: int) -> Column:
         own = keys[ends[thread] : ends[thread + 1]]
         runs = [piece[edge[thread] : edge[thread + 1]] for piece, edge in zip(pieces, edges, strict=True)]
         np.concatenate(runs, out=own)
-        own.sort(kind="stable")  # which finds the runs, and merges them
+        own.sort(kind="stable")  # timsort, which merges the runs; a radix sort of 16 bits
 
-    with ThreadPoolExecutor(n_threads) as threads:
-        list(threads.map(merge, range(n_threads)))
+    try:
+        with ThreadPoolExecutor(n_threads) as threads:
+            list(threads.map(merge, range(n_threads)))
+    except RuntimeError:  # the interpreter shuts down, and starts no more threads
+        for thread in range(n_threads):
+            merge(thread)
     return keys

@@ -24,8 +24,8 @@ SPARSE_SHARE = 1 / 8
 
 # --- Sorts of long columns (core/tensors/column_sort.py): `python -m benchmarks auc`, `python -m benchmarks flat` ---
 
-RACED_KEYS = 1 << 18  # with more, numpy's sort and that of torch have raced for it; with fewer that is not worth it
-SAMPLED_KEYS = 1 << 17  # of the race: with fewer it is decided by what else happens then
+RACED_KEYS = 1 << 18  # from so many on, numpy or torch sorts, whichever is faster; fewer are left to numpy
+SAMPLED_KEYS = 1 << 17  # that both sort to find that out: with fewer the times say too little
 SORTED_BYTES = 1 << 22  # of a piece that torch sorts: with more it leaves the cache, with fewer merges take longer
 
 # --- Sorts of rows (core/tensors/row_sort.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
