@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from types import FrameType
 from typing import Any
@@ -233,14 +233,19 @@ class ValueChecks:
     def raise_first(self) -> None:
         """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
         rules, warned, self._rules, self._warnings = self._rules, self._warnings, [], []
-        # One read for all of them. On a CPU a read costs nothing, so there each is read when its turn comes.
         both = (*rules, *warned)
         if not both:
             return
-        if not is_sync_free(both[0][0].device) and not bool(torch.stack([holds.any() for holds, _ in both]).any()):
-            return
-        for broken, message in rules:
-            if bool(broken.any()):
+        # On a CPU a read costs nothing, so there each is read when its turn comes.
+        each: Iterator[Tensor | bool] = (holds.any() for holds, _ in both)
+        if not is_sync_free(both[0][0].device):
+            every = torch.stack([holds.any() for holds, _ in both])
+            if not bool(every.any()):  # one read for all of them, and another one where any holds
+                return
+            each = iter(every.tolist())
+        # zip asks the rules first, and so leaves to the warnings what is theirs.
+        for (broken, message), holds in zip(rules, each):
+            if holds:
                 rows = broken if broken.ndim < 2 else broken.flatten(1).any(1)
                 row = int(rows.reshape(-1).to(torch.uint8).argmax())
                 text = message(row)
@@ -248,8 +253,8 @@ class ValueChecks:
                     sequence, step = (int(of_rows[row]) for of_rows in self.steps)
                     text = text.replace(f"row {row}", f"step {step} of sequence {sequence}")
                 raise ValueError(text)
-        for holds, text in warned:
-            if bool(holds):
+        for (_, text), holds in zip(warned, each):
+            if holds:
                 warnings.warn(text, UserWarning, stacklevel=callers_level())
 
 
