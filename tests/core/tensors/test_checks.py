@@ -1,0 +1,43 @@
+"""Rules about values that are collected and read together: the same is said on every device, after as few reads."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fixtures.devices import Reads, take_the_cpu_for_a_gpu
+
+from torch_recmetrics.core.tensors.checks import ValueChecks
+
+FALSE, SECOND_ROW = torch.zeros(3, dtype=torch.bool), torch.tensor([False, True, False])
+
+
+def collected(*rules: torch.Tensor, warned: tuple[torch.Tensor, ...] = ()) -> ValueChecks:
+    checks = ValueChecks(warns=True)
+    for number, broken in enumerate(rules):
+        checks.defer(broken, lambda row, number=number: f"rule {number} in row {row}")
+    for number, holds in enumerate(warned):
+        checks.defer_warning(holds, f"warning {number}")
+    return checks
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_what_holds_is_said(device: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder) -> None:
+    if device == "gpu":
+        take_the_cpu_for_a_gpu(monkeypatch, in_checks=True)
+    yes, no = SECOND_ROW.any(), FALSE.any()
+    with pytest.raises(ValueError, match=r"^rule 1 in row 1$"):
+        collected(FALSE, SECOND_ROW, SECOND_ROW, warned=(yes,)).raise_first()
+    collected(FALSE, FALSE, warned=(no, no)).raise_first()
+    assert not recwarn.list
+    collected(FALSE, FALSE, warned=(no, yes)).raise_first()
+    assert [str(warning.message) for warning in recwarn.list] == ["warning 1"]
+    collected(warned=(yes, no)).raise_first()
+    assert [str(warning.message) for warning in recwarn.list] == ["warning 1", "warning 0"]
+
+
+def test_a_warning_does_not_wait_once_for_each_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_the_cpu_for_a_gpu(monkeypatch, in_checks=True)
+    checks = collected(*[FALSE] * 20, warned=(SECOND_ROW.any(),))
+    with Reads() as reads, pytest.warns(UserWarning, match="warning 0"):
+        checks.raise_first()
+    assert reads.seen == ["_local_scalar_dense"]  # `tolist`, which waits too, is none of the operations that are noted
