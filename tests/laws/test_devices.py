@@ -60,6 +60,7 @@ def test_an_update_with_checks_waits_once(layout: str, monkeypatch: pytest.Monke
     assert take_the_cpu_for_a_gpu(monkeypatch, in_checks=True) == []
     with Reads() as reads:
         metrics.update(**update)
+    # Where it warns, as of these short lists, it waits once more, in `tolist`, which is none of the operations noted.
     assert reads.seen == ["_local_scalar_dense"]
 
 

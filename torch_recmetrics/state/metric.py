@@ -295,7 +295,7 @@ class RecMetric(Configured, Metric):
         return getattr(self, self._state_names[stem])
 
     def is_at_start(self, stem: str) -> bool:
-        """Whether a state is what a reset makes it, by identity: False says nothing."""
+        """Whether a state is the very tensor that a reset puts there; one that is False may be equal to it."""
         name = self._state_names[stem]
         return self.__dict__.get(name) is self._defaults[name]
 
