@@ -1,5 +1,6 @@
-"""Intra-list similarity of 10,000 lists of 100 items from vectors of 128 numbers, beside the matrix of all pairs; and
-the counts behind coverage, Gini, entropy and personalization for a catalogue of ten million items.
+"""Intra-list similarity of 10,000 lists of 100 items from vectors of 128 numbers, beside the matrix of all pairs; the
+counts behind coverage, Gini, entropy and personalization for a catalogue of ten million items; and updates of the
+metrics of attention and of agreement, beside one of coverage.
 
 Values are checked against pairs one by one in float64 before anything is timed.
 """
@@ -14,12 +15,26 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.harness import Contestant, Result, machine, race, table
-from torch_recmetrics import ILS, Coverage, Entropy, Gini, Personalization, RecMetricCollection
+from torch_recmetrics import (
+    ILS,
+    RBO,
+    Coverage,
+    Entropy,
+    ExposureDisparity,
+    Gini,
+    GroupExposure,
+    Jaccard,
+    KendallTau,
+    Overlap,
+    Personalization,
+    RecMetricCollection,
+)
 
 OURS, UNCHECKED = "ILS", "ILS, validate_args=False"
 PAIRS, ALL_PAIRS = "matrix of all pairs, 100 lists at a time", "matrix of all pairs, all lists at once"
 GATHERED = "all vectors of all lists, then their sums"
 SEVERAL = "ILS at 10, 20, 50 and 100"
+COVERAGE = "Coverage"
 UPDATE, COMPUTE, WHOLE = "4 metrics, update", "4 metrics, compute", "torch.bincount of the catalogue"
 
 
@@ -124,6 +139,40 @@ def race_counts(lists: int, length: int, items: int, rounds: int) -> None:
     print(ratio(results, UPDATE, WHOLE, "an update costs what its lists cost"))
 
 
+def race_updates(users: int, items: int, rounds: int) -> None:
+    """Updates from scores, as a validation loop has them; of two lists the second comes as ids, as kept ones do."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(users, items, generator=generator)
+    before = (scores + 0.1 * torch.rand(users, items, generator=generator)).topk(10).indices
+    groups = torch.randint(8, (items,), generator=generator)
+    own = {
+        "GroupExposure": GroupExposure(groups),
+        "ExposureDisparity": ExposureDisparity(groups),
+        "Overlap": Overlap(),
+        "Jaccard": Jaccard(),
+        "RBO(10)": RBO(10),
+        "KendallTau": KendallTau(),
+    }
+    metrics: dict[str, object] = {COVERAGE: Coverage(items), **own}
+    first = {name: metric for name, metric in own.items() if "Exposure" in name}
+    metrics["both of exposure"] = RecMetricCollection(first)
+    metrics["all four of agreement"] = RecMetricCollection({n: m for n, m in own.items() if n not in first}).clone()
+    contestants = []
+    for name, metric in metrics.items():
+        given = {"preds": scores}
+        if name not in first and name not in (COVERAGE, "both of exposure"):
+            given["reference_ids"] = before
+        contestants.append(Contestant(name, lambda metric=metric, given=given: metric.update(**given)))  # type: ignore[misc]
+    shared = (scores.topk(10).indices.unsqueeze(2) == before.unsqueeze(1)).any(2).double().mean()
+    check("Overlap", float(own["Overlap"](scores, reference_ids=before)), float(shared), 1e-12)
+    results = race(contestants, rounds)
+    print(f"\n{users:,} users, {items:,} scores each, top 10, 8 groups\n")
+    print(table(results, COVERAGE) + "\n")
+    for name in metrics:
+        if name != COVERAGE:
+            print(ratio(results, name, COVERAGE, "goal: at most 1"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lists", type=int, default=10_000)
@@ -139,6 +188,7 @@ def main() -> None:
     print(machine())
     race_similarity(options.lists, options.length, options.items, options.numbers, options.rounds)
     race_counts(options.lists // 10, 10, options.catalogue, options.rounds)
+    race_updates(4096, options.items, 4 * options.rounds)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ B, N = 300, 5001
 def test_point_9_column_major_scores_are_copied_once_and_then_read_in_rows() -> None:
     scores = torch.rand(N, B).T
     matrix = ScoreMatrix(scores)
-    assert not matrix.copied
-    assert torch.equal(matrix.dense(), scores)
+    dense = matrix.dense()
+    assert torch.equal(dense, scores) and dense.is_contiguous()
+    assert matrix.dense().data_ptr() == dense.data_ptr()
 
 
 @pytest.mark.parametrize("scores", [torch.rand(B, N), torch.rand(1, N).expand(B, N), torch.rand(B, 2 * N)[:, :N]])

@@ -18,13 +18,14 @@ NAME = PACKAGE.name
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # room -> (rooms of the package that it may read, other distributions beside the standard library)
-TENSORS = {"core/tensors", "core/distributed"}
+TENSORS = {"core/tensors", "core/distributed", "core/kernels"}
 MIDDLE = {"core/ranking", "core/scores", "core/catalogue", "core/auc"}
 CORE = {*TENSORS, *MIDDLE, "core/layouts"}
 ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/__init__": (set(), set()),
-    "core/tensors": (set(), {"torch", "numpy"}),
-    "core/distributed": ({"core/tensors"}, {"torch"}),
+    "core/kernels": (set(), {"torch", "numpy", "numba"}),
+    "core/tensors": ({"core/kernels"}, {"torch", "numpy"}),
+    "core/distributed": ({"core/kernels", "core/tensors"}, {"torch"}),
     "core/ranking": (TENSORS, {"torch"}),
     "core/scores": (TENSORS, {"torch", "numpy"}),
     "core/catalogue": (TENSORS, {"torch"}),
@@ -34,6 +35,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "state": (CORE | {"users"}, {"torch", "torchmetrics"}),
     "metrics": (CORE | {"state"}, {"torch", "torchmetrics", "matplotlib"}),
     "search": (CORE, {"torch"}),
+    "versions": (CORE, {"torch"}),
     "functional": (CORE | {"state", "metrics"}, {"torch"}),
     "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
     "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
@@ -49,7 +51,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
         CORE | {"users", "state", "metrics", "functional", "collection", "compare"},
         {"torch", "torchmetrics", "numpy", "duckdb", "pyarrow", "jinja2", "tqdm", "rich", "jsonargparse", "pyspark"},
     ),
-    "__init__": (CORE | {"state", "metrics", "functional", "search", "collection", "wrappers"}, set()),
+    "__init__": (CORE | {"state", "metrics", "functional", "search", "versions", "collection", "wrappers"}, set()),
 }
 
 

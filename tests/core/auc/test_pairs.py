@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,14 +13,15 @@ from hypothesis import given, settings
 from oracles.clicks import auc, by_group, pairs
 
 from torch_recmetrics.core.auc.pairs import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import column_sort
 from torch_recmetrics.core.tensors import compact_ids as numbering
 from torch_recmetrics.core.tensors import sort_keys as key_module
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 
-@pytest.fixture(params=["whole columns", "slices of three", "torch's sort", "crowded tables"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["whole columns", "no loops", "slices of three", "torch's sort", "crowded tables"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small inputs must take every path that large ones take."""
     if request.param == "slices of three":
         monkeypatch.setattr(key_module, "SLICE", 3)
@@ -27,6 +30,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", False)
     elif request.param == "crowded tables":
         monkeypatch.setattr(numbering, "TABLE_BITS", 1)
+    with plain() if request.param in ("no loops", "slices of three") else contextlib.nullcontext():
+        yield
 
 
 def columns(updates: list[dict[str, Any]], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:

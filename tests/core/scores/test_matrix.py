@@ -1,4 +1,4 @@
-"""However scores are hidden, laid out and cut into tiles, they read as a plain copy with -inf would."""
+"""However scores are hidden and laid out, and whoever answers, ranks and values are those of a plain copy with -inf."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ from oracles.users import TIES
 from torch.utils._pytree import tree_leaves
 
 from torch_recmetrics import functional, ranking_metrics
-from torch_recmetrics.core.layouts import scores as layouts
-from torch_recmetrics.core.scores import topk
-from torch_recmetrics.core.scores.block_max import BlockMax
-from torch_recmetrics.core.scores.column_groups import are_short
+from torch_recmetrics.core.kernels import runtime
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import packed_topk
-from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks
-from torch_recmetrics.core.scores.topk import in_input_order, topk_scores
+from torch_recmetrics.core.scores.ranks import full_ranks
+from torch_recmetrics.core.scores.topk import count_equal, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import thresholds
+
+WAYS = ("compiled", "plain")
 
 
 def ordered(row: list[float], k: int) -> list[int]:
     return sorted(range(len(row)), key=lambda item: (-row[item], item))[:k]
+
+
+def read(way: str, arguments: dict[str, Any]) -> ScoreMatrix:
+    """The scores as one way reads them."""
+    if way == "compiled":
+        return ScoreMatrix(**arguments)
+    with runtime.plain():
+        return ScoreMatrix(**arguments)
 
 
 @settings(max_examples=60)
@@ -34,136 +40,120 @@ def ordered(row: list[float], k: int) -> list[int]:
 def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
     expected = plainly(**arguments)
     before = arguments["scores"].clone()
-    read = ScoreMatrix(**arguments)
+    scores = ScoreMatrix(**arguments)
     n_users, n_items = before.shape
-    assert read.dense().double().tolist() == expected
-    for rows in (None, torch.arange(n_users).flip(0).repeat(2)):
-        tiled = torch.zeros(n_users if rows is None else 2 * n_users, n_items, dtype=torch.float64)
-        for tile in read.tiles(rows):
-            tiled[tile.rows, tile.first : tile.first + tile.values.shape[1]] = tile.values.double()
-        assert tiled.tolist() == [expected[user] for user in (range(n_users) if rows is None else rows.tolist())]
+    assert scores.dense().double().tolist() == expected
+    for compared in (False, True):
+        tiles = list(scores.tiles(compared=compared))
+        assert torch.cat([tile.double() for _, tile in tiles]).tolist() == expected
+        assert [row for rows, _ in tiles for row in range(n_users)[rows]] == list(range(n_users))
     columns = torch.randint(-1, n_items, (n_users, 7))
     singles = [[expected[u][c] if c >= 0 else -INF for c in row] for u, row in enumerate(columns.tolist())]
-    assert read.gather(columns).double().tolist() == singles
+    assert scores.gather(columns).double().tolist() == singles
+    rows = torch.arange(n_users).flip(0)
+    assert scores.of(rows).dense().double().tolist() == expected[::-1]
     assert torch.equal(arguments["scores"].nan_to_num(123), before.nan_to_num(123)), "the input was written to"
 
 
 def test_infinity_stays_where_nan_hides() -> None:
     preds = torch.zeros(2, 130)
     preds[0, 5], preds[0, 6], preds[1, 129] = INF, NAN, INF
-    read = ScoreMatrix(preds, nan_hidden=True)
-    blocks = BlockMax(read, 64)
-    assert blocks.read(torch.tensor([0, 1]), torch.tensor([0, 2])).amax(1).tolist() == [INF, INF]
-    assert read.gather(torch.tensor([[5, 6], [129, 0]])).tolist() == [[INF, -INF], [INF, 0.0]]
+    scores = ScoreMatrix(preds, nan_hidden=True)
+    assert scores.dense().amax(1).tolist() == [INF, INF]
+    assert scores.gather(torch.tensor([[5, 6], [129, 0]])).tolist() == [[INF, -INF], [INF, 0.0]]
 
 
 @settings(max_examples=60)
-@given(arguments=hidden_scores(), k=st.integers(1, 12), width=st.sampled_from([64, 256]))
-def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, width: int) -> None:
+@given(arguments=hidden_scores(), k=st.integers(1, 12), way=st.sampled_from(WAYS))
+def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, way: str) -> None:
     expected = plainly(**arguments)
-    read = ScoreMatrix(**arguments)
-    k = min(k, read.n_items)
-    for way in ("packed", "packed in groups", "packed from all scores", "blocks", "torch"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(thresholds, "SHORT_ROWS", 1)
-            patch.setattr(thresholds, "SHORT_COLUMNS", 1 << 30)
-            patch.setattr(thresholds, "SORTED_WHOLE", 1 << 30 if way == "packed" else 0)
-            patch.setattr(thresholds, "COLUMN_GROUPS", ((INF, max(1, read.n_items // k // 6)),))
-            patch.setattr(thresholds, "READ_SHARE", INF if way == "packed in groups" else 0)
-            if way == "torch":
-                patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
-            if way.startswith("packed"):
-                packed = packed_topk(read, k) if are_short(read, k) else None
-                if packed is None:
-                    continue
-                top = packed
-            else:
-                top = topk_scores(BlockMax(read, width), k)
-        ids = top.ids if top.ordered else in_input_order(read, top.values, top.ids, None)
-        for user, row in enumerate(expected):
-            best = ordered(row, k)
-            assert top.values[user].double().tolist() == [row[item] for item in best]
-            candidates = sum(row[item] > -INF for item in best)
-            assert ids[user, :candidates].tolist() == best[:candidates]
-            last = row[best[-1]]
-            crosses = k > 1 and row[best[-2]] == last
-            if top.n_kth is not None and last > -INF and (crosses or not way.startswith("packed")):
-                assert top.n_kth[user] == sum(value == last for value in row)
+    scores = read(way, arguments)
+    top = topk_scores(scores, k := min(k, scores.n_items))
+    ids = top.ids if top.ordered else in_input_order(scores, top.values, top.ids)
+    n_kth = count_equal(scores, top.values[:, -1])
+    for user, row in enumerate(expected):
+        best = ordered(row, k)
+        assert top.values[user].double().tolist() == [row[item] for item in best]
+        candidates = sum(row[item] > -INF for item in best)
+        assert ids[user, :candidates].tolist() == best[:candidates]
+        last = row[best[-1]]
+        assert n_kth[user] == row.count(last)
+        if top.n_kth is not None and last > -INF and k > 1 and row[best[-2]] == last:
+            assert top.n_kth[user] == row.count(last)
 
 
-def test_scores_that_torch_negates_only_when_they_are_read() -> None:
+@pytest.mark.parametrize("rest", [0, 1, 63])
+def test_the_top_of_long_rows_is_read_from_their_blocks(rest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 1 << 19)
+    monkeypatch.setattr(thresholds, "BLOCKS_PER_ITEM", 4)
+    g = torch.Generator().manual_seed(rest)
+    preds = torch.stack([torch.randperm(64 * 100 + rest, generator=g) for _ in range(4)]).float()
+    preds[0, -3:] += 64 * 200  # the best of all, in a last block that may be short
+    preds[1] = preds[1].sort().values
+    preds[2, 10:] = -INF
+    preds[3, 70] = NAN
+    sizes: list[int] = []
+    with (
+        runtime.plain(),
+        Each(lambda operation, made: sizes.extend(t.shape[-1] for t in made if "topk" in str(operation[0]))),
+    ):
+        top = topk_scores(ScoreMatrix(preds), 20)
+    assert sizes == [20] * 4, "blocks, then what they hold"
+    expected = preds.topk(20)
+    assert torch.equal(top.values.nan_to_num(1e9), expected.values.nan_to_num(1e9))
+    assert torch.equal(top.ids[[0, 1, 3]], expected.indices[[0, 1, 3]])
+    assert torch.equal(top.ids[2, :10], expected.indices[2, :10])
+
+
+def test_scores_that_torch_negates_only_when_they_are_read(way: str) -> None:
     x = torch.randn(40, 600)
     expected = functional.ndcg(-x, target_ids=x.topk(3).indices, top_k=5)
     assert torch.equal(functional.ndcg(torch._neg_view(x), target_ids=x.topk(3).indices, top_k=5), expected)
 
 
-def test_both_ways_to_the_top_are_taken() -> None:
-    x = torch.randn(4, 1000)
-    hardly = x.clone()
-    hardly[1:3, 2:] = -INF  # fewer candidates than are asked for
-    taken = [topk._topk_of_blocks(BlockMax(ScoreMatrix(y), 64), 3) is not None for y in (x, hardly, x * 0)]
-    assert taken == [True, True, False]
+def test_scores_that_begin_within_a_number() -> None:
+    memory = bytearray(b"\0" * 3) + bytearray(torch.randn(2, 300).numpy().tobytes())
+    preds = torch.frombuffer(memory, dtype=torch.float32, offset=3).view(2, 300)
+    assert torch.equal(topk_scores(ScoreMatrix(preds), 5).ids, preds.clone().topk(5).indices)
 
 
 @settings(max_examples=60)
-@given(
-    arguments=hidden_scores(),
-    depth=st.integers(1, 5),
-    limit=st.sampled_from([0, 96]),
-    width=st.sampled_from([64, 128, 256]),
-)
-def test_counts_are_counts(arguments: dict[str, Any], depth: int, limit: int, width: int) -> None:
+@given(arguments=hidden_scores(), limit=st.sampled_from([0, 96]), way=st.sampled_from(WAYS))
+def test_counts_are_counts(arguments: dict[str, Any], limit: int, way: str) -> None:
     expected = plainly(**arguments)
-    read = ScoreMatrix(**arguments)
+    scores = read(way, arguments)
     best = torch.tensor([ordered(row, min(6, len(row))) for row in expected])
-    ids = torch.cat([torch.randint(-1, read.n_items, (read.n_users, 6)), best], 1)
-    wanted = read.gather(ids)
+    ids = torch.cat([torch.randint(-1, scores.n_items, (scores.n_users, 6)), best], 1)
+    wanted = scores.gather(ids)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "COUNTED_TARGETS", limit)
-        patch.setattr(thresholds, "REGISTER_BYTES", 16)
-        patch.setattr(thresholds, "FEW_TARGETS", 0 if width == 64 else 128)  # sorted whole, or in pieces
-        above, from_here, lengths = full_ranks(read, wanted)
-    higher, same = {}, {}
+        patch.setattr(thresholds, "LOOPED_TARGETS", limit)
+        above, equal, lengths = full_ranks(scores, wanted)
     for user, row in enumerate(expected):
         assert lengths[user] == sum(value > -INF for value in row)
         for column, score in enumerate(wanted[user].double().tolist()):
-            if score > -INF:
-                higher[user, column] = sum(value > score for value in row)
-                same[user, column] = sum(value == score for value in row)
-                assert above[user, column] == higher[user, column]
-                assert from_here[user, column] - above[user, column] == same[user, column]
-    blocks = BlockMax(read, width)
-    if blocks.block_max.shape[1] < depth or read.n_items < width:
-        return
-    ranks = topk_ranks(blocks, ids, blocks.lower_bound(depth), depth)
-    if ranks is not None:
-        found = {(user, column): (start, size) for user, column, start, size in zip(*(t.tolist() for t in ranks))}
-        assert found == {at: (higher[at], same[at]) for at in higher if higher[at] < depth}
+            assert above[user, column] == (sum(value > score for value in row) if score > -INF else 0)
+            assert equal[user, column] == (row.count(score) if score > -INF else 0)
 
 
 @settings(max_examples=90)
 @given(
     arguments=hidden_scores(),
     rule=st.sampled_from(TIES),
-    cuts=st.sampled_from([(1, 3), (2, None)]),
-    short=st.sampled_from([None, 0, 1000]),
-    alone=st.sampled_from([0, 1000]),
+    cuts=st.sampled_from([(1, 3), (2, None), (None,)]),
+    graded=st.booleans(),
 )
-def test_fast_and_simple_give_the_same_values(
-    arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...], short: int | None, alone: int
+def test_both_ways_give_the_same_values(
+    arguments: dict[str, Any], rule: str, cuts: tuple[Any, ...], graded: bool
 ) -> None:
-    """`short` is for how many relevant items scores of short rows are counted; None for no way of their own.
-
-    `alone` is for how many each is counted by itself.
-    """
     n_users, n_items = arguments["scores"].shape
     seen = arguments.get("seen_ids")
     assume(seen is None or seen.shape[1] != n_items or not ((seen == 0) | (seen == 1)).all())  # that is refused
     relevant = torch.rand(n_users, n_items) < 4 / n_items
-    target = relevant * torch.randint(1, 4, relevant.shape)
+    target = relevant * torch.randint(1, 4, relevant.shape) if graded else relevant
     update = {"preds" if name == "scores" else name: value for name, value in arguments.items() if name != "nan_hidden"}
     values = []
-    for simple in (True, False):
+    for way in WAYS:
         metrics = ranking_metrics(
             ("recall", "ndcg", "map", "mrr"),
             cuts,
@@ -171,20 +161,7 @@ def test_fast_and_simple_give_the_same_values(
             nan_action="worst" if "nan_hidden" in arguments else "error",
         )
         with pytest.MonkeyPatch.context() as patch:
-            if simple:
-                patch.setattr(thresholds, "SHORT_ROWS", 1 << 60)
-                patch.setattr(thresholds, "BLOCKS_PER_ITEM", 1 << 30)
-                patch.setattr(layouts, "worth_counting", lambda *sizes: False)
-                patch.setattr(thresholds, "COUNTED_TARGETS", 0)
-            elif short is not None:
-                patch.setattr(thresholds, "SHORT_ROWS", 1)
-                patch.setattr(thresholds, "SHORT_COLUMNS", 1 << 20)
-                patch.setattr(thresholds, "SORTED_WHOLE", 0)
-                patch.setattr(thresholds, "COMPARED_AT_ONCE", 0)
-                patch.setattr(thresholds, "FEW_TARGETS", short)
-                patch.setattr(thresholds, "COUNTED_ALONE", alone)
-                patch.setattr(thresholds, "COUNTED_PER_USER", 1000)
-                patch.setattr(thresholds, "CROWDED_USERS", 0)
+            patch.setattr(runtime._Process, "plain", way == "plain")
             metrics.update(**update, target=target)
         values.append(metrics.compute())
     for name, value in values[0].items():
@@ -197,7 +174,7 @@ def test_fast_and_simple_give_the_same_values(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("hidden", ["nothing", "another item", "the NaN itself", "all but the NaN"])
 def test_nan_is_refused_unless_it_is_hidden(
-    hidden: str, dtype: torch.dtype, n_items: int, rule: str, cuts: Any
+    hidden: str, dtype: torch.dtype, n_items: int, rule: str, cuts: Any, way: str
 ) -> None:
     preds = torch.rand(3, n_items).to(dtype)
     preds[1, n_items - 2] = NAN
@@ -220,13 +197,15 @@ DENSE = {
 }
 
 
-@pytest.mark.parametrize("way", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant", *DENSE])
-def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "given_as", ["plain", "seen", "mask", "half", "transposed", "stable", "uncut", "constant", *DENSE]
+)
+def test_scores_are_not_copied(given_as: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 1 << 12)
     monkeypatch.setattr(thresholds, "COMPARED_ELEMENTS", 1 << 12)
     preds = torch.rand(16, 20_000)
     update: dict[str, Any] = {"target_ids": torch.randint(0, 20_000, (16, 1)) + torch.arange(-1, 1)}
-    match way:
+    match given_as:
         case "seen":
             update["seen_ids"] = torch.randint(-1, 20_000, (16, 50))
         case "mask":
@@ -237,9 +216,9 @@ def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
             preds = preds.T.contiguous().T
         case "constant":
             preds = torch.zeros_like(preds)
-        case _ if way in DENSE:
-            update = {"target": DENSE[way](torch.rand(preds.shape) < 1e-4)}
-    top_k, ties = None if way == "uncut" else 5, "stable" if way == "stable" else "average"
+        case _ if given_as in DENSE:
+            update = {"target": DENSE[given_as](torch.rand(preds.shape) < 1e-4)}
+    top_k, ties = None if given_as == "uncut" else 5, "stable" if given_as == "stable" else "average"
     metrics = ranking_metrics(("ndcg", "mrr"), top_k, ties=ties)
     allocated: list[int] = []
 
@@ -250,6 +229,6 @@ def test_scores_are_not_copied(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with Each(note):
         metrics.update(preds, **update)
-    # Scores that lie column by column are copied once: reading them where they lie takes several times as long.
-    share = 1 if way == "transposed" else 1 / 7
+    # What lies column by column is copied once, a target as bool: to read it there takes several times as long.
+    share = {"transposed": 1, "dense transposed": 1 / 4}.get(given_as, 1 / 7)
     assert max(allocated) <= preds.numel() * preds.element_size() * share

@@ -6,19 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from torch_recmetrics.core.tensors import column_sort, thresholds
-from torch_recmetrics.core.tensors.column_sort import merged, numpy_is_faster, sort_column
+from torch_recmetrics.core.tensors import column_sort
+from torch_recmetrics.core.tensors.column_sort import has_vector_sort, numpy_is_faster, processor, sort_column
 
 DTYPES = [torch.int16, torch.int32, torch.int64]
 
 
-@pytest.fixture(params=["numpy", "pieces", "torch"])
+@pytest.fixture(params=["numpy", "torch"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How long columns are sorted."""
-    monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", request.param != "torch")
-    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda *_: request.param == "numpy")
-    monkeypatch.setattr(thresholds, "RACED_KEYS", 16)
-    monkeypatch.setattr(thresholds, "SORTED_BYTES", 1 << 13)
+    """How columns are sorted."""
+    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda: request.param == "numpy")
     return str(request.param)
 
 
@@ -50,83 +47,51 @@ def test_what_was_made_in_inference_mode_is_sorted_outside(way: str) -> None:
     assert torch.equal(sort_column(keys), expected)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
-def test_sorted_pieces_are_merged_by_any_number_of_threads(n_threads: int) -> None:
-    generator = np.random.default_rng(0)
-    for kinds in (1, 2, 50, 1 << 40):
-        for sizes in ((5,), (1, 1, 1), (1000, 1000, 3), (64, 65, 4096)):
-            pieces = [np.sort(generator.integers(-kinds, kinds, size)) for size in sizes]
-            assert np.array_equal(merged(pieces, n_threads), np.sort(np.concatenate(pieces)))
+MILAN = "Family 25 Model 1, AuthenticAMD"
+GENOA = "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD"  # Zen 4
+TURIN = "Family 26 Model 2, AuthenticAMD"
+XEON = "Intel64 Family 6 Model 143 Stepping 8, GenuineIntel"
 
 
-@pytest.fixture
-def races(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
-    """No race was run yet, and sorts take the seconds that are given."""
-    seconds: dict[str, list[float]] = {"numpy": [], "torch": []}
-    monkeypatch.setattr(column_sort, "FASTEST", {})
-    names = {torch.sort: "torch"}
-    monkeypatch.setattr(column_sort, "seconds", lambda sort, _: seconds[names.get(sort, "numpy")].pop(0))
-    return seconds
+@pytest.mark.parametrize(
+    ("features", "name", "numpy_version", "expected"),
+    [
+        ({"AVX2"}, MILAN, "2.4.6", True),
+        ({"X86_V3"}, MILAN, "2.4.6", True),
+        ({"AVX2"}, MILAN, "1.26.4", False),  # whose sort knows AVX-512 alone
+        ({"AVX2", "AVX512_SKX"}, XEON, "1.26.4", True),
+        ({"AVX2", "AVX512_SKX"}, GENOA, "2.4.6", False),
+        ({"X86_V3", "X86_V4"}, GENOA, "2.4.6", False),
+        ({"X86_V3", "X86_V4"}, TURIN, "2.4.6", True),
+        ({"NEON", "ASIMD"}, "", "2.0.0", True),
+        ({"SSE42"}, XEON, "2.4.6", False),
+        (set(), "", "2.4.6", False),
+    ],
+)
+def test_the_processor_says_which_sort_is_faster(
+    features: set[str], name: str, numpy_version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(np, "__version__", numpy_version)
+    assert has_vector_sort(features, name) is expected
 
 
-def test_the_sort_that_is_faster_on_a_sample_is_taken(races: dict[str, list[float]]) -> None:
-    for dtype, of_numpy, of_torch, n_threads, expected in (
-        (torch.int32, [3, 2, 3], [9, 5, 5, 5], 2, True),
-        (torch.int64, [3, 2, 3], [9, 5, 1, 5], 2, False),
-        (torch.int64, [3, 2, 3], [9, 5, 5, 5], 1, True),  # another number of threads, another race
-        (torch.int16, [1.2, 2, 2], [9, 5, 1, 5], 2, True),  # what torch sorts is yet to be merged
-    ):
-        races.update(numpy=of_numpy, torch=of_torch)
-        assert numpy_is_faster(dtype, n_threads) is expected
-        assert races == {"numpy": [], "torch": []}
+def test_this_processor_says_what_it_is() -> None:
+    assert isinstance(processor(), str)
+    assert numpy_is_faster() is numpy_is_faster()
+
+
+def test_numpy_that_says_nothing_of_the_processor_does_not_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np, "show_config", lambda mode: {})
+    assert numpy_is_faster.__wrapped__() is False
 
 
 @pytest.mark.parametrize("numpy_wins", [True, False])
-def test_the_winner_sorts(numpy_wins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "RACED_KEYS", 1000)
-    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda *_: numpy_wins)
+def test_the_faster_one_sorts(numpy_wins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda: numpy_wins)
     by_torch = []
     monkeypatch.setattr(torch, "sort", lambda keys, sort=torch.sort: by_torch.append(keys) or sort(keys))
     sort_column(torch.randint(1 << 20, (1000,)))
     assert len(by_torch) == (not numpy_wins)
-    monkeypatch.setattr(column_sort, "numpy_is_faster", None)
-    sort_column(torch.randint(1 << 20, (999,)))  # so few are not raced for
-    assert len(by_torch) == (not numpy_wins)
-
-
-def test_what_was_slow_in_one_race_alone_is_forgotten(races: dict[str, list[float]]) -> None:
-    for of_torch, expected in ((9, True), (1, False), (9, False), (9, False)):
-        races.update(numpy=[3, 3, 3], torch=[of_torch] * 4)
-        assert numpy_is_faster(torch.int32, 2) is expected
-    assert not numpy_is_faster(torch.int32, 2), "there are no seconds for a fifth race"
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_races_draw_nothing_and_end(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_sort, "FASTEST", {})
-    before = torch.get_rng_state()
-    for _ in range(column_sort.RACES):
-        last = numpy_is_faster(dtype, 2)
-    assert torch.equal(torch.get_rng_state(), before)
-    monkeypatch.setattr(torch, "sort", None)
-    assert numpy_is_faster(dtype, 2) is last
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_races_are_run_on_the_cpu(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_sort, "FASTEST", {})
-    with torch.device("meta"):
-        numpy_is_faster(dtype, 2)
-    assert 0 < column_sort.FASTEST[dtype, 2].of_torch < 60
-
-
-def test_sorted_pieces_are_merged_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def starts_none(*_: object) -> None:
-        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
-
-    monkeypatch.setattr(column_sort.ThreadPoolExecutor, "submit", starts_none)
-    pieces = [np.arange(0, 900, 3), np.arange(500), np.arange(7)]
-    assert np.array_equal(merged(pieces, 3), np.sort(np.concatenate(pieces)))
 
 
 def test_torch_without_numpy_sorts(monkeypatch: pytest.MonkeyPatch) -> None:

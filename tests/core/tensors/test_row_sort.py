@@ -7,7 +7,6 @@ import torch
 
 from torch_recmetrics.core.tensors import column_sort, row_sort, thresholds
 from torch_recmetrics.core.tensors.row_sort import (
-    columns_in_rows,
     find_in_rows,
     row_lengths,
     sorted_columns,
@@ -103,8 +102,3 @@ def test_columns_go_with_their_numbers(
     if len(shape) == 2:
         turned = sorted_columns(rows.T)
         assert torch.equal(turned[1], rows.T.sort(dim=-1, stable=True).indices)
-
-
-def test_the_first_column_of_what_is_wanted_and_none_of_padding():
-    ids, wanted = torch.tensor([[7, -1, 9, 7], [0, 3, -1, 2]]), torch.tensor([[9, -1, 7, 4], [-1, 0, 2, 9]])
-    assert columns_in_rows(ids, wanted).tolist() == [[2, -1, 0, -1], [-1, 0, 3, -1]]

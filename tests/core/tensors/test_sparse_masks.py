@@ -12,7 +12,6 @@ from fixtures.hidden_scores import laid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_recmetrics import functional
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero
 
@@ -47,21 +46,6 @@ def test_a_single_true_is_found_wherever_it_is(place: str, monkeypatch: pytest.M
         mask[row, column] = True
         mask = laid(mask, place)
         assert [at.tolist() for at in sparse_nonzero(mask)] == [at.tolist() for at in mask.nonzero(as_tuple=True)]
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
-def test_a_dense_target_may_lie_in_memory_in_any_way(
-    place: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thresholds, "SPARSE_ELEMENTS", 0)
-    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 2 * 8192)
-    g = torch.Generator().manual_seed(3)
-    target = laid(torch.rand(9, 8192, generator=g) < 0.001, place)
-    preds = torch.rand(target.shape, generator=g)
-    hits = target.gather(1, preds.topk(50, dim=1).indices).sum(1)
-    value = functional.recall(preds, target.to(dtype), top_k=50)
-    torch.testing.assert_close(value, hits.double() / target.sum(1), equal_nan=True)
 
 
 @pytest.mark.parametrize(("part", "searched"), [(0.001, True), (0.3, False)])

@@ -16,6 +16,8 @@ from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 
+ROUNDING = 1e-15  # a standard error as small is that of rows all pairs of which are alike
+
 
 class Side(NamedTuple):
     """The rows of one class, for each different score, ascending."""
@@ -26,7 +28,7 @@ class Side(NamedTuple):
 
 
 def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
-    """The AUC, its standard error, and the number of rows with a weight; 0-dim.
+    """The AUC, its standard error, and of how many units it is as sure as the mean (:func:`n_of_units`); 0-dim.
 
     Source: E. R. DeLong, D. M. DeLong and D. L. Clarke-Pearson, Comparing the areas under two or more correlated
     receiver operating characteristic curves, Biometrics 1988. A row of weight w counts w times in its class, and
@@ -41,16 +43,38 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
         for side, total in zip((negatives, positives), totals, strict=True)
     )
     auc = (positives.weights * below).sum() / totals[1]
-    variance = torch.zeros_like(auc)
-    for side, placement, total in zip((negatives, positives), (1 - below_positives, below), totals, strict=True):
-        n = side.counts.sum()
-        variance = variance + (side.squares * (placement - auc).square()).sum() / total**2 * n / (n - 1)
-    n_rows = negatives.counts.sum() + positives.counts.sum()
-    return auc.clamp(max=1), variance.sqrt(), n_rows
+    counts = negatives.counts.sum(), positives.counts.sum()
+    variances = [
+        (side.squares * (placement - auc).square()).sum() / total**2 * n / (n - 1)
+        for side, placement, total, n in zip(
+            (negatives, positives), (1 - below_positives, below), totals, counts, strict=True
+        )
+    ]
+    n_units = n_of_units(variances[0], variances[1], counts[0], counts[1], counts[0] + counts[1])
+    return auc.clamp(max=1), (variances[0] + variances[1]).sqrt(), n_units
+
+
+def n_of_units(variance: Tensor, other: Tensor, n: Tensor, n_other: Tensor, n_all: Tensor) -> Tensor:
+    """One more than the degrees of freedom of a standard error, rounded down; of each of several AUCs.
+
+    Source: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin
+    1946; for an AUC E. Brunner and U. Munzel, The nonparametric Behrens-Fisher problem, Biometrical Journal 2000. It is
+    no less than the rows of the smaller class, and where the error is 0 so many as there are pairs of a row of each
+    class that are independent of each other.
+
+    Args:
+        variance, other: what the rows, or clusters, of either class add to the squared error.
+        n, n_other: how many of them have a row of the class.
+        n_all: how many there are.
+    """
+    fewer, total = torch.minimum(n, n_other), variance + other
+    freedom = total.square() / (variance.square() / (n - 1) + other.square() / (n_other - 1))
+    units = torch.maximum((freedom + 1e-6).floor() + 1, fewer)  # rounding must not cost a whole number
+    return torch.where(total.sqrt() > ROUNDING, units, torch.minimum(fewer, (n_all / 2).floor()))
 
 
 def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """The AUC, its standard error where rows of one group belong together, and the number of such groups; 0-dim.
+    """The AUC, its standard error where rows of one group belong together, and its units, the groups; 0-dim.
 
     Source: N. A. Obuchowski, Nonparametric analysis of clustered ROC curve data, Biometrics 1997. A row of weight w
     counts w times; rows without a weight are not there. The error is nan where fewer than two groups have a positive
@@ -72,15 +96,17 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     placements = 1 - below[1][score], below[0][score]
     totals = [part.sum() for part in of_score]
     auc = (weights * positive * placements[1]).sum() / totals[1]
-    deviations, variance, n = [], torch.zeros_like(auc), names.shape[0]
+    deviations, variances, counts, n = [], [], [], names.shape[0]
     for mask, placement, total in zip(masks, placements, totals, strict=True):
         deviation = sum_by(cluster, weights * mask * (placement - auc) / total, n)
-        n_with = torch.unique(cluster[mask]).shape[0]
-        factor = n_with / (n_with - 1) if n_with > 1 else float("nan")
-        variance = variance + deviation.square().sum() * factor
+        n_with = auc.new_tensor(float(torch.unique(cluster[mask]).shape[0]))
+        counts.append(n_with)
+        factor = torch.where(n_with > 1, n_with / (n_with - 1), float("nan"))
+        variances.append(deviation.square().sum() * factor)
         deviations.append(deviation)
-    variance = variance + 2 * (deviations[0] * deviations[1]).sum() * n / max(n - 1, 1)
-    return auc.clamp(max=1), variance.clamp(min=0).sqrt(), auc.new_tensor(float(n))
+    variance = variances[0] + variances[1] + 2 * (deviations[0] * deviations[1]).sum() * n / max(n - 1, 1)
+    n_units = n_of_units(variances[0], variances[1], counts[0], counts[1], auc.new_tensor(float(n)))
+    return auc.clamp(max=1), variance.clamp(min=0).sqrt(), n_units
 
 
 def lacks_squares(seen: ScoredLabels) -> bool:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.pairs import Pairs
+from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.sort_keys import (
     bits_of,
@@ -32,6 +34,10 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
 
     The (M,) scores are floating point or keys of ``ordered_keys``; the number of bins is a power of two.
     """
+    if weights is None and usable(scores, labels):
+        counts = torch.zeros(2 * n_bins, dtype=torch.int64)
+        count_into(counts, scores, labels, None)
+        return counts
     codes = codes_of(scores, labels, n_bins)
     if weights is not None:
         weights = exact(weights)
@@ -47,7 +53,16 @@ def count_into(counts: Tensor, scores: Tensor, labels: Tensor, weights: Tensor |
 
     A histogram of int64 takes rows without weights alone.
     """
-    codes = codes_of(scores, labels, counts.shape[0] // 2)
+    n_bins = counts.shape[0] // 2
+    if weights is None and counts.dtype == torch.int64 and usable(counts, scores, labels):
+        is_key = not scores.is_floating_point()
+        bits = (integers(scores) if is_key else bits_of(scores)).contiguous()
+        drop = 8 * bits.element_size() - (n_bins.bit_length() - 1)
+        largest = torch.iinfo(bits.dtype).max
+        rows = bits.numpy(), is_key, labels.contiguous().numpy()
+        kernels.count_bins(*rows, drop, n_bins // 2, largest, counts.numpy())
+        return
+    codes = codes_of(scores, labels, n_bins)
     values = counts.new_ones(1).expand(codes.shape) if weights is None else weights.to(counts.dtype)
     counts.index_add_(0, codes, values)
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import slices
@@ -29,6 +31,8 @@ class Clicks:
         return Clicks(*(None if column is None else column[shown] for column in columns))  # type: ignore[arg-type]
 
 
+# In a compiled loop; numpy has no bfloat16, and Numba no float16.
+READABLE = {torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 # What to do with so many columns of predictions of rows with one label each.
 COLUMNS = {1: "give preds.squeeze(1)", 2: "give the predictions of class 1, preds[:, 1]"}
 
@@ -76,6 +80,8 @@ def read_clicks(
     flat = preds.detach().reshape(-1)
     _defer_scores(checks, flat, width, probabilities)
     labels = _labels(checks, target.detach().reshape(-1), width)
+    if width == 2 and shape[0] > 1:
+        _defer_two_classes(checks, flat.view(shape), labels.view(shape))
     columns: dict[str, Tensor | None] = dict.fromkeys(given)
     for name, value in given.items():
         if value is not None or (grouped and name == "indexes"):
@@ -108,7 +114,7 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
         low, high = preds.aminmax()
         broken = ~((low >= 0) & (high <= 1))
     else:
-        broken = preds.amax().isnan()  # the largest number is NaN if any is: one pass, and no mask of NaN
+        broken = has_nan(preds)
 
     def message(_: int) -> str:
         if not probabilities:
@@ -125,7 +131,13 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
 def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
-    if checks.active and target.numel():
+    if not checks.active or not target.numel():
+        return target.to(torch.bool)
+    labels = None
+    if is_readable(target):
+        labels = torch.empty(target.shape, dtype=torch.bool)
+        broken = torch.tensor(bool(kernels.write_labels(target.numpy(), labels.numpy())))
+    else:
         if target.is_floating_point():
             # Only 0 and 1 are their own squares; inf - inf is NaN, which breaks the rule as well.
             squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
@@ -134,12 +146,39 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
             low, high = target.aminmax()
             broken = (low < 0) | (high > 1)
 
-        def message(_: int) -> str:
-            place = _first((target != 0) & (target != 1))
-            return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}"
+    def message(_: int) -> str:
+        place = _first((target != 0) & (target != 1))
+        return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}"
 
-        checks.defer(broken.reshape(1), message)
-    return target.to(torch.bool)
+    checks.defer(broken.reshape(1), message)
+    return target.to(torch.bool) if labels is None else labels
+
+
+def has_nan(values: Tensor) -> Tensor:
+    """() bool; one pass, and no mask of NaN."""
+    if is_readable(values):
+        return torch.tensor(bool(kernels.n_unlike_themselves(values.numpy())))
+    return values.amax().isnan()  # the largest number is NaN if any is
+
+
+def is_readable(rows: Tensor) -> bool:
+    """Whether compiled loops read these (M,) numbers."""
+    return rows.dtype in READABLE and usable(rows) and rows.is_contiguous()
+
+
+def _defer_two_classes(checks: check.ValueChecks, preds: Tensor, labels: Tensor) -> None:
+    """(M, 2) probabilities of both classes of a row beside a one-hot target would be two rows that say the same."""
+    if checks.active:
+        eps = max(torch.finfo(dtype).eps for dtype in (preds.dtype, torch.float32))  # it may have been widened since
+        off = (preds.to(torch.promote_types(preds.dtype, torch.float32)).sum(1) - 1).abs()
+        softmax = (off <= 2 * eps).all() & (preds >= 0).all()
+        checks.defer(
+            (softmax & (labels[:, 0] != labels[:, 1]).all()).reshape(1),
+            lambda _: (
+                "`preds` must have one prediction for each row, got two columns whose sum is 1 beside a `target` with "
+                "one 1 in each row, the probabilities of two classes: give class 1 alone, preds[:, 1] and target[:, 1]"
+            ),
+        )
 
 
 def _first(broken: Tensor) -> int:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
@@ -59,6 +61,7 @@ class Packed(NamedTuple):
     codes: Tensor  # (M,) int32 or int64
     shift: int
     first_group: int
+    most_groups: int
     names: Tensor | None  # the ids of groups, where they were numbered anew
 
     def by_index(self, groups: Tensor, *columns: Tensor) -> GroupPairs:
@@ -106,6 +109,10 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
     shift = key_bits + 1
     dtype = torch.int32 if narrow and group_bits + key_bits <= MOST_BITS_32 else torch.int64
     codes = torch.empty(keys.shape[0], dtype=dtype, device=keys.device)
+    if groups is not None and dtype == torch.int64 and usable(keys, labels, groups):
+        columns = (tensor.numpy() for tensor in (groups, keys, labels))
+        over_rows(kernels.pack_groups, n := keys.shape[0], n, *columns, first_group, low, gap, shift, codes.numpy())
+        return Packed(codes, shift, first_group, 1 << group_bits, names)
     for code, key, label, group in slices(codes, keys, labels, labels if groups is None else groups):
         code.copy_(key)
         if gap:
@@ -114,7 +121,7 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
         torch.add(label, code, alpha=2, out=code)
         if groups is not None:
             code.add_((group - first_group).bitwise_left_shift_(shift))
-    return Packed(codes, shift, first_group, names)
+    return Packed(codes, shift, first_group, 1 << group_bits, names)
 
 
 def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
@@ -163,6 +170,11 @@ def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPair
     """The pairs within each group that has a positive row, in exact integers; see :func:`pack` for the arguments."""
     packed = pack(keys, labels, groups)
     codes, shift = sort_column(packed.codes), packed.shift
+    if usable(codes):
+        most = min(codes.shape[0], packed.most_groups)
+        columns = torch.empty((4, most), dtype=torch.int64)
+        n_groups = kernels.count_groups(codes.numpy(), shift, *columns.numpy())
+        return packed.by_index(*columns[:, :n_groups])
     place = nonzero_positions(part & 1 for (part,) in slices(codes))
     positive_groups, positives = torch.unique_consecutive(codes[place] >> shift, return_counts=True)
     starts = torch.searchsorted(codes, positive_groups << shift)

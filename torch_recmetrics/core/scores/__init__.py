@@ -1,5 +1,5 @@
-"""Score matrices, read once: top-k, ties at the cutoff and ranks of the relevant items, exact and without a copy.
+"""Score matrices: the ranks of given items, and the best K. Two questions, each with one answer on every device.
 
-Values never depend on the way that was taken; `core/tensors/thresholds.py` picks the fastest.
-Letters, the same everywhere: B users of a batch, N items, K cutoff, R relevant items, M flat rows.
+A compiled loop gives it where the scores lie on a CPU and Numba is there (core/kernels), else torch.topk and
+comparisons. Letters, the same everywhere: B users of a batch, N items, K cutoff, R relevant items, M flat rows.
 """

@@ -28,6 +28,7 @@ LARGEST_EXPONENTIAL_RELEVANCE = 1023
 SMALLEST_RELEVANCE = 1e-290
 # Products and sums of such weights lose nothing.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
+SMALL_CATALOGUE = 10  # of so few items rows may well hold ids 0 and 1 alone; of more they are a matrix of 0 and 1
 
 
 def plain_number(value: Any) -> Any:
@@ -80,6 +81,12 @@ def check_cutoff(name: str, value: Any) -> None:
     """Refuse a cutoff that is neither a positive integer nor None."""
     if value is not None and not is_count(value):
         raise ValueError(f"`{name}` must be an integer >= 1, or None for the whole list, got {value!r}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Refuse what is no seed."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError(f"`{name}` must be an integer from 0 to 2^63 - 1, got {value!r}")
 
 
 def check_share(name: str, value: Any) -> None:
@@ -217,14 +224,14 @@ class ValueChecks:
         self.warns = warns and active
         self.steps: tuple[Tensor, Tensor] | None = None  # the sequence and the step that each row is, where it is one
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
-        self._warnings: list[tuple[Tensor, str]] = []
+        self._warnings: list[tuple[Tensor, str | Callable[[], str]]] = []
 
     def defer(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
         """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them."""
         if (self.active or always) and broken.numel() and broken.device.type != "meta":
             self._rules.append((broken, message))
 
-    def defer_warning(self, holds: Tensor, text: str) -> None:
+    def defer_warning(self, holds: Tensor, text: str | Callable[[], str]) -> None:
         """Warn of it, where it holds and nothing is refused; then, or where it does not, it is not looked for again."""
         self.warns = False
         if holds.device.type != "meta":
@@ -253,9 +260,10 @@ class ValueChecks:
                     sequence, step = (int(of_rows[row]) for of_rows in self.steps)
                     text = text.replace(f"row {row}", f"step {step} of sequence {sequence}")
                 raise ValueError(text)
-        for (_, text), holds in zip(warned, each):
+        for (_, warning), holds in zip(warned, each):
             if holds:
-                warnings.warn(text, UserWarning, stacklevel=callers_level())
+                said = warning if isinstance(warning, str) else warning()
+                warnings.warn(said, UserWarning, stacklevel=callers_level())
 
 
 def callers_level() -> int:
@@ -357,7 +365,8 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
     range already."""
     if not checks.active or ids.numel() == 0:
         return ids.numel() == 0
-    if is_sync_free(ids.device) and ids.shape[-1] != below:  # a matrix of 0 and 1 may be as wide as the catalogue
+    dense = below is not None and below > SMALL_CATALOGUE and ids.ndim == 2 and ids.shape[1] == below
+    if is_sync_free(ids.device) and not dense:
         low, high = ids.aminmax()
         if int(low) >= lowest and (below is None or int(high) < below):
             return True
@@ -369,9 +378,9 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
         low < lowest,
         lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}{hint}",
     )
-    if below is not None and ids.ndim == 2 and ids.shape[1] == below > 2:
+    if dense:
         checks.defer(
-            (low >= 0).all() & (high <= 1).all(),  # each row would hold an id twice
+            (low >= 0).all() & (high <= 1).all(),  # each row would hold an id many times
             lambda _: (
                 f"`{name}` must hold item ids, got a matrix of 0 and 1 with a column for each of the {below} items: "
                 "give ids padded with -1, or the matrix as `target`, or turned around as `mask` (True = may be shown)"

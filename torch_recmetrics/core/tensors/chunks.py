@@ -53,19 +53,6 @@ def _true_places(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     return np.concatenate([(filled[which] << 3) + (place & 7), np.flatnonzero(mask[whole:]) + whole])
 
 
-def places_at_the_end(rows: Tensor, n_rows: int) -> tuple[Tensor, int]:
-    """(L,) where the entries of rows lie in a table as wide as the longest of them, and this width, on a CPU.
-
-    Args:
-        rows: (L,) int64, ascending. The last entry of a row stands in its last column, so padding stands in front.
-        n_rows: how many there are.
-    """
-    sizes = np.bincount(rows.numpy(), minlength=n_rows)
-    width = int(sizes.max(initial=0))
-    padding = np.arange(1, n_rows + 1) * width - sizes.cumsum()  # of all rows so far
-    return torch.from_numpy(np.repeat(padding, sizes) + np.arange(rows.shape[0])), width
-
-
 def nonzero_positions(parts: Iterable[Tensor]) -> Tensor:
     """The positions that are not zero in a column that comes in parts."""
     positions, offset = [], 0

@@ -15,8 +15,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.scratch import scratch
-
 NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
 MOMENTS = 6
 # What ranks send each other must add up as it is. So they send their sums of squares, which do, and how far their
@@ -39,10 +37,7 @@ def moments_of_counted(values: Tensor, counted: Tensor) -> Tensor:
     """
     n = counted.sum().expand(values.shape[1])
     numerator = values.sum(0)  # beside whole numbers, so no mean of shares is rounded above 1
-    with scratch(values.numel(), values.dtype, values.device) as numbers:
-        deviations = numbers.view(values.T.shape).T
-        torch.addcmul(values, counted.unsqueeze(1), ratio(numerator, n), value=-1, out=deviations)
-        squares = deviations.square_().sum(0)
+    squares = torch.addcmul(values, counted.unsqueeze(1), ratio(numerator, n), value=-1).square_().sum(0)
     return torch.stack([numerator, n, n, squares, torch.zeros_like(n), n])
 
 
@@ -59,16 +54,10 @@ def moments(numerators: Tensor, denominators: Tensor, sums: Tensor | None = None
         sums = torch.stack([numerators, alike.expand_as(numerators)]).sum(1)  # one order of adding up: no mean above 1
     centre = ratio(*sums)
     count = (denominators != 0).sum(0)
-    with scratch(numerators.numel(), numerators.dtype, numerators.device) as numbers:
-        deviations = numbers.view(numerators.T.shape).T
-        if denominators.ndim == 1:
-            torch.addcmul(numerators, denominators.unsqueeze(1), centre, value=-1, out=deviations)
-            products, squares = denominators @ deviations, denominators @ denominators
-        else:
-            torch.addcmul(numerators, denominators, centre, value=-1, out=deviations)
-            products, squares = (deviations * denominators).sum(0), denominators.square().sum(0)
-        deviation_squares = deviations.square_().sum(0)
-    rest = [count.to(sums.dtype).expand_as(centre), deviation_squares, products, squares.expand_as(centre)]
+    wide = denominators if denominators.ndim == 2 else denominators.unsqueeze(1)
+    deviations = torch.addcmul(numerators, wide, centre, value=-1)
+    products, squares = (deviations * wide).sum(0), wide.square().sum(0)
+    rest = [count.to(sums.dtype).expand_as(centre), deviations.square_().sum(0), products, squares.expand_as(centre)]
     return torch.cat([sums, torch.stack(rest)])
 
 

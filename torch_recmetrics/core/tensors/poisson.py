@@ -29,6 +29,11 @@ def mixed(words: Tensor) -> Tensor:
     return out
 
 
+def seeded(keys: Tensor, seed: int) -> Tensor:
+    """(U,) int64 that follow from the keys and a seed, one to one."""
+    return mixed(keys ^ mixed(torch.full_like(keys[:1], seed)))
+
+
 def poisson_weights(keys: Tensor, seed: int, num_replicates: int, first: int = 0) -> Tensor:
     """(U, R - first) int8, from 0 to 8: the weight of each user in each replicate, with mean and variance 1.
 
@@ -39,7 +44,7 @@ def poisson_weights(keys: Tensor, seed: int, num_replicates: int, first: int = 0
         first: the replicate to begin with, a multiple of 4.
     """
     words = range(first // LANES, -(-num_replicates // LANES))
-    start = mixed(keys ^ mixed(torch.full_like(keys[:1], seed)))
+    start = seeded(keys, seed)
     step = torch.arange(words.start + 1, words.stop + 1, device=keys.device) * GOLDEN_MULTIPLIER
     lanes = mixed(start.unsqueeze(1) + step).view(torch.int16)[:, : num_replicates - first]
     weights = torch.zeros(lanes.shape, dtype=torch.int8, device=keys.device)

@@ -95,18 +95,6 @@ def row_lengths(ids: Tensor) -> Tensor:
     return (ids >= 0).sum(1)
 
 
-def columns_in_rows(ids: Tensor, wanted: Tensor) -> Tensor:
-    """(B, T) the first column of (B, C) ids that holds what is wanted, -1 for none and for -1, by comparing all pairs.
-
-    On a CPU; there is at least one column.
-    """
-    of_each, rows = wanted.numpy(), ids.numpy()
-    first = (rows[:, np.newaxis] == of_each[:, :, np.newaxis]).argmax(2)
-    found = rows.take(first + np.arange(rows.shape[0])[:, np.newaxis] * rows.shape[1]) == of_each
-    found &= of_each >= 0
-    return torch.from_numpy(np.where(found, first, -1))
-
-
 def find_in_rows(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Which of the wanted ids are among the ids of their row, by one sort of both: faster than to search for each.
 

@@ -1,0 +1,86 @@
+"""Rows of scores and labels: loops beside their definition in plain Python, and the other way with the same numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from torch_recmetrics import BinaryAUC, GroupAUC
+from torch_recmetrics.core.auc.histogram import codes_of, count_into, histogram
+from torch_recmetrics.core.auc.labelled_rows import has_nan
+from torch_recmetrics.core.auc.pairs import count_group_pairs
+from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels.runtime import plain
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys
+
+pytest.importorskip("numba")
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+SPECIAL = [math.inf, -math.inf, 0.0, -0.0, 1e-45, -1e-45, 5e-324]
+
+
+def rows(dtype: torch.dtype, n: int = 500) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(0)
+    scores = torch.cat(
+        [torch.randn(n, generator=g).mul(3).to(dtype), torch.tensor(SPECIAL, dtype=torch.float64).to(dtype)]
+    )
+    return scores, torch.rand(scores.shape[0], generator=g) < 0.4
+
+
+@pytest.mark.parametrize("n_bins", [4, 1 << 12, 1 << 16])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bins_hold_what_falls_into_them(dtype: torch.dtype, n_bins: int) -> None:
+    scores, labels = rows(dtype)
+    found = histogram(scores, labels, None, n_bins)
+    expected = Counter(codes_of(scores, labels, n_bins).tolist())
+    assert {place: n for place, n in enumerate(found.tolist()) if n} == expected
+    keys = ordered_keys(scores)
+    count_into(found, keys, labels, None)
+    assert found.tolist() == [2 * expected[place] for place in range(2 * n_bins)]
+    with plain():
+        assert torch.equal(histogram(scores, labels, None, n_bins) * 2, found)
+
+
+def test_a_nan_that_nobody_looked_for_stays_within_the_bins() -> None:
+    nan = torch.tensor([math.nan, -math.nan])
+    bits = torch.cat([nan.view(torch.int32), torch.tensor([-1, 2**31 - 1, -(2**31)], dtype=torch.int32)])
+    assert int(histogram(bits.view(torch.float32), bits > 0, None, 8).sum()) == 5
+
+
+@pytest.mark.parametrize("kinds", [2, 40, 100_000])
+@pytest.mark.parametrize("dtype", DTYPES[2:])
+def test_groups_have_their_pairs(dtype: torch.dtype, kinds: int) -> None:
+    g = torch.Generator().manual_seed(1)
+    scores = torch.randint(-kinds, kinds, (400,), generator=g).to(dtype)
+    labels, groups = torch.rand(400, generator=g) < 0.3, torch.randint(-5, 30, (400,), generator=g) * 1_000_003
+    found = count_group_pairs(groups, ordered_keys(scores), labels)
+    with plain():
+        expected = count_group_pairs(groups, ordered_keys(scores), labels)
+    for column, other in zip(found, expected, strict=True):
+        assert torch.equal(column, other)
+    for index, twice_u, positives, negatives in zip(*map(torch.Tensor.tolist, found), strict=True):
+        of_group = [pair for pair, group in zip(zip(scores.tolist(), labels), groups.tolist()) if group == index]
+        hits = [score for score, label in of_group if label]
+        others = [score for score, label in of_group if not label]
+        assert (positives, negatives) == (len(hits), len(others))
+        assert twice_u == sum(2 * (hit > other) + (hit == other) for hit in hits for other in others)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8])
+def test_labels_are_read_and_checked(dtype: torch.dtype) -> None:
+    target = torch.tensor([0, 1, 1, 0, 2, 1]).to(dtype)
+    labels = torch.empty(6, dtype=torch.bool)
+    assert kernels.write_labels(target.numpy(), labels.numpy()) == 1
+    assert labels.tolist() == [value != 0 for value in target.tolist()]
+
+
+@pytest.mark.parametrize("bad", [math.nan, 2.0, -1.0, math.inf, 0.5])
+def test_bad_labels_and_scores_are_refused_on_both_ways(bad: float) -> None:
+    for metric, more in ((BinaryAUC(), {}), (GroupAUC(), {"indexes": torch.zeros(3, dtype=torch.int64)})):
+        for way in (plain, None):
+            target = torch.tensor([0.0, 1.0, bad])
+            with way() if way else pytest.MonkeyPatch.context(), pytest.raises(ValueError, match=r"`target` .* row 2"):
+                metric.update(torch.rand(3), target, **more)
+    assert not has_nan(torch.tensor([math.inf, 1.0])) and has_nan(torch.tensor([1.0, math.nan]))

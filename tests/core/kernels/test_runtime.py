@@ -1,0 +1,196 @@
+"""When loops are compiled, how rows are shared between threads, and what happens where something is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from torch_recmetrics.core.kernels import runtime
+
+pytest.importorskip("numba")
+N_ROWS = 10_001
+
+
+@runtime.compiled
+def double(number: int) -> int:
+    return number * 2
+
+
+@runtime.compiled
+def number_rows(first: int, last: int, found: Any) -> None:
+    for row in range(first, last):
+        found[row] += double(row)
+
+
+def numbered(work: int = runtime.SHARED_WORK) -> bool:
+    """Whether each row was visited exactly once."""
+    found = np.zeros(N_ROWS, dtype=np.int64)
+    runtime.over_rows(number_rows, N_ROWS, work, found)
+    return bool((found == 2 * np.arange(N_ROWS)).all())
+
+
+@pytest.fixture(autouse=True, params=[2])
+def n_threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5], indirect=True)
+@pytest.mark.parametrize("work", [0, runtime.SHARED_WORK])
+def test_each_row_is_visited_once(n_threads: int, work: int) -> None:
+    assert numbered(work)
+
+
+def test_rows_are_shared_between_threads() -> None:
+    visitors: dict[int, int] = {}
+    both = threading.Barrier(2, timeout=30)
+
+    def visit(first: int, last: int) -> None:
+        if threading.get_ident() not in visitors:
+            visitors[threading.get_ident()] = 0
+            both.wait()
+        visitors[threading.get_ident()] += last - first
+
+    runtime.over_rows(visit, N_ROWS, runtime.SHARED_WORK)
+    assert len(visitors) == 2 and sum(visitors.values()) == N_ROWS
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 7])
+def test_few_rows(n_rows: int) -> None:
+    found = np.zeros(n_rows, dtype=np.int64)
+    runtime.over_rows(number_rows, n_rows, runtime.SHARED_WORK, found)
+    assert found.tolist() == [2 * row for row in range(n_rows)]
+
+
+def test_an_error_in_a_part_is_raised() -> None:
+    def fail(first: int, last: int) -> None:
+        if first:
+            raise KeyError(first)
+
+    with pytest.raises(KeyError):
+        runtime.over_rows(fail, N_ROWS, runtime.SHARED_WORK)
+    assert numbered()
+
+
+def test_threads_that_call_at_once() -> None:
+    with ThreadPoolExecutor(4) as callers:
+        assert all(callers.map(lambda _: numbered(), range(200)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_forked_children_call_too() -> None:
+    assert numbered()
+    for _ in range(5):
+        child = os.fork()
+        if not child:
+            os._exit(0 if numbered() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_is_usable() -> None:
+    scores = torch.rand(3, 4)
+    assert runtime.usable(scores, scores.bfloat16(), torch.nn.Parameter(scores))
+    assert not runtime.usable(scores, scores.to("meta"))
+    assert not runtime.usable(scores.to_sparse())
+    with runtime.plain():
+        assert not runtime.usable(scores)
+    assert runtime.usable(scores)
+
+
+def in_new_process(code: str, **environment: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+WHY = "from torch_recmetrics.core.kernels import runtime; import torch; print(runtime.usable(torch.rand(2)), end=':');"
+PRINT = "print(runtime.why_not())"
+
+
+def test_without_numba() -> None:
+    said = in_new_process(f"import sys; sys.modules['numba'] = None; {WHY} {PRINT}")
+    assert said == 'False:Numba is not installed (pip install "torch-recmetrics[fast]")'
+
+
+def test_numba_that_refuses_this_numpy(tmp_path: Any) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.0 or less')")
+    said = in_new_process(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {WHY} {PRINT}")
+    assert said == "False:Numba fails: Numba needs NumPy 1.0 or less"
+
+
+def test_numba_that_fails_otherwise(tmp_path: Any) -> None:
+    (tmp_path / "numba.py").write_text("raise SystemError('initialization failed')")
+    said = in_new_process(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {WHY} {PRINT}")
+    assert said == "False:Numba fails: SystemError: initialization failed"
+
+
+def test_compilation_that_is_switched_off() -> None:
+    assert in_new_process(f"{WHY} {PRINT}", NUMBA_DISABLE_JIT="1") == "False:NUMBA_DISABLE_JIT is set"
+
+
+LOOP = """
+import numpy as np
+from torch_recmetrics.core.kernels import runtime
+
+@runtime.compiled
+def inner(number):
+    return number * 2
+
+@runtime.compiled
+def outer(first, last, found):
+    for row in range(first, last):
+        found[row] = inner(row)
+
+found = np.zeros(5, dtype=np.int64)
+runtime.over_rows(outer, 5, 0, found)
+print(found.tolist())
+"""
+
+
+@pytest.mark.parametrize("directory", ["missing", "a_file", "full"])
+def test_a_cache_that_cannot_be_written(tmp_path: Any, directory: str) -> None:
+    """A directory that cannot be made, a file in its place, and a device without room for a file."""
+    script = tmp_path / "script.py"
+    script.write_text(LOOP)
+    (tmp_path / "a_file").touch()
+    place = {"missing": "/proc/none/there", "a_file": str(tmp_path / "a_file"), "full": str(tmp_path / "full")}
+    code = f"import runpy; runpy.run_path({str(script)!r})"
+    if directory == "full":
+        code = (
+            "import numba.core.caching as caching\n"
+            "def refuse(*args, **kwargs): raise OSError(28, 'No space left on device')\n"
+            "caching.IndexDataCacheFile.save = refuse\n" + code
+        )
+    assert in_new_process(code, NUMBA_CACHE_DIR=place[directory]) == "[0, 2, 4, 6, 8]"
+
+
+def test_one_notice_of_a_slow_compilation(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime._Process, "told", False)
+    monkeypatch.setattr(runtime, "SLOW_SECONDS", 0.0)
+
+    @runtime.compiled
+    def identity(number: int) -> int:
+        return number
+
+    with caplog.at_level("WARNING", logger="torch_recmetrics"):
+        assert identity(3) == 3 and identity(3.5) == 3.5 and identity(3) == 3
+    assert len(caplog.records) == 1
+    assert "compiled a loop" in caplog.text

@@ -1,0 +1,205 @@
+"""The loops over scores against the same in plain Python."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fixtures.hidden_scores import INF, NAN, hidden_scores, matrix, plainly
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from torch_recmetrics.core.kernels import score_rows
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
+
+pytest.importorskip("numba")
+Rows = list[list[float]]
+
+
+class Sorted:
+    """A row of scores, asked for how many are above a number, and how many equal it."""
+
+    def __init__(self, row: list[float]) -> None:
+        self.row = sorted(row)
+
+    def above(self, score: float) -> int:
+        return len(self.row) - bisect_right(self.row, score)
+
+    def equal(self, score: float) -> int:
+        return bisect_right(self.row, score) - bisect_left(self.row, score)
+
+
+def ranks_within(scores: ScoreMatrix, ids: torch.Tensor, depth: int, *, nan_matters: bool = True) -> list[Any]:
+    """What the loop writes, as lists: items by rank, ties, scores above and equal, flags."""
+    by_rank = np.zeros((ids.shape[0], depth), np.int32)
+    tied = np.zeros((ids.shape[0], depth), np.uint8)
+    above, equal = np.full((2, *ids.shape), -7, np.int32)
+    flags = np.full(ids.shape[0], 99, np.uint8)
+    made = by_rank, tied, above, equal, flags
+    score_rows.ranks_within(0, ids.shape[0], scores.rows(), ids.numpy(), depth, nan_matters, *made)
+    return [column.tolist() for column in made]
+
+
+def check_ranks(expected: Rows, ids: torch.Tensor, depth: int, made: list[Any]) -> None:
+    """Against the definition: the rank of an item is how many scores are higher."""
+    for row, of_row, by_rank, tied, above, equal, flags in zip(expected, ids.tolist(), *made, strict=True):
+        ordered = Sorted(row)
+        at = {}  # the first rank of a group of equal scores: the columns of its items
+        wanted = []
+        for column, item in enumerate(of_row):
+            score = row[item] if item >= 0 else -INF
+            higher = ordered.above(score)
+            shown = score > -INF and higher < depth
+            wanted.append((higher, ordered.equal(score)) if shown else (depth, 0))
+            if shown:
+                at.setdefault(higher, []).append(column)
+        assert list(zip(above, equal, strict=True)) == wanted
+        places, groups = [0] * depth, [0] * depth
+        crosses = False
+        for rank, columns in at.items():
+            size = wanted[columns[0]][1]
+            crosses |= rank + size > depth
+            groups[rank : rank + size - 1] = [1] * (min(rank + size - 1, depth) - rank)
+            shown = by_rank[rank : rank + len(columns)]
+            assert set(shown) <= {column + 1 for column in columns} and len(set(shown)) == len(shown)
+            places[rank : rank + len(columns)] = shown
+        assert by_rank == places
+        assert tied == groups
+        has_ties = any(size > 1 for _, size in wanted)
+        assert flags == score_rows.HAS_TIES * has_ties + score_rows.CROSSES * crosses
+
+
+def full_ranks(scores: ScoreMatrix, wanted: torch.Tensor, *, nan_matters: bool = True) -> list[Any]:
+    above, equal = np.zeros((2, *wanted.shape), np.int64)
+    lengths = np.full(wanted.shape[0], 99, np.int64)
+    made = above, equal, lengths
+    score_rows.full_ranks(0, wanted.shape[0], scores.rows(), nan_matters, wanted.numpy(), *made)
+    return [column.tolist() for column in made]
+
+
+def check_full_ranks(expected: Rows, wanted: torch.Tensor, made: list[Any]) -> None:
+    for row, of_row, above, equal, length in zip(expected, wanted.tolist(), *made, strict=True):
+        ordered = Sorted(row)
+        assert above == [ordered.above(score) if score > -INF else 0 for score in of_row]
+        assert equal == [ordered.equal(score) if score > -INF else 0 for score in of_row]
+        assert length == ordered.above(-INF)
+
+
+def best(scores: ScoreMatrix, k: int, *, nan_matters: bool = True) -> list[Any]:
+    values = np.empty((scores.n_users, k), np.float64 if scores.dtype == torch.float64 else np.float32)
+    ids, n_kth = np.full(values.shape, -7), np.full(scores.n_users, -7)
+    flags = np.full(scores.n_users, 99, np.uint8)
+    score_rows.best(0, scores.n_users, scores.rows(), k, nan_matters, values, ids, n_kth, flags)
+    return [column.tolist() for column in (values, ids, n_kth, flags)]
+
+
+def check_best(expected: Rows, k: int, made: list[Any]) -> None:
+    for row, values, ids, n_kth, flags in zip(expected, *made, strict=True):
+        order = sorted((i for i in range(len(row)) if row[i] > -INF), key=lambda i: (-row[i], i))[:k]
+        lacking = k - len(order)
+        assert ids == order + [0] * lacking
+        assert values == [row[i] for i in order] + [-INF] * lacking
+        crosses = k > 1 and not lacking and values[-1] == values[-2]
+        assert n_kth == (row.count(values[-1]) if crosses else 1)
+        assert flags == 0
+
+
+def check_all(arguments: dict[str, Any], ids: torch.Tensor, depth: int) -> None:
+    """Every loop on the same scores; NaN must be hidden."""
+    expected, scores = plainly(**arguments), ScoreMatrix(**arguments)
+    check_ranks(expected, ids, depth, ranks_within(scores, ids, depth, nan_matters=False))
+    wanted = scores.gather(ids)
+    check_full_ranks(expected, wanted, full_ranks(scores, wanted, nan_matters=False))
+    check_best(expected, depth, best(scores, depth, nan_matters=False))
+
+
+@settings(max_examples=150)
+@given(arguments=hidden_scores(), depth=st.integers(1, 40), n_ids=st.integers(0, 30))
+def test_small_rows(arguments: dict[str, Any], depth: int, n_ids: int) -> None:
+    n_users, n_items = arguments["scores"].shape
+    near = torch.tensor(plainly(**arguments)).argsort(1, descending=True)[:, : n_ids // 2]
+    ids = torch.cat([torch.randint(-1, n_items, (n_users, n_ids - n_ids // 2)), near], 1)
+    ids = ids.sort(dim=1).values
+    ids[:, 1:][ids.diff() == 0] = -1  # no item twice
+    check_all(arguments, ids, depth)
+
+
+@pytest.mark.parametrize("near", [0, 30, 300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["smooth", "tied", "constant", "hidden", "infinite", "ascending"])
+def test_long_rows(kind: str, dtype: torch.dtype, near: int) -> None:
+    g = torch.Generator().manual_seed(near)
+    preds = matrix("smooth" if kind == "ascending" else kind, "plain", dtype, (3, 5003), g)
+    preds = preds.sort(dim=1).values if kind == "ascending" else preds
+    pool = preds.float().argsort(dim=1, descending=True)[:, : near or 5003]
+    ids = pool.gather(1, torch.stack([torch.randperm(pool.shape[1], generator=g)[:25] for _ in range(3)]))
+    for depth in (1, 20, 150):
+        check_all({"scores": preds}, ids, depth)
+    seen = torch.cat([ids[:, :5], torch.randint(-1, 5003, (3, 40), generator=g)], 1)
+    check_all({"scores": preds, "seen_ids": seen}, ids, 20)
+
+
+@pytest.mark.parametrize("n_wanted", [0, 1, 200])
+def test_many_wanted_scores_of_which_some_are_equal(n_wanted: int) -> None:
+    preds = torch.randint(0, 300, (4, 3000), generator=torch.Generator().manual_seed(1)).float()
+    ids = torch.arange(n_wanted).expand(4, -1).contiguous()
+    check_all({"scores": preds}, ids, 7)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (0, 0), (3, 0), (1, 1), (2, 1)])
+def test_no_row_no_column_and_one(shape: tuple[int, int]) -> None:
+    ids = torch.zeros(shape[0], 1, dtype=torch.int64) if shape[1] else torch.full((shape[0], 1), -1)
+    check_all({"scores": torch.ones(shape)}, ids, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_number_of_half_precision_is_read_as_what_it_is(dtype: torch.dtype) -> None:
+    numbers = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+    numbers = numbers[~numbers.isnan() & (numbers > -INF)]
+    preds = numbers[torch.randperm(numbers.shape[0])].unsqueeze(0)
+    values, ids, _, flags = best(ScoreMatrix(preds), preds.shape[1])
+    expected = preds.float().sort(dim=1, descending=True, stable=True)
+    assert values == expected.values.tolist() and ids == expected.indices.tolist() and flags == [0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("column", [0, 63, 64, 1500, 2999])
+def test_nan_is_told_of_unless_it_is_hidden(dtype: torch.dtype, sign: int, column: int) -> None:
+    preds = torch.rand(3, 3000).to(dtype)
+    preds[1, column] = math.copysign(NAN, sign)
+    if dtype in (torch.float16, torch.bfloat16) and sign < 0:
+        preds.view(torch.int16)[1, column] |= -(1 << 15)
+    ids = torch.tensor([[5, 1100], [5, 1100], [-1, -1]])
+    wanted = ScoreMatrix(preds).gather(ids)
+    for hidden in (False, True):
+        seen = torch.full((3, 1), column if hidden else 7)
+        for scores in [ScoreMatrix(preds, seen)] if hidden else [ScoreMatrix(preds), ScoreMatrix(preds, seen)]:
+            is_nan = [False, not hidden, False]
+            flags = ranks_within(scores, ids, 10)[-1]
+            assert [flag & score_rows.HAS_NAN > 0 for flag in flags] == is_nan
+            assert [flag & score_rows.HAS_NAN > 0 for flag in best(scores, 10)[-1]] == is_nan
+            assert [length < 0 for length in full_ranks(scores, wanted)[-1]] == is_nan
+
+
+@settings(max_examples=60)
+@given(row=st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=200), depth=st.integers(1, 12))
+@example(row=[0.0, -0.0, 1e-45, -1e-45, 1e-40, -INF, INF], depth=3)
+@example(row=[torch.finfo(torch.float32).min, -INF, -INF], depth=2)
+def test_any_float(row: list[float], depth: int) -> None:
+    check_all({"scores": torch.tensor([row])}, torch.arange(len(row)).unsqueeze(0), depth)
+
+
+def test_rows_are_shared_between_calls_as_they_come() -> None:
+    """Some rows, with what one row leaves behind in the buffers of the loop."""
+    preds = torch.rand(9, 2000)
+    seen, ids = preds.topk(30).indices, preds.topk(40).indices[:, ::3].contiguous()
+    scores = ScoreMatrix(preds, seen)
+    together = ranks_within(scores, ids, 15)
+    for row in range(9):
+        alone = ranks_within(ScoreMatrix(preds[row : row + 1], seen[row : row + 1]), ids[row : row + 1], 15)
+        assert [column[row : row + 1] for column in together] == alone

@@ -1,0 +1,154 @@
+"""What ranked lists count up to some of their ranks, list by list.
+
+Ranks count from 0. All floats are float64, all integers int64, all arrays contiguous; `places` are the ranks that are
+read, ascending. Each number comes from the same steps in the same order as in torch, so it is the same to the last
+bit.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.kernels.runtime import Loop, compiled, over_rows
+
+Array = npt.NDArray[Any]
+
+
+def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) -> list[Tensor]:
+    """What a loop over lists makes of some contiguous tensors, the first of them (B, D): `n` of (B, C)."""
+    ascending, columns = in_order(places)
+    out = np.empty((n, ascending.shape[0], tensors[0].shape[0]))
+    over_rows(loop, out.shape[2], tensors[0].numel(), *(tensor.numpy() for tensor in tensors), ascending, out)
+    return [torch.from_numpy((part if columns is None else part[columns]).T) for part in out]
+
+
+@functools.lru_cache(maxsize=1024)
+def in_order(places: tuple[int, ...]) -> tuple[Array, list[int] | None]:
+    """The different places, ascending, and which of them each is; None where they are in this order."""
+    ascending = sorted(set(places))
+    same = tuple(ascending) == places
+    return np.array(ascending), None if same else [ascending.index(place) for place in places]
+
+
+@compiled
+def running_sums(first: int, last: int, values: Array, counts: Array, places: Array, out: Array) -> None:
+    """(1, C, B) `out`: the sum of (B, D) `values` up to each place, each times what its rank counts, (D,)."""
+    for user in range(first, last):
+        total, rank = 0.0, 0
+        for column in range(places.shape[0]):
+            while rank <= places[column]:
+                total += values[user, rank] * counts[rank]
+                rank += 1
+            out[0, column, user] = total
+
+
+@compiled
+def hit_sums(first: int, last: int, relevance: Array, counts: Array, places: Array, out: Array) -> None:
+    """(4, C, B) `out`: of the hits up to each place their number, what their ranks count, (D,), and the precisions at
+    them, and 1 / rank of the first of them. (B, D) relevance is above 0 at a hit."""
+    for user in range(first, last):
+        hits = gain = precision = reciprocal = 0.0
+        rank = 0
+        for column in range(places.shape[0]):
+            while rank <= places[column]:  # without a branch on the hit, which nobody can foresee
+                hit = 1.0 if relevance[user, rank] > 0 else 0.0
+                hits += hit
+                gain += hit * counts[rank]
+                precision += hits * hit / (rank + 1.0)
+                reciprocal = max(reciprocal, hit / (rank + 1.0))
+                rank += 1
+            out[0, column, user], out[1, column, user] = hits, gain
+            out[2, column, user], out[3, column, user] = precision, reciprocal
+
+
+@compiled
+def tie_group_bounds(first: int, last: int, tied: Array, starts: Array, sizes: Array) -> None:
+    """(B, D) `starts` and `sizes` of the group of each rank; (B, >= D - 1) `tied` says which equal the one before."""
+    depth = starts.shape[1]
+    for user in range(first, last):
+        start = 0
+        for rank in range(1, depth + 1):
+            if rank == depth or not tied[user, rank - 1]:
+                for member in range(start, rank):
+                    starts[user, member] = start
+                    sizes[user, member] = rank - start
+                start = rank
+
+
+@compiled
+def group_sums(
+    first: int,
+    last: int,
+    values: Array,
+    starts: Array,
+    crossing: Array,
+    of_crossing: Array,
+    totals: Array,
+    before: Array,
+) -> None:
+    """(B, D) `totals` of the values of the group of each rank, and of those `before` it.
+
+    Of users who are `crossing`, (B,) bool, the last group reaches beyond the list: its total is (B,) `of_crossing`.
+    """
+    depth = starts.shape[1]
+    for user in range(first, last):
+        earlier, rank = 0.0, 0
+        while rank < depth:
+            start, total = rank, 0.0
+            while rank < depth and starts[user, rank] == start:
+                total += values[user, rank]
+                rank += 1
+            known = of_crossing[user] if rank == depth and crossing[user] else total
+            for member in range(start, rank):
+                totals[user, member] = known
+                before[user, member] = earlier
+            earlier += total
+
+
+@compiled
+def expected_first_hits(
+    first: int, last: int, relevant: Array, starts: Array, sizes: Array, places: Array, out: Array
+) -> None:
+    """(2, C, B) `out`: the chance of no hit up to each place, and the mean reciprocal rank of the first hit.
+
+    (B, D) `relevant` says how many members of the group of each rank are relevant.
+    """
+    for user in range(first, last):
+        chance, mean, rank = 1.0, 0.0, 0
+        for column in range(places.shape[0]):
+            while rank <= places[column]:
+                if relevant[user, rank] > 0:
+                    before = chance
+                    left = sizes[user, rank] - (rank - starts[user, rank])
+                    others = float(sizes[user, rank]) - relevant[user, rank] - (rank - starts[user, rank])
+                    chance *= max(others / left, 0.0)
+                    mean += (before - chance) / (rank + 1.0)
+                rank += 1
+            out[0, column, user], out[1, column, user] = chance, mean
+
+
+@compiled
+def expected_precision_sums(
+    first: int, last: int, relevant: Array, earlier: Array, starts: Array, sizes: Array, places: Array, out: Array
+) -> None:
+    """(1, C, B) `out`: the mean sum of the precisions at the hits over all orders of equal scores.
+
+    See core/ranking/ties.py; (B, D) `earlier` says how many hits stand before the group of each rank.
+    """
+    for user in range(first, last):
+        total, rank = 0.0, 0
+        for column in range(places.shape[0]):
+            while rank <= places[column]:
+                members = relevant[user, rank]
+                if members > 0:
+                    size = float(sizes[user, rank])
+                    others = (rank - starts[user, rank]) * (members - 1.0) / max(size - 1.0, 1.0)
+                    total += members / size * (earlier[user, rank] + 1.0 + others) / (rank + 1.0)
+                rank += 1
+            out[0, column, user] = total

@@ -1,0 +1,100 @@
+"""Rows of scores and labels as integers, and the pairs of sorted ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from torch_recmetrics.core.kernels.runtime import compiled
+
+Array = npt.NDArray[Any]
+
+
+@compiled
+def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int, largest: int, counts: Array) -> None:
+    """Add rows to (2 * bins,) `counts`: a score is in the bin of its key without the lowest `drop` bits.
+
+    Args:
+        bits: (M,) of the scores, or their keys.
+        are_keys: which of these.
+        labels: (M,) bool.
+        drop: bits of a key that do not count.
+        half: the number of bins below that of the key 0.
+        largest: of the integers of this dtype.
+        counts: int64; negatives and positives of each bin in turn.
+    """
+    turned = 0 if are_keys else largest
+    one = 0 if are_keys else 1
+    for row in range(bits.shape[0]):
+        key = np.int64(bits[row])
+        sign = key >> 63
+        key = (key ^ (sign & turned)) - sign * one  # negative floats order backwards; -0.0 is 0.0
+        counts[np.uint64(2 * ((key >> drop) + half) + labels[row])] += 1
+
+
+@compiled
+def n_unlike_themselves(values: Array) -> int:
+    """How many of (M,) numbers are NaN."""
+    n = np.int32(0)
+    for row in range(values.shape[0]):
+        n = np.int32(n + (values[row] != values[row]))
+    return int(n)
+
+
+@compiled
+def write_labels(target: Array, labels: Array) -> int:
+    """Which of (M,) numbers are not 0, and how many are neither 0 nor 1."""
+    n = np.int32(0)
+    for row in range(target.shape[0]):
+        labels[row] = target[row] != 0
+        n = np.int32(n + ((target[row] != 0) & (target[row] != 1)))
+    return int(n)
+
+
+@compiled
+def pack_groups(
+    first: int,
+    last: int,
+    groups: Array,
+    keys: Array,
+    labels: Array,
+    first_group: int,
+    low: int,
+    gap: int,
+    shift: int,
+    codes: Array,
+) -> None:
+    """(M,) int64 `codes` of rows; see core/auc/pairs.py."""
+    for row in range(first, last):
+        key = int(keys[row])
+        key -= low + gap if key > 0 else low - gap if key < 0 else low
+        codes[row] = ((groups[row] - first_group) << shift) + (key << 1) + labels[row]
+
+
+@compiled
+def count_groups(codes: Array, shift: int, groups: Array, twice_u: Array, positives: Array, negatives: Array) -> int:
+    """The pairs of each group that has a positive row, in sorted (M,) codes; how many groups these are.
+
+    The columns are written to from their start; `twice_u` counts 2 for a pair in the right order, 1 for a tie.
+    """
+    n_groups = row = 0
+    while row < codes.shape[0]:
+        group = codes[row] >> shift
+        twice = hits = others = 0
+        while row < codes.shape[0] and codes[row] >> shift == group:
+            key = codes[row] >> 1
+            tied_hits = tied_others = 0
+            while row < codes.shape[0] and codes[row] >> 1 == key:
+                tied_hits += codes[row] & 1
+                tied_others += 1 - (codes[row] & 1)
+                row += 1
+            twice += tied_hits * (2 * others + tied_others)
+            hits += tied_hits
+            others += tied_others
+        if hits:
+            groups[n_groups], twice_u[n_groups] = group, twice
+            positives[n_groups], negatives[n_groups] = hits, others
+            n_groups += 1
+    return n_groups

@@ -1,0 +1,405 @@
+"""Loops over the scores of each user: ranks of given items, with a cutoff and without one, and the K best.
+
+Letters: B users, N items, T items asked about, K cutoff. Every loop gets the scores as one tuple, `rows`: (values,
+bits, kind, stride, mask, mask_stride, seen_ids, n_items). They are `values`, or for half precision the numbers that
+`bits` stand for; `kind` is 0, BFLOAT16 or FLOAT16. A row begins every `stride` numbers, and one of the mask every
+`mask_stride`; without a mask that is empty. An item that is hidden reads as -inf.
+
+Two habits keep these loops fast, and quick to compile. Places that begin a loop over scores are unsigned: Numba lets
+negative ones count from the end, and then nothing is vectorised. Counts begin as np.int64(0): for a plain 0 Numba
+compiles what they are given to once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torch_recmetrics.core.kernels.runtime import compiled
+
+Array = Any  # one of NumPy's
+BFLOAT16, FLOAT16 = 1, 2
+NARROW, WIDE = 64, 1024  # columns of a block: few at first, when most items are yet to be ruled out
+HAS_NAN, HAS_TIES, CROSSES = 1, 2, 4  # what the flags of a row say
+INF = np.float32(np.inf)
+
+
+# -- one row ----------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def load(rows: tuple[Any, ...], row: int, whole: Array, buffer: Array) -> None:
+    """Write the scores of a row into a buffer, whose bits are `whole`."""
+    values, bits, kind, stride, mask, mask_stride, seen_ids, n_items = rows
+    begin, n = np.uint64(row * stride), np.uint64(n_items)
+    if kind == 0:
+        for i in range(n):
+            buffer[i] = values[begin + i]
+    elif kind == BFLOAT16:
+        for i in range(n):
+            whole[i] = np.int32(bits[begin + i]) << 16
+    else:
+        for i in range(n):
+            size = np.int32(bits[begin + i] & 0x7FFF)
+            endless = 0x7F800000 if size >= 0x7C00 else 0  # inf and NaN
+            whole[i] = ((np.int32(bits[begin + i]) & 0x8000) << 16) | (size << 13) | endless
+        for i in range(n):
+            buffer[i] *= np.float32(2.0**112)  # between the exponents of both
+    if mask.shape[0]:
+        begin = np.uint64(row * mask_stride)
+        for i in range(n):
+            buffer[i] = buffer[i] if mask[begin + i] else -INF
+    for place in range(seen_ids.shape[1]):
+        if seen_ids[row, place] >= 0:
+            buffer[seen_ids[row, place]] = -INF
+
+
+@compiled
+def count_not_below(scores: Array, begin: int, end: int, least: float) -> Any:
+    """How many scores are not below a number; NaN is one of them."""
+    count = np.int32(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        count = np.int32(count + (not scores[i] < least))
+    return count
+
+
+@compiled
+def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: int, above: Array, equal: Array) -> Any:
+    """Add how many scores are above each level, and how many are equal to it; how many are not below the last."""
+    not_lower = np.int32(0)
+    for level in range(n_levels):
+        least = levels[level]
+        higher, not_lower = np.int32(0), np.int32(0)
+        for i in range(np.uint64(begin), np.uint64(end)):
+            higher = np.int32(higher + (scores[i] > least))
+            not_lower = np.int32(not_lower + (scores[i] >= least))
+        above[level] += higher
+        equal[level] += not_lower - higher
+    return not_lower
+
+
+@compiled
+def pick(scores: Array, begin: int, end: int, least: float, column: int, picked: Array, columns: Array, n: int) -> Any:
+    """Append the scores that are not below a number to the n that were picked, and their columns; how many there are.
+
+    NaN is not picked. Most of few neighbours hold nothing, and are passed over.
+    """
+    for left in range(begin, end, NARROW):
+        right = min(left + NARROW, end)
+        if count_not_below(scores, left, right, least):
+            for i in range(np.uint64(left), np.uint64(right)):
+                picked[n], columns[n] = scores[i], column + np.int64(i) - begin
+                n += scores[i] >= least
+    return n
+
+
+@compiled
+def sort_descending(scores: Array, columns: Array, n: int) -> None:
+    """Sort the first n scores with their columns; equal scores by rising column."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            score, column = scores[i], columns[i]
+            j = i
+            while j >= gap and (scores[j - gap] < score or (scores[j - gap] == score and columns[j - gap] > column)):
+                scores[j], columns[j] = scores[j - gap], columns[j - gap]
+                j -= gap
+            scores[j], columns[j] = score, column
+        gap //= 3
+
+
+@compiled
+def distinct(scores: Array, n: int, levels: Array, level_of: Array) -> Any:
+    """Write the different ones of n sorted scores, and which of them each is; how many there are."""
+    n_levels = np.int64(0)
+    for i in range(n):
+        if i == 0 or scores[i] != scores[i - 1]:
+            levels[n_levels] = scores[i]
+            n_levels += 1
+        level_of[i] = n_levels - 1
+    return n_levels
+
+
+# -- ranks ------------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def ranks_within(
+    first_row: int,
+    last_row: int,
+    rows: tuple[Any, ...],
+    ids: Array,
+    depth: int,
+    nan_matters: bool,
+    by_rank: Array,
+    tied: Array,
+    above: Array,
+    equal: Array,
+    flags: Array,
+) -> None:
+    """Which items are among the first K of their row.
+
+    An item with K scores above it is dropped, so that after the first block few are left.
+
+    Args:
+        ids: (B, T) int64, clamped, or -1.
+        depth: K.
+        nan_matters: whether rows with NaN must be flagged.
+        by_rank: (B, K) int32, zeros: for each rank 1 + the column of `ids`.
+        tied: (B, K) uint8, zeros: 1 where the next rank has an equal score; known where one of the items is in the
+            group.
+        above, equal: (B, T) int32: how many scores are higher (K: K and more), how many are equal, its own included.
+        flags: (B,) uint8.
+    """
+    values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
+    n_ids, none = ids.shape[1], np.int64(0)
+    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
+    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
+    buffer = whole.view(values.dtype)
+    high, scores, levels = (
+        np.empty(WIDE + 1, values.dtype),
+        np.empty(n_ids, values.dtype),
+        np.empty(n_ids, values.dtype),
+    )
+    high_columns, columns, level_of = np.empty(WIDE + 1, np.int32), np.empty(n_ids, np.int32), np.empty(n_ids, np.int32)
+    n_above, n_equal = np.empty(n_ids, np.int32), np.empty(n_ids, np.int32)
+    source = values if in_place else buffer
+    for row in range(first_row, last_row):
+        start = row * stride
+        if not in_place:
+            load(rows, row, whole, buffer)
+            start = 0
+        n = np.int64(0)
+        for column in range(n_ids):
+            above[row, column], equal[row, column] = depth, 0
+            if ids[row, column] >= 0:
+                score = source[start + ids[row, column]]
+                if score > -INF:
+                    scores[n], columns[n] = score, column
+                    n += 1
+        sort_descending(scores, columns, n)
+        n_levels = distinct(scores, n, levels, level_of)
+        n_above[:n_levels] = 0
+        n_equal[:n_levels] = 0
+        n_levels = min(n_levels, depth)
+        flag, first = 0, np.int64(0)
+        while first < n_items and (n_levels or nan_matters):
+            width = min(n_items - first, WIDE, max(NARROW, first))
+            begin, end = start + first, start + first + width
+            least = levels[n_levels - 1] if n_levels else INF
+            n_high = count_not_below(source, begin, end, least)
+            if n_high:
+                if 0 < 4 * n_levels < 16 + n_high:
+                    n_high -= count_levels(source, begin, end, levels, n_levels, n_above, n_equal)
+                else:
+                    n_picked = pick(source, begin, end, least, first, high, high_columns, none)
+                    n_high -= n_picked
+                    for i in range(n_picked):
+                        score = high[i]
+                        for level in range(n_levels):
+                            n_above[level] += score > levels[level]
+                            n_equal[level] += score == levels[level]
+                if n_high and nan_matters:
+                    flag |= HAS_NAN
+                while n_levels and n_above[n_levels - 1] >= depth:
+                    n_levels -= 1
+            first += width
+        place = 0
+        for i in range(n):
+            level = level_of[i]
+            if level >= n_levels:
+                break
+            if i == 0 or level_of[i - 1] != level:
+                place = i
+            rank, size = n_above[level], n_equal[level]
+            above[row, columns[i]], equal[row, columns[i]] = rank, size
+            if rank + i - place < depth:
+                by_rank[row, rank + i - place] = columns[i] + 1
+            if size > 1 and i == place:
+                flag |= HAS_TIES
+                if rank + size > depth:
+                    flag |= CROSSES
+                tied[row, rank : min(rank + size - 1, depth)] = 1
+        flags[row] = flag
+
+
+@compiled
+def full_ranks(
+    first_row: int,
+    last_row: int,
+    rows: tuple[Any, ...],
+    nan_matters: bool,
+    wanted: Array,
+    above: Array,
+    equal: Array,
+    lengths: Array,
+) -> None:
+    """How many scores of its row are higher than each wanted one, and how many are equal.
+
+    Args:
+        nan_matters: whether NaN is something else than -inf.
+        wanted: (B, T) scores; nothing is counted for -inf.
+        above, equal: (B, T) int64, zeros.
+        lengths: (B,) int64: how many scores are above -inf; -1 where the row has a NaN.
+    """
+    values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
+    n_wanted = wanted.shape[1]
+    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
+    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
+    buffer = whole.view(values.dtype)
+    scores, levels = np.empty(n_wanted, values.dtype), np.empty(n_wanted + 1, values.dtype)
+    columns, level_of = np.empty(n_wanted, np.int32), np.empty(n_wanted, np.int32)
+    n_above, n_equal = np.empty(n_wanted + 1, np.int32), np.empty(n_wanted + 1, np.int32)
+    source = values if in_place else buffer
+    for row in range(first_row, last_row):
+        start = row * stride
+        if not in_place:
+            load(rows, row, whole, buffer)
+            start = 0
+        n = np.int64(0)
+        for column in range(n_wanted):
+            if wanted[row, column] > -INF:
+                scores[n], columns[n] = wanted[row, column], column
+                n += 1
+        sort_descending(scores, columns, n)
+        n_levels = distinct(scores, n, levels, level_of)
+        levels[n_levels] = -INF  # whatever is neither above it nor equal is NaN
+        n_levels += 1
+        n_above[:n_levels] = 0
+        n_equal[:n_levels] = 0
+        for begin in range(start, start + n_items, WIDE):
+            end = min(begin + WIDE, start + n_items)
+            count_levels(source, begin, end, levels, n_levels, n_above, n_equal)
+        for i in range(n):
+            above[row, columns[i]], equal[row, columns[i]] = n_above[level_of[i]], n_equal[level_of[i]]
+        last = n_levels - 1
+        lengths[row] = -1 if nan_matters and n_above[last] + n_equal[last] != n_items else n_above[last]
+
+
+# -- the best ---------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def kth_largest(scores: Array, n: int, k: int) -> Any:
+    """The k-th largest of the first n scores, which are put into another order."""
+    left, right = 0, n - 1
+    while left < right:
+        pivot, i, j = scores[(left + right) // 2], left, right
+        while i <= j:
+            while scores[i] > pivot:
+                i += 1
+            while scores[j] < pivot:
+                j -= 1
+            if i <= j:
+                scores[i], scores[j] = scores[j], scores[i]
+                i += 1
+                j -= 1
+        if k - 1 <= j:
+            right = j
+        elif k - 1 >= i:
+            left = i
+        else:
+            break
+    return scores[k - 1]
+
+
+@compiled
+def keep_best(scores: Array, columns: Array, n: int, k: int, work: Array) -> Any:
+    """Keep the k best of n scores in their order, of equal ones the first; the least of them."""
+    work[:n] = scores[:n]
+    least = kth_largest(work, n, k)
+    n_equal = k
+    for i in range(n):
+        n_equal -= scores[i] > least
+    place = 0
+    for i in range(n):
+        score = scores[i]
+        keep = score > least or (score == least and n_equal > 0)
+        n_equal -= score == least
+        scores[place], columns[place] = score, columns[i]
+        place += keep
+    return least
+
+
+@compiled
+def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array) -> Any:
+    """At least k of n scores are not below this: the k-th largest of maxima of columns that stand far apart."""
+    n_groups = maxima.shape[0]
+    maxima[:] = -INF
+    for first in range(begin, begin + n, n_groups):
+        shift = np.uint64(first)
+        for i in range(np.uint64(min(n_groups, begin + n - first))):
+            score = scores[shift + i]
+            maxima[i] = score if score > maxima[i] else maxima[i]
+    return kth_largest(maxima, n_groups, k)
+
+
+@compiled
+def best(
+    first_row: int,
+    last_row: int,
+    rows: tuple[Any, ...],
+    k: int,
+    nan_matters: bool,
+    best_scores: Array,
+    best_ids: Array,
+    n_kth: Array,
+    flags: Array,
+) -> None:
+    """The k best items of each row, equal scores by rising id.
+
+    Args:
+        k: above 0.
+        nan_matters: whether rows with NaN must be flagged.
+        best_scores: (B, k) -inf where the row has fewer items that are shown.
+        best_ids: (B, k) int64, 0 beside -inf.
+        n_kth: (B,) int64: how many scores equal the k-th, where the one before does.
+        flags: (B,) uint8.
+    """
+    values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
+    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
+    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
+    buffer = whole.view(values.dtype)
+    most = 2 * k + NARROW
+    scores, work = np.empty(most + WIDE + 1, values.dtype), np.empty(most + WIDE + 1, values.dtype)
+    maxima, columns = np.empty(4 * k + NARROW, values.dtype), np.empty(most + WIDE + 1, np.int32)
+    level, n_above, n_equal = np.empty(2, values.dtype), np.empty(1, np.int32), np.empty(1, np.int32)
+    level[0], level[1] = -INF, INF
+    source = values if in_place else buffer
+    for row in range(first_row, last_row):
+        start = row * stride
+        if not in_place:
+            load(rows, row, whole, buffer)
+            start = 0
+        n: Any = np.int64(0)
+        flag = 0
+        least = np.nextafter(level[0], level[1])
+        if n_items > 2 * maxima.shape[0]:
+            least = max(least, lower_bound(source, start, n_items, k, maxima))
+        for first in range(0, n_items, WIDE):
+            begin, end = start + first, start + min(first + WIDE, n_items)
+            n_high = count_not_below(source, begin, end, least)
+            if n_high:
+                n_before = n
+                n = pick(source, begin, end, least, first, scores, columns, n)
+                if n - n_before != n_high and nan_matters:
+                    flag |= HAS_NAN
+                if n >= most:
+                    least = np.nextafter(keep_best(scores, columns, n, k, work), level[1])
+                    n = k
+        if n > k:
+            keep_best(scores, columns, n, k, work)
+            n = k
+        sort_descending(scores, columns, n)
+        best_scores[row] = -INF
+        best_ids[row] = 0
+        for i in range(n):
+            best_scores[row, i], best_ids[row, i] = scores[i], columns[i]
+        n_kth[row], flags[row] = 1, flag
+        if n == k and k > 1 and scores[k - 1] == scores[k - 2]:
+            n_equal[0] = 0
+            count_levels(source, start, start + n_items, scores[k - 1 : k], np.int64(1), n_above, n_equal)
+            n_kth[row] = n_equal[0]
