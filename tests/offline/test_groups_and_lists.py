@@ -1,0 +1,128 @@
+"""Groups of items and lists in files: exposure, agreement, and the commands that show them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracles import agreement as oracle
+from oracles import exposure
+
+from torch_recmetrics.offline import InputError, evaluate
+from torch_recmetrics.offline.commands import main
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+ITEMS = [f"item {number:02}" for number in range(30)]
+GROUP = {item: ("indie", "major", "own")[number % 3] for number, item in enumerate(ITEMS)}
+
+
+def lists_of(seed: int, noise: float) -> dict[str, list[str]]:
+    draw = random.Random(seed)
+    lists = {}
+    for user in range(25):
+        base = random.Random(user).sample(ITEMS[:20], 8)
+        lists[f"user {user}"] = [item if draw.random() > noise else draw.choice(ITEMS[20:]) for item in base]
+    return {user: list(dict.fromkeys(row)) for user, row in lists.items()}
+
+
+OLD, NEW = lists_of(1, 0.0), lists_of(2, 0.4)
+
+
+def table_of(lists: dict[str, list[str]]) -> Any:
+    rows = [(user, item, float(-rank)) for user, row in lists.items() for rank, item in enumerate(row)]
+    return pa.table(dict(zip(("user_id", "item_id", "score"), map(list, zip(*rows)))))
+
+
+TRUTH = table_of({user: row[2:4] for user, row in OLD.items()}).drop(["score"])
+GROUPS = pa.table({"item_id": ITEMS, "group": [GROUP[item] for item in ITEMS]})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    tables = {"old": table_of(OLD), "new": table_of(NEW), "truth": TRUTH, "groups": GROUPS}
+    for name, table in tables.items():
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+    return {name: str(tmp_path / f"{name}.parquet") for name in tables}
+
+
+def test_groups_of_a_file() -> None:
+    report = evaluate(table_of(NEW), TRUTH, ["exposure@5", "exposure_disparity@5", "ndcg@5"], groups=GROUPS)
+    memberships = exposure.of_groups([sorted(set(GROUP.values())).index(GROUP[item]) for item in ITEMS], 3)
+    numbers = [[ITEMS.index(item) for item in row[:5]] for row in NEW.values()]
+    for place, name in enumerate(("indie", "major", "own")):
+        shares = [exposure.exposure(row, memberships, place) for row in numbers]
+        assert report[f"exposure@5/{name}"] == pytest.approx(sum(shares) / len(shares), abs=1e-12)  # type: ignore[arg-type]
+        assert report.users is not None
+        assert report.users.mean(f"exposure@5/{name}") == pytest.approx(report[f"exposure@5/{name}"])
+    assert list(report.details["exposure"]) == ["exposure@5"]
+    disparity = [exposure.exposure_disparity(row, memberships, ()) for row in numbers]
+    assert report["exposure_disparity@5"] == pytest.approx(sum(disparity) / len(disparity), abs=1e-12)  # type: ignore[arg-type]
+    several = pa.concat_tables([GROUPS, pa.table({"item_id": ITEMS[:3], "group": ["own"] * 3})])
+    report = evaluate(table_of(NEW), TRUTH, "exposure@5", groups=several)
+    assert sum(report[f"exposure@5/{name}"] for name in ("indie", "major", "own")) == pytest.approx(1)
+
+
+def test_slices_of_shares_and_of_disparities() -> None:
+    """Those of a slice are what its users alone have."""
+    slices = pa.table({"user_id": list(NEW), "slice": ["even" if n % 2 == 0 else "odd" for n in range(len(NEW))]})
+    metrics = ["exposure@5", "exposure_disparity@5"]
+    asked: dict[str, Any] = {"groups": GROUPS, "options": {"exposure_disparity": {"per": "system"}}}
+    report = evaluate(table_of(NEW), TRUTH, metrics, slices=slices, items=GROUPS.drop(["group"]), **asked)
+    odd = {user: row for number, (user, row) in enumerate(NEW.items()) if number % 2}
+    truth = TRUTH.filter([user in odd for user in TRUTH["user_id"].to_pylist()])
+    alone = evaluate(table_of(odd), truth, metrics, items=GROUPS.drop(["group"]), **asked)
+    for name, value in alone.items():
+        assert report[f"{name}/odd"] == pytest.approx(value, abs=1e-12)
+
+
+def test_lists_are_kept_by_their_ids() -> None:
+    report = evaluate(table_of(NEW), TRUTH, "ndcg@5", keep_lists=True)
+    assert report.users is not None and dict(zip(report.users.user_ids or [], report.users.lists or [])) == NEW
+    assert evaluate(table_of(NEW), TRUTH, "ndcg@5").users.lists is None  # type: ignore[union-attr]
+    numbers = pa.table({"user_id": [1, 1, 2], "item_id": [7, 3, 9], "rank": [2, 1, 1]})
+    kept = evaluate(numbers, pa.table({"user_id": [1, 2], "item_id": [3, 3]}), "mrr@5", keep_lists=True).users
+    assert kept is not None and kept.lists == [[3, 7], [9]]
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="exposure must know the groups: give groups="):
+        evaluate(table_of(NEW), TRUTH, "exposure@5")
+    with pytest.raises(ValueError, match="`keep_users` must be True with keep_lists=True"):
+        evaluate(table_of(NEW), TRUTH, "ndcg@5", keep_users=False, keep_lists=True)
+    items = pa.table({"item_id": ITEMS})
+    with pytest.raises(InputError, match="no item of it is in"):
+        evaluate(table_of(NEW), TRUTH, "exposure@5", groups=pa.table({"item_id": ["x"], "group": ["a"]}), items=items)
+    with pytest.raises(InputError, match="must have a column 'group', or one column beside 'item_id'"):
+        evaluate(table_of(NEW), TRUTH, "exposure@5", groups=pa.table({"item_id": ["x"], "a": [1], "b": [2]}))
+
+
+def test_the_command_agreement(files: dict[str, str], capsys: Any) -> None:
+    assert main(["agreement", files["old"], files["new"], "-k", "5", "--json"]) == 0
+    rows = {row["metric"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    wanted = [oracle.overlap(OLD[user][:5], NEW[user][:5], 5) for user in OLD]
+    assert rows["overlap@5"] == pytest.approx(sum(v for v in wanted if v is not None) / len(wanted), abs=1e-12)
+    assert list(rows) == ["overlap@5", "jaccard@5", "rbo", "kendall_tau@5"]
+    assert main(["agreement", files["old"]]) == 2
+    assert "agreement needs two files of lists" in capsys.readouterr().err
+
+
+def test_compare_and_gate_show_and_hold_them(files: dict[str, str], tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("jinja2")
+    common = ["--truth", files["truth"], "--groups", files["groups"]]
+    runs = [f"old={files['old']}", f"new={files['new']}"]
+    metrics = ["-m", "ndcg@5", "-m", "exposure@5", "--report", str(tmp_path / "out")]
+    assert main(["compare", *runs, *common, *metrics]) == 0
+    said = capsys.readouterr().out
+    assert "old, new  overlap@10" in said and "exposure@5/indie" in said
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Exposure of groups of items" in page and "Agreement of the lists" in page
+    rules = ["--not-worse", "ndcg@5=0.9", "--not-less", "overlap@10=0.2", "--not-less", "exposure@5/own=0.05"]
+    assert main(["gate", files["new"], files["old"], *common, *rules]) == 0
+    assert "overlap@10" in capsys.readouterr().out
+    assert main(["gate", files["new"], files["old"], *common, "--not-less", "overlap@10=0.99"]) == 3
+    assert main(["gate", files["new"], files["old"], *common, "--not-less", "overlap@10"]) == 2
+    assert "--not-less must be METRIC=NUMBER" in capsys.readouterr().err

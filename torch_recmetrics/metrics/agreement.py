@@ -1,0 +1,337 @@
+r"""How much of the lists of users stays the same: between two models, or before and after.
+
+Notation of the formulas, for one user: A and B are the two lists, cut at K; :math:`A_d` and :math:`B_d` are their first
+d items; :math:`X_d = |A_d \cap B_d|`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.candidates import Candidates
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ties import ranks
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.chunks import steps
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.state.list_means import ListMeans
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.user_means import CUTOFF
+
+__all__ = ["RBO", "Jaccard", "KendallTau", "Overlap"]
+
+NEGLIGIBLE = 2.0**-60  # what ranks may count together that are not looked at
+LAST = (1 << 31) - 1  # a place behind all others
+COMPARED = 1 << 22  # pairs of places of which all are compared
+
+
+class AgreementMeans(ListMeans):
+    """A metric that compares the list of a user with a second one."""
+
+    higher_is_better = None
+
+    def requirements(self) -> RankingRequirements:
+        return replace(super().requirements(), reference=True)
+
+    def update(
+        self,
+        preds: Tensor | Ranking | None = None,
+        target: Tensor | None = None,
+        indexes: Tensor | None = None,
+        *,
+        item_ids: Tensor | None = None,
+        target_ids: Tensor | None = None,
+        target_relevance: Tensor | None = None,
+        seen_ids: Tensor | None = None,
+        mask: Tensor | None = None,
+        weights: Tensor | None = None,
+        sample_ids: Tensor | None = None,
+        user_embeddings: Tensor | None = None,
+        item_embeddings: Tensor | None = None,
+        item_bias: Tensor | None = None,
+        reference_ids: Tensor | None = None,
+        reference_preds: Tensor | None = None,
+    ) -> None:
+        """Add users: the arguments of the other metrics of ranked lists, and their second lists.
+
+        Args:
+            preds, target, indexes, item_ids, target_ids, target_relevance, seen_ids, mask, weights, sample_ids,
+                user_embeddings, item_embeddings, item_bias: as of :class:`~torch_recmetrics.NDCG`; a target is not
+                needed. ``seen_ids`` are hidden from both lists.
+            reference_ids: (B, L) integer, the second list of each user, best first, padded with -1; as ``item_ids``.
+            reference_preds: (B, N) float scores in its place, in the shape of ``preds`` where these are given; what
+                ``mask`` hides is hidden from both.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        self.count_users(
+            preds=preds,
+            target=target,
+            indexes=indexes,
+            item_ids=item_ids,
+            target_ids=target_ids,
+            target_relevance=target_relevance,
+            seen_ids=seen_ids,
+            mask=mask,
+            weights=weights,
+            sample_ids=sample_ids,
+            user_embeddings=user_embeddings,
+            item_embeddings=item_embeddings,
+            item_bias=item_bias,
+            reference_ids=reference_ids,
+            reference_preds=reference_preds,
+        )
+
+
+class ListPair:
+    """The two lists of B users, as deep as the deepest cutoff.
+
+    Args:
+        stats: that has both.
+        cutoffs: that will be asked for.
+    """
+
+    def __init__(self, stats: RankingStats, cutoffs: Cutoffs) -> None:
+        item_ids, reference = stats.items(cutoffs), stats.reference(cutoffs)
+        self.places = places_of(item_ids, reference)  # (B, D) in the second list, -1 for none
+        self.ranks = torch.arange(item_ids.shape[1], device=item_ids.device)
+        # (B, D): the place from which on both lists hold an item; `depth` where one of them does not.
+        self.depth = max(item_ids.shape[1], reference.shape[1])
+        self.met = torch.where(self.places >= 0, torch.maximum(self.places, self.ranks), self.depth)
+        self._lengths = [(ids >= 0).sum(1, keepdim=True) for ids in (item_ids, reference)]
+        # (1, cutoffs)
+        self.cutoffs = torch.tensor([self.depth if k is None else min(k, self.depth) for k in cutoffs], device="cpu")
+        self.cutoffs = self.cutoffs.to(item_ids.device).unsqueeze(0)
+
+    def lengths(self) -> list[Tensor]:
+        """(B, cutoffs) int64 of either list."""
+        return [torch.minimum(lengths, self.cutoffs) for lengths in self._lengths]
+
+    def common(self) -> Tensor:
+        """(B, D, cutoffs) bool: the items of the first list that both hold."""
+        return self.met.unsqueeze(2) < self.cutoffs
+
+    def defined(self, values: Tensor) -> Tensor:
+        """(B, cutoffs) values, nan where both lists are empty."""
+        return torch.where(torch.stack(list(self.lengths())).sum(0) > 0, values, float("nan"))
+
+
+def places_of(item_ids: Tensor, reference: Tensor) -> Tensor:
+    """(B, D) int64: the place of each item in its row of (B, L) ids, -1 for none; no id is twice in a row."""
+    if item_ids.numel() * reference.shape[1] > COMPARED:
+        return Candidates(reference).columns_of(item_ids)
+    same = torch.where(item_ids >= 0, item_ids, -2).unsqueeze(2) == reference.unsqueeze(1)
+    # A product is much faster than a search for the place that is True.
+    place = torch.arange(1, reference.shape[1] + 1, dtype=torch.float32, device=same.device)
+    return (same.to(torch.float32) @ place).to(torch.int64).clamp(max=reference.shape[1]) - 1
+
+
+class Overlap(AgreementMeans):
+    r"""How much of a list is in the other one too.
+
+    .. math:: \text{Overlap@K} = \frac{|A \cap B|}{K} \quad \text{or} \quad \frac{|A \cap B|}{\min(|A|, |B|)}
+
+    8 of 10 say that two of ten places show another item. It ignores the order within the K; with ``denominator="k"``
+    places that both lists leave empty count as different. It says how much changes, not whether for the better.
+
+    Undefined: for users with two empty lists, who are left out; nan where no user counts.
+    Range: [0, 1]; 1 for the same K items, 0 where none is shared.
+    Source: the overlap at depth k of W. Webber, A. Moffat and J. Zobel, A similarity measure for indefinite rankings,
+    TOIS 2010, section 3; with ``"min"`` the coefficient of D. Szymkiewicz, 1934, and G. G. Simpson, 1943.
+
+    >>> metric = Overlap(top_k=3)
+    >>> metric.update(item_ids=torch.tensor([[7, 2, 5]]), reference_ids=torch.tensor([[2, 9, 7]]))
+    >>> metric.compute()
+    tensor(0.6667, dtype=torch.float64)
+    """
+
+    stem = "overlap"
+
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
+    denominator: Literal["k", "min"] = option(
+        default="k", doc="K, the longer of both lists where ``top_k`` is None; or the length of the shorter list."
+    )
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
+        pair = ListPair(stats, cutoffs)
+        lengths = pair.lengths()
+        possible = torch.minimum(*lengths)
+        if denominator == "k":
+            longer = torch.maximum(*lengths).unbind(1)
+            columns = [n if k is None else torch.full_like(n, k) for n, k in zip(longer, cutoffs, strict=True)]
+            possible = torch.stack(columns, 1)
+        return pair.defined(exact(pair.common().sum(1)) / possible.clamp(min=1))
+
+
+class Jaccard(AgreementMeans):
+    r"""How many of the items of two lists are in both.
+
+    .. math:: \text{Jaccard@K} = \frac{|A \cap B|}{|A \cup B|}
+
+    8 of 10 shared items are a Jaccard index of 8 / 12. It ignores the order within the K.
+
+    Undefined: for users with two empty lists, who are left out; nan where no user counts.
+    Range: [0, 1]; 1 for the same items, 0 where none is shared.
+    Source: P. Jaccard, The distribution of the flora in the alpine zone, New Phytologist 1912.
+
+    >>> metric = Jaccard(top_k=3)
+    >>> metric.update(item_ids=torch.tensor([[7, 2, 5]]), reference_ids=torch.tensor([[2, 9, 7]]))
+    >>> metric.compute()
+    tensor(0.5000, dtype=torch.float64)
+    """
+
+    stem = "jaccard"
+
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        pair = ListPair(stats, cutoffs)
+        shared = pair.common().sum(1)
+        return pair.defined(exact(shared) / (sum(pair.lengths()) - shared).clamp(min=1))
+
+
+def reach(persistence: float) -> int:
+    """How many ranks are looked at: those behind them count nothing."""
+    return math.ceil(math.log(NEGLIGIBLE) / math.log(persistence))
+
+
+class RBO(AgreementMeans):
+    r"""Rank-biased overlap: how alike two lists are to somebody who reads down both and may stop after every rank.
+
+    .. math:: \text{RBO} = (1 - p) \sum_{d=1}^{\infty} p^{d - 1} \frac{X_d}{d}
+
+    the mean of the overlap of the first d items, over the depth d at which a reader stops who goes on with probability
+    p. So a change at the top counts more than one further down; with p = 0.9 the first ten ranks have 86 % of the
+    weight. Behind the end of a list the agreement is taken to go on as it was (RBO_EXT), with lists of two lengths too.
+
+    Undefined: for users with two empty lists, who are left out; nan where no user counts.
+    Range: [0, 1]; 1 for the same list, 0 where no item is shared.
+    Source: W. Webber, A. Moffat and J. Zobel, A similarity measure for indefinite rankings, TOIS 2010, equation 32.
+    Same convention as ``rbo_ext`` of the package rbo.
+
+    Raises:
+        ValueError: for a persistence that is not a float between 0 and 1.
+
+    >>> metric = RBO(persistence=0.5)
+    >>> metric.update(item_ids=torch.tensor([[7, 2]]), reference_ids=torch.tensor([[2, 7]]))
+    >>> metric.compute()  # 0 at depth 1, which weighs 1 / 2, and 1 from depth 2 on
+    tensor(0.5000, dtype=torch.float64)
+    """
+
+    stem = "rbo"
+
+    top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
+    persistence: float = option(
+        default=0.9, check=check.check_share, doc="p, the probability to read on, a float between 0 and 1."
+    )
+
+    def requirements(self) -> RankingRequirements:
+        needs = super().requirements()
+        if self.top_k is not None:
+            return needs
+        return replace(needs, depth=reach(self.persistence), full_list=False, sort_full_list=False, all_places=False)
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, persistence: float) -> Tensor:
+        pair = ListPair(stats, tuple(reach(persistence) if k is None else k for k in cutoffs))
+        depths = ranks(pair.depth, pair.met.device)
+        both = exact(pair.met.new_zeros(pair.met.shape[0], pair.depth + 1))
+        both = both.scatter_add_(1, pair.met, torch.ones_like(both[:, :1]).expand(pair.met.shape))[:, :-1].cumsum(1)
+        weights, columns = (1 - persistence) * persistence ** (depths - 1), []
+        for lengths in zip(*(of_each.unbind(1) for of_each in pair.lengths()), strict=True):
+            first, last = (exact(n).unsqueeze(1) for n in (torch.minimum(*lengths), torch.maximum(*lengths)))
+            shared, at_end = (
+                (both * (depths == n)).sum(1, keepdim=True) for n in (first, last)
+            )  # nothing for an empty list
+            share = shared / first.clamp(min=1)
+            agreement = (torch.where(depths <= last, both, 0) + share * (depths - first).clamp(min=0)) / depths
+            beyond = (at_end - shared) / last.clamp(min=1) + share
+            # By the same weights, added up alike: 1 to the last bit where all agree.
+            within = torch.where(depths <= last, weights, 0)
+            tail = persistence**last
+            sums = [(within * part).sum(1, keepdim=True) for part in (agreement, torch.ones_like(agreement))]
+            columns.append((sums[0] + tail * beyond) / (sums[1] + tail))
+        return pair.defined(torch.cat(columns, 1).clamp(max=1))
+
+
+class KendallTau(AgreementMeans):
+    r"""Kendall's rank correlation: whether two lists put the items in the same order.
+
+    .. math:: \tau_b = \frac{C - D}{\sqrt{(P - T_A)(P - T_B)}}
+
+    C pairs of items stand in the same order in both lists, D in the opposite one; of all P pairs, T are tied in a list.
+    By default it looks at the items that both lists hold, so it says nothing of those that were exchanged, and no pair
+    is tied: (C - D) / P. With ``missing="tied"`` it looks at the items of both lists together, and those that one list
+    lacks stand behind its end, all tied. A swap at the end counts as much as one at the top.
+
+    Undefined: for users with fewer than two items in both lists (with ``"tied"``: with an empty list, and for fewer
+    than two items), who are left out; nan where no user counts.
+    Range: [-1, 1]; 1 for the same order, -1 for the opposite one. Disjoint lists of K items have -2 K / (3 K - 1) with
+    ``"tied"``.
+    Source: M. G. Kendall, The treatment of ties in ranking problems, Biometrika 1945. Same convention as SciPy's
+    ``kendalltau``.
+
+    >>> metric = KendallTau(top_k=4)
+    >>> metric.update(item_ids=torch.tensor([[7, 2, 5, 1]]), reference_ids=torch.tensor([[2, 7, 5, 8]]))
+    >>> metric.compute()  # of the pairs of 7, 2 and 5 two are in the same order
+    tensor(0.3333, dtype=torch.float64)
+    """
+
+    stem = "kendall_tau"
+    plot_lower_bound = -1.0
+
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
+    missing: Literal["left_out", "tied"] = option(
+        default="left_out", doc="Items that one of the lists lacks are left out, or tied behind its end."
+    )
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, missing: str) -> Tensor:
+        pair = ListPair(stats, cutoffs)
+        common = pair.common()
+        n = exact(common.sum(1))
+        of_common = pairs(n)
+        score, possible = of_common - 2 * inversions(pair.places, common), of_common
+        if missing == "tied":
+            only = [exact(lengths) - n for lengths in pair.lengths()]
+            # How many items that the other list lacks stand above those of both, each pair counted once.
+            of_each = (pair.ranks.expand_as(pair.places), pair.places)
+            above = [exact((places.unsqueeze(2) * common).sum(1)) - of_common for places in of_each]
+            score = score - only[0] * only[1] + sum(n * lacked - 2 * over for lacked, over in zip(only, above))
+            every = pairs(n + sum(only))
+            possible = ((every - pairs(only[0])) * (every - pairs(only[1]))).sqrt()
+        return torch.where(possible > 0, score / possible, float("nan"))
+
+
+def pairs(n: Any) -> Tensor:
+    """How many pairs there are of n items."""
+    result: Tensor = n * (n - 1) / 2
+    return result
+
+
+def inversions(places: Tensor, common: Tensor) -> Tensor:
+    """(B, cutoffs) in float64: how many pairs of the items that count stand in falling order.
+
+    Args:
+        places: (B, D) int64.
+        common: (B, D, cutoffs) bool, the items that count.
+    """
+    (n_users, depth, n_cutoffs), device = common.shape, common.device
+    first, second = torch.triu_indices(depth, depth, 1, device=device)
+    found = torch.zeros((n_users, n_cutoffs), dtype=torch.int64, device=device)
+    for part in steps(n_users, max(1, first.shape[0])):
+        for cutoff in range(n_cutoffs):
+            # What does not count stands below what is above it, and above what is below.
+            counted, own = common[part, :, cutoff], places[part].to(torch.int32)
+            above, below = torch.where(counted, own, -1), torch.where(counted, own, LAST)
+            found[part, cutoff] = (above.index_select(1, first) > below.index_select(1, second)).sum(1)
+    return exact(found)
