@@ -1,0 +1,281 @@
+"""FromSampled: its tables, what it refuses, and what it estimates."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fixtures.refusals import refused
+from oracles import ranking, sampled
+
+import torch_recmetrics as ours
+from torch_recmetrics import FromSampled
+from torch_recmetrics.core.ranking.sampled_ranks import Sampling, corrected_tables
+
+METRICS: list[tuple[Any, Any]] = [
+    (ours.HitRate, ranking.hit_rate),
+    (ours.Recall, ranking.recall),
+    (ours.NDCG, ranking.ndcg),
+    (ours.MAP, ranking.average_precision),
+    (ours.MRR, ranking.reciprocal_rank),
+    (ours.DCG, ranking.dcg),
+    (ours.RBP, ranking.rbp),
+    (ours.ERR, ranking.err),
+    (ours.MeanRank, ranking.mean_rank),
+    (ours.MeanPercentileRank, ranking.mean_percentile_rank),
+    (ours.UserAUC, ranking.user_auc),
+]
+METHODS = ("naive", "rank", "bv", "em")
+LINEAR = METHODS[:-1]
+
+
+def of_rank(measure: Any, k: int | None, items: int) -> Any:
+    return lambda rank: measure([float(r == rank) for r in range(1, items + 1)], [1.0], k)
+
+
+def users(n: int, n_columns: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "preds": torch.rand(n, n_columns, generator=generator),
+        "target_ids": torch.randint(0, n_columns, (n,), generator=generator),
+    }
+
+
+@pytest.mark.parametrize(("metric", "measure"), METRICS, ids=lambda m: getattr(m, "__name__", ""))
+@pytest.mark.parametrize("k", [1, 3, 9, None])
+def test_the_function_of_the_rank_is_that_of_the_metric(metric: Any, measure: Any, k: int | None) -> None:
+    found = FromSampled(metric(k), 9).of_ranks(torch.arange(1, 10))
+    expected = [of_rank(measure, k, 9)(r) for r in range(1, 10)]
+    assert found.tolist() == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize("method", LINEAR)
+@pytest.mark.parametrize("replacement", [True, False])
+@pytest.mark.parametrize(("metric", "measure"), METRICS[2:7:2], ids=lambda m: getattr(m, "__name__", ""))
+def test_tables_equal_oracle(metric: Any, measure: Any, replacement: bool, method: str) -> None:
+    for items, m, gamma in ((2, 1, 0.1), (7, 1, 0.3), (7, 5, 0.1), (30, 9, 0.01), (30, 29, 1.0)):
+        made = FromSampled(metric(2), items, method=method, gamma=gamma, replacement=replacement)
+        expected = sampled.table_of(of_rank(measure, 2, items), m, items, method, gamma, replacement)
+        assert made.users_of_ranks(m).tolist() == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+@pytest.mark.parametrize(("items", "m"), [(3000, 1), (3000, 7), (20_000, 40)])
+def test_few_nodes_stand_for_all_ranks(items: int, m: int, replacement: bool) -> None:
+    """A sum over a few nodes is that over all ranks."""
+    functions = [lambda r: (r <= 10).double() / (r + 1.0).log2(), lambda r: r.double()]
+    sampling, ranks = Sampling(items, replacement), torch.arange(1, items + 1)
+    nodes, every = sampling.nodes(m, functions), sampling.chances(ranks, m)
+    assert nodes.ranks.shape[0] < items / 2
+    some = sampling.chances(nodes.ranks, m)
+    assert (nodes.weights > 0).all()
+    torch.testing.assert_close((some.T * nodes.weights) @ some, every.T @ every / items, rtol=1e-12, atol=1e-15)
+    for column, function in enumerate(functions):
+        all_of_them = every.T @ function(ranks) / items
+        torch.testing.assert_close(some.T @ nodes.of_functions[:, column], all_of_them, rtol=1e-11, atol=1e-15)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("metric", "measure"), METRICS, ids=lambda m: getattr(m, "__name__", ""))
+def test_all_others_give_the_full_metric(metric: Any, measure: Any, method: str) -> None:
+    update, k = users(30, 12), 4
+    estimate = FromSampled(metric(k), 12, method=method, replacement=False)
+    full = metric(k)
+    estimate.update(**update)
+    full.update(**update)
+    assert float(estimate.compute()) == pytest.approx(float(full.compute()), rel=1e-6 if method == "em" else 1e-12)
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_the_mean_over_all_samples_is_what_the_chances_say(replacement: bool) -> None:
+    """Every sample of a catalogue of six is ranked: the mean estimate of a user of rank r is row r of A f^."""
+    items, m = 6, 3
+    metric = FromSampled(ours.NDCG(2), items, replacement=replacement)
+    a = sampled.chances(m, items, replacement)
+    expected = a @ metric.users_of_ranks(m).numpy()
+    for rank in range(1, items + 1):
+        others = [-float(r) for r in range(1, items + 1) if r != rank]
+        samples = list(itertools.product(others, repeat=m) if replacement else itertools.combinations(others, m))
+        scores = torch.tensor([[-float(rank), *sample] for sample in samples], dtype=torch.float64)
+        metric.reset()
+        if replacement:  # one that was drawn twice stands in two places, beside itself
+            scores = scores - torch.arange(m + 1) * 1e-9
+        metric.update(scores, torch.tensor([[1] + [0] * m]).expand(len(samples), m + 1))
+        assert float(metric.compute()) == pytest.approx(expected[rank - 1], abs=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.1, 1.0])
+def test_without_gamma_the_bias_is_least(gamma: float) -> None:
+    sampling, function = Sampling(20, True), lambda r: (r <= 5).double()
+    a, f = sampling.chances(torch.arange(1, 21), 6), function(torch.arange(1, 21))
+
+    def bias(table: torch.Tensor) -> float:
+        return float((a @ table - f).square().mean())
+
+    least, other = (corrected_tables(sampling, 6, g, [function])[0] for g in (0.0, gamma))
+    assert bias(least) < bias(other)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        assert bias(least) <= bias(least + 1e-3 * torch.randn(7, dtype=torch.float64, generator=generator))
+
+
+def test_equal_scores_spread_a_user_over_the_places() -> None:
+    metric = FromSampled(ours.MRR(), 40)
+    metric.update(torch.tensor([[1.0, 1.0, 1.0, 2.0, 0.0]]), torch.tensor([[1, 0, 0, 0, 0]]))
+    assert float(metric.compute()) == pytest.approx(float(metric.users_of_ranks(4)[1:4].mean()), abs=1e-14)
+
+
+@pytest.mark.parametrize("ties", ["optimistic", "pessimistic", "stable"])
+def test_other_rules_for_equal_scores(ties: str) -> None:
+    scores, target = torch.tensor([[1.0, 1.0, 1.0, 2.0]]), torch.tensor([[0, 1, 0, 0]])
+    place = {"optimistic": 1, "pessimistic": 3, "stable": 2}[ties]
+    for metric in (FromSampled(ours.MRR(), 9, ties=ties), FromSampled(ours.MRR(ties=ties), 9)):
+        metric.update(scores, target)
+        assert float(metric.compute()) == pytest.approx(float(metric.users_of_ranks(3)[place]), abs=1e-14)
+
+
+def test_samples_of_different_sizes() -> None:
+    metric = FromSampled(ours.NDCG(3), 30)
+    candidates = torch.tensor([[0, 1, 2, 3], [4, 5, -1, -1]])
+    metric.update(torch.tensor([[4.0, 3, 2, 1], [1, 2, 9, 9]]), item_ids=candidates, target_ids=torch.tensor([1, 4]))
+    both = metric.users_of_ranks(3)[1], metric.users_of_ranks(1)[1]
+    assert float(metric.compute()) == pytest.approx(float(sum(both)) / 2, abs=1e-14)
+
+
+def test_a_relevant_item_that_is_no_candidate_was_not_recommended() -> None:
+    metric = FromSampled([ours.Recall(3), ours.MeanRank(3), ours.MeanRank()], 30).values()
+    for one, expected in zip(metric, (0, 4, 31), strict=True):
+        one.update(torch.tensor([[2.0, 1.0]]), item_ids=torch.tensor([[5, 6]]), target_ids=torch.tensor([[7]]))
+        assert float(one.compute()) == expected
+
+
+def test_an_empty_sample_tells_nothing() -> None:
+    metric = FromSampled(ours.Recall(1), 5)
+    metric.update(torch.tensor([[1.0]]), torch.tensor([[1]]))
+    assert metric.compute().isnan()
+
+
+def test_several_metrics_are_a_collection() -> None:
+    several = FromSampled([ours.NDCG(2), ours.MRR()], num_items=20)
+    assert isinstance(several, ours.RecMetricCollection)
+    several.update(**users(5, 8))
+    alone = FromSampled(ours.NDCG(2), 20)
+    alone.update(**users(5, 8))
+    assert list(several.compute()) == ["ndcg@2", "mrr"]
+    assert float(several.compute()["ndcg@2"]) == float(alone.compute())
+    named = FromSampled({"a": ours.MRR()}, num_items=20)
+    assert list(named.keys()) == ["a"]
+
+
+def test_runs_say_that_they_are_estimated() -> None:
+    metric = FromSampled(ours.MRR(), 20, keep_users=True)
+    metric.update(**users(5, 8), sample_ids=torch.arange(5))
+    values = metric.users()
+    assert values.candidates == "estimated(20)"
+    assert 'candidates="estimated(20)"' in metric.definition() and "method='bv'" in metric.definition()
+    other = FromSampled(ours.MRR(), 20, method="rank", keep_users=True)
+    other.update(**users(5, 8), sample_ids=torch.arange(5))
+    with pytest.raises(ValueError, match="method"):
+        ours_compare({"a": values, "b": other.users()})
+
+
+def ours_compare(runs: Any) -> Any:
+    from torch_recmetrics.compare import compare
+
+    return compare(runs, baseline="a")
+
+
+def test_expectation_maximisation_comes_near_the_truth() -> None:
+    """Ranks of a known distribution among 400 items, 40 of which are sampled for each user."""
+    generator = np.random.default_rng(0)
+    items, m, n = 400, 40, 4000
+    ranks = np.minimum(generator.geometric(0.02, n), items)
+    above = generator.binomial(m, (ranks - 1) / (items - 1))
+    scores = torch.zeros(n, m + 1)
+    scores[:, 0] = 0.5
+    scores[:, 1:] = (torch.arange(m) < torch.tensor(above)[:, None]).float()
+    target = torch.zeros(n, m + 1, dtype=torch.int64)
+    target[:, 0] = 1
+    truth = float((ranks <= 20).mean())
+    found = {}
+    for method in METHODS:
+        # No two scores are those of the relevant item, so all is known of its place.
+        metric = FromSampled(ours.HitRate(20), items, method=method)
+        metric.update(scores, target)
+        found[method] = float(metric.compute())
+    assert abs(found["em"] - truth) < 0.03
+    assert abs(found["naive"] - truth) > 0.3
+
+
+def test_em_has_no_values_of_users() -> None:
+    metric = FromSampled(ours.MRR(), 20, method="em")
+    metric.update(**users(5, 8))
+    with pytest.raises(NotImplementedError, match=r"UserBootstrap\(metric\)"):
+        metric.standard_error()
+    with pytest.raises(ValueError, match="no values of users"):
+        FromSampled(ours.MRR(keep_users=True), 20, method="em")
+    resampled = ours.UserBootstrap(FromSampled(ours.MRR(), 20, method="em"), num_replicates=10)
+    resampled.update(**users(50, 8))
+    assert float(resampled.compute()["standard_error"]) > 0
+
+
+def test_em_keeps_counts() -> None:
+    metric, whole = (FromSampled(ours.MRR(), 50, method="em") for _ in range(2))
+    for seed in range(12):
+        metric.update(**users(1000, 21, seed))
+    parts = [users(1000, 21, seed) for seed in range(12)]
+    whole.update(**{name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+    assert sum(part.shape[0] for part in metric.state("weights")) < 5000
+    assert float(metric.compute()) == pytest.approx(float(whole.compute()), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FromSampled(ours.Precision(3), 9), "must be a function of the rank.*HitRate, Recall.*got Precision"),
+        (lambda: FromSampled("ndcg", 9), "must be a function of the rank"),
+        (lambda: FromSampled(ours.NDCG(10), 9), "`num_items` must be at least top_k=10"),
+        (lambda: FromSampled(ours.NDCG(3), 1), "`num_items` must be an integer >= 2"),
+        (lambda: FromSampled(ours.NDCG(3), 9, gamma=2), "`gamma` must be a number from 0"),
+        (lambda: FromSampled(ours.NDCG(3), 9, method="avg"), "`method` must be one of"),
+        (lambda: FromSampled(ours.HitRate(3, pooled=True), 9), "must have pooled=False"),
+        (lambda: FromSampled(ours.MRR(aggregation="median"), 9), "must have aggregation='mean'"),
+        (lambda: FromSampled(ours.Recall(3, propensities=[1.0]), 9), "must have no `propensities`"),
+        (
+            lambda: ours.Sliced(FromSampled(ours.Recall(3), 9), ours.slice_by_popularity([1, 2], [1])),
+            "estimated|slices",
+        ),
+    ],
+)
+def test_what_it_is_not_made_of(make: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("metric", "update", "message"),
+    [
+        (
+            FromSampled(ours.NDCG(2), 9),
+            {"target": [[1, 1, 0]]},
+            "one relevant item, got 2 of them in row 0.*Recall, DCG",
+        ),
+        (FromSampled(ours.Recall(2, denominator="min"), 9), {"target": [[1, 1, 0]]}, "got 2 of them in row 0"),
+        (FromSampled(ours.Recall(2), 9, method="em"), {"target": [[1, 1, 0]]}, 'method="em" is a function'),
+        (FromSampled(ours.DCG(2), 9), {"target": [[2, 0, 0]]}, "relevance must be 0 or 1.*row 0 has another"),
+        (FromSampled(ours.ERR(2), 9), {"target": [[2, 0, 0]]}, "relevance must be 0 or 1"),
+        (FromSampled(ours.MRR(2), 2), {"target": [[1, 0, 0]]}, "at most 1 sampled items.*got 2 in row 0"),
+    ],
+)
+def test_what_an_update_refuses(metric: Any, update: dict[str, Any], message: str) -> None:
+    with refused(metric, message):
+        metric.update(torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor(update["target"]))
+
+
+def test_relevance_that_the_metric_does_not_read_may_be_graded() -> None:
+    metric = FromSampled(ours.NDCG(2), 9)
+    metric.update(torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor([[0, 3, 0]]))
+    assert float(metric.compute()) == pytest.approx(float(metric.users_of_ranks(2)[1]))

@@ -1,0 +1,331 @@
+"""Values of policies that were not run: by hand, simulated bandits, obp's numbers, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fixtures.refusals import refused
+
+from torch_recmetrics import OffPolicyValue, RecMetricCollection, SlateOffPolicyValue, Sliced, UserBootstrap
+
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "ips": {},
+    "snips": {},
+    "dm": {},
+    "dr": {},
+    "sndr": {},
+    "switch-dr": {"switch": 2.0},
+}
+
+
+def log(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    columns = {name: torch.rand(n, generator=g).double() for name in ("reward", "expected", "expected_policy")}
+    logged = 0.1 + 0.9 * torch.rand(n, generator=g).double()
+    policy = (logged * (0.5 + torch.rand(n, generator=g))).clamp(max=1)
+    return {**columns, "logged": logged, "policy": policy}
+
+
+def rows(given: dict[str, torch.Tensor], which: Any) -> dict[str, torch.Tensor]:
+    return {name: column[which] for name, column in given.items()}
+
+
+def made(estimator: str, **options: Any) -> OffPolicyValue:
+    return OffPolicyValue(estimator=estimator, **ESTIMATORS[estimator], **options)
+
+
+def test_by_hand() -> None:
+    given = {
+        "reward": torch.tensor([1.0, 0.0, 1.0]),
+        "logged": torch.tensor([0.5, 0.5, 0.25]),
+        "policy": torch.tensor([0.25, 0.5, 0.5]),
+        "expected": torch.tensor([0.5, 0.5, 0.5]),
+        "expected_policy": torch.tensor([0.4, 0.2, 0.6], dtype=torch.float64),
+    }  # w = 1/2, 1, 2
+    expected = {
+        "ips": (0.5 + 0 + 2) / 3,
+        "snips": 2.5 / 3.5,
+        "dm": 0.4,
+        "dr": 0.4 + (0.25 - 0.5 + 1) / 3,
+        "sndr": 0.4 + (0.25 - 0.5 + 1) / 3.5,
+    }
+    for estimator, value in expected.items():
+        metric = made(estimator)
+        metric.update(**given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert float(metric.compute()) == pytest.approx(value, abs=1e-12)
+    switch = OffPolicyValue(estimator="switch-dr", switch=1.0)
+    switch.update(**given)
+    assert float(switch.spread().value) == pytest.approx(0.4 + (0.25 - 0.5) / 3)
+    clipped = OffPolicyValue(estimator="ips", max_weight=1.0)
+    clipped.update(**given)
+    assert float(clipped.spread().value) == pytest.approx((0.5 + 0 + 1) / 3)
+    assert float(clipped.effective_sample_size()) == pytest.approx(2.5**2 / 2.25)
+
+
+@pytest.mark.parametrize("estimator", ["ips", "snips", "dr", "sndr"])
+def test_the_same_policy_earned_the_mean_reward(estimator: str) -> None:
+    given = log()
+    given["policy"] = given["logged"].clone()
+    given["expected_policy"] = given["expected"].clone()
+    metric = made(estimator)
+    metric.update(**given)
+    assert float(metric.compute()) == pytest.approx(float(given["reward"].mean()), abs=1e-14)
+
+
+@pytest.mark.parametrize("more", [(), ("indexes",), ("sample_ids",), ("indexes", "sample_ids")], ids=str)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_rows_in_any_order_and_split(estimator: str, more: tuple[str, ...]) -> None:
+    given = log()
+    given["weights"] = torch.linspace(0, 2, 400).double()
+    given |= {"indexes": torch.arange(400) % 50} if "indexes" in more else {}
+    given |= {"sample_ids": torch.arange(400)} if "sample_ids" in more else {}
+    whole, split = made(estimator), made(estimator)
+    whole.update(**given)
+    order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
+    for some in torch.split(order, 37):
+        split.update(**rows(given, some))
+    if "sample_ids" in more:
+        split.update(**rows(given, order[:20]))
+    assert float(split.compute()) == pytest.approx(float(whole.compute()), abs=1e-12)
+    assert float(split.standard_error()) == pytest.approx(float(whole.standard_error()), rel=1e-10)
+    assert float(split.effective_sample_size()) == pytest.approx(float(whole.effective_sample_size()), rel=1e-12)
+
+
+def test_rows_of_one_user_count_together() -> None:
+    """Every row four times, by one user: the error is that of the rows once."""
+    given, metric, once = log(100), made("snips"), made("snips")
+    once.update(**given)
+    four = rows(given, torch.arange(100).repeat(4))
+    metric.update(**four, indexes=torch.arange(100).repeat(4))
+    assert float(metric.standard_error()) == pytest.approx(float(once.standard_error()), rel=1e-12)
+
+
+def test_errors_are_those_of_the_rows() -> None:
+    given = log()
+    w = given["policy"] / given["logged"]
+    of_rows = {
+        "ips": w * given["reward"],
+        "dm": given["expected_policy"],
+        "dr": given["expected_policy"] + w * (given["reward"] - given["expected"]),
+    }
+    for estimator, values in of_rows.items():
+        metric = made(estimator)
+        metric.update(**given)
+        assert float(metric.standard_error()) == pytest.approx(float(values.std()) / 20, rel=1e-12)
+
+
+class Bandit:
+    """Contexts, three actions, and two policies; the true value of one is known from a long run of it."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.g = np.random.default_rng(seed)
+        self.logits, self.other, self.slope = (0.6 * self.g.normal(size=(2, 3)) for _ in range(3))
+
+    def draw(self, n: int) -> dict[str, torch.Tensor]:
+        x = self.g.normal(size=(n, 2))
+        logged, policy = (np.exp(x @ w) / np.exp(x @ w).sum(1, keepdims=True) for w in (self.logits, self.other))
+        means = 1 / (1 + np.exp(-x @ self.slope))
+        action = (logged.cumsum(1) > self.g.random((n, 1))).argmax(1)
+        at = np.arange(n), action
+        model = 0.8 * means + 0.05  # wrong on purpose
+        reward = (self.g.random(n) < means[at]).astype(float)
+        self.truth = float((policy * means).sum(1).mean())
+        columns = {"reward": reward, "logged": logged[at], "policy": policy[at], "expected": model[at]}
+        self.full = policy, model, action
+        columns["expected_policy"] = (policy * model).sum(1)
+        return {name: torch.tensor(column) for name, column in columns.items()}
+
+
+@pytest.mark.parametrize("estimator", ["ips", "dr"])
+def test_a_simulated_bandit(estimator: str) -> None:
+    """The mean over 2,000 logs is the true value, and intervals hold it as often as they say."""
+    bandit = Bandit()
+    bandit.draw(2_000_000)
+    truth, values, held = bandit.truth, [], 0
+    for _ in range(2000):
+        metric = made(estimator)
+        metric.update(**bandit.draw(500))
+        spread = metric.spread()
+        low, high = spread.interval(0.95, None, (None, None))
+        values.append(float(spread.value))
+        held += bool(low <= truth <= high)
+    error = np.std(values) / np.sqrt(len(values))
+    assert abs(np.mean(values) - truth) < 3 * error + 5e-4
+    assert 0.93 <= held / 2000 <= 0.97
+
+
+def test_slates_by_hand() -> None:
+    reward = torch.tensor([[1.0, 2.0, 4.0], [1.0, 1.0, 9.0]])
+    logged = torch.full((2, 3), 0.5)
+    policy = torch.tensor([[0.25, 0.5, 1.0], [0.5, 0.25, 0.3]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    expected = {
+        "independent": (0.5 * 1 + 1 * 2 + 2 * 4 + 1 + 0.5) / 2,
+        "cascade": (0.5 * 1 + 0.5 * 2 + 1 * 4 + 1 + 0.5) / 2,
+        "standard": (1 * 7 + 0.5 * 2) / 2,
+    }
+    for assumption, value in expected.items():
+        metric = SlateOffPolicyValue(assumption=assumption)
+        metric.update(reward, logged, policy, mask=mask)
+        assert float(metric.spread().value) == pytest.approx(value, abs=1e-12)
+    metric = SlateOffPolicyValue(discount=lambda places: 1 / places)
+    metric.update(reward, logged, policy, mask=mask)
+    assert float(metric.spread().value) == pytest.approx((0.5 + 1 + 8 / 3 + 1 + 0.25) / 2)
+
+
+def test_padding_is_not_read() -> None:
+    broken = torch.tensor([[1.0, float("nan")]])
+    metric = SlateOffPolicyValue(assumption="standard")
+    probabilities = torch.tensor([[0.5, 0.0]])
+    metric.update(broken, probabilities, probabilities, mask=torch.tensor([[True, False]]))
+    assert float(metric.spread().value) == 1
+
+
+def test_warnings_once() -> None:
+    given = log(2000)
+    metric = made("ips")
+    metric.update(**given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.compute()
+    far = made("ips")
+    far.update(**{**given, "policy": given["policy"] / 2})
+    with pytest.warns(UserWarning, match="not over the same actions"):
+        far.compute()
+    few = made("ips")
+    few.update(**{**rows(given, slice(0, 50)), "policy": given["logged"][:50]})
+    with pytest.warns(UserWarning, match="tell as much as 50 of the new policy"):
+        few.compute()
+    one = made("ips")
+    logged = torch.full((2000,), 0.5)
+    logged[0], policy = 0.001, torch.full((2000,), 0.5)
+    policy[0] = 1.0
+    one.update(given["reward"], logged, policy)
+    with pytest.warns(UserWarning, match="carries 33% of the weight"):
+        one.compute()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one.compute()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"logged": 0.0}, r"`logged` must be in \(0, 1\].*got 0 in row 2"),
+        ({"logged": 1.5}, r"`logged` must be in \(0, 1\].*got 1.5 in row 2"),
+        ({"policy": -0.5}, r"`policy` must be in \[0, 1\].*got -0.5 in row 2"),
+        ({"policy": float("nan")}, r"`policy` must be in \[0, 1\].*got nan in row 2"),
+        ({"reward": float("inf")}, "`reward` must be finite, got inf in row 2"),
+        ({"expected": float("nan")}, "`expected` must be finite, got nan in row 2"),
+        ({"weights": -1.0}, "`weights` must be >= 0 and finite, got -1.0 in row 2"),
+    ],
+)
+def test_values_that_are_refused(change: dict[str, float], message: str) -> None:
+    metric, given = made("dr"), log(5)
+    given["weights"] = torch.ones(5, dtype=torch.float64)
+    for name, value in change.items():
+        given[name][2] = value
+    with refused(metric, message):
+        metric.update(**given)
+
+
+def test_inputs_that_are_missing_or_do_not_fit() -> None:
+    given = log(5)
+    for estimator, name in (("dm", "expected_policy"), ("dr", "expected"), ("switch-dr", "expected_policy")):
+        metric = made(estimator)
+        with refused(metric, f'`{name}` is missing: estimator="{estimator}" needs it'):
+            metric.update(**{**given, name: None})
+    metric = made("ips")
+    with refused(metric, r"`policy` must have the shape \(5,\) of `reward`, got \(3,\)"):
+        metric.update(**{**given, "policy": given["policy"][:3]})
+    for options, message in (
+        ({"estimator": "switch-dr"}, "needs it"),
+        ({"switch": 2.0}, "`switch` is for"),
+        ({"max_weight": 0}, "`max_weight` must be a number above 0"),
+        ({"estimator": "ipw"}, "`estimator` must be one of"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            OffPolicyValue(**options)
+
+
+@pytest.mark.parametrize("more", ["", "indexes", "sample_ids"])
+def test_slices_and_resamples(more: str) -> None:
+    given, slices = log(600), torch.arange(600) % 4 - 1
+    given |= {more: torch.arange(600) // (3 if more == "indexes" else 1)} if more else {}
+    sliced, drawn = Sliced(made("sndr"), slices=3), UserBootstrap(made("sndr"), num_replicates=400)
+    for some in torch.split(torch.arange(600), 90):
+        sliced.update(**rows(given, some), slice_ids=slices[some])
+        drawn.update(**rows(given, some))
+    for number in range(3):
+        alone = made("sndr")
+        alone.update(**rows(given, slices == number))
+        assert float(sliced.compute()[str(number)]) == pytest.approx(float(alone.spread().value), abs=1e-12)
+        error = float(sliced.standard_error()[str(number)])
+        assert error == pytest.approx(float(alone.standard_error()), rel=1e-10)
+    whole = made("sndr")
+    whole.update(**given)
+    assert float(sliced.overall) == pytest.approx(float(whole.spread().value), abs=1e-12)
+    results = drawn.compute()
+    assert float(results["value"]) == pytest.approx(float(whole.spread().value), abs=1e-12)
+    assert float(results["standard_error"]) == pytest.approx(float(whole.standard_error()), rel=0.2)
+
+
+def test_in_a_collection() -> None:
+    given = log(500)
+    metrics = RecMetricCollection({name: made(name) for name in ESTIMATORS}, prefix="val_")
+    metrics.update(**given)
+    assert list(metrics.compute()) == [f"val_{name}" for name in ESTIMATORS]
+    assert set(metrics.confidence_intervals()) == set(metrics.compute())
+
+
+def test_obp_has_the_same_numbers() -> None:
+    obp = pytest.importorskip("obp.ope")
+    bandit = Bandit(3)
+    given = bandit.draw(300)
+    policy, model, action = bandit.full
+    common = {"reward": given["reward"].numpy(), "action": action, "pscore": given["logged"].numpy()}
+    common |= {"action_dist": policy[:, :, None], "estimated_rewards_by_reg_model": model[:, :, None]}
+    theirs = {
+        "ips": obp.InverseProbabilityWeighting(),
+        "snips": obp.SelfNormalizedInverseProbabilityWeighting(),
+        "dm": obp.DirectMethod(),
+        "dr": obp.DoublyRobust(),
+        "sndr": obp.SelfNormalizedDoublyRobust(),
+        "switch-dr": obp.SwitchDoublyRobust(tau=2.0),
+    }
+    for name, estimator in theirs.items():
+        metric = made(name)
+        metric.update(**given)
+        value = estimator.estimate_policy_value(**common, position=np.zeros(300, dtype=int))
+        assert float(metric.spread().value) == pytest.approx(value, abs=1e-12), name
+
+
+def test_obp_has_the_same_numbers_of_slates() -> None:
+    obp = pytest.importorskip("obp.ope")
+    given = {name: column.view(-1, 4) for name, column in log(400, 5).items() if "expected" not in name}
+    reward, logged, policy = (given[name] for name in ("reward", "logged", "policy"))
+    common = {"slate_id": np.repeat(np.arange(100), 4), "reward": reward.flatten().numpy()}
+    common["position"] = np.tile(np.arange(4), 100)
+
+    def of_places(way: str, probabilities: torch.Tensor) -> np.ndarray:
+        if way == "independent":
+            return probabilities.flatten().numpy()
+        whole = probabilities.prod(1, keepdim=True).expand(100, 4)
+        return (probabilities.cumprod(1) if way == "cascade" else whole).flatten().numpy()
+
+    for way, estimator, name in (
+        ("independent", obp.SlateIndependentIPS(len_list=4), "pscore_item_position"),
+        ("cascade", obp.SlateRewardInteractionIPS(len_list=4), "pscore_cascade"),
+        ("standard", obp.SlateStandardIPS(len_list=4), "pscore"),
+    ):
+        metric = SlateOffPolicyValue(assumption=way)
+        metric.update(reward, logged, policy)
+        chances = {name: of_places(way, logged), f"evaluation_policy_{name}": of_places(way, policy)}
+        value = estimator.estimate_policy_value(**common, **chances)
+        assert float(metric.spread().value) == pytest.approx(value, abs=1e-12), way

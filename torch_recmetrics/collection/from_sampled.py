@@ -1,0 +1,334 @@
+r"""What a metric would have been among all items, where relevant ones were ranked among a sample of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+
+from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.ranking.full_lists import FullListStats
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking, RankingStats
+from torch_recmetrics.core.ranking.sampled_ranks import Sampling, corrected_tables, mean_over_ranks
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.segments import sum_by
+from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.registry import METRICS
+from torch_recmetrics.state.user_means import EmptyTargetAction, Ties, UserMeans
+
+__all__ = ["FromSampled"]
+
+# Options of the metric inside that decide what is ranked; they may be given to either.
+SHARED = ("ties", "empty_target_action", "nan_action", "ignore_index", "min_relevance", "keep_users", "validate_args")
+# A user of ``"em"`` is kept as one number: how many items were sampled, how many of them stand above and beside.
+LARGEST_SAMPLE = (1 << 17) - 1
+NOT_LISTED = -1.0
+KEPT_NUMBERS = 1 << 12  # of ``"em"``, until equal ones are put together
+EM = "em"
+
+
+def check_inside(name: str, metric: Any) -> None:
+    """Refuse what is no function of the rank of the relevant item."""
+    if not getattr(metric, "of_rank", False):
+        got = type(metric).__name__ if isinstance(metric, Metric) else repr(metric)
+        known = ", ".join(each.__name__ for each in METRICS.values() if getattr(each, "of_rank", False))
+        raise TypeError(f"`{name}` must be a function of the rank of the relevant item, one of {known}, got {got}")
+    if getattr(metric, "item_weights", None) is not None:
+        raise ValueError(f"`{name}` must have no `propensities`, which weigh what was observed, got {metric.name}")
+    plain = {"pooled": False, "aggregation": "mean", "keep_bounds": False}
+    for asked, value in plain.items():
+        if getattr(metric, asked, value) != value:
+            raise ValueError(f"`{name}` must have {asked}={value!r}, whose values are estimated, got {metric!r}")
+
+
+def check_num_items(name: str, number: Any) -> None:
+    """Refuse a catalogue from which nothing can be sampled."""
+    if not check.is_count(number) or number < 2:
+        raise ValueError(f"`{name}` must be an integer >= 2, the number of all items, got {number!r}")
+
+
+def check_gamma(name: str, gamma: Any) -> None:
+    """Refuse what does not weigh the variance beside the bias."""
+    if isinstance(gamma, bool) or not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
+        raise ValueError(f"`{name}` must be a number from 0, least bias, to 1, least variance, got {gamma!r}")
+
+
+class FromSampled(UserMeans):
+    r"""What a metric would be among all N items, of users whose relevant items were ranked among m sampled others.
+
+    .. math:: \text{FromSampled} = \frac{\sum_u w_u \hat f(r'_u)}{\sum_u w_u}, \qquad
+        \hat f = \big((1 - \gamma) A^T D A + \gamma \, diag(A^T D 1)\big)^{-1} A^T D f
+
+    The metric inside is a function f of the rank r of a user's relevant item among all. Known is its rank r' among the
+    sampled ones, which comes with the chance :math:`A_{r r'} = P(r' | r)`; D is the prior 1 / N of each rank. This is
+    ``"bv"``; ``"naive"`` is the metric among the candidates, ``"rank"`` takes f at
+    :math:`1 + (N - 1)(r' - 1) / m`, and ``"em"`` finds the distribution of r by expectation maximisation and takes the
+    mean of f over it. All but the last are a mean over users, with standard errors and values of users; the estimates
+    of single users may lie outside of the metric's range.
+
+    ``update`` takes what the metric takes: ``preds`` of the candidates, ``item_ids`` that say which they are, and
+    ``target_ids``. Candidates that are not relevant are the sample; their number m may differ between users. Of several
+    relevant items each is ranked among these alone, where the metric is a sum over the items: Recall, DCG, RBP,
+    MeanRank, MeanPercentileRank. A relevant item that is no candidate was not recommended. Equal scores spread a user
+    evenly over the places that they span. Several metrics, ``FromSampled([NDCG(10), MRR()], ...)``, give a collection
+    of one for each. Tables are made once for each m: samples of very different sizes take time.
+
+    Undefined: for users without relevant items (``empty_target_action`` decides) or without a sampled item, who are
+    left out; nan where no user counts.  Range: that of the metric, for the mean of many users.
+    Source: W. Krichene and S. Rendle, On sampled metrics for item recommendation, KDD 2020, section 5; ``"em"``:
+    D. Li et al., On estimating recommendation evaluation metrics under sampling, AAAI 2021.
+
+    Raises:
+        TypeError, ValueError: for a metric that is no function of the rank, and in ``update`` for more sampled items
+            than there are others, several relevant items where they depend on each other, and graded relevance that
+            the metric would read.
+
+    >>> from torch_recmetrics import HitRate
+    >>> metric = FromSampled(HitRate(1), num_items=3, method="bv", gamma=0.0)
+    >>> scores, candidates = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([[7, 5], [7, 5]])
+    >>> metric.update(scores, item_ids=candidates, target_ids=torch.tensor([7, 7]))
+    >>> metric.users_of_ranks(1)  # of r' = 1 and 2: the line nearest to f = 1, 0, 0, at 5/6, 1/3, -1/6
+    tensor([ 0.8333, -0.1667], dtype=torch.float64)
+    >>> metric.compute()
+    tensor(0.3333, dtype=torch.float64)
+    """
+
+    stem = "from_sampled"
+    needs_target = True
+    partial = True
+    reads_others = True
+    aggregation: Any = "mean"
+    top_k = None
+    plot_lower_bound = None  # type: ignore[assignment]
+    plot_upper_bound = None
+    public = (*UserMeans.public, "users_of_ranks")
+
+    metric: Any = option(kw_only=False, config=False, check=check_inside, doc="The metric inside, or several of them.")
+    num_items: int = option(check=check_num_items, kw_only=False, doc="N, the number of all items.")
+    method: Literal["bv", "naive", "rank", "em"] = option(default="bv", doc="How the rank among all is estimated.")
+    gamma: float = option(
+        default=0.1, check=check_gamma, doc='What the variance weighs beside the bias, 0 to 1, in ``"bv"``.'
+    )
+    replacement: bool = option(default=True, doc="Whether the others were drawn with replacement.")
+    ties: Ties = option(
+        default="average",
+        doc="Equal scores: spread over the places, relevant items first, last, or the order of the input.",
+    )
+    empty_target_action: EmptyTargetAction = option(
+        default="skip", doc="Users without relevant items: left out, counted as 0, counted as 1, or refused."
+    )
+
+    def __new__(cls, metric: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(metric, MetricCollection):
+            metric = dict(metric.items(keep_base=False))
+        if isinstance(metric, Mapping):
+            return RecMetricCollection({name: cls(one, *args, **kwargs) for name, one in metric.items()})
+        if isinstance(metric, Iterable) and not isinstance(metric, str | Metric):
+            return RecMetricCollection([cls(one, *args, **kwargs) for one in metric])
+        return super().__new__(cls)
+
+    def setup(self) -> None:
+        inside = self.metric
+        for name in SHARED:
+            if getattr(self, name) == self.declared_options[name].default:
+                setattr(self, name, getattr(inside, name))
+        if inside.top_k is not None and inside.top_k > self.num_items:
+            raise ValueError(f"`num_items` must be at least top_k={inside.top_k} of the metric, got {self.num_items}")
+        if self.method == EM and self.keep_users:
+            raise ValueError('method="em" has no values of users: leave keep_users=True out, or take another method')
+        self.__dict__["top_k"] = None  # whole lists are read
+        self.aggregation = EM if self.method == EM else "mean"
+        self.gamma = float(self.gamma)
+        self.sampling = Sampling(self.num_items, self.replacement)
+        self._tables: dict[int, Tensor] = {}
+        graded = torch.ones(1, dtype=torch.int64)
+        self._reads_grades = bool(self.of_ranks(graded) != self.of_ranks(graded, relevance=2.0))
+        super().setup()
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """That of the metric inside."""
+        name: str = self.metric.name
+        return name
+
+    @property  # type: ignore[misc]
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        """That of the metric inside."""
+        better: bool | None = self.metric.higher_is_better
+        return better
+
+    @property
+    def over_items(self) -> Literal["mean", "sum"] | None:
+        over: Literal["mean", "sum"] | None = self.metric.over_items
+        return over
+
+    @property
+    def estimated(self) -> int | None:
+        return self.num_items
+
+    def config(self) -> dict[str, Any]:
+        return {"metric": RecMetric.definition(self.metric), **super().config()}
+
+    def definition(self) -> str:
+        """One line that says exactly what is computed."""
+        return f'{RecMetric.definition(self)[:-1]}, candidates="estimated({self.num_items})")'
+
+    # -- the function of the rank -------------------------------------------------------------------------------------
+
+    def of_ranks(self, ranks: Tensor, *, relevance: float = 1.0) -> Tensor:
+        """(n,) float64 f of (n,) int64 ranks among all items; a rank beyond N is that of an item that is not listed."""
+        inside, length, every = self.metric, self.metric.top_k or self.num_items, torch.arange(ranks.shape[0])
+        found = every[ranks <= length]
+        ones, start = torch.ones_like(found), ranks[found] - 1
+        grades = torch.full(ranks.shape, relevance, dtype=torch.float64)
+        lists = FullListStats(found, start, ones, start, grades[found], torch.full_like(ranks, length), every, grades)
+        nothing = grades[:, None][:, :0]
+        ranking = Ranking(nothing, None, torch.ones_like(ranks), 1, Given(nothing), None, full_list=lists)
+        values: Tensor = inside.values(ranking.stats("average"), (None,))
+        return values[:, 0]
+
+    def users_of_ranks(self, n_sampled: int) -> Tensor:
+        """(m + 1,) float64: what a user counts whose relevant item has rank 1 ... m + 1 among so many sampled items.
+
+        Raises:
+            ValueError: with ``method="em"``, where a user alone counts nothing.
+        """
+        if self.method == EM:
+            raise ValueError('method="em" has no values of users: take another method')
+        if n_sampled not in self._tables:
+            self._tables[n_sampled] = self._table_of(n_sampled)
+        return self._tables[n_sampled]
+
+    def _table_of(self, n_sampled: int) -> Tensor:
+        if self.method == "bv":
+            return corrected_tables(self.sampling, n_sampled, self.gamma, [self.of_ranks])[0]
+        ranks = torch.arange(1, n_sampled + 2)
+        if self.method == "naive":
+            return self.of_ranks(ranks)
+        scaled = (self.num_items - 1) * (ranks - 1)
+        below, share = scaled // n_sampled + 1, (scaled % n_sampled).to(torch.float64) / n_sampled
+        return torch.lerp(self.of_ranks(below), self.of_ranks((below + 1).clamp(max=self.num_items)), share)
+
+    # -- users --------------------------------------------------------------------------------------------------------
+
+    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+        if not checks.active:
+            return
+        lists, relevant = ranking.stats(self.ties).relevant_items(), ranking.n_relevant
+        sampled = lists.lengths - lists.hits.to(torch.int64)
+        most = self.num_items - 1 if self.method != EM else min(self.num_items - 1, LARGEST_SAMPLE)
+        checks.defer(
+            (sampled > most) & (relevant > 0),
+            lambda row: (
+                f"users must have at most {most} sampled items beside the relevant ones, num_items={self.num_items} "
+                f'and method="{self.method}", got {int(sampled[row])} in row {row}: num_items is that of all items'
+            ),
+        )
+        if self.method == EM or self.over_items is None:
+            what = 'method="em"' if self.over_items is not None else f"{self.name}, no sum over the relevant items,"
+            checks.defer(
+                relevant > 1,
+                lambda row: (
+                    f"{what} is a function of the rank of one relevant item, got {int(relevant[row])} of them in row "
+                    f"{row}: give each a row of its own, or take Recall, DCG, RBP, MeanRank or MeanPercentileRank"
+                    + (' and method="bv"' if self.method == EM else "")
+                ),
+            )
+        if self._reads_grades and not ranking.binary:
+            other = sum_by(lists.users, (lists.relevance != 1).to(torch.int64), ranking.n_users)
+            checks.defer(
+                other > 0,
+                lambda row: (
+                    f"relevance must be 0 or 1, of which {self.name} is a function of the rank, and row {row} has "
+                    "another: set it to 1 where it is relevant"
+                ),
+            )
+
+    def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:  # noqa: ARG002
+        lists = stats.relevant_items().each_alone()
+        users, sampled = lists.users, lists.lengths
+        listed = sum_by(users, torch.ones_like(users), sampled.shape[0])
+        value = self._codes(lists) if self.method == EM else self._estimates(lists)
+        if self.method == EM:
+            value = torch.where(listed > 0, value, NOT_LISTED)
+        else:
+            missing = (stats.n_relevant[:, 0] - listed).clamp(min=0)
+            behind = self.of_ranks(torch.tensor([self.num_items + 1]))[0].to(value.device, value.dtype)
+            value = value + missing * behind
+            if self.over_items == "mean":
+                value = value / stats.n_relevant[:, 0].clamp(min=1)
+        return torch.where((sampled == 0) & (listed > 0), float("nan"), value).unsqueeze(1)
+
+    def _estimates(self, lists: FullListStats) -> Tensor:
+        """(B,) the sum of the estimates of the listed relevant items."""
+        sizes = torch.unique(lists.lengths[lists.users])
+        tables = [self.users_of_ranks(m) if 0 < m < self.num_items else torch.zeros(m + 1) for m in sizes.tolist()]
+        joined = torch.cat([lists.relevance.new_zeros(1), *(t.to(lists.relevance) for t in tables)])
+        ends = (sizes + 1).cumsum(0)
+        first = torch.cat([ends.new_zeros(1), ends])[torch.searchsorted(sizes, lists.lengths[lists.users])]
+        there = replace(lists, start=first + lists.start)
+
+        def of_place(places: Tensor) -> Tensor:
+            return joined[places.to(torch.int64).clamp(max=joined.shape[0] - 1)]
+
+        return there.gain_sum("hit", of_place)
+
+    # -- expectation maximisation -------------------------------------------------------------------------------------
+
+    def _codes(self, lists: FullListStats) -> Tensor:
+        """(B,) m, the sampled items above and those beside, of the one relevant item, as one whole number."""
+        wide = LARGEST_SAMPLE + 1
+        codes = (lists.lengths[lists.users] * wide + lists.start) * wide + lists.size - 1
+        return sum_by(lists.users, codes.to(torch.float64), lists.lengths.shape[0])
+
+    def keep(self, values: Tensor, weights: Tensor) -> None:
+        super().keep(values, weights)
+        if sum(part.shape[0] for part in self.state("weights")) > KEPT_NUMBERS:
+            codes, masses = distinct(self.joined("values")[:, 0], self.joined("weights"))
+            self.set_state("values", [codes.unsqueeze(1)])
+            self.set_state("weights", [masses])
+
+    def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
+        codes, masses = (column.cpu() for column in distinct(values[:, 0], weights))
+        value = masses[codes < 0].sum() * self.of_ranks(torch.tensor([self.num_items + 1]))[0]
+        codes, found = codes[codes >= 0].to(torch.int64), masses[codes >= 0]
+        if found.shape[0]:
+            value = value + found.sum() * mean_over_ranks(self.sampling, masses_of(codes, found), self.of_ranks)
+        value = value / masses.sum() if masses.shape[0] else torch.full_like(masses.sum(), float("nan"))
+        return value.reshape(1).to(values)
+
+    def spread(self) -> Spread:
+        if self.method == EM:
+            raise NotImplementedError(
+                f'{self.name} with method="em" has no standard error in closed form: resample the users, '
+                "UserBootstrap(metric)"
+            )
+        return super().spread()
+
+
+def distinct(codes: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:
+    """Each code that has a mass, ascending, and its mass."""
+    counted = (masses > 0) & ~codes.isnan()
+    found, place = torch.unique(codes[counted].round(), return_inverse=True)
+    return found, sum_by(place, masses[counted], found.shape[0])
+
+
+def masses_of(codes: Tensor, masses: Tensor) -> dict[int, Tensor]:
+    """M -> (m + 1,) the mass of each number of sampled items above; those beside spread it over as many places."""
+    wide, found = LARGEST_SAMPLE + 1, dict[int, Tensor]()
+    beside, above, sampled = codes % wide, codes // wide % wide, codes // wide // wide
+    for m in sampled.unique().tolist():  # type: ignore[no-untyped-call]
+        here = sampled == m
+        steps = torch.zeros(m + 2, dtype=masses.dtype)
+        share = masses[here] / (beside[here] + 1)
+        steps.index_add_(0, above[here], share).index_add_(0, above[here] + beside[here] + 1, -share)
+        found[m] = steps[:-1].cumsum(0).clamp(min=0)
+    return found

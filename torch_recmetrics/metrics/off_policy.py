@@ -1,0 +1,258 @@
+r"""What a policy would have earned that was not run, from the log of another.
+
+Notation: row i was shown with the probability :math:`p_i` by the logging policy and would be with :math:`\pi_i` by the
+new one; its reward is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi_i / p_i`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
+from torch_recmetrics.core.ranking.ties import DISCOUNTS
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.functions import Function
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.reward_sums import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT, RewardSums
+
+__all__ = ["OffPolicyValue", "SlateOffPolicyValue"]
+
+# What each estimator reads beside the rewards and the two probabilities.
+READS = {
+    "ips": (),
+    "snips": (),
+    "dm": ("expected_policy",),
+    "dr": ("expected", "expected_policy"),
+    "sndr": ("expected", "expected_policy"),
+    "switch-dr": ("expected", "expected_policy"),
+}
+
+
+def which(*columns: int) -> Tensor:
+    """(5,) 1 for these columns, 0 for the others."""
+    chosen = torch.zeros(COLUMNS, dtype=torch.float64)
+    chosen[list(columns)] = 1
+    return chosen
+
+
+def terms(rows: LoggedRows, weight: Tensor, expected: Tensor | float, reward: Tensor) -> Tensor:
+    """(M, 5): the columns of rows, from their weights w, what the model expects, and w times the reward."""
+    own = rows.weights
+    weighed = own * weight
+    return torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
+
+
+def check_switch(name: str, switch: Any) -> None:
+    """Refuse what bounds no weight."""
+    if switch is not None:
+        check.check_above_zero(name, switch)
+
+
+class OffPolicyValue(RewardSums):
+    r"""The mean reward that another policy would have had, from the log of the one that ran.
+
+    .. math:: \text{ips} = \frac{\sum_i v_i w_i r_i}{\sum_i v_i}, \quad
+        \text{snips} = \frac{\sum_i v_i w_i r_i}{\sum_i v_i w_i}, \quad
+        \text{dr} = \frac{\sum_i v_i (\bar q_i + w_i (r_i - q_i))}{\sum_i v_i}
+
+    A row counts as often as the new policy would have shown it. :math:`q_i` is the reward that a model expects of what
+    was shown (``expected``), :math:`\bar q_i` the one that it expects of the new policy in the same place
+    (``expected_policy``): ``"dm"`` is the mean of the latter alone; ``"sndr"`` divides the correction by
+    :math:`\sum v w`; ``"switch-dr"`` corrects where :math:`w \le` ``switch`` only. ``"ips"`` and ``"dr"`` are right on
+    average, where all that the new policy shows was logged with its true probability; the others trade bias for spread.
+    With ``indexes`` the rows of one user count together in the error.
+
+    Undefined: nan without rows, and for ``"snips"`` and ``"sndr"`` where the new policy shows nothing that was logged.
+    Range: that of the rewards for ``"snips"``, any number for the others; higher is better.
+    Source: A. Swaminathan and T. Joachims, The self-normalized estimator for counterfactual learning, NeurIPS 2015;
+    M. Dudík, J. Langford and L. Li, Doubly robust policy evaluation and learning, ICML 2011; Y. Wang, A. Agarwal and
+    M. Dudík, Optimal and adaptive off-policy evaluation in contextual bandits, ICML 2017. Same convention as obp's
+    estimators.
+
+    Raises:
+        TypeError, ValueError: for options that do not go together, and in ``update`` for probabilities outside of
+            [0, 1], a logged one of 0, numbers that are not finite, other lengths, and inputs that the estimator needs.
+
+    >>> metric = OffPolicyValue(estimator="snips")
+    >>> metric.update(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]))
+    >>> metric.compute()  # (0.5 * 1 + 1.5 * 0) / (0.5 + 1.5)
+    tensor(0.2500, dtype=torch.float64)
+    """
+
+    stem = "off_policy_value"
+
+    estimator: Literal["snips", "ips", "dm", "dr", "sndr", "switch-dr"] = option(
+        default="snips", doc="How rewards and weights become a value."
+    )
+    switch: float | None = option(
+        default=None,
+        config="changed",
+        check=check_switch,
+        doc='The largest weight that ``"switch-dr"`` corrects with, a number above 0.',
+    )
+
+    def setup(self) -> None:
+        if (self.switch is None) == (self.estimator == "switch-dr"):
+            raise ValueError(f'`switch` is for estimator="switch-dr", which needs it, got {self.estimator!r}')
+        self.reads_weights = self.estimator != "dm"
+        super().setup()
+
+    def update(  # type: ignore[override]
+        self,
+        reward: Tensor,
+        logged: Tensor,
+        policy: Tensor,
+        *,
+        expected: Tensor | None = None,
+        expected_policy: Tensor | None = None,
+        indexes: Tensor | None = None,
+        weights: Tensor | None = None,
+        sample_ids: Tensor | None = None,
+    ) -> None:
+        """Add rows.
+
+        Args:
+            reward: (M,) what came of what was shown, finite.
+            logged: (M,) the probability with which it was shown, in (0, 1].
+            policy: (M,) the probability with which the new policy shows it, in [0, 1].
+            expected: (M,) the reward that a model expects of it; for ``"dr"``, ``"sndr"`` and ``"switch-dr"``.
+            expected_policy: (M,) the reward that it expects of the new policy; for these and ``"dm"``.
+            indexes: (M,) integer, the user of each row.
+            weights: (M,) weight of each row, 0 or 1e-100 to 1e100.
+            sample_ids: (M,) integer, the row of the data set; it counts once however often it arrives.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        given = {"reward": reward, "logged": logged, "policy": policy, "expected": expected}
+        given |= {"expected_policy": expected_policy, "indexes": indexes, "weights": weights, "sample_ids": sample_ids}
+        self.add_rows(given)
+
+    def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        for name in (*self.needed, *READS[self.estimator]):
+            if given.get(name) is None:
+                raise ValueError(f'`{name}` is missing: estimator="{self.estimator}" needs it for each row')
+        self.check_device("reward", given["reward"])
+        rows = read_logged(given, ndim=1, validate_args=self.validate_args)
+        column = rows.columns
+        weight = column["policy"] / column["logged"]
+        used = weight if self.max_weight is None else weight.clamp(max=self.max_weight)
+        reward, expected = column["reward"], column.get("expected_policy", 0.0)
+        if "expected" in READS[self.estimator]:
+            reward = reward - column["expected"]
+        elif not READS[self.estimator]:
+            expected = 0.0
+        if self.switch is not None:
+            reward = torch.where(weight <= self.switch, reward, 0)
+        return terms(rows, used, expected, used * reward), rows.indexes, rows.sample_ids
+
+    def parts(self) -> list[tuple[Tensor, int]]:
+        return {
+            "ips": [(which(REWARD), ROWS)],
+            "snips": [(which(REWARD), WEIGHT)],
+            "dm": [(which(EXPECTED), ROWS)],
+            "sndr": [(which(EXPECTED), ROWS), (which(REWARD), WEIGHT)],
+        }.get(self.estimator, [(which(EXPECTED, REWARD), ROWS)])
+
+
+class SlateOffPolicyValue(RewardSums):
+    r"""The mean reward of slates that another policy would have shown, from the log of the one that ran.
+
+    .. math:: \frac{\sum_i v_i \sum_k d_k W_{ik} r_{ik}}{\sum_i v_i}, \qquad
+        W_{ik} = w_{ik}, \quad \prod_{j \le k} w_{ij} \quad \text{or} \quad \prod_j w_{ij}
+
+    A slate has rewards at K places; d is the ``discount`` of a place. What the reward at a place depends on decides
+    what is weighed: on this place alone (``"independent"``), on it and those above (``"cascade"``), or on the whole
+    slate (``"standard"``). The more it may depend on, the less bias and the more spread.
+
+    Undefined: nan without rows.  Range: any number; higher is better.
+    Source: J. McInerney et al., Counterfactual evaluation of slate recommendations with sequential reward interactions,
+    KDD 2020, whose ``"cascade"`` is RIPS; S. Li et al., Offline evaluation of ranking policies with click models,
+    KDD 2018, for ``"independent"``. Same convention as obp's slate estimators.
+
+    Raises:
+        TypeError, ValueError: for a discount that is none, and in ``update`` as :class:`OffPolicyValue`.
+
+    >>> metric = SlateOffPolicyValue(assumption="cascade")
+    >>> half = torch.full((1, 2), 0.5)
+    >>> metric.update(torch.tensor([[1.0, 1.0]]), half, torch.tensor([[0.25, 0.5]]))
+    >>> metric.compute()  # 0.5 * 1 + 0.5 * 1 * 1
+    tensor(1., dtype=torch.float64)
+    """
+
+    stem = "slate_off_policy_value"
+
+    assumption: Literal["independent", "cascade", "standard"] = option(
+        default="independent", doc="What the reward at a place depends on: the place, those up to it, or all."
+    )
+    discount: Literal["none", "log2"] | Callable[[Tensor], Tensor] = option(
+        default="none",
+        doc="What a place k counts: 1, :math:`1 / \\log_2(k + 1)`, or a function of a tensor of places 1, 2, ....",
+    )
+
+    def setup(self) -> None:
+        if not isinstance(self.discount, str):
+            if not callable(self.discount):
+                raise TypeError(f'`discount` must be "none", "log2" or a function of places, got {self.discount!r}')
+            self.discount = Function(self.discount)
+        else:
+            check.check_choice("discount", self.discount, ("none", "log2"))
+        super().setup()
+
+    def update(  # type: ignore[override]
+        self,
+        reward: Tensor,
+        logged: Tensor,
+        policy: Tensor,
+        *,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        weights: Tensor | None = None,
+        sample_ids: Tensor | None = None,
+    ) -> None:
+        """Add slates.
+
+        Args:
+            reward: (B, K) what came of each place, finite.
+            logged: (B, K) the probability with which the place was filled so, given those above, in (0, 1].
+            policy: (B, K) that of the new policy, in [0, 1].
+            mask: (B, K) bool, True = a place of the slate, False = padding, which is not read.
+            indexes: (B,) integer, the user of each slate.
+            weights: (B,) weight of each slate, 0 or 1e-100 to 1e100.
+            sample_ids: (B,) integer, the row of the data set; it counts once however often it arrives.
+
+        Raises:
+            ValueError, TypeError: for input that breaks a rule, before anything is counted.
+        """
+        given = {"reward": reward, "logged": logged, "policy": policy, "mask": mask}
+        self.add_rows(given | {"indexes": indexes, "weights": weights, "sample_ids": sample_ids})
+
+    def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        for name in self.needed:
+            if given.get(name) is None:
+                raise ValueError(f"`{name}` is missing: each place of a slate has one")
+        self.check_device("reward", given["reward"])
+        rows = read_logged(given, ndim=2, validate_args=self.validate_args)
+        column = rows.columns
+        weight = column["policy"] / column["logged"]
+        if self.assumption == "cascade":
+            weight = weight.cumprod(1)
+        elif self.assumption == "standard":
+            weight = weight.prod(1, keepdim=True).expand_as(weight)
+        if self.max_weight is not None:
+            weight = weight.clamp(max=self.max_weight)
+        places = torch.arange(1, weight.shape[1] + 1, dtype=weight.dtype, device=weight.device)
+        discount = DISCOUNTS[self.discount] if isinstance(self.discount, str) else self.discount
+        counts = (torch.ones_like(places) if discount is None else discount(places)).expand_as(weight)
+        if rows.shown is not None:
+            counts = counts * rows.shown
+        mean = (counts * weight).sum(1) / counts.sum(1).clamp(min=torch.finfo(counts.dtype).tiny)
+        value = (counts * weight * column["reward"]).sum(1)
+        return terms(rows, mean, 0.0, value), rows.indexes, rows.sample_ids
+
+    def parts(self) -> list[tuple[Tensor, int]]:
+        return [(which(REWARD), ROWS)]

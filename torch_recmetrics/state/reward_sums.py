@@ -1,0 +1,250 @@
+"""The memory of values of policies: the sums of a few columns over logged rows, and how they vary together.
+
+Rows are kept only where they have a sample id (another rank may hold the same row) or a user (who may have more rows):
+then a user is the unit, whose rows count together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.distributed.collectives import gather_counts, gather_rows, sum_alike
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, float_bits
+from torch_recmetrics.core.tensors.scatter import joined, scatter_of, size_of, squares_along
+from torch_recmetrics.core.tensors.segments import first_of_each
+from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.options import option
+from torch_recmetrics.state.repeated import warn_of_many_repeated
+from torch_recmetrics.state.rows import RowMetric
+
+# The columns of a row of weight v whose new policy shows it w times as often: v, v times what the model of the rewards
+# expects of the new policy, v w times the reward (or its rest beside the model), v w, and (v w)^2.
+ROWS, EXPECTED, REWARD, WEIGHT, WEIGHT_SQUARES = range(5)
+COLUMNS = 5
+KEPT_ROWS = 1 << 16  # of users, until those of one user are put together
+FEW_ROWS = 100  # of effective sample size
+LARGEST_SHARE = 0.1  # of the weight, that one row may carry
+FAR = 5  # standard errors
+
+
+def largest_of(parts: Tensor) -> Tensor:
+    """(1,) of the parts the largest."""
+    return parts.amax(0)
+
+
+class RewardSums(RowMetric):
+    """A value that follows from the sums over logged rows; a subclass says how, in :meth:`value`."""
+
+    stems = ("terms", "indexes", "sample_ids")
+    needed = ("reward", "logged", "policy")
+    has_interval = True
+    best_value = None
+    plot_lower_bound = None  # type: ignore[assignment]
+    plot_upper_bound = None
+    ignore_index = None
+    public = ("effective_sample_size",)
+    reads_weights = True
+
+    max_weight: float | None = option(default=None, doc="The largest weight policy / logged; None for no bound.")
+
+    def setup(self) -> None:
+        limit: Any = self.max_weight
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
+            raise ValueError(f"`max_weight` must be a number above 0, or None for no bound, got {limit!r}")
+        super().setup()
+        wide = accumulator_dtype(self.device)
+        self.add("scatter", torch.zeros(size_of(COLUMNS), dtype=wide, device=self.device), joined)
+        self.add("largest", torch.zeros(1, dtype=wide, device=self.device), largest_of)
+
+    # What a subclass says
+
+    def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """(M, 5) columns, and the users and sample ids of the rows, of the arguments of an update, checked."""
+        raise NotImplementedError
+
+    def parts(self) -> list[tuple[Tensor, int]]:
+        """The value as a sum of ratios: the columns of each that are added up, (5,) of 0 and 1, and what divides it."""
+        raise NotImplementedError
+
+    # States
+
+    def add_rows(self, given: dict[str, Any]) -> None:
+        """Count the rows of an update."""
+        with torch.no_grad():
+            terms, indexes, sample_ids = self.terms_of(given)
+            if indexes is None and sample_ids is None:
+                self.set_state("scatter", joined(torch.stack([self.state("scatter"), rows_scatter(terms)])))
+                self._note_largest(terms)
+                return
+            if sample_ids is None and indexes is not None:
+                self._note_largest(terms)
+                indexes, terms = by_user(indexes, terms)
+            self.keep(None, terms=terms, indexes=indexes, sample_ids=sample_ids)
+            if sample_ids is None:
+                self._put_together()
+
+    def _note_largest(self, terms: Tensor) -> None:
+        if terms.shape[0]:
+            self.set_state("largest", torch.maximum(self.state("largest"), terms[:, WEIGHT].amax().reshape(1)))
+
+    def _put_together(self) -> None:
+        """Make one row of those of each user, now and then: as many stay as there are users."""
+        pieces = list(zip(*map(self.state, self.stems), strict=True))
+        own = [piece for piece in pieces if not piece[2].shape[0]]
+        if sum(piece[0].shape[0] for piece in own[1:]) < max(KEPT_ROWS, own[0][0].shape[0]):
+            return
+        users, terms = by_user(*(torch.cat([piece[place] for piece in own]) for place in (1, 0)))
+        pieces = [(terms, users, own[0][2]), *(piece for piece in pieces if piece[2].shape[0])]
+        for stem, column in zip(self.stems, zip(*pieces, strict=True), strict=True):
+            self.set_state(stem, list(column))
+
+    def empty_row(self, stem: str) -> Tensor:
+        if stem == "terms":
+            return torch.zeros((0, COLUMNS), dtype=accumulator_dtype(self.device), device=self.device)
+        return super().empty_row(stem)
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        n_rows = pieces["terms"].shape[0]
+        return all(piece.shape[0] in (0, n_rows) for piece in pieces.values())
+
+    def counted_rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(R, 5) the rows that wait and count, (R,) their users, and (R,) bool whether they have one."""
+        terms, indexes, ids = (self.joined_columns(stem) for stem in self.stems)
+        known = [torch.full((t.shape[0],), bool(i.shape[0])) for t, i in self._pairs("indexes")]
+        named = [torch.full((t.shape[0],), bool(i.shape[0])) for t, i in self._pairs("sample_ids")]
+        has_user, has_id = (torch.cat([torch.zeros(0, dtype=torch.bool), *c]).to(self.device) for c in (known, named))
+        keep = torch.ones_like(has_id)
+        keep[has_id] = first_of_each(ids[has_id])
+        warn_of_many_repeated(keep[has_id])
+        return terms[keep], indexes[keep], has_user[keep]
+
+    def _pairs(self, stem: str) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(self.state("terms"), self.state(stem), strict=True))
+
+    def joined_columns(self, stem: str) -> Tensor:
+        """A column of all rows that wait, 0 where a piece has none."""
+        parts = [
+            piece if piece.shape[0] == terms.shape[0] else torch.zeros(terms.shape[0], dtype=torch.int64)
+            for terms, piece in self._pairs(stem)
+        ]
+        return torch.cat([self.empty_row(stem), *(part.to(self.device) for part in parts)])
+
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """(1 + C + C^2,) of all units, and the largest weight of a row."""
+        scatter, largest = self.state("scatter"), self.state("largest")
+        if self.state("terms"):
+            terms, users, has_user = self.counted_rows()
+            largest = torch.maximum(largest, self._largest_named())
+            units = torch.cat([terms[~has_user], by_user(users[has_user], terms[has_user])[1]])
+            scatter = joined(torch.stack([scatter, rows_scatter(units)]))
+        return scatter, largest
+
+    def _largest_named(self) -> Tensor:
+        rows = [t[:, WEIGHT].to(self.device) for t, s in self._pairs("sample_ids") if s.shape[0]]
+        return torch.cat([self.state("largest"), *rows]).amax().reshape(1)
+
+    # Values
+
+    def compute(self) -> Tensor:
+        """The value over all rows, 0-dim float64; nan where nothing counts."""
+        scatter, largest = self.totals()
+        self._warn(scatter, largest)
+        return self.value(scatter[1 : 1 + COLUMNS])
+
+    def value(self, sums: Tensor) -> Tensor:
+        """The value from (5, ...) sums."""
+        ratios = [torch.tensordot(which.to(sums), sums, 1) / sums[by] for which, by in self.parts()]
+        return torch.stack(ratios).sum(0)
+
+    def direction(self, sums: Tensor) -> Tensor:
+        """(..., 5): how the value changes with each of the (..., 5) sums."""
+        total = torch.zeros_like(sums)
+        for which, by in self.parts():
+            ratio = (sums * which.to(sums)).sum(-1) / sums[..., by]
+            total = total + which.to(sums) / sums[..., by : by + 1]
+            total[..., by] = total[..., by] - ratio / sums[..., by]
+        return total
+
+    def spread_of(self, scatter: Tensor) -> Spread:
+        """That of (..., 1 + C + C^2)."""
+        n, sums = scatter[..., 0], scatter[..., 1 : 1 + COLUMNS]
+        error = (squares_along(scatter, self.direction(sums)) * n / (n - 1)).sqrt()
+        return Spread(self.value(sums.movedim(-1, 0)), torch.where(n > 1, error, float("nan")), n)
+
+    def spread(self) -> Spread:
+        return self.spread_of(self.totals()[0])
+
+    def effective_sample_size(self) -> Tensor:
+        """(sum w)^2 / sum w^2 over the rows, 0-dim float64: as many rows of the new policy would tell as much.
+
+        All ranks must call it.
+        """
+
+        def of_sums() -> Tensor:
+            sums = self.totals()[0][1 : 1 + COLUMNS]
+            return sums[WEIGHT].square() / sums[WEIGHT_SQUARES]
+
+        return self.read(of_sums)
+
+    def _warn(self, scatter: Tensor, largest: Tensor) -> None:
+        """Say it where few rows carry the value, and where the policies are not over the same actions."""
+        if not self.reads_weights or scatter.device.type == "meta" or not float(scatter[0]):
+            return
+        sums = scatter[1 : 1 + COLUMNS]
+        weight, size = float(sums[WEIGHT]), float(sums[WEIGHT].square() / sums[WEIGHT_SQUARES])
+        share = float(largest) / weight if weight else 0.0
+        if weight and (size < FEW_ROWS or share > LARGEST_SHARE):
+            self.warn_once(
+                "few",
+                f"the logged rows tell as much as {size:.0f} of the new policy, and one of them carries {share:.0%} of "
+                "the weight: the value rests on few rows; log more, bound the weights with max_weight=, or take "
+                'estimator="dr"',
+            )
+        mean = sums[WEIGHT] / sums[ROWS]
+        along = torch.zeros_like(sums)
+        along[WEIGHT], along[ROWS] = 1 / sums[ROWS], -mean / sums[ROWS]
+        n = scatter[0]
+        error = (squares_along(scatter, along) * n / (n - 1).clamp(min=1)).sqrt()
+        if self.max_weight is None and bool((mean - 1).abs() > FAR * error + 1e-6):
+            self.warn_once(
+                "far",
+                f"the weights policy / logged have the mean {float(mean):.3g}, which is further from 1 than {FAR} "
+                "standard errors: the two policies are not over the same actions, or the probabilities are not theirs",
+            )
+
+    def exchange(self, process_group: Any) -> None:
+        rows = self.state("scatter").new_tensor([float(len(self.state("terms")))])
+        waits = bool(sum_alike([self.exchanged], rows, process_group))
+        sums = torch.cat([self.state("scatter"), self.state("largest")])
+        parts = gather_counts(sums, process_group)
+        self.set_state("scatter", joined(parts[:, :-1]))
+        self.set_state("largest", parts[:, -1].amax().reshape(1))
+        if waits:
+            flags = [
+                torch.tensor([[i.shape[0] > 0, s.shape[0] > 0]], dtype=torch.int64).expand(t.shape[0], 2)
+                for t, i, s in zip(*map(self.state, self.stems), strict=True)
+            ]
+            columns = [self.joined_columns(stem).unsqueeze(1) for stem in self.stems[1:]]
+            marks = torch.cat([torch.zeros((0, 2), dtype=torch.int64), *flags]).to(self.device)
+            packed = torch.cat([marks, *columns, float_bits(self.joined_columns("terms"))], 1)
+            packed = torch.cat(gather_rows(packed, process_group))
+            self.drop_rows()
+            for has_user, has_id in ((0, 1), (1, 0), (1, 1)):
+                some = packed[(packed[:, 0] == has_user) & (packed[:, 1] == has_id)]
+                if some.shape[0]:
+                    users, ids = some[:, 2] if has_user else None, some[:, 3] if has_id else None
+                    self.keep(None, terms=bits_float(some[:, 4:]), indexes=users, sample_ids=ids)
+
+
+def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+    """The users, ascending, and the sums of the rows of each."""
+    found, place = torch.unique(users, return_inverse=True)
+    return found, terms.new_zeros((found.shape[0], terms.shape[1])).index_add_(0, place, terms)
+
+
+def rows_scatter(units: Tensor) -> Tensor:
+    """(1 + C + C^2,) of (U, 5) units; one without weight does not count."""
+    return scatter_of(units, units[:, ROWS] > 0)
