@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 DATA ?=
 ARGS ?=
+COUNT ?= 100
+SEED ?= 0
+SECONDS ?= 600
+FOLDERS ?=
 PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 BENCH ?= $(filter-out __init__ __main__ harness gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
@@ -10,13 +14,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo compare evaluate test check lint types docs bench gpu package lowest newest format clean
+.PHONY: help install demo compare evaluate test quick mutate fuzz check lint types docs bench gpu package lowest newest format clean
 
 help:  ## print what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  DATA=path    make demo, compare, evaluate: a directory in MovieLens' CSV layout instead of the built-in data"
 	@echo "  ARGS='...'   make demo, compare, evaluate, test, bench: further arguments for the program that is run"
+	@echo "  SEED=N       make mutate, fuzz: draw other changes, other cases"
 	@echo "  BENCH=name   make bench: one of $(BENCH)"
 	@echo "  PYTHONS=...  make package: the interpreters; NO_DEPS=1: without torch, which some have in gigabytes alone"
 	@echo "  PYTHON=...   the interpreter to make the environment with; VENV=... the place of the environment"
@@ -40,6 +45,15 @@ evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare 
 
 test: $(READY)  ## run all tests, doctests and examples
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $(ARGS)
+
+quick: $(READY)  ## a few tests of what changed since main, and one case of each law: within 45 seconds
+	$(BIN)/python -m tests.tools.quick $(ARGS)
+
+mutate: $(READY)  ## change COUNT places of the package (FOLDERS='core/auc users': of these), print what no test catches
+	$(BIN)/python -m tests.tools.mutate --count $(COUNT) --seed $(SEED) $(ARGS) $(FOLDERS)
+
+fuzz: $(READY)  ## draw cases of the laws anew for so many SECONDS; a failure is shrunk, and its seed printed
+	$(BIN)/python -m tests.tools.fuzz --seconds $(SECONDS) $(if $(filter-out 0,$(SEED)),--seed $(SEED)) $(ARGS)
 
 check: lint types docs  ## lint, format, types, direction of imports, docs
 

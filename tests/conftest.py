@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 
 import pytest
 import torch
+from fixtures.ways import way  # noqa: F401 (a fixture of every test)
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -19,11 +19,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 settings.load_profile("suite")
-
-
-# ranx compiles its functions for half a minute in every process; a few users it evaluates at once without. Read when
-# numba is imported.
-os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

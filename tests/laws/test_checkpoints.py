@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.histories import HISTORIES, OF_RANKINGS, sums
-from fixtures.variants import VARIANTS, Variant, ways
+from fixtures.variants import STATES, Variant, ways
 
 import torch_recmetrics
 
@@ -22,7 +22,7 @@ def on_disk(state: dict[str, Any]) -> dict[str, Any]:
     return torch.load(file, weights_only=True)
 
 
-@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+@pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
 def test_resume_in_the_middle_of_an_epoch(variant: Variant, history: str) -> None:
     updates = variant.history(history)
     source, resumed = (torch.nn.ModuleDict({"metric": variant.make()}) for _ in range(2))
@@ -118,7 +118,7 @@ def changed(state: dict[str, Any], how: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", ["0-dim", "one more", "no tensor"])
-@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+@pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
 def test_point_15_states_of_another_shape_are_refused(variant: Variant, history: str, how: str) -> None:
     """Neither a checkpoint nor a merge changes anything then, not even by the states that would fit."""
     updates = variant.history(history)
@@ -193,7 +193,7 @@ def shorter(state: dict[str, Any], how: str) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("how", ["a piece", "a row"])
-@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+@pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
 def test_point_15_lists_of_other_lengths_are_refused(variant: Variant, history: str, how: str) -> None:
     updates = variant.history(history)
     source, target = variant.fed(updates[:3]), variant.fed(updates[:1])

@@ -2,125 +2,46 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import random
 import sys
+from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
+from fixtures.variants import DEFAULTS, RANKED, Variant, named
 from oracles import clicks as clicks_oracle
 from oracles.clicks import Row
+from oracles.users import User, read_scores
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_recmetrics import (
     DCG,
-    F1,
-    MAP,
-    MRR,
     NDCG,
-    RBP,
     BinaryAUC,
     Calibration,
     GroupAUC,
-    HitRate,
     LogLoss,
     NormalizedEntropy,
     Popularity,
-    Precision,
     Recall,
-    RPrecision,
     rank,
 )
 from torch_recmetrics import functional as F
 from torch_recmetrics.core.ranking import ranking, ties
 
 LARGEST = Fraction(sys.float_info.max)
-LN_2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863326996418687")
+Rows = list[list[float]]
 RULES = ("average", "optimistic", "pessimistic", "stable")
-PERSISTENCE = 0.8
 
 
 # The definitions, in fractions --------------------------------------------------------------------------------------
-
-
-@functools.cache
-def power_of_two_less_one(g: Fraction) -> Fraction:
-    """2^g - 1, to 30 digits and more: the whole part exactly, the rest by the series of exp."""
-    whole = int(g)
-    x = (g - whole) * LN_2
-    digits = 1 << (1200 if g < 1 else 200)
-    x = Fraction(round(x * digits), digits)
-    term, rest = x, x
-    for n in range(2, 40):
-        term = term * x / n
-        rest += term
-        if abs(term) * 10**40 < abs(rest):
-            break
-    return (1 << whole) * (1 + rest) - 1 if whole else rest
-
-
-def gains_of(relevance: list[float], gain: str) -> list[Fraction]:
-    return [Fraction(g) if gain == "linear" else power_of_two_less_one(Fraction(g)) for g in relevance]
-
-
-@functools.cache
-def discount(rank: int) -> Fraction:
-    return 1 / Fraction(math.log2(rank + 1))
-
-
-def dcg(ranked: list[Fraction], k: int) -> Fraction:
-    return sum((g * discount(r) for r, g in enumerate(ranked[:k], start=1)), Fraction(0))
-
-
-def value_of(name: str, ranked: list[float], top_k: int | None, gain: str) -> Fraction:
-    """The value of one list that holds every item; it has a relevant item."""
-    hits, k = [g > 0 for g in ranked], len(ranked) if top_k is None else top_k
-    found, relevant = sum(hits[:k]), sum(hits)
-    if name in ("dcg", "ndcg"):
-        gains = gains_of(ranked, gain)
-        value = dcg(gains, k)
-        return value if name == "dcg" else value / dcg(sorted(gains, reverse=True), k)
-    if name == "average_precision":
-        at = [Fraction(sum(hits[: r + 1]), r + 1) for r in range(min(k, len(hits))) if hits[r]]
-        return sum(at, Fraction(0)) / min(k, relevant)
-    if name == "reciprocal_rank":
-        return next((Fraction(1, r) for r, hit in enumerate(hits[:k], start=1) if hit), Fraction(0))
-    if name == "rbp":
-        p = Fraction(PERSISTENCE)
-        return (1 - p) * sum((p**r for r, hit in enumerate(hits[:k]) if hit), Fraction(0))
-    if name == "r_precision":
-        return Fraction(sum(hits[: min(k, relevant)]), min(k, relevant))
-    return {
-        "hit_rate": Fraction(found > 0),
-        "precision": Fraction(found, k),
-        "recall": Fraction(found, relevant),
-        "f1": Fraction(2 * found, k + relevant),
-    }[name]
-
-
-def expected(name: str, scores: list[float], relevance: list[float], k: int | None, rule: str, gain: str) -> Fraction:
-    """The mean over the orders of equal scores that the rule allows."""
-    by_score: dict[float, list[float]] = {}
-    for score, g in sorted(zip(scores, relevance, strict=True), key=lambda pair: -pair[0]):
-        by_score.setdefault(score, []).append(g)
-    orders = {
-        "average": lambda block: list(itertools.permutations(block)),
-        "stable": lambda block: [tuple(block)],
-        "optimistic": lambda block: [tuple(sorted(block, reverse=True))],
-        "pessimistic": lambda block: [tuple(sorted(block))],
-    }
-    choices = [orders[rule](block) for block in by_score.values()]
-    values = [
-        value_of(name, list(itertools.chain.from_iterable(order)), k, gain) for order in itertools.product(*choices)
-    ]
-    return sum(values, Fraction(0)) / len(values)
 
 
 def auc_of(scores: list[float], labels: list[int], weights: list[float]) -> Fraction:
@@ -147,21 +68,8 @@ def magnitude(draw: random.Random, dtype: torch.dtype, top: float | None = None)
     return float(torch.tensor(math.ldexp(draw.uniform(0.5, 1), math.floor(exponent)), dtype=torch.float64).to(dtype))
 
 
-METRICS: dict[str, Any] = {
-    "hit_rate": HitRate,
-    "precision": Precision,
-    "recall": Recall,
-    "f1": F1,
-    "dcg": DCG,
-    "ndcg": NDCG,
-    "average_precision": MAP,
-    "reciprocal_rank": MRR,
-    "r_precision": RPrecision,
-    "rbp": RBP,
-}
-
-
-def close(value: float, exact: Fraction) -> bool:
+def close(value: float, exact: Any) -> bool:
+    exact = Fraction(exact)
     if exact > LARGEST:
         return value == math.inf
     if value == math.inf:
@@ -185,55 +93,80 @@ def in_layout(layout: str, scores: Tensor, relevance: Tensor, weights: Tensor) -
     }[layout]
 
 
+def largest_relevance(variant: Variant, kind: torch.dtype) -> float:
+    """The largest number of a dtype that the metric takes as relevance."""
+    limit = 1023.0 if getattr(variant.made, "gain", None) == "exponential" else torch.finfo(kind).max
+    limit = min(limit, getattr(variant.made, "max_relevance", limit))
+    nearest = float(torch.tensor(limit, dtype=torch.float64).to(kind))
+    return nearest if nearest <= limit else float(torch.tensor(limit * (1 - torch.finfo(kind).eps)).to(kind))
+
+
+def users_of(scores: Rows, relevance: Rows, weights: list[float]) -> list[User]:
+    """Users whose relevance and weights are fractions."""
+    of_rows = zip(scores, relevance, weights, strict=True)
+    return [replace(read_scores(s, [*map(Fraction, g)], [True] * len(s)), weight=Fraction(w)) for s, g, w in of_rows]  # type: ignore[arg-type]
+
+
+def drawn_relevance(draw: random.Random, kind: torch.dtype, top: float, n_items: int) -> Tensor:
+    """(3, N) of a floating dtype, or whole numbers of another."""
+    dtype = draw.choice([kind, kind, torch.int64, torch.uint8, torch.bool])
+    if dtype.is_floating_point:
+        rows = [[draw.choice([0.0, magnitude(draw, kind, top)]) for _ in range(n_items)] for _ in range(3)]
+    else:
+        most = min(int(top), {torch.bool: 1, torch.uint8: 255}.get(dtype, 2**62))
+        rows = [[float(draw.choice([0, 1, draw.randint(1, most), most])) for _ in range(n_items)] for _ in range(3)]
+    return torch.tensor(rows, dtype=torch.float64).clamp(max=top).to(dtype)
+
+
 @pytest.mark.parametrize("layout", ["dense", "ids", "sample ids", "flat"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_are_right_over_the_whole_range_of_every_dtype(dtype: str, layout: str) -> None:
-    draw = random.Random(f"{dtype} {layout}")
-    kind = DTYPES[dtype]
-    for _ in range(5):
-        gain = draw.choice(["linear", "exponential"])
-        n_users, n_items, k = 3, draw.randint(1, 4), draw.choice([1, 2, 3, 4, 5, None])
+    """Of every metric of ranks that there is, also where five items have the largest relevance that it takes."""
+    draw, kind = random.Random(f"{dtype} {layout}"), DTYPES[dtype]
+    for variant, many in itertools.product(RANKED, (False, False, True)):
+        top, k, rule = largest_relevance(variant, kind), draw.choice([1, 2, 3, 4, 5, None]), draw.choice(RULES)
+        graded = drawn_relevance(draw, kind, top, draw.randint(1, 4))
+        if many:
+            k = draw.choice([1, 5, 6, None])
+            graded = torch.tensor([[0.0, *[top] * 5]] * 3, dtype=torch.float64).to(kind)
         pool = [draw.choice([-1, 1]) * magnitude(draw, kind) for _ in range(2)] + [0.0, math.inf]
-        scores = [[draw.choice(pool) for _ in range(n_items)] for _ in range(n_users)]
-        top = 1023 if gain == "exponential" else None
-        relevance = [[draw.choice([0.0, magnitude(draw, kind, top)]) for _ in range(n_items)] for _ in range(n_users)]
-        weights = [draw.choice([0.0, magnitude(draw, kind)]) for _ in range(n_users)]
+        scores = [[draw.choice(pool) for _ in row] for row in graded]
+        weights = [draw.choice([0.0, magnitude(draw, kind)]) for _ in scores]
         weights = [w if w == 0 else min(max(w, 1e-100), 1e100) for w in weights]
-        rule, of_relevance = draw.choice(RULES), draw.choice([kind, kind, torch.int64, torch.uint8, torch.bool])
-        if not of_relevance.is_floating_point:
-            largest = {torch.bool: 1, torch.uint8: 255}.get(of_relevance, 1023 if gain == "exponential" else 2**62)
-            relevance = [[float(draw.choice([0, 1, draw.randint(1, largest), largest])) for _ in r] for r in relevance]
-        graded = torch.tensor(relevance, dtype=torch.float64).to(of_relevance)
-        relevance = graded.double().tolist()
-        tensors = torch.tensor(scores, dtype=kind), graded
-        tiny = any(0 < max(row) < 1e-290 for row in relevance)
-        for name, metric_class in METRICS.items():
-            options: dict[str, Any] = {"gain": gain} if name in ("dcg", "ndcg") else {}
-            metric = metric_class(k, ties=rule, **options)
-            if options and tiny:
-                update = in_layout(layout, *tensors, torch.ones(n_users))
-                if layout == "flat":  # rows of the users may be still to come
-                    metric.update(**update)
-                with pytest.raises(ValueError, match="relevance must be 0 or at least 1e-290"):
-                    metric.compute() if layout == "flat" else metric.update(**update)
-                continue
-            exact = [
-                expected(name, s, g, k, rule, gain) if any(g) else None for s, g in zip(scores, relevance, strict=True)
-            ]
-            values = getattr(F, name)(*tensors, top_k=k, ties=rule, **options).tolist()
-            for value, truth in zip(values, exact, strict=True):
-                assert math.isnan(value) if truth is None else close(value, truth), (name, value, truth)
-                assert not value < 0 and (name == "dcg" or not value > 1)
-            counted = [(Fraction(w), v) for w, v in zip(weights, exact, strict=True) if w and v is not None]
-            metric.update(**in_layout(layout, *tensors, torch.tensor(weights, dtype=kind)))
-            value = metric.compute().item()
-            if not counted:
-                assert math.isnan(value)
-            elif sum(w * v for w, v in counted) <= LARGEST:
-                assert close(value, sum(w * v for w, v in counted) / sum(w for w, _ in counted)), (name, value)
-            else:
-                assert value == math.inf  # docs/layouts.md: a sum that no float64 holds
-            assert not value < 0 and (name == "dcg" or not value > 1)
+        assert_exact(
+            variant, layout, k, rule, (torch.tensor(scores, dtype=kind), graded, torch.tensor(weights, dtype=kind))
+        )
+
+
+def assert_exact(variant: Variant, layout: str, k: int | None, rule: str, given: tuple[Tensor, Tensor, Tensor]) -> None:
+    """The value of every user, and of all, or that the users are refused."""
+    scores, graded, weights = given
+    relevance = graded.double().tolist()
+    metric, most = variant.make(k, ties=rule), variant.metric.plot_upper_bound or math.inf
+    if hasattr(metric, "gain") and any(0 < max(row) < 1e-290 for row in relevance):
+        update = in_layout(layout, scores, graded, torch.ones(len(relevance)))
+        if layout == "flat":  # rows of the users may be still to come
+            metric.update(**update)
+        with pytest.raises(ValueError, match="relevance must be 0 or at least 1e-290"):
+            metric.compute() if layout == "flat" else metric.update(**update)
+        return
+    users = users_of(scores.double().tolist(), relevance, weights.double().tolist())
+    if variant.function is not None:
+        values = variant.per_user(scores, graded, top_k=k, ties=rule).tolist()
+        for user, value, truth in zip(users, values, variant.expected_per_user(users, k, rule), strict=True):
+            assert math.isnan(value) if user.empty else close(value, truth), (str(variant), value, truth)
+            assert not value < 0 and not value > most
+    metric.update(**in_layout(layout, *given))
+    value = metric.compute().item()
+    parts = variant.parts_of(users, k, rule)
+    total, counted = (sum(map(Fraction, numbers)) for numbers in zip(*parts, strict=True)) if parts else (0, 0)
+    if not counted:
+        assert math.isnan(value)
+    elif total <= LARGEST:
+        assert close(value, total / counted), (str(variant), value)
+    else:
+        assert value == math.inf  # docs/layouts.md: a sum that no float64 holds
+    assert not value < 0 and not value > most
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -383,7 +316,7 @@ def test_point_4_weight_0_leaves_a_user_out_whose_dcg_overflows(gain: str, sampl
 @pytest.mark.parametrize("g", [1e-3, 1e-16, 1e-17, 1e-280])
 def test_point_5_exponential_gain_of_small_relevance(g: float) -> None:
     target = torch.tensor([[2 * g, g]], dtype=torch.float64)
-    exact = expected("ndcg", [0.1, 0.2], target[0].tolist(), 2, "average", "exponential")
+    (exact,) = named("NDCG").expected_per_user(users_of([[0.1, 0.2]], target.tolist(), [1.0]), 2)
     assert F.ndcg(TWO[:1], target, top_k=2).item() == pytest.approx(float(exact), rel=1e-15)
 
 
@@ -485,12 +418,12 @@ SMALL: dict[str, dict[str, Any]] = {
 def test_point_1_costs_follow_the_data_not_top_k(layout: str, top_k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_recmetrics.core.tensors.scratch._kept.buffers", {})  # those of other tests are larger
     for rule in ("average", "optimistic", "stable"):
-        for name, metric_class in METRICS.items():
-            metric = metric_class(top_k, ties=rule)
+        for variant in DEFAULTS:
+            metric = variant.make(top_k, ties=rule)
             with Largest() as largest:
                 metric.update(**SMALL[layout])
                 metric.compute()
-            assert largest.elements < 1000, name
+            assert largest.elements < 1000, str(variant)
 
 
 def test_point_1_tables_that_are_kept_are_bounded_in_bytes() -> None:

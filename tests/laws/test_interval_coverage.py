@@ -12,6 +12,7 @@ from packaging.version import Version
 from scipy import stats
 from torch import Tensor
 
+from benchmarks.count_intervals import METRICS, POPULATIONS, results, shares
 from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, HitRate, LogLoss, NormalizedEntropy, Popularity
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.state.intervals import spread_of, student_quantile
@@ -26,7 +27,7 @@ def share_held(intervals: list[tuple[Tensor, Tensor]], truth: float) -> float:
 def intervals_of(numerators: Tensor, denominators: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Of (samples, users): each column is a metric of its own, all in one product."""
     sums = moments(numerators.T, denominators.T).T
-    return [spread_of(one).interval(LEVEL, None, (None, None), zero_one=False) for one in sums]
+    return [spread_of(one).interval(LEVEL, None, (None, None)) for one in sums]
 
 
 def like_ndcg(shape: tuple[int, ...], g: torch.Generator) -> Tensor:
@@ -162,6 +163,17 @@ def test_auc_of_rows_that_belong_together() -> None:
             found[False].append(metric.confidence_interval(LEVEL))
     assert 0.935 <= share_held(found[True], truth) <= 0.965
     assert share_held(found[False], truth) < 0.9
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_counts_over_items(population: str) -> None:
+    """200 draws of 100 users; `python -m benchmarks count_intervals` has more. Bounds leave room for chance."""
+    found = results(population, n_users=100, draws=200, replicates=50)
+    for metric, of_draws in zip(METRICS, found, strict=True):
+        held, ratio, rejected = shares(of_draws)
+        assert held >= (0.88 if metric == "coverage" else 0.9), metric
+        assert ratio > 0.9, metric  # the standard error is that of the draws, or larger
+        assert rejected <= 0.06, metric  # of 100 decisions about equal candidates, where 2.5 % are allowed
 
 
 @pytest.mark.skipif(Version(scipy.__version__) < Version("1.12"), reason="quantiles of SciPy 1.11 are off by 2e-9")

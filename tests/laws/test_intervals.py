@@ -12,7 +12,7 @@ import torch
 from fixtures import clicks
 from fixtures.cases import Update, holds
 from fixtures.histories import fed
-from fixtures.variants import CLICKED, VARIANTS, Variant, ways
+from fixtures.variants import CLICKED, STATES, VARIANTS, Variant, ways
 from hypothesis import strategies as st
 from oracles import intervals
 from torchmetrics import SumMetric
@@ -30,6 +30,7 @@ from torch_recmetrics import (
     Popularity,
     Precision,
     RecMetricCollection,
+    Sliced,
     ranking_metrics,
 )
 
@@ -108,7 +109,7 @@ WAYS = {"fed": Variant.fed, "merged": merged, "resumed": resumed, "stepped": ste
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("variant", "history"), ways(MEANS + CLICKS, "histories"))
+@pytest.mark.parametrize(("variant", "history"), ways([v for v in STATES if v in MEANS + CLICKS], "histories"))
 def test_whatever_happens_between_updates(variant: Variant, history: str, way: str) -> None:
     updates = variant.history(history)
     with warnings.catch_warnings():
@@ -128,6 +129,68 @@ def test_intervals_are_cut_to_the_range(variant: Variant) -> None:
         for level in (0.5, 0.999):
             interval = intervals.interval(variant.parts(updates), level, *limits)
             assert ends(metric, level, method="t") == pytest.approx(interval, **NEAR)
+            if metric.interval_method == "t":
+                assert ends(metric, level) == ends(metric, level, method="t")
+            if low is None or high is None:
+                with pytest.raises(ValueError, match='`method` "logit" is for a metric that has a least'):
+                    metric.confidence_interval(level, method="logit")
+                continue
+            interval = intervals.of_mean(variant.parts(updates), level, low, high)
+            assert ends(metric, level, method="logit") == pytest.approx(interval, **NEAR)
+            if metric.interval_method == "logit":
+                assert ends(metric, level) == ends(metric, level, method="logit")
+
+
+@pytest.mark.parametrize("history", ["plain", "weights"])
+def test_ends_of_an_auc(history: str) -> None:
+    """Between 0 and 1, by the log odds, and as sure as the rows of both classes are."""
+    g = torch.Generator().manual_seed(3)
+    for n, n_positive in ((5, 2), (20, 6), (30, 15), (60, 3)):
+        for levels in (2, 5, 1000):  # many ties, some, none
+            scores = torch.randint(levels, (n,), generator=g).double()
+            target, weights = torch.arange(n) < n_positive, torch.ones(n, dtype=torch.float64)
+            if history == "weights":
+                weights = torch.randint(4, (n,), generator=g).double()
+                weights[:2] = weights[-2:] = 1
+            update: Update = {"preds": scores, "target": target, "weights": weights}
+            of_rows = intervals.of_auc(clicks.rows_of([update]), 0.9)
+            metric = fed(BinaryAUC(), [update])
+            assert ends(metric, 0.9) == pytest.approx(of_rows, **NEAR)
+            assert ends(metric, 0.9) == ends(metric, 0.9, method="logit")
+            clustered = fed(BinaryAUC(clustered=True), [{**update, "indexes": torch.arange(n)}])
+            assert ends(clustered, 0.9) == pytest.approx(of_rows, **NEAR)
+            sliced = fed(Sliced(BinaryAUC(), 1), [{**update, "slice_ids": torch.zeros(n, dtype=torch.int64)}])
+            assert tuple(map(float, sliced.confidence_interval(0.9)["0"])) == pytest.approx(of_rows, **NEAR)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_an_auc_without_an_error_is_not_sure(clustered: bool) -> None:
+    """Six positives, all above the others, below them, or equal: six pairs of rows say so, and no more."""
+    target, least = torch.arange(20) < 6, 0.025 ** (1 / 6)
+    for scores, expected in (
+        (target.double(), (least, 1)),
+        (-target.double(), (0, 1 - least)),
+        (torch.zeros(20), (least / 2, 1 - least / 2)),
+    ):
+        metric = BinaryAUC(clustered=clustered)
+        metric.update(scores, target, **({"indexes": torch.arange(20)} if clustered else {}))
+        assert float(metric.standard_error()) == 0
+        assert ends(metric) == pytest.approx(expected)
+        assert ends(metric, method="t") == (float(metric.compute()),) * 2
+
+
+def test_clusters_that_share_no_rows_count_as_pairs() -> None:
+    """Of nine users with a row of each class, four pairs of users have nothing in common."""
+    metric = BinaryAUC(clustered=True)
+    metric.update(torch.arange(18) % 2 * 1.0, torch.arange(18) % 2, indexes=torch.arange(18) // 2)
+    assert ends(metric) == pytest.approx((0.025 ** (1 / 4), 1))
+
+
+def test_users_who_all_have_one_value_are_not_all_users() -> None:
+    metric = Precision(2)
+    metric.update(item_ids=torch.arange(60).view(30, 2), target_ids=torch.full((30, 1), 99))
+    assert ends(metric, method="logit") == pytest.approx((0, 1 - 0.025 ** (1 / 30)))
+    assert ends(metric, method="t") == (0, 0)
 
 
 CENTRES = [(1.0, 1e-9), (0.5, 1e-9), (0.0, 1e-9), (0.6309, 1e-8), (1e6, 1e-3), (3.0, 1.0)]
@@ -240,7 +303,7 @@ def test_wilson_is_for_values_of_0_and_1_without_weights() -> None:
             metric.confidence_interval(method="wilson")
     tied = HitRate(1)
     tied.update(torch.zeros(5, 2), torch.tensor([[1, 0]] * 5))
-    assert ends(tied) == (0.5, 0.5)  # every order of the two equal scores counts
+    assert ends(tied, method="t") == (0.5, 0.5)  # every order of the two equal scores counts
     some = Precision(1)
     some.update(item_ids=torch.tensor([[0], [0], [0]]), target_ids=torch.tensor([[0], [1], [0]]))
     assert ends(some, method="wilson") == pytest.approx(intervals.wilson(2, 3, 0.95))
@@ -285,6 +348,8 @@ def test_a_collection_has_the_intervals_of_its_members() -> None:
 
 def test_every_metric_says_whether_it_has_an_interval() -> None:
     for variant in VARIANTS:
-        has_none = variant.reads == "counts" or variant.name == "average_precision" or "max_fpr" in variant.options
+        has_none = (
+            variant.reads in ("counts", "all") or variant.name == "average_precision" or "max_fpr" in variant.options
+        )
         assert variant.make().has_interval != has_none, str(variant)
     assert torch_recmetrics.NDCG.has_interval

@@ -11,12 +11,12 @@ import torch
 from fixtures.cases import LAYOUTS, NAMED, Update, rows
 from fixtures.items import ITEMS
 from fixtures.refusals import remembered
-from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, K, Variant, ways
+from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, STATES, VARIANTS, K, Variant, ways
 
 from torch_recmetrics import ILS, AveragePrecision, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy, rank
 
 AGAIN = [lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
-each = pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+each = pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_merge_state_takes_a_state_and_nothing(variant: Variant, updates: list[U
     assert float(metric.compute()) == variant.expected(updates)
 
 
-@pytest.mark.parametrize("variant", [v for v in VARIANTS if "sample ids" in " ".join(v.histories)], ids=str)
+@pytest.mark.parametrize("variant", [v for v in STATES if "sample ids" in " ".join(v.histories)], ids=str)
 def test_the_same_rows_merged_count_once(variant: Variant) -> None:
     updates = variant.history(next(name for name in variant.histories if "sample ids" in name))
     metric = variant.fed(updates)
@@ -138,7 +138,11 @@ def test_merge_state_refuses_another_configuration() -> None:
             assert float(metric.compute()) == before
 
 
-@pytest.mark.parametrize("variant", [v for v in LISTED if str(v).partition("-")[2] not in ("function", "1")], ids=str)
+# Those that are told something of the items, which others are told otherwise.
+TOLD = [v for v in LISTED if v.reads == "counts" or (v.data(ITEMS) and v.label != "weighed")]
+
+
+@pytest.mark.parametrize("variant", [v for v in TOLD if str(v).partition("-")[2] not in ("function", "1")], ids=str)
 def test_merge_state_refuses_other_data(variant: Variant) -> None:
     other = variant.make(num_items=13) if variant.reads == "counts" else variant.make(items=ITEMS.other())
     with pytest.raises(ValueError, match="only metrics of the same options merge"):
@@ -187,7 +191,7 @@ def test_nothing_to_count(variant: Variant) -> None:
 
 
 @pytest.mark.parametrize("name", ["no user", "only empty users", "no weight at all"])
-@pytest.mark.parametrize(("variant", "layout"), ways(RANKED, "layouts"))
+@pytest.mark.parametrize(("variant", "layout"), ways(DEFAULTS, "layouts"))
 def test_updates_without_a_user_that_counts_are_nan(variant: Variant, layout: str, name: str) -> None:
     metric = variant.fed([LAYOUTS[layout](NAMED[name])])
     assert metric.compute().isnan()

@@ -61,12 +61,12 @@ def test_every_process_has_the_users_of_one(name: str, outcomes: Outcomes) -> No
     metrics, all_named = keeping(name)
     truth = told_of(fed(metrics, [update for shard in shards_of(name, world) for update in shard]), all_named)
     if name == "users, sampled candidates":
-        assert truth["candidates"] == ("sampled(3)" if world == 2 else "sampled(3 to 4)")
+        assert truth["candidates"] == ("sampled(3)" if world == 2 else "sampled(3 to 4)") and truth["hidden"]
     for rank, outcome in enumerate(told[name]):
         assert "error" not in outcome, f"process {rank}: {outcome['error']}"
         assert outcome.keys() == truth.keys(), f"process {rank}"
         for thing, value in truth.items():
-            exact = thing in ("ids", "weights", "candidates", "definitions", "refused")
+            exact = thing in ("ids", "weights", "candidates", "hidden", "definitions", "refused")
             assert outcome[thing] == (value if exact else nearly(value)), f"process {rank}: {thing}"
 
 

@@ -8,13 +8,13 @@ from fixtures.cases import LAYOUTS, NAMED, Update
 from fixtures.histories import fed
 from fixtures.items import NUM_ITEMS, NUM_ROWS
 from fixtures.refusals import refused
-from fixtures.variants import LISTED, VARIANTS, Variant, ways
+from fixtures.variants import LISTED, STATES, Variant, ways
 
 from torch_recmetrics import NDCG, BinaryAUC, RecMetricCollection, rank
 
 
 @pytest.mark.parametrize("way", ["update", "forward"])
-@pytest.mark.parametrize(("variant", "history"), ways(VARIANTS, "histories"))
+@pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
 def test_an_error_leaves_the_metric_as_it_was(variant: Variant, history: str, way: str) -> None:
     updates = variant.history(history)
     metric = variant.fed(updates[:2])

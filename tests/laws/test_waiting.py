@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import itertools
@@ -14,7 +15,8 @@ import torch
 from fixtures.devices import take_the_cpu_for_a_gpu
 
 from torch_recmetrics import DCG, MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
-from torch_recmetrics.core.layouts.ranked import DenseUsers, ListedUsers, UsersByRank
+from torch_recmetrics.core.kernels.runtime import plain
+from torch_recmetrics.core.layouts.ranked import DenseUsers, ListedUsers
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.state.evaluator import Evaluator
@@ -88,10 +90,7 @@ def test_a_read_sees_who_waits_and_changes_nothing(read: str, named: bool) -> No
     torch.testing.assert_close(metric.compute(), mean_of(1, 2, 3), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_of_a_sample_id_that_comes_twice_the_first_counts(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where users with equal scores could be evaluated apart."""
-    monkeypatch.setattr(thresholds, "TIED_SHARE", share)
+def test_of_a_sample_id_that_comes_twice_the_first_counts() -> None:
     first = {**batch(1), "sample_ids": torch.arange(5)}
     first["preds"] = first["preds"].round()
     metric, metrics = NDCG(5, keep_users=True), RecMetricCollection([NDCG(5), MAP(5)], keep_users=True)
@@ -206,17 +205,17 @@ def test_an_empty_user_is_refused_by_its_own_update() -> None:
 @pytest.mark.parametrize("rounded", [(), (0,), (1,), (0, 1, 2)])
 @pytest.mark.parametrize("listed", [(0,), (1,), (0, 2), ()])
 def test_users_of_counts_and_of_lists_are_evaluated_together(
-    listed: tuple[int, ...], rounded: tuple[int, ...], ties: Any, monkeypatch: pytest.MonkeyPatch
+    listed: tuple[int, ...], rounded: tuple[int, ...], ties: Any
 ) -> None:
-    """Of some the ranks of the relevant items are counted, for others a top-k is faster; also with equal scores."""
+    """Of some the ranks of the relevant items are counted, of others there is a top-k; also with equal scores."""
     updates = [batch(seed + 1, weights=torch.arange(1.0, 6.0)) for seed in range(3)]
     for number in rounded:
         updates[number]["preds"] = updates[number]["preds"].round()
     expected = torch.stack([at_once(update, ties=ties) for update in updates]).mean()
     metric = NDCG(5, ties=ties)
     for number, update in enumerate(updates):
-        monkeypatch.setattr(thresholds, "FEW_TARGETS", 0 if number in listed else 128)
-        metric.update(**update)
+        with plain() if number in listed else contextlib.nullcontext():
+            metric.update(**update)
     waiting = metric.evaluator.waiting
     assert waiting.n_users == 15
     assert [isinstance(part, ListedUsers) for part in waiting.parts] == [number in listed for number in range(3)]
@@ -296,19 +295,23 @@ def test_a_member_whose_rows_change_is_added_up_again(change: str) -> None:
     torch.testing.assert_close(metrics.compute()["ndcg@5"], expected, rtol=0, atol=1e-14)
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "WAITING_USERS", 12)
-    metric = NDCG(5)
-    for seed in range(7):
-        metric.update(**batch(seed))
-        assert metric.evaluator.waiting.n_users < 12
-    torch.testing.assert_close(metric.compute(), mean_of(*range(7)), rtol=0, atol=1e-14)
-    monkeypatch.setattr(thresholds, "WAITING_NUMBERS", 100)
-    metric.update(torch.randn(3, N_ITEMS), target_ids=torch.arange(3 * 40).view(3, 40) % N_ITEMS)
-    assert metric.evaluator.waiting.n_users == 0
-    deep = NDCG(40)  # a list counts as what is relevant does
-    deep.update(torch.randn(3, 400), target_ids=torch.tensor([[1], [2], [3]]))
-    assert deep.evaluator.waiting.n_users == 0
+@pytest.mark.parametrize("way", [contextlib.nullcontext, plain])
+def test_memory_is_bounded(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "WAITING_NUMBERS", 60)
+    with way():
+        metric = NDCG(5)
+        for seed in range(7):
+            metric.update(**batch(seed))
+            waiting = metric.evaluator.waiting
+            assert waiting.n_users < 60 // max(1, *(part.width for part in waiting.parts), 0)
+        torch.testing.assert_close(metric.compute(), mean_of(*range(7)), rtol=0, atol=1e-14)
+        ids = torch.arange(3 * 40).view(3, 40) % N_ITEMS
+        metric.update(torch.randn(3, N_ITEMS), target_ids=ids, target_relevance=torch.full((3, 40), 2))
+        assert metric.evaluator.waiting.n_users == 0
+        deep = NDCG(40)  # a list counts as what is relevant does
+        one = torch.tensor([[1], [2], [3]])
+        deep.update(torch.randn(3, 400), target_ids=one, target_relevance=one)
+        assert deep.evaluator.waiting.n_users == 0
 
 
 def test_what_waits_keeps_nothing_of_the_caller() -> None:
@@ -327,7 +330,7 @@ def test_what_waits_keeps_nothing_of_the_caller() -> None:
         (users,) = metric.evaluator.waiting.parts
         assert users.retrieved is None
         held = [value for value in vars(users).values() if isinstance(value, torch.Tensor)]
-        if isinstance(users, UsersByRank):
+        if isinstance(users, ListedUsers):
             held.append(users.targets.sorted_ids)
         theirs = {tensor.untyped_storage().data_ptr() for tensor in update.values()}
         assert not theirs & {tensor.untyped_storage().data_ptr() for tensor in held}
@@ -439,7 +442,8 @@ def test_dense_targets_are_evaluated_at_once_for_gains_that_are_not_known(monkey
 
 @pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])
 @pytest.mark.parametrize("kind", ["plain", "graded", "weights", "one update"])
-def test_users_with_equal_scores_may_be_evaluated_apart(rule: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_users_at_a_time_give_the_same(rule: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On both ways, of one and of several updates, with ties that cross the cutoff or have members beyond it."""
     g = torch.Generator().manual_seed(4)
     updates: list[dict[str, torch.Tensor]] = []
     for spread in (100_000, 40, 100_000):
@@ -459,16 +463,20 @@ def test_users_with_equal_scores_may_be_evaluated_apart(rule: str, kind: str, mo
         return evaluate(self, ranking, *rest)
 
     monkeypatch.setattr(Evaluator, "evaluate", counted)
-    values, shares = [], (-1.0, 1 / 2)
-    for share in shares:
-        monkeypatch.setattr(thresholds, "TIED_SHARE", share)
-        metrics = ranking_metrics(("ndcg", "map", "recall", "mrr", "hit_rate"), (2, 5), ties=rule)
-        for update in updates[1:2] if kind == "one update" else updates:
-            metrics.update(**update)
-        values.append(torch.stack(list(metrics.compute().values())))
+    values = []
+    for numbers, way in itertools.product((1 << 15, 65, 1), (contextlib.nullcontext, plain)):
+        monkeypatch.setattr(thresholds, "WAITING_NUMBERS", numbers)
+        with way():
+            metrics = ranking_metrics(("ndcg", "map", "recall", "mrr", "hit_rate"), (5, 2), ties=rule)
+            for update in updates[1:2] if kind == "one update" else updates:
+                metrics.update(**update)
+            found = torch.stack(list(metrics.compute().values()))
         error = torch.stack([metric.standard_error() for metric in metrics.values()])
-        values[-1] = torch.cat([values[-1], error])
-    torch.testing.assert_close(values[0], values[1], rtol=0, atol=1e-13)
-    n_users = 20 if kind == "one update" else 60
-    assert evaluated[0] == n_users and sum(evaluated[1:]) == n_users
-    assert len(evaluated) == (2 if rule == "stable" else 3)
+        values.append(torch.cat([found, error]))
+        n_users = 20 if kind == "one update" else 60
+        assert sum(evaluated) == n_users
+        assert len(evaluated) == {1 << 15: 1, 1: n_users}.get(numbers, len(evaluated))
+        evaluated.clear()
+    torch.testing.assert_close(values[0], values[1], rtol=0, atol=0)
+    for others in values[2:]:
+        torch.testing.assert_close(others, values[0], rtol=0, atol=1e-13)

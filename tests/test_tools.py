@@ -1,0 +1,98 @@
+"""The tools of ``tests/tools``: what they choose, change and leave alone."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.tools import folders, fuzz, mutate, quick
+
+ROOT = Path(__file__).parents[1]
+FILE = '''"""A text with 1 number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    X = 1 + 2
+
+
+def f(a: Literal[1, 2], b: int) -> int:
+    """Another with 2."""
+    if a < 3 and not b:
+        raise ValueError(f"must be {4 + 5}")
+    return g(a, b, c=True)
+'''
+
+
+def changed(text: str) -> set[str]:
+    nodes = list(mutate.nodes_of(ast.parse(text)))
+    every = {(number, which) for number, node in enumerate(nodes) for which in range(len(mutate.changes(node)))}
+    return {mutate.mutant(text, *site)[1].partition("  ")[2].partition("    in    ")[0] for site in every}
+
+
+def test_one_thing_is_changed_and_texts_are_left_alone() -> None:
+    found = changed(FILE)
+    assert {
+        "a < 3 -> a <= 3",
+        "3 -> 4",
+        "a < 3 and (not b) -> a < 3 or not b",
+        "g(a, b, c=True) -> g(b, a, c=True)",
+        "g(a, b, c=True) -> g(a, b)",
+        "True -> False",
+    } < found
+    assert len(found) == 7  # and the condition turned around
+    assert not any(number in text for text in found for number in ("4 + 5", "1 + 2", "Literal"))
+
+
+def test_a_changed_file_is_another_program() -> None:
+    for path in ("core/ranking/ties.py", "compare/statistics.py", "wrappers/sliced.py"):
+        text = (ROOT / folders.PACKAGE / path).read_text("utf-8")
+        nodes, plain = list(mutate.nodes_of(ast.parse(text))), ast.unparse(ast.parse(text))
+        places = [number for number, node in enumerate(nodes) if mutate.changes(node)]
+        for number in places[:: max(len(places) // 20, 1)]:
+            assert mutate.mutant(text, number, 0)[0] != plain
+    assert mutate.sites(["users"]) and all("/users/" in path for path, *_ in mutate.sites(["users"]))
+
+
+def test_every_file_of_the_package_has_its_tests() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / folders.PACKAGE).rglob("*.py")]
+    assert [file for file in files if folders.folder_of(file) is None and not file.endswith("__init__.py")] == []
+    assert [test for tests in folders.TESTS.values() for test in tests if not (ROOT / test).exists()] == []
+    assert all((ROOT / folders.PACKAGE / folder).exists() for folder in folders.TESTS)
+    assert folders.folder_of("tests/users/test_user_values.py") is None
+
+
+def test_the_table_of_folders_is_that_of_the_page() -> None:
+    assert folders.markdown() in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def test_what_changed_is_tested() -> None:
+    files = ["torch_recmetrics/users/texts.py", "tests/compare/test_gate.py", "docs/index.md", "tests/oracles/users.py"]
+    assert quick.chosen(files) == (["users"], ["tests/compare/test_gate.py"])
+
+
+def test_laws_that_draw_are_found() -> None:
+    assert {"tests/laws/test_oracle.py", "tests/laws/test_frames.py", "tests/wrappers/test_sliced_laws.py"} < set(
+        fuzz.laws()
+    )
+    assert "tests/laws/test_memory.py" not in fuzz.laws()
+
+
+def test_another_seed_draws_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fixtures.cases import holds
+    from hypothesis import strategies as st
+
+    def drawn() -> list[int]:
+        found: list[int] = []
+        holds(lambda number: found.append(number), "a law", 5, number=st.integers())
+        return found
+
+    first = drawn()
+    assert drawn() == first
+    monkeypatch.setenv("FUZZ_SEED", "3")
+    monkeypatch.setenv("FUZZ_TIMES", "4")
+    assert drawn() != first and len(drawn()) > 2 * len(first)

@@ -1,0 +1,39 @@
+"""A plugin of pytest that keeps a few tests: ``-p tests.tools.few --several tests/users``.
+
+Of each function in what is given as ``--several`` some cases are kept: the first, the last, and others at even
+distances between. Of any other file one case of its first function is kept. Tests that start processes or are slow are
+left out.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+LEFT_OUT = ("processes", "slow")
+SEVERAL = 5
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--several", action="append", default=[], help="a file or folder to keep more tests of")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    several = tuple(place for name in config.getoption("--several") for place in (f"{name}::", f"{name}/"))
+    functions: dict[str, list[pytest.Item]] = {}
+    others: dict[str, pytest.Item] = {}
+    for item in items:
+        if any(item.get_closest_marker(name) for name in LEFT_OUT):
+            continue
+        if item.nodeid.startswith(several):
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        else:
+            others.setdefault(item.nodeid.partition("::")[0], item)
+    kept = {*others.values(), *(item for cases in functions.values() for item in spread(cases, SEVERAL))}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def spread(cases: list[pytest.Item], number: int) -> list[pytest.Item]:
+    """So many of them, the first and the last among them where there are two or more."""
+    step = (len(cases) - 1) / max(number - 1, 1)
+    return [cases[place] for place in dict.fromkeys(round(step * n) for n in range(min(number, len(cases))))]

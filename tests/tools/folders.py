@@ -1,0 +1,62 @@
+"""Which tests belong to which folder of the package: the one table that CONTRIBUTING shows and the tools here read."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "torch_recmetrics"
+LAWS = "tests/laws"
+
+# Beside these a folder has its doctests. The quick ones come first, since a fault is mostly caught by them.
+TESTS: dict[str, tuple[str, ...]] = {
+    "core/auc": ("tests/core/auc", "tests/metrics/test_auc.py", "tests/metrics/test_group_auc.py"),
+    "core/catalogue": ("tests/core/catalogue",),
+    "core/distributed": ("tests/core/distributed", f"{LAWS}/test_processes.py"),
+    "core/kernels": ("tests/core/kernels", "tests/core/scores"),
+    "core/layouts": ("tests/core/layouts", f"{LAWS}/test_layouts.py", f"{LAWS}/test_labels.py"),
+    "core/ranking": ("tests/core/ranking", "tests/metrics/test_ranking.py", f"{LAWS}/test_oracle.py"),
+    "core/scores": ("tests/core/scores", f"{LAWS}/test_layouts.py"),
+    "core/tensors": ("tests/core/tensors", "tests/core/scores", "tests/core/layouts"),
+    "state": (
+        "tests/metrics", f"{LAWS}/test_splits.py", f"{LAWS}/test_exact_states.py", f"{LAWS}/test_kept_users.py",
+        f"{LAWS}/test_waiting.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_refused_updates.py",
+        f"{LAWS}/test_checkpoints.py", f"{LAWS}/test_memory.py", f"{LAWS}/test_processes.py",
+    ),
+    "metrics": ("tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py"),
+    "collection": ("tests/collection", f"{LAWS}/test_collections.py"),
+    "wrappers": ("tests/wrappers", f"{LAWS}/test_interval_coverage.py"),
+    "users": ("tests/users", "tests/compare/test_comparison.py"),
+    "compare": ("tests/compare",),
+    "lightning": ("tests/lightning",),
+    "offline": ("tests/offline",),
+    "versions.py": ("tests/users",),
+    "functional.py": ("tests/test_functional.py",),
+    "search.py": ("tests/core/catalogue/test_topk.py", "tests/core/catalogue/test_parts.py"),
+}  # fmt: skip
+
+
+def folder_of(path: str) -> str | None:
+    """The folder of the table that a path below the root belongs to; None for what is no part of the package."""
+    inside = path.removeprefix(f"{PACKAGE}/")
+    if inside == path:
+        return None
+    return next((folder for folder in TESTS if inside == folder or inside.startswith(f"{folder}/")), None)
+
+
+def tests_of(folder: str) -> list[str]:
+    """What pytest is given: the doctests of the folder, and its tests."""
+    return [f"{PACKAGE}/{folder}", *TESTS[folder]]
+
+
+def markdown() -> str:
+    """The table as CONTRIBUTING shows it."""
+    rows = [f"| `{folder}` | {', '.join(f'`{test}`' for test in tests)} |" for folder, tests in TESTS.items()]
+    return "\n".join(["| folder | tests |", "| --- | --- |", *rows])
+
+
+def git(*words: str) -> list[str]:
+    """The lines that a git command prints."""
+    found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines()
