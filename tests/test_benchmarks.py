@@ -7,11 +7,12 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fixtures.histories import updated
 
-from benchmarks import auc, batches, compare, growth, harness, intervals, offline
+from benchmarks import auc, batches, compare, count_intervals, evidence, growth, harness, intervals, offline
 from benchmarks.__main__ import names
 from torch_recmetrics import MRR
 
@@ -83,6 +84,17 @@ def test_intervals_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert updated(MRR(3), torch.eye(3), target_ids=torch.arange(3)).state("sums")[0, 2] == 3
 
 
+def test_count_intervals_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    some = dict(list(count_intervals.POPULATIONS.items())[:2])
+    monkeypatch.setattr(count_intervals, "POPULATIONS", some)
+    monkeypatch.setattr(sys, "argv", ["count_intervals", "--draws", "4", "--users", "20", "--replicates", "10"])
+    count_intervals.main()
+    printed = capsys.readouterr().out
+    assert "4 draws of each, R = 10" in printed and all(name in printed for name in (*some, *count_intervals.METRICS))
+    with pytest.raises(SystemExit, match="does not hold its value"):
+        count_intervals.shares(np.array([[0.5, 0.5], [0.1, 0.1], [0.6, 0.4], [0.7, 0.6]]))
+
+
 @pytest.mark.usefixtures("unweighed")
 def test_batches_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(batches, "SHAPES", ((64, 200),))
@@ -109,6 +121,21 @@ def test_files_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
         "2,000 events of 100 users",
         "item_to_item, 1 GB",
         "DuckDB alone",
+    ):
+        assert part in printed
+
+
+def test_the_simulations_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(evidence, "SIZES", (20,))
+    monkeypatch.setattr(sys, "argv", ["evidence", "--draws", "2"])
+    evidence.main()
+    printed = capsys.readouterr().out
+    for part in (
+        "2 draws",
+        "Means over users: 95 %",
+        "BinaryAUC(clustered=True)",
+        "Type I error of paired tests",
+        "Power",
     ):
         assert part in printed
 
@@ -146,7 +173,7 @@ def test_each_of_the_others_runs(
 
 
 def test_every_benchmark_is_run_here() -> None:
-    assert {*OTHERS, "auc", "batches", "compare", "intervals", "offline"} == set(names())
+    assert {*OTHERS, "auc", "batches", "compare", "count_intervals", "evidence", "intervals", "offline"} == set(names())
 
 
 def test_another_value_stops_it() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+
+from torch_recmetrics.core.ranking.ranking import RankingStats
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROOT = DOCS.parent
@@ -75,6 +80,39 @@ def test_related_metrics_are_others_that_exist(pages: Any) -> None:
     assert set(pages.RELATED) <= metrics
     for name, others in pages.RELATED.items():
         assert set(others) <= metrics - {name}
+
+
+def test_the_example_of_a_metric_is_the_code_of_the_package() -> None:
+    (block,) = re.findall(r"   ```python\n(.*?)   ```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
+    (shown,) = ast.parse(textwrap.dedent(block)).body
+    code = ast.parse((ROOT / "torch_recmetrics/metrics/ranking.py").read_text("utf-8"))
+    (own,) = [node for node in code.body if isinstance(node, ast.ClassDef) and node.name == "HitRate"]
+    assert isinstance(shown, ast.ClassDef) and shown.name == own.name
+
+    def parts(node: ast.ClassDef) -> list[str]:
+        return [ast.unparse(part) for part in node.body[1:]]  # behind the docstring
+
+    assert [ast.unparse(base) for base in shown.bases] == [ast.unparse(base) for base in own.bases]
+    assert parts(shown) == parts(own)
+
+
+def test_the_sums_that_the_recipe_names_exist() -> None:
+    recipe = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("Beside\n     it there are")[2].partition(";")[0]
+    names = re.findall(r"`(\w+)[`(]", recipe)
+    assert len(names) > 5
+    source = inspect.getsource(RankingStats)
+    assert [name for name in names if not re.search(rf"(def |self\.){name}\b", source)] == []
+
+
+def test_pictures_and_tables_of_the_demo_are_of_one_run() -> None:
+    image = pytest.importorskip("PIL.Image")
+    pages = {name: (ROOT / name).read_text("utf-8") for name in ("docs/demo.md", "README.md")}
+    for picture in ("movielens_curves", "compare_forest", "compare_slices"):
+        with image.open(DOCS / "images" / f"{picture}.png") as opened:
+            table = opened.text["Description"].split("\n\n")[-1]  # of the forests the second is on the page
+        assert table in pages["docs/demo.md"], picture
+        if picture == "compare_forest":
+            assert table in pages["README.md"]
 
 
 def test_the_page_of_a_metric_shows_its_libraries_and_picture(pages: Any) -> None:

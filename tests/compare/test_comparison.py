@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +80,34 @@ def test_what_it_finds() -> None:
 def test_each_test_is_that_of_its_library() -> None:
     systems = runs()
     one, base = systems["good"]["ndcg@10"].numpy(), systems["base"]["ndcg@10"].numpy()
-    p = {test: compare(systems, "base", "ndcg@10", test).rows[0].p for test in ("t", "wilcoxon", "bootstrap")}
+    p = {test: compare(systems, "base", "ndcg@10", test).rows[0].p for test in ("t", "wilcoxon")}
+    with pytest.warns(UserWarning, match="bootstrap"):
+        p["bootstrap"] = compare(systems, "base", "ndcg@10", "bootstrap").rows[0].p
     assert p["t"] == pytest.approx(stats.ttest_rel(one, base).pvalue)
     assert p["wilcoxon"] == pytest.approx(stats.wilcoxon(one, base).pvalue)
     assert p["bootstrap"] == pytest.approx(2 / 10_001)
     hits = compare(systems, "base", "hit_rate@10", "mcnemar").rows[0]
     assert hits.p == mcnemar(systems["good"]["hit_rate@10"], systems["base"]["hit_rate@10"]).p
     assert hits.low < hits.difference < hits.high
+
+
+def test_the_bootstrap_warns_of_few_users_with_a_difference() -> None:
+    """Once a comparison, of users who have a difference: not of those who have none, nor of another test."""
+    systems = runs()
+    with pytest.warns(UserWarning, match="fewer than 500 users who have one: ") as caught:
+        compare(systems, "base", test="bootstrap", num_draws=99)
+    (only,) = caught
+    said = str(only.message)
+    assert "hit_rate@10 has " in said and "and 3 more of 4 rows have too few; take test='randomization'" in said
+    assert only.filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compare(systems, "base", num_draws=99)
+        compare({"base": systems["base"], "copy": systems["base"]}, "base", test="bootstrap", num_draws=99)
+        many = runs(n=500)
+        compare(many, "base", "ndcg@10", test="bootstrap", num_draws=99)
+    with pytest.warns(UserWarning, match=r"good, hit_rate@10 has \d+; take test"):
+        compare({name: many[name] for name in ("base", "good")}, "base", test="bootstrap", num_draws=99)
 
 
 def test_corrections_are_of_the_whole_table() -> None:
@@ -226,7 +249,9 @@ def test_other_truths_are_warned_of() -> None:
         for truth in (march, None):  # who says nothing may have the same
             assert not compare({"base": one_metric(truth=march), "good": one_metric(truth=truth)}, "base").notes
     systems = {"base": one_metric(truth=march), "good": one_metric(truth=april), "other": one_metric()}
-    with pytest.warns(UserWarning, match="`systems` must be of one truth, but their files of it differ,") as caught:
+    with pytest.warns(
+        UserWarning, match="`systems` must be of one truth, but their files of it differ, which may"
+    ) as caught:
         table = compare(systems, "base")
     (warning,) = caught
     said = "sha256:aaaaaaaaaaaa...; relevance=rating for base, sha256:bbbbbbbbbbbb...; relevance=rating for good"
@@ -249,6 +274,25 @@ def test_columns_that_may_be_all_items_are_compared_with_all_items() -> None:
         says = rf"candidates are 'scored\(50\)' in a and '{word}\(50.*' in b; .* all items, say so: users\(\"full\"\)"
         with pytest.raises(ValueError, match=says):
             compare(dict(zip("ab", runs, strict=True)), "a")
+
+
+def test_runs_of_which_one_hid_items_are_not_compared() -> None:
+    some, none, unknown = (one_metric(hidden=hidden) for hidden in (True, False, None))
+    for pair in ((some, some), (none, none), (some, unknown), (unknown, none)):
+        assert len(compare(dict(zip("ab", pair, strict=True)), "a").rows) == 1
+    for pair, says in (((some, none), "in a and none in b"), ((none, some), "in b and none in a")):
+        with pytest.raises(ValueError, match=rf"items were hidden .* {says}.*UserValues.hidden = True"):
+            compare(dict(zip("ab", pair, strict=True)), "a")
+
+
+def test_digests_that_say_nothing_of_the_rows_are_told_so() -> None:
+    rows, older = (f"{kind}:{'a' * 64}" for kind in ("rows of duckdb v1.4", "sha256"))
+    for other, says in (
+        (f"sha256:{'b' * 64}", "differ, which may be in form alone, as those of CSV and Parquet, sha256"),
+        (rows, "are known by digests of several kinds, .* and may differ"),
+    ):
+        with pytest.warns(UserWarning, match=says):
+            compare({"a": one_metric(truth=older), "b": one_metric(truth=other)}, "a")
 
 
 def test_metrics_that_are_not_asked_for_may_differ() -> None:
@@ -277,7 +321,7 @@ def test_metrics_that_are_not_asked_for_may_differ() -> None:
         ({"metrics": [5]}, TypeError, r"`metrics` must be the name of a metric, or a list of them, got \[5\]"),
         ({"level": 95}, ValueError, "`level` must be a float between 0 and 1"),
         ({"num_draws": 0}, ValueError, "`num_draws` must be an integer >= 1"),
-        ({"seed": -1}, ValueError, "`seed` must be an integer >= 0"),
+        ({"seed": -1}, ValueError, "`seed` must be an integer from 0 to 2"),
         ({"test": "mcnemar"}, ValueError, "ndcg@10: `values` must be 0 or 1"),
     ],
 )
@@ -372,6 +416,23 @@ def test_as_latex() -> None:
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(body) == 5 and {line.count(" & ") for line in body} == {11}
     assert text.count("{") == text.count("}")
+
+
+def test_a_column_has_one_precision_in_every_form() -> None:
+    table = compare(runs(), "base", test="t")
+    table.rows = [
+        replace(table.rows[0], difference=0.0141, low=-0.0008314, high=0.02904, p=0.00004, p_corrected=0.00009),
+        replace(table.rows[1], difference=-0.0004019, low=-0.02, high=0.0, p=3e-12, p_corrected=0.0001, effect=-0.0004),
+    ]
+    for text in (str(table), table.to_markdown()):
+        cells = [re.split(r"  +| \| ", line) for line in text.splitlines() if "good" in line]
+        assert [own[4:8] for own in cells] == [
+            ["+0.0141", "[-0.0008, +0.0290]", "< 0.0001", "< 0.0001"],
+            ["-0.0004", "[-0.0200, 0.0000]", "< 0.0001", "0.0001"],
+        ]
+        assert cells[1][8] == "-0.000"
+    assert "$<$ 0.0001 & $<$ 0.0001" in table.to_latex()
+    assert "-0.0008314" in table.to_csv() and "3e-12" in table.to_csv()
 
 
 def test_as_csv(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,15 @@ def test_one_line_a_rule() -> None:
         assert part in lines[1]
     line = str(Gate(not_worse={"ndcg@10": 0.125}).decide(candidate, incumbent)).splitlines()[1]
     assert "not worse by 12.5 %: held" in line
+
+
+def test_the_numbers_of_a_rule_have_one_precision() -> None:
+    candidate, incumbent = pair(400, 0.01)
+    rule = Gate("ndcg@10").decide(candidate, incumbent).rules[0]
+    shown = replace(rule, candidate=0.00042, relative_difference=0.0823, low=0.000734, high=1.08)
+    assert " -> 0.0004, +8.2 % [+0.1 %, +108.0 %], better" in str(shown)
+    narrow = replace(rule, relative_difference=0.00012, low=0.0001, high=0.00014)
+    assert "+0.0120 % [+0.0100 %, +0.0140 %], better" in str(narrow)
 
 
 def test_the_record(tmp_path: Path) -> None:

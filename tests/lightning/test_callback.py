@@ -260,3 +260,12 @@ def test_table() -> None:
         "ndcg            1.0500  1.1000",
         "mrr                             0.5000",
     ]
+
+
+def test_a_column_of_the_table_has_one_precision() -> None:
+    values, errors = {"ndcg@5": 0.25, "recall@5": 0.0000812, "ndcg@10": 0.5}, {"ndcg@5": 0.0312, "recall@5": 0.000041}
+    assert table_of(values, "test", errors=errors).splitlines() == [
+        "test                      @5     @10",
+        "ndcg    0.250000 +- 0.031200  0.5000",
+        "recall  0.000081 +- 0.000041",
+    ]

@@ -19,7 +19,7 @@ from oracles.clicks import Row, auc, pairs
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
-from torch_recmetrics import AveragePrecision, RecMetricCollection
+from torch_recmetrics import AveragePrecision, LogLoss, RecMetricCollection
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
@@ -545,3 +545,19 @@ def test_bins_that_are_too_few_are_warned_of() -> None:
         metric.compute()  # once
         for options in ({"num_bins": 1 << 14}, {}, {"num_bins": 256, "validate_args": False}):
             updated(BinaryAUC(**options), preds, labels).compute()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("make", [BinaryAUC, LogLoss, GroupAUC])
+def test_a_softmax_of_two_classes_is_not_two_rows(make: Any, dtype: torch.dtype) -> None:
+    preds = torch.randn(8, 2, generator=torch.Generator().manual_seed(0)).softmax(1).to(dtype)
+    target = torch.tensor([[1, 0], [0, 1]]).repeat(4, 1)
+    groups = {"indexes": torch.arange(8) // 4} if make is GroupAUC else {}
+    metric = make()
+    with pytest.raises(ValueError, match=r"two classes: give class 1 alone, preds\[:, 1\] and target\[:, 1\]"):
+        metric.update(preds, target, **groups)
+    assert metric.update_count == 0
+    metric.update(preds[:, 1], target[:, 1], **groups)
+    # Two impressions of a user, of which one was clicked, have scores of any sum.
+    for other, labels in ((preds * 0.5, target), (preds, torch.ones_like(target)), (preds[:1], target[:1])):
+        make().update(other, labels, **{name: value[: len(other)] for name, value in groups.items()})

@@ -1,66 +1,101 @@
-"""What a mean rank warns of: users who would count as the best, and lists that look better for being short."""
+"""Where relevant items stand that are not in a finished list; users who would count as the best."""
 
 import warnings
 
 import pytest
 import torch
-from torchmetrics import Metric
+from torchmetrics import MetricCollection
 
-from torch_recmetrics import MRR, MeanPercentileRank, MeanRank, ranking_metrics
+from torch_recmetrics import MRR, MeanPercentileRank, MeanRank, rank, ranking_metrics
+from torch_recmetrics import functional as F
 
-SHORT = torch.tensor([[5, 6, 7], [5, -1, -1]])  # the second list lacks item 6
-
-
-@pytest.mark.parametrize("make", [MeanRank, lambda: ranking_metrics(("mrr", "mean_rank"), top_k=None)])
-def test_short_lists_that_lack_a_relevant_item_are_warned_of_once(make) -> None:
-    metric = make()
-    with pytest.warns(UserWarning, match=r"different lengths.*mean_rank.*the shorter the list.*top_k"):
-        metric.update(item_ids=SHORT, target_ids=torch.tensor([[6], [6]]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        metric.update(item_ids=SHORT, target_ids=torch.tensor([[6], [6]]))
+LISTS = torch.tensor([[5, 6, 7], [5, -1, -1], [-1, -1, -1]])
+WANTED = torch.tensor([[6, 8], [6, -1], [6, -1]])  # of the second and third list item 6 is missing, of the first item 8
 
 
-def test_candidates_of_which_some_users_have_fewer_are_lists_as_well() -> None:
-    for candidates, warned in ((SHORT, True), (torch.tensor([[5, 6, 7], [5, 7, 9]]), False), (SHORT[0], False)):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            MeanRank().update(torch.rand(2, 3), item_ids=candidates, target_ids=torch.tensor([[6], [6]]))
-        assert bool(caught) is warned
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        MRR().update(torch.rand(2, 3), item_ids=SHORT, target_ids=torch.tensor([[6], [6]]))
+def both(metrics, **update):
+    metrics.update(**update)
+    return {name: float(value) for name, value in metrics.compute().items()}
+
+
+def test_a_missing_item_stands_in_the_middle_of_the_places_behind_the_list() -> None:
+    ranks = F.mean_rank(item_ids=LISTS, target_ids=WANTED, num_items=10)
+    # Ranks 2 and any of 4 to 10; any of 2 to 10; any of 1 to 10.
+    assert ranks.tolist() == [(2 + 7) / 2, 6, 5.5]
+    shares = F.mean_percentile_rank(item_ids=LISTS, target_ids=WANTED, num_items=10)
+    assert shares.tolist() == pytest.approx([(1 + 6) / 2 / 9, 5 / 9, 1 / 2])
+    pooled = ranking_metrics(
+        ("mean_rank", "mean_percentile_rank"),
+        top_k=None,
+        options={name: {"pooled": True, "num_items": 10} for name in ("mean_rank", "mean_percentile_rank")},
+    )
+    values = both(pooled, item_ids=LISTS, target_ids=WANTED)
+    assert values["mean_rank"] == (2 + 7 + 6 + 5.5) / 4
+    assert values["mean_percentile_rank"] == pytest.approx((1 / 9 + 6 / 9 + 5 / 9 + 1 / 2) / 4)
+
+
+def test_random_scores_and_the_first_of_them_have_the_same_expected_rank() -> None:
+    """A list that is cut anywhere says in the mean what the whole list says."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(4000, 12, generator=generator)
+    wanted = torch.randint(0, 12, (4000, 1), generator=generator)
+    whole = scores.argsort(1, descending=True)
+    for length in (0, 1, 5, 11, 12):
+        for function, chance in ((F.mean_rank, 6.5), (F.mean_percentile_rank, 0.5)):
+            found = function(item_ids=whole[:, :length], target_ids=wanted, num_items=12)
+            error = found.std().item() / 4000**0.5
+            assert abs(found.mean().item() - chance) <= 4 * error + 1e-12
+    assert torch.equal(F.mean_rank(item_ids=whole, target_ids=wanted), F.mean_rank(scores, target_ids=wanted))
+
+
+@pytest.mark.parametrize("metric", [MeanRank, MeanPercentileRank])
+@pytest.mark.parametrize("pooled", [False, True])
+def test_users_whose_rank_nobody_knows_are_left_out_and_counted(metric, pooled: bool) -> None:
+    says = r"^1 of the 3 users .* not in their list.* leave these users out.*`num_items`.*`top_k`"
+    update = {"item_ids": LISTS, "target_ids": torch.tensor([[6, 5], [6, -1], [-1, -1]])}
+    ready = rank(**update, top_k=None)
+    scores = torch.tensor([3.0, 2.0, 1.0]).expand(3, 3)
+    for given in (update, {"preds": scores, **update}, {"preds": ready}):
+        metrics = MetricCollection({"value": metric(pooled=pooled)})
+        alone = MetricCollection({"value": metric(pooled=pooled)})
+        with pytest.warns(UserWarning, match=says):
+            found = both(metrics, **given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            known = both(alone, **{name: value[:1] for name, value in update.items()})
+            metrics.update(**given)  # once
+        assert found == known
+    everybody = torch.tensor([[8], [8], [8]])
+    for function in (F.mean_rank, F.mean_percentile_rank):
+        assert function(item_ids=LISTS, target_ids=everybody).isnan().all()
 
 
 @pytest.mark.parametrize(
     "users",
     [
-        {"item_ids": SHORT, "target_ids": torch.tensor([[6], [6]]), "weights": torch.tensor([1.0, 0.0])},
-        # Of one length as they were given.
-        {"item_ids": SHORT[[0, 0]], "target_ids": torch.tensor([[6], [8]]), "seen_ids": torch.tensor([[-1], [7]])},
-        {"item_ids": SHORT[:0], "target_ids": torch.tensor([[6], [6]])[:0]},
+        {"item_ids": LISTS, "target_ids": torch.tensor([[6], [5], [-1]])},  # nothing is missing
+        {"item_ids": LISTS[:2], "target_ids": torch.tensor([[6], [6]]), "weights": torch.tensor([1.0, 0.0])},
+        {"item_ids": LISTS[:0], "target_ids": WANTED[:0]},
+        # Everything that could be listed is there, so the item stands behind it.
+        {"preds": torch.rand(3, 3), "item_ids": LISTS[0], "target_ids": WANTED},
+        {"preds": torch.rand(3, 9), "target_ids": WANTED, "seen_ids": torch.tensor([[6, 8], [6, -1], [5, -1]])},
     ],
 )
-def test_short_lists_that_flatter_nobody_are_not_warned_of(users: dict[str, torch.Tensor]) -> None:
+def test_who_loses_nobody_is_not_warned(users: dict[str, torch.Tensor]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MeanRank().update(**users)
+        for metric in (MeanRank(3), MeanRank(num_items=10), MeanRank(validate_args=False), MRR()):
+            metric.update(item_ids=LISTS, target_ids=WANTED)
 
 
-@pytest.mark.parametrize(
-    ("metric", "target_ids"),
-    [
-        (MeanRank(), [[6], [5]]),  # nothing is missing
-        (MeanRank(), [[8], [5]]),  # nothing that a longer list could have had
-        (MeanRank(3), [[6], [6]]),
-        (MeanPercentileRank(), [[6], [6]]),
-        (MeanRank(validate_args=False), [[6], [6]]),
-    ],
-)
-def test_short_lists_that_gain_nothing_are_not_warned_of(metric: Metric, target_ids: list[list[int]]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        metric.update(item_ids=SHORT, target_ids=torch.tensor(target_ids))
+def test_the_number_of_items_is_part_of_what_is_measured_where_it_counts() -> None:
+    assert "num_items=10" in MeanRank(num_items=10).definition()
+    assert MeanRank(3, num_items=10).definition() == MeanRank(3).definition()
+    with pytest.raises(ValueError, match=r"`item_ids` must be below the number of items, 7, got 7 in row 0"):
+        MeanRank(num_items=7).update(item_ids=LISTS, target_ids=WANTED)
+    with pytest.raises(ValueError, match="`num_items` must be"):
+        MeanRank(num_items=0)
 
 
 def test_users_without_relevant_items_who_would_count_as_the_best_are_warned_of():

@@ -183,10 +183,23 @@ NUMBERS = [
     Worked("ranks 1, 4", named("MeanRank"), 2, ranked([1, 0, 0, 2]), (1 + 3) / 2),
     Worked("ranks 1, 4", named("MeanPercentileRank"), None, ranked([1, 0, 0, 2, 0]), (0 + 3 / 4) / 2),
     Worked("ranks 1, 4", named("MeanPercentileRank"), 3, ranked([1, 0, 0, 2, 0]), (0 + 1) / 2),
-    Worked("16", named("MeanRank"), None, REPLAY, [(2 + 3 + 4 * 6) / 6, (3 + 4 * 6) / 5, (1 + 3 + 3 * 4) / 5]),
-    Worked("16", named("MeanRank", pooled=True), None, REPLAY, (29 + 27 + 16) / (6 + 5 + 5)),
+    Worked("16", named("MeanRank"), None, REPLAY, [nan, nan, nan]),  # nobody knows where the others stand
+    Worked("16", named("MeanRank"), 5, REPLAY, [(2 + 3 + 4 * 6) / 6, (3 + 4 * 6) / 5, (1 + 3 + 3 * 6) / 5]),
+    # Of 12 items 7 or 9 are not listed, so a relevant one of them stands at rank 9 or 8 in the mean.
     Worked(
-        "16", named("MeanPercentileRank"), None, REPLAY, [(1 / 4 + 2 / 4 + 4) / 6, (2 / 4 + 4) / 5, (0 + 2 / 2 + 3) / 5]
+        "16",
+        named("MeanRank", num_items=12),
+        None,
+        REPLAY,
+        [(2 + 3 + 4 * 9) / 6, (3 + 4 * 9) / 5, (1 + 3 + 3 * 8) / 5],
+    ),
+    Worked("16", named("MeanRank", pooled=True, num_items=12), None, REPLAY, (41 + 39 + 28) / (6 + 5 + 5)),
+    Worked(
+        "16",
+        named("MeanPercentileRank", num_items=12),
+        None,
+        REPLAY,
+        [(1 + 2 + 4 * 8) / 11 / 6, (2 + 4 * 8) / 11 / 5, (0 + 2 + 3 * 7) / 11 / 5],
     ),
     Worked("one user has two", named("MeanPercentileRank", pooled=True), None, ranked([1, 0, 1], [0, 1, 0]), 1.5 / 3),
     Worked("all tied", named("MeanRank"), None, {"preds": [[0.0] * 4], "target": [[1, 1, 0, 0]]}, 5 / 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -110,7 +111,8 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
     assert run(capfd, "compare", f"old={old}", f"new={new}", "--report", files / "users")[0] == 0
     told, before = (json.loads((files / name / "report.json").read_text()) for name in ("users", "out"))
-    assert told["values"].keys() == {"old: mrr@5", "new: mrr@5"}
+    of_each = {"old: mrr@5", "new: mrr@5"}
+    assert told["values"].keys() == of_each | {"old, new: overlap@10", "old, new: rbo"}
     for own in ("values", "intervals"):
         for name, number in before[own].items():
             assert told[own][name] == pytest.approx(number, rel=1e-12)
@@ -168,7 +170,7 @@ def test_a_rule_is_given_once(flag: str, tmp_path: Path, capfd: pytest.CaptureFi
     given = [part for rule in rules for part in (flag, rule)]
     code, _, err = run(capfd, "gate", tmp_path / "a.parquet", tmp_path / "a.parquet", *given)
     assert (code, err.count("\n")) == (2, 1)
-    assert f"{flag} " in err
+    assert flag in err
     assert "must name a metric once, got 'recall@10' twice" in err
 
 
@@ -229,10 +231,42 @@ def test_the_other_commands(files: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert json.loads(out)["values"]["precision@1"] == 0.5
     code, out, _ = run(capfd, "metrics", "--json")
     assert code == 0
-    assert [own["name"] for own in json.loads(out)] == list(METRICS)
-    assert all(own["sentence"] for own in json.loads(out))
-    assert "ndcg: " in run(capfd, "metrics")[1]
-    assert run(capfd, "metrics", "ndgc")[0] == 2
+    assert sorted(own["name"] for own in json.loads(out)) == sorted(METRICS)
+    assert all(own[part] for own in json.loads(out) for part in ("sentence", "definition", "range", "undefined"))
+
+
+def test_the_metrics_that_most_people_know_come_first(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = run(capfd, "metrics")[1].splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(names) == sorted(METRICS)
+    assert {"ndcg", "hit_rate", "recall", "precision", "map", "mrr"} < set(names[:10])
+    assert names[-2:] == ["tie_rate", "collapse_rate"]
+    titles = [line for line, after in itertools.pairwise(lines) if line[:1].isupper() and after.startswith("  ")]
+    assert (titles[0], titles[-1]) == ("Ranked lists", "Health of the scores")
+    assert [own["name"] for own in json.loads(run(capfd, "metrics", "--json")[1])] == names
+
+
+def test_all_of_one_metric(capfd: pytest.CaptureFixture[str]) -> None:
+    text = run(capfd, "metrics", "ndcg")[1]
+    lines = text.splitlines()
+    assert lines[0] == "ndcg (NDCG): How close the first K items come to the best list that the relevant items allow."
+    for line in (
+        r"  \text{NDCG@K} = \frac{\text{DCG@K}}{\text{ideal DCG@K}}",
+        "  range     [0, 1], higher is better.",
+        "  names     ndcg@10, ndcg@10/cold",
+        "    top_k = 10",
+        "    gain = 'exponential' of 'exponential', 'linear'",
+        "      Equal scores: the mean over all their orders, relevant items first, last, or the order of the",
+    ):
+        assert line in lines
+    assert "undefined for users without relevant items" in text and "source    K. Järvelin" in text
+    about = json.loads(run(capfd, "metrics", "ndcg", "mrr", "auc", "coverage", "--json")[1])
+    known = {own["name"]: own for own in about}
+    assert known["ndcg"]["options"]["gain"]["choices"] == ["exponential", "linear"]
+    assert "default" not in known["coverage"]["options"]["num_items"]
+    assert (known["mrr"]["names"][0], known["auc"]["names"]) == ("mrr", ["auc"])
+    code, _, err = run(capfd, "metrics", "ndgc")
+    assert (code, err) == (2, "torch-recmetrics: there is no metric 'ndgc': did you mean ndcg?\n")
 
 
 def test_a_failure_of_ours_is_another_exit_code(

@@ -201,6 +201,36 @@ def test_times_are_of_any_kind() -> None:
         assert dict(item_to_item(frame(similar, PAIRS), behaviour)) == expected
 
 
+def test_nanoseconds_as_text_are_exact() -> None:
+    """They are beyond the floats, where many neighbours are one."""
+    similar, log = drawn(5)
+    expected, start = dict(run(similar, log)), 1_700_000_000_000_000_001
+    behaviour = frame(log, EVENTS)
+    for column in ([str(start + row[3]) for row in log], [start + row[3] for row in log]):
+        assert dict(item_to_item(frame(similar, PAIRS), behaviour.assign(time=column))) == expected
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [
+        (["1700000000000000001", "1.5"], r"9007199254740992 \(2\^53\) at most as a whole number, .* got '17000"),
+        (["2024-05-31 12:30:00.1234567", "2024-05-31"], "a time to the microsecond, or nanoseconds as an integer"),
+    ],
+)
+def test_times_that_would_be_rounded_are_refused(times: list[str], says: str) -> None:
+    log = frame([(1, "a", 1, 0), (1, "b", 1, 1)], EVENTS).assign(time=times)
+    with pytest.raises(InputError, match=f"row 1.: column 'time' must be {says}"):
+        item_to_item(frame(SIMILAR, PAIRS), log)
+    rounded = log.assign(time=["2024-05-31 12:30:00.123456000", "2024-05-31"])
+    assert item_to_item(frame(SIMILAR, PAIRS), rounded).counts["events"] == 2
+
+
+def test_scores_beyond_the_floats_are_refused() -> None:
+    scores = [2**53 + place for place in range(len(SIMILAR))]
+    with pytest.raises(InputError, match=r"row 2.: column 'score' must be 9007199254740992 \(2\^53\) at most"):
+        item_to_item(frame(SIMILAR, PAIRS).assign(score=scores), frame(LOG, EVENTS))
+
+
 def test_relevance_may_be_left_out() -> None:
     similar, log = drawn(6)
     ones = [(user, item, 1, time) for user, item, _, time in log]

@@ -15,10 +15,9 @@ import torch
 from fixtures import browser
 
 from torch_recmetrics.compare import UserValues, compare
-from torch_recmetrics.compare.comparison import p_text
 from torch_recmetrics.offline import Input, Report
 from torch_recmetrics.offline.pictures import against_cutoff, forest, histogram, roc, ticks
-from torch_recmetrics.offline.texts import signed
+from torch_recmetrics.users.texts import p_text
 
 ROGUE = '<script>alert(1)</script><img src="http://localhost/x.png" onerror="alert(2)">&"\'{{ 7 * 7 }}'
 SECTIONS = ["Against the cutoff", "Over users", "By slice", "By popularity of the item", "ROC", "Compared"]
@@ -107,6 +106,22 @@ def test_a_comparison_names_its_baseline_and_has_signs_and_intervals() -> None:
     }
 
 
+def test_a_column_has_one_precision() -> None:
+    table = compare({"popularity": users(2), "new": users(1)}, baseline="popularity", num_draws=50)
+    table.rows[0] = replace(table.rows[0], difference=0.0141, low=-0.0008314, high=0.02904, p=0.00004, p_corrected=1e-9)
+    table.rows[1] = replace(table.rows[1], difference=-0.0004019, low=-0.02, high=0.00004)
+    values = {"ndcg@5": 0.25, "arp@5": 12345.678, "recall@5": 0.0004, "gauc": math.nan}
+    slices = {"ndcg@5": {"cold": (0.0004019, 0.0001, 0.01), "warm": (0.5, 0.4, 0.6)}}
+    page = Report(values, {"recall@5": (0.0, 0.0123)}, details={"comparison": table, "slices": slices}).to_html()
+    rows = [Elements(row).text for row in re.findall("<tr><td>new.*?</tr>", page)]
+    assert rows[0].startswith("new, ndcg@5+0.0141[-0.0008, +0.0290]< 0.0001< 0.0001")
+    assert rows[1].startswith("new, ndcg@10-0.0004[-0.0200, +0.0000]")
+    assert re.findall('<td class="number value">(.*?)</td>', page)[:4] == ["0.2500", "12345.6780", "0.0004", "-"]
+    assert "[0.0000, 0.0123]" in page
+    assert re.findall(r'text-anchor="end" class="tick">([+-]?\d\.\d{3,})</text>', page)[:2] == ["0.0004", "0.5000"]
+    assert {"+0.0141", "-0.0004"} <= set(re.findall(r'text-anchor="end" class="tick">(.*?)</text>', page))
+
+
 def test_a_comparison_says_how_it_was_made_and_what_each_row_found() -> None:
     runs = {"old": users(2), "new": users(1), "other": users(3)}
     for column in (runs["new"]["ndcg@5"], runs["new"]["ndcg@10"]):
@@ -126,10 +141,10 @@ def test_a_comparison_says_how_it_was_made_and_what_each_row_found() -> None:
         (line,) = re.findall(f"<tr><td>{row.system}, {row.metric}</td>.*?</tr>", page)
         cells = re.findall("<td[^>]*>(.*?)</td>", line)
         assert cells[2:] == [
-            f"[{signed(row.low)}, {signed(row.high)}]",
+            f"[{row.low:+.4f}, {row.high:+.4f}]",
             p_text(row.p),
             p_text(row.p_corrected),
-            signed(row.effect),
+            f"{row.effect:+.3f}",
             f"{row.wins} / {row.ties} / {row.losses}",
             f"{row.users_needed:,.0f}",
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import Input, Report, evaluate
-from torch_recmetrics.offline.report import truth_of
 
 
 def report() -> Report:
@@ -31,39 +29,32 @@ def report() -> Report:
     )
 
 
-def test_values_of_users_say_which_files_they_were_evaluated_against(tmp_path: Path) -> None:
-    def written(name: str, **columns: list[Any]) -> Path:
-        parquet.write_table(pa.table(columns), tmp_path / name)
-        return tmp_path / name
+def test_values_of_users_say_which_rows_they_were_evaluated_against(tmp_path: Path) -> None:
+    """The same rows in any file, in any order and beside any other columns; not those of another truth."""
+    lists = pa.table({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "score": [0.9, 0.1, 0.5]})
+    march = pa.table({"user_id": [1, 2, 2], "item_id": [6, 5, 7], "rating": [3.0, 0.5, 4.0], "day": [1, 2, 3]})
+    april = march.set_column(1, "item_id", pa.array([6, 8, 5]))
+    seen = pa.table({"user_id": [1], "item_id": [5]})
+    parquet.write_table(march, tmp_path / "march.parquet")
+    turned = march.take([2, 0, 1]).select(["rating", "item_id", "user_id"])
+    csv.write_csv(turned, tmp_path / "march.csv")
+    as_text = march.set_column(0, "user_id", pa.array(["1", "2", "2"]))
 
-    lists = written("lists", user_id=[1, 1, 2], item_id=[5, 6, 5], score=[0.9, 0.1, 0.5])
-    march = written("march", user_id=[1, 2], item_id=[6, 5], rating=[3.0, 0.0])
-    april = written("april", user_id=[1, 2], item_id=[6, 7], rating=[3.0, 2.0])
-    common: dict[str, Any] = {"metrics": "mrr", "top_k": 2, "format": "parquet"}
-    found = [
-        evaluate(lists, truth, relevance=relevance, seen=hidden, seen_action=action, **common).users
-        for truth, relevance, hidden, action in (
-            (march, None, None, "remove"),
-            (march, "rating", None, "remove"),
-            (april, None, None, "remove"),
-            (march, None, pa.table({"user_id": [1], "item_id": [5]}), "remove"),
-            (parquet.read_table(march), None, None, "remove"),
-        )
-    ]
-    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (march, april)]
-    assert [users.truth for users in found] == [
-        f"sha256:{digests[0]}",
-        f"sha256:{digests[0]}; relevance=rating",
-        f"sha256:{digests[1]}",
-        None,
-        None,
-    ]
-    inputs = [Input("truth", "a", 1, "aa"), Input("seen", "s", 1, "bb"), Input("recommendations", "b", 1)]
-    assert truth_of(inputs, None, "miss") == "sha256:aa; seen=sha256:bb; seen_action=miss"
-    with pytest.warns(
-        UserWarning, match=f"differ, sha256:{digests[0][:12]}... for old, sha256:{digests[1][:12]}... for new"
-    ):
-        compare({"old": found[0], "new": found[2]}, "old")
+    def told(truth: Any, **options: Any) -> Any:
+        return evaluate(lists, truth, metrics="mrr", top_k=2, **options).users
+
+    for options in ({}, {"relevance": "rating"}, {"relevance": "rating", "seen": seen}):
+        found = [
+            told(truth, **options).truth
+            for truth in (march, tmp_path / "march.parquet", tmp_path / "march.csv", turned, as_text)
+        ]
+        assert len(set(found)) == 1 and found[0].startswith("rows of duckdb")
+    runs = [told(march), told(march, relevance="rating"), told(april), told(march, seen=seen)]
+    runs += [told(march, seen=seen, seen_action="miss"), told(pa.concat_tables([march.slice(0, 2)]))]
+    assert len({users.truth for users in runs}) == len(runs)
+    assert [users.hidden for users in runs] == [None, None, None, True, None, None]
+    with pytest.warns(UserWarning, match=r"files of it differ, rows of duckdb v[0-9.]+:[0-9a-f]{12}\.\.\. for old"):
+        compare({"old": runs[0], "new": runs[2]}, "old")
 
 
 def test_it_is_a_mapping() -> None:
@@ -78,9 +69,19 @@ def test_it_is_a_mapping() -> None:
 
 def test_it_prints_a_table_with_counts() -> None:
     lines = str(report()).splitlines()
-    assert lines[1].split() == ["ndcg@10", "0.2500", "0.2000", "-", "0.3000"]
+    assert lines[1].split() == ["ndcg@10", "0.2500", "[0.2000,", "0.3000]"]
     assert lines[3].split() == ["gauc", "-"]
     assert lines[-2:] == ["users: 1,200", "users without list: 3"]
+
+
+def test_a_column_has_one_precision() -> None:
+    values = {"ndcg@10": 0.25, "arp@10": 12345.678, "recall@10": 0.0004019}
+    made = Report(values, {"ndcg@10": (-0.0008314, 0.5), "recall@10": (0.00012, 0.0301)})
+    assert [line.split()[1:] for line in str(made).splitlines()[1:]] == [
+        ["0.2500", "[-0.0008,", "0.5000]"], ["12345.6780"], ["0.0004", "[0.0001,", "0.0301]"]
+    ]  # fmt: skip
+    assert repr(made) == "Report(ndcg@10=0.2500, arp@10=12345.6780, recall@10=0.0004)"
+    assert made.to_dict()["values"]["recall@10"] == 0.0004019
 
 
 def test_json_has_everything_and_null_for_nan(tmp_path: Path) -> None:

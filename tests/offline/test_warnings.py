@@ -143,10 +143,14 @@ def test_cutoffs_beyond_the_lists() -> None:
 
 @pytest.mark.parametrize("ordered_by", ["score", "rank"])
 @pytest.mark.parametrize("keep_users", [True, False])
-def test_short_lists_that_flatter_mean_rank(ordered_by: str, keep_users: bool) -> None:
+def test_mean_ranks_that_nobody_knows(ordered_by: str, keep_users: bool) -> None:
     lists = pa.concat_tables([table((7, 12), ordered_by, [1, 1]), table((7, 7), ordered_by, [2, 3]).slice(1)])
     truth = with_ids(TRUTH, "item_id", [3, 4])
     for metrics, top_k, expected in (("mean_rank", None, 1), ("mean_rank", 2, 0), ("mrr", None, 0)):
         found = told(lists, truth, metrics=metrics, top_k=top_k, keep_users=keep_users)[1]
-        assert [text for text in found if "the shorter the list the better" in text] == found
+        assert [text for text in found if "1 of the 2 users" in text and "`num_items`" in text] == found
         assert len(found) == expected
+    items = pa.table({"item_id": [3, 15, 4, 8, 9]})
+    report, found = told(lists, truth, metrics="mean_rank", top_k=None, keep_users=keep_users, items=items)
+    # User 7 has item 3 by its rank first, by its score second; item 4 is not in the list of user 12, one item of five.
+    assert found == [] and report["mean_rank"] == ((1 if ordered_by == "rank" else 2) + 3.5) / 2

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from scipy import stats
+from scipy import special, stats
 
 from oracles import clicks
 from oracles.clicks import Row
@@ -49,19 +49,40 @@ def of_clicks(name: str, rows: Sequence[Row], **options: Any) -> float:
 
 def delong(rows: Sequence[Row]) -> float:
     """Of an AUC, from every pair; nan for fewer than two rows of a class."""
+    parts = delong_parts(rows)
+    return math.sqrt(parts[0] + parts[1]) if parts else math.nan
+
+
+def delong_parts(rows: Sequence[Row]) -> tuple[Fraction, Fraction] | None:
+    """The squared error of an AUC, that of the positive rows and that of the negative ones."""
     rows = [row for row in rows if row.weight]
     sides = [[row for row in rows if row.label == label] for label in (0, 1)]
     if min(map(len, sides)) < 2:
-        return math.nan
+        return None
     twice_u, positives, negatives = clicks.pairs(rows)
-    auc, variance = twice_u / (2 * positives * negatives), Fraction()
+    auc, variances = twice_u / (2 * positives * negatives), []
     for own, others, total, sign in ((sides[1], sides[0], positives, 1), (sides[0], sides[1], negatives, -1)):
         weight_of_others = positives + negatives - total
+        variances.append(Fraction())
         for row in own:
             order = [Fraction(o.weight) * (1 + sign * ((row.score > o.score) - (row.score < o.score))) for o in others]
             placement = sum(order) / (2 * weight_of_others)
-            variance += (Fraction(row.weight) * (placement - auc) / total) ** 2 * Fraction(len(own), len(own) - 1)
-    return math.sqrt(variance)
+            variances[-1] += (Fraction(row.weight) * (placement - auc) / total) ** 2 * Fraction(len(own), len(own) - 1)
+    return variances[0], variances[1]
+
+
+def of_auc(rows: Sequence[Row], level: float) -> Part:
+    """The ends on the logit scale with Satterthwaite's degrees of freedom; all pairs alike: of the smaller class."""
+    parts = delong_parts(rows)
+    if parts is None:
+        return math.nan, math.nan
+    counts = [sum(row.weight > 0 and row.label == label for row in rows) for label in (1, 0)]
+    twice_u, positives, negatives = clicks.pairs([row for row in rows if row.weight])
+    n = min(counts)
+    if sum(parts):
+        freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+        n = math.floor(freedom) + 1
+    return logit(float(twice_u / (2 * positives * negatives)), math.sqrt(sum(parts)), n, level)
 
 
 def obuchowski(rows: Sequence[Row]) -> float:
@@ -103,6 +124,26 @@ def interval(parts: Sequence[Part], level: float, low: float = -math.inf, high: 
     value = math.fsum(a for a, _ in used) / math.fsum(b for _, b in used)
     reach = float(stats.t.isf((1 - level) / 2, len(used) - 1)) * standard_error(used)
     return max(value - reach, low), min(value + reach, high)
+
+
+def logit(value: float, error: float, n: int, level: float, low: float = 0.0, high: float = 1.0) -> Part:
+    """Of a value between two bounds, about its log odds; of n users who all have the same, by how likely that is."""
+    outside, width, odds = (1 - level) / 2, high - low, lambda x: math.log(x - low) - math.log(high - x)
+    if error * math.sqrt(n) <= 1e-7 * width:
+        least = outside ** (1 / n)  # of a share as small n users would all be among it in this share of draws
+        return low + (value - low) * least, high - (high - value) * least
+    reach = float(stats.t.isf(outside, n - 1)) * error * (1 / (value - low) + 1 / (high - value))
+    ends = [special.expit(odds(value) + side * reach) for side in (-1, 1)]
+    return low + width * ends[0], low + width * ends[1]
+
+
+def of_mean(parts: Sequence[Part], level: float, low: float, high: float) -> Part:
+    """The same of a mean over users."""
+    used = [(a, b) for a, b in parts if b]
+    if len(used) < 2:
+        return math.nan, math.nan
+    value = math.fsum(a for a, _ in used) / math.fsum(b for _, b in used)
+    return logit(min(max(value, low), high), standard_error(used), len(used), level, low, high)
 
 
 def wilson(hits: int, n: int, level: float) -> Part:

@@ -49,3 +49,27 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
         smallest = min(smallest, n / rank * p_values[place])
         corrected[place] = smallest
     return corrected
+
+
+def studentised_draws(d: Sequence[float], w: Sequence[float], drawn: Sequence[Sequence[int]]) -> list[float]:
+    """The statistic of each draw of users, about the mean of all of them."""
+    m = math.fsum(a * b for a, b in zip(w, d)) / math.fsum(w)
+    return [t_statistic([d[user] - m for user in users], [w[user] for user in users]) for users in drawn]
+
+
+def bootstrap_p(d: Sequence[float], w: Sequence[float], drawn: Sequence[Sequence[int]]) -> float:
+    """Twice the smaller share of draws that reach the statistic of the data, with the data among them."""
+    own = t_statistic(d, w)
+    if standard_error(d, w) == 0 and own == 0:
+        return 1.0
+    draws = studentised_draws(d, w, drawn)
+    above = sum(t >= own or math.isclose(t, own, rel_tol=1e-9, abs_tol=1e-9) for t in draws)
+    below = sum(t <= own or math.isclose(t, own, rel_tol=1e-9, abs_tol=1e-9) for t in draws)
+    return min(1.0, 2 * (min(above, below) + 1) / (len(draws) + 1))
+
+
+def flipped_p(d: Sequence[float], w: Sequence[float], signs: Sequence[Sequence[int]]) -> float:
+    """The share of these choices of signs, and the data, whose statistic is at least as large, on either side."""
+    own = abs(t_statistic(d, w))
+    sizes = [abs(t_statistic([s * a for s, a in zip(one, d)], w)) for one in signs]
+    return (1 + sum(t >= own or math.isclose(t, own, rel_tol=1e-9, abs_tol=1e-9) for t in sizes)) / (len(sizes) + 1)

@@ -1,19 +1,27 @@
 """The slow definition of every ranking metric, in plain Python.
 
 A measure is a sum over the ranks of one list of relevance values; equal scores are handled by listing every order that
-they allow. A function of a user's value has the name of its measure.
+they allow. A function of a user's value has the name of its measure. Relevance as fractions gives gains and their sums
+as fractions, which no float need hold.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
+from oracles.exact import power_of_two_less_one
 from oracles.users import User, orders
 
 Ranked = Sequence[float]
 Measure = Callable[..., float]
+
+
+def added(terms: Iterable[Any]) -> Any:
+    terms = list(terms)
+    return sum(terms, Fraction(0)) if any(isinstance(term, Fraction) for term in terms) else math.fsum(terms)
 
 
 # One list, one number ------------------------------------------------------------------------------------------------
@@ -42,16 +50,19 @@ def f1(ranked: Ranked, relevant: Ranked, k: int | None, beta: float = 1.0) -> fl
     return (1 + beta**2) * p * r / (beta**2 * p + r) if p + r else 0.0
 
 
-def gain_of(g: float, gain: str) -> float:
-    return 2**g - 1 if gain == "exponential" else g
+def gain_of(g: Any, gain: str) -> Any:
+    if gain == "linear":
+        return g
+    return power_of_two_less_one(g) if isinstance(g, Fraction) else 2**g - 1
 
 
-def discounted(gain: float, rank: int, discount: str) -> float:
-    return gain / {"log2": math.log2(rank + 1), "log2_from_two": math.log2(max(rank, 2)), "none": 1}[discount]
+def discounted(gain: Any, rank: int, discount: str) -> Any:
+    divisor = {"log2": math.log2(rank + 1), "log2_from_two": math.log2(max(rank, 2)), "none": 1}[discount]
+    return gain / (Fraction(divisor) if isinstance(gain, Fraction) else divisor)
 
 
 def dcg(ranked: Ranked, relevant: Ranked, k: int | None, gain: str = "exponential", discount: str = "log2") -> float:
-    return math.fsum(discounted(gain_of(g, gain), r, discount) for r, g in enumerate(ranked[:k], start=1))
+    return added(discounted(gain_of(g, gain), r, discount) for r, g in enumerate(ranked[:k], start=1))
 
 
 def ndcg(
@@ -95,41 +106,66 @@ def rbp(ranked: Ranked, relevant: Ranked, k: int | None, persistence: float = 0.
 def err(ranked: Ranked, relevant: Ranked, k: int | None, max_relevance: float = 4.0) -> float:
     terms, reads_on = [], 1.0
     for r, g in enumerate(ranked[:k], start=1):
-        stops = (2**g - 1) / 2**max_relevance
+        stops = float(gain_of(g, "exponential")) / 2**max_relevance
         terms.append(reads_on * stops / r)
         reads_on *= 1 - stops
     return math.fsum(terms)
 
 
-def ranks_of(ranked: Ranked, relevant: Ranked, k: int | None) -> list[int]:
-    """Of all relevant items; one that is not in the list stands behind its end."""
+def unlisted_rank(n_listed: int, k: int | None, num_items: int | None, finished: bool) -> float:
+    """Of a relevant item that is not in the list: the place behind it, or any that a finished list leaves, alike."""
+    if k is not None or not finished:
+        return (n_listed if k is None else k) + 1
+    if num_items is None:
+        return math.nan
+    places = range(n_listed + 1, max(num_items, n_listed + 1) + 1)
+    return sum(places) / len(places)
+
+
+def ranks_of(ranked: Ranked, relevant: Ranked, k: int | None, **known: Any) -> list[float]:
+    """Of all relevant items."""
     found = [r for r, g in enumerate(ranked[:k], start=1) if g > 0]
-    behind = (len(ranked) if k is None else k) + 1
-    return found + [behind] * (len(relevant) - len(found))
+    return found + [unlisted_rank(len(ranked), k, **known)] * (len(relevant) - len(found))
 
 
-def mean_rank(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
-    return math.fsum(ranks_of(ranked, relevant, k)) / len(relevant)
+def mean_rank(
+    ranked: Ranked, relevant: Ranked, k: int | None, num_items: int | None = None, finished: bool = False
+) -> float:
+    return math.fsum(ranks_of(ranked, relevant, k, num_items=num_items, finished=finished)) / len(relevant)
 
 
-def mean_percentile_rank(ranked: Ranked, relevant: Ranked, k: int | None) -> float:
+def mean_percentile_rank(
+    ranked: Ranked, relevant: Ranked, k: int | None, num_items: int | None = None, finished: bool = False
+) -> float:
     places = len(ranked) if k is None else k
-    shares = [1.0 if r > places else (r - 1) / max(places - 1, 1) for r in ranks_of(ranked, relevant, k)]
-    return math.fsum(shares) / len(relevant)
+    if k is None and finished and num_items is not None:
+        places = max(num_items, places)
+    ranks = ranks_of(ranked, relevant, k, num_items=num_items, finished=finished)
+    return math.fsum(1.0 if r > places else (r - 1) / max(places - 1, 1) for r in ranks) / len(relevant)
+
+
+def user_auc(
+    ranked: Ranked, relevant: Ranked, k: int | None, num_items: int | None = None, finished: bool = False
+) -> float:
+    return 1 - mean_percentile_rank(ranked, relevant, k, num_items, finished)
+
+
+OF_RANKS: tuple[Measure, ...] = (mean_rank, mean_percentile_rank, user_auc)  # which are told of finished lists
 
 
 # One user, one number ------------------------------------------------------------------------------------------------
 
 
 def expectation(measure: Measure, user: User, k: int | None, ties: str, **options: Any) -> float:
-    values = [measure(ranked, user.relevant, k, **options) for ranked in orders(user, ties)]
-    return math.fsum(values) / len(values)
+    told = {"finished": user.finished} if measure in OF_RANKS else {}
+    values = [measure(ranked, user.relevant, k, **options, **told) for ranked in orders(user, ties)]
+    return added(values) / len(values)
 
 
 def per_user(
     measure: Measure, users: Sequence[User], k: int | None = None, ties: str = "average", **options: Any
 ) -> list[float]:
-    """One value per user, nan where the user has no relevant item."""
+    """One value per user, nan where the user has no relevant item, or one whose place nobody knows."""
     return [math.nan if u.empty else expectation(measure, u, k, ties, **options) for u in users]
 
 
@@ -147,7 +183,7 @@ def collapse_rate(user: User, k: int) -> float:
 
 def mean(pairs: Sequence[tuple[float | None, float]]) -> float:
     """The weighted mean of the values that are defined; nan where there is nothing to count."""
-    defined = [(value, weight) for value, weight in pairs if value is not None and weight > 0]
+    defined = [(value, weight) for value, weight in pairs if value is not None and value == value and weight > 0]
     total = math.fsum(weight for _, weight in defined)
     return math.fsum(value * weight for value, weight in defined) / total if total else math.nan
 
@@ -156,8 +192,10 @@ def pooled_parts(
     measure: Measure, users: Sequence[User], k: int | None, ties: str, **options: Any
 ) -> list[tuple[float, float]]:
     """What each user adds to the numerator and to the denominator of a micro-average, times the weight."""
-    if measure in (mean_rank, mean_percentile_rank):
-        found = [0 if u.empty else len(u.relevant) * expectation(measure, u, k, ties) for u in users]
+    if measure in OF_RANKS:
+        found = [0 if u.empty else len(u.relevant) * expectation(measure, u, k, ties, **options) for u in users]
+        users = [u for u, value in zip(users, found, strict=True) if value == value]
+        found = [value for value in found if value == value]
     else:
         found = [expectation(hits, u, k, ties) for u in users]
     most = k if options.get("denominator") == "min" and k is not None else math.inf

@@ -24,6 +24,7 @@ class User:
     sample_id: int | None = None
     items: tuple[int, ...] = ()
     wanted: tuple[int, ...] = ()
+    finished: bool = False  # the list came ready: what is not in it may have been left out
 
     @property
     def empty(self) -> bool:
@@ -80,7 +81,7 @@ def read_scores(scores: Sequence[float], relevance: Sequence[float], shown: Sequ
     wanted = tuple(i for i, g in enumerate(relevance) if g > 0)
     return User(
         tie_groups_of([(scores[i], relevance[i]) for i in visible]),
-        tuple(float(relevance[i]) for i in wanted),
+        tuple(relevance[i] for i in wanted),
         items=tuple(sorted(visible, key=lambda i: -scores[i])),
         wanted=wanted,
     )
@@ -129,14 +130,16 @@ def read_rows(
         seen = row(seen_ids, b)
         wanted = {} if target_ids is None else truth(target_ids[b], row(target_relevance, b))
         if item_ids is not None and preds is not None:
-            candidates = row(item_ids, b) if isinstance(item_ids[b], list) else item_ids
-            users.append(read_candidates(preds[b], candidates, seen, wanted))
+            own = isinstance(item_ids[b], list)
+            user = read_candidates(preds[b], item_ids[b] if own else item_ids, seen, wanted)
+            users.append(replace(user, finished=own))
             continue
         if item_ids is not None:
             listed = [i for i in item_ids[b] if i != -1 and (seen is None or i not in seen)]
             relevant = {i: g for i, g in wanted.items() if g > 0}
             blocks = tuple((relevant.get(i, 0.0),) for i in listed)
-            users.append(User(blocks, tuple(relevant.values()), items=tuple(listed), wanted=tuple(relevant)))
+            relevance = tuple(relevant.values())
+            users.append(User(blocks, relevance, items=tuple(listed), wanted=tuple(relevant), finished=True))
             continue
         n = len(preds[b])
         relevance = [wanted.get(i, 0.0) for i in range(n)] if target is None else target[b]

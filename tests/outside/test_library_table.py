@@ -18,6 +18,7 @@ from unittest import mock
 
 import pytest
 import torch
+from fixtures.uncompiled import uncompiled
 from outside.problem import Problem
 from torch import Tensor
 
@@ -76,6 +77,7 @@ def sklearn(row: Row, scores: Tensor, target: Tensor) -> float:
     return float(function(target.numpy(), scores.numpy(), **cut))
 
 
+@uncompiled()
 def ranx(row: Row, scores: Tensor, target: Tensor) -> float:
     import ranx
 

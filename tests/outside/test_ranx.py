@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.uncompiled import uncompiled
 from outside.problem import Problem, close, drawn
 
 from torch_recmetrics.offline import evaluate
@@ -29,6 +30,7 @@ SAME: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@uncompiled()
 def evaluated(problem: Problem, asked: list[str]) -> dict[str, list[float]]:
     ranx = pytest.importorskip("ranx", exc_type=ImportError)
     values = ranx.evaluate(ranx.Qrels(problem.qrels()), ranx.Run(problem.run()), asked, return_mean=False)
@@ -71,12 +73,15 @@ def test_rank_biased_precision() -> None:
 
 def test_agreement_on_its_own_files(tmp_path: Path) -> None:
     """TREC's run and qrels, read by both."""
-    ranx = pytest.importorskip("ranx", exc_type=ImportError)
+    with uncompiled():
+        ranx = pytest.importorskip("ranx", exc_type=ImportError)
     problem = drawn().without_empty_users
     run, qrels = str(tmp_path / "lists.run"), str(tmp_path / "truth.qrels")
-    ranx.Run(problem.run(), name="ours").save(run, kind="trec")
-    ranx.Qrels(problem.qrels()).save(qrels, kind="trec")
+    with uncompiled():
+        ranx.Run(problem.run(), name="ours").save(run, kind="trec")
+        ranx.Qrels(problem.qrels()).save(qrels, kind="trec")
     names = ["ndcg@5", "mrr@10", "precision@5", "recall@10", "hit_rate@1"]
     report = evaluate(run, qrels, names, format="trec", options={"ndcg": {"gain": "linear"}})
-    own = ranx.evaluate(ranx.Qrels.from_file(qrels, kind="trec"), ranx.Run.from_file(run, kind="trec"), names)
+    with uncompiled():
+        own = ranx.evaluate(ranx.Qrels.from_file(qrels, kind="trec"), ranx.Run.from_file(run, kind="trec"), names)
     assert {name: report[name] for name in names} == pytest.approx(own, rel=1e-9)

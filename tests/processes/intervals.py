@@ -49,6 +49,8 @@ def sampled_candidates(world: int) -> Shards:
     for rank in range(1, world):
         scores = torch.arange(2.0 * (rank + 2)).view(2, rank + 2).sin()
         update = {"preds": scores, "item_ids": torch.arange(rank + 2), "target_ids": torch.tensor([0, 1])}
+        if rank == 1:
+            update["seen_ids"] = torch.tensor([[2], [2]])
         shards.append([{**update, "sample_ids": torch.tensor([100 - rank, rank])}])
     return shards
 
@@ -129,7 +131,12 @@ def told_of(metrics: Any, all_named: bool) -> dict[str, Any]:
         users = metrics.users()
         told |= {"ids": users.sample_ids.tolist(), "users": {name: users[name].tolist() for name in users}}
         told["weights"] = None if users.weights is None else users.weights.tolist()
-        told |= {"candidates": users.candidates, "summaries": users.summaries, "definitions": users.definitions}
+        told |= {
+            "candidates": users.candidates,
+            "hidden": users.hidden,
+            "summaries": users.summaries,
+            "definitions": users.definitions,
+        }
         told["one metric"] = metrics["mrr"].users()["mrr"].tolist()
     else:
         try:

@@ -289,8 +289,8 @@ def about(**changes: object) -> dict[bytes, bytes]:
     [
         (
             {"sample_id": [1]},
-            about(format_version=2),
-            "newer torch-recmetrics .format 2, this one reads up to 1.: upgr",
+            about(format_version=3),
+            "newer torch-recmetrics .format 3, this one reads up to 2.: upgr",
         ),
         ({"sample_id": [1]}, about(format_version="x"), "metadata that UserValues.save did not write"),
         ({"sample_id": [1]}, {user_values.FORMAT: b"{"}, "metadata that UserValues.save did not write"),
@@ -333,14 +333,16 @@ def test_some_of_the_users() -> None:
 
 
 def test_the_truth_stays_with_the_values(tmp_path: Path) -> None:
-    users = UserValues([7, 3], {"mrr": [0.5, 1.0]}, truth="sha256:9f2c")
+    users = UserValues([7, 3], {"mrr": [0.5, 1.0]}, truth="sha256:9f2c", hidden=True)
     users.save(tmp_path / "users.parquet")
     for found in (users, users.select([3]), users.with_summaries({"b": (0.5, 0.1)})):
-        assert found.truth == "sha256:9f2c"
-    assert UserValues.load(tmp_path / "users.parquet").truth == "sha256:9f2c"
+        assert found.truth == "sha256:9f2c" and found.hidden is True
+    loaded = UserValues.load(tmp_path / "users.parquet")
+    assert loaded.truth == "sha256:9f2c" and loaded.hidden is True
     columns = {"sample_id": [1], "a": [0.5]}
     pq.write_table(pa.table(columns).replace_schema_metadata(about()), tmp_path / "older.parquet")
-    assert UserValues.load(tmp_path / "older.parquet").truth is None
+    older = UserValues.load(tmp_path / "older.parquet")
+    assert older.truth is None and older.hidden is None
     pq.write_table(pa.table(columns).replace_schema_metadata(about(truth=5)), tmp_path / "other.parquet")
     with pytest.raises(ValueError, match="`truth` must be a word such as 'sha256:9f2c', got 5"):
         UserValues.load(tmp_path / "other.parquet")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from fixtures.cases import Update, holds
 from fixtures.histories import fed
 from fixtures.slices import of_slice, with_slices
 from fixtures.variants import VARIANTS, Variant, ways
+from hypothesis import strategies as st
 
 from torch_recmetrics import Sliced
 
@@ -43,3 +45,24 @@ def test_a_slice_has_the_value_of_its_users(variant: Variant, history: str, over
             intervals = [float(end) for end in alone.confidence_interval(0.9)]
             ends = [float(end) for end in metric.confidence_interval(0.9)[name]]
             assert ends == pytest.approx(intervals, rel=1e-9, abs=1e-11, nan_ok=True)
+
+
+@pytest.mark.parametrize(("variant", "layout"), ways([v for v in FIRST if v.exact and not v.needs_samples], "layouts"))
+def test_a_slice_of_drawn_users_has_their_value(variant: Variant, layout: str) -> None:
+    def law(updates: list[Update], overlapping: bool) -> None:
+        updates = with_slices(updates, overlapping=overlapping)
+        metric = fed(sliced(variant), updates)
+        found = metric.compute()
+        for number, name in enumerate(NAMES):
+            own = of_slice(updates, number)
+            if variant.reads == "counts" and not any(len(next(iter(one.values()))) for one in own):
+                continue
+            assert float(found[name]) == variant.expected(own), name
+
+    holds(
+        law,
+        f"slices {variant} {layout}",
+        examples=3,
+        updates=variant.drawn(layout),
+        overlapping=st.booleans(),
+    )

@@ -327,20 +327,23 @@ class RecMetricCollection(MetricCollection):
         >>> metrics.users()
         UserValues(2 users, ndcg@2, mrr, candidates='scored(2)')
         """
-        keeping, others = {}, {}
+        keeping, others = list[tuple[list[str], UserMeasure]](), {}
         for name, member in self._modules.items():
             if isinstance(member, UserMeans) and member.keep_users and not member.pooled:
-                keeping[self._set_name(name)] = member
-            elif isinstance(member, RecMetric) and member.has_interval and not hasattr(member, "named_values"):
-                others[self._set_name(name)] = member
+                keeping.append((list(map(self._set_name, member.value_names(name))), member))
+            elif isinstance(member, UserMeasure) or not hasattr(member, "named_values"):
+                others[name] = member
         if not keeping:
             raise ValueError("no member keeps its users: make the collection with keep_users=True")
         return user_values(keeping, candidates, lambda: self._summaries(others))
 
-    def _summaries(self, members: Mapping[str, RecMetric]) -> dict[str, tuple[float, float]]:
+    def _summaries(self, members: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
         """The value and the standard error of each, where it has both."""
+        known = [(name, m) for name, m in members.items() if isinstance(m, RecMetric) and m.has_interval]
         with self._fused_state().together():
-            pairs = {name: (float(m.compute()), float(m.standard_error())) for name, m in members.items()}
+            values = self._named((name, member, member.compute()) for name, member in known)
+            errors = self._named((name, member, member.standard_error()) for name, member in known)
+        pairs = {name: (float(value), float(errors[name])) for name, value in values.items()}
         return {name: pair for name, pair in pairs.items() if all(map(math.isfinite, pair))}
 
     def value_names(self) -> list[str]:

@@ -61,7 +61,7 @@ class FusedState:
         batch = evaluator.totals(prepared) if self.metrics and with_values else None
         kept = evaluator.users_by_keeper(prepared) if with_values else ()
         # A function of the user may raise, so it is asked before anything is counted.
-        of_kept = {id(m): m.value_of_users(users.values, users.weights[:, 0])[0] for m, users in kept}
+        of_kept = {id(m): m.result(m.value_of_users(users.values, users.weights[:, 0])) for m, users in kept}
         evaluator.count(prepared, batch)
         for member in self.members:
             member.__dict__["_update_count"] += 1
@@ -75,7 +75,7 @@ class FusedState:
             values[id(counter)] = counter.value_of(prepared.lists[counter.list_shape], prepared.sample_ids)
         if batch is not None:
             for metric, part in zip(self.metrics, torch.split(batch, evaluator.sizes), strict=True):
-                values[id(metric)] = part[0, 0] / part[0, 1]
+                values[id(metric)] = metric.result(part[:, NUMERATOR] / part[:, DENOMINATOR])
         values |= of_kept
         for member in self.members:
             member.__dict__["_forward_cache"] = values[id(member)]  # Lightning reads it there
@@ -103,6 +103,7 @@ class FusedState:
         """
         for metric in self.metrics:
             plain = type(metric).compute is UserMeans.compute and not metric.keeps_values and metric._update_count
+            plain = plain and metric.n_parts == 1
             if not plain or metric.exchanges or metric._is_synced or metric.compute_with_cache:
                 return {}
         if any(metric.state("rows") or metric.state("sample_ids") for metric in self.metrics):

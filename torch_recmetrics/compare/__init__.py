@@ -4,6 +4,7 @@ Nothing is resampled but users. Standard tests come from SciPy and statsmodels, 
 it is needed. U users, B draws, V vectors of the users that are resampled together.
 """
 
+from torch_recmetrics.compare.agreement import Agreement, AgreementRow, agreement
 from torch_recmetrics.compare.comparison import Comparison, ComparisonRow, compare
 from torch_recmetrics.compare.gate import Gate, RuleVerdict, Verdict
 from torch_recmetrics.compare.preflight import Check, Preflight, preflight
@@ -23,6 +24,8 @@ from torch_recmetrics.compare.statistics import (
 from torch_recmetrics.users.user_values import UserValues
 
 __all__ = [
+    "Agreement",
+    "AgreementRow",
     "Check",
     "ChiSquare",
     "Comparison",
@@ -34,6 +37,7 @@ __all__ = [
     "RuleVerdict",
     "UserValues",
     "Verdict",
+    "agreement",
     "bootstrap_test",
     "chi_square",
     "compare",

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from torch_recmetrics.compare.agreement import Agreement, agreement
 from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
@@ -20,7 +22,6 @@ from torch_recmetrics.compare.pairing import (
     common_users,
     metric_names,
     names_of,
-    number_text,
     other_truths,
     read_run,
     refuse_other_definitions,
@@ -43,12 +44,14 @@ from torch_recmetrics.compare.statistics import (
 )
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.users.extras import needed, write_text
+from torch_recmetrics.users.texts import Column, count_text, p_text
 from torch_recmetrics.users.user_values import UserValues
 
 TestName = Literal["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"]
 DRAWN = ("randomization", "bootstrap")
 TESTS = ("randomization", "t", "wilcoxon", "bootstrap", "mcnemar")
 CORRECTIONS = ("holm", "bh", None)
+ENOUGH_DIFFERENT = 500  # users with a difference, from which on the bootstrap holds about its level
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class Comparison:
         rows: a :class:`ComparisonRow` for each system but the baseline, and each metric.
         baseline, test, correction, level, num_draws, seed: as they were given.
         notes: sentences about what the rows leave out.
+        agreement: how much the lists of each two systems agree, an :class:`Agreement`; None where fewer than two of
+            them have lists.
     """
 
     def __init__(
@@ -109,10 +114,12 @@ class Comparison:
         num_draws: int,
         seed: int,
         notes: Sequence[str],
+        agreement: Agreement | None = None,
     ) -> None:
         self.rows = list(rows)
         self.baseline, self.test, self.correction, self.level = baseline, test, correction, level
         self.num_draws, self.seed, self.notes = num_draws, seed, list(notes)
+        self.agreement = agreement
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -136,14 +143,18 @@ class Comparison:
         head += [self._p_name()] if self.correction else []
         head += ["d_z", "wins / ties / losses", "users", f"users for {POWER:.0%} power"]
         lines = [head]
+        numbers = Column.of(
+            [number for row in self.rows for number in (row.value, row.baseline_value)],
+            [row.high - row.low for row in self.rows],
+        )
+        effects = Column.of([row.effect for row in self.rows], places=3)
         for row in self.rows:
-            cells = [row.system, row.metric, number_text(row.value, ".4f"), number_text(row.baseline_value, ".4f")]
-            interval = f"[{number_text(row.low, '+.4f')}, {number_text(row.high, '+.4f')}]"
-            cells += [number_text(row.difference, "+.4f"), interval, p_text(row.p)]
-            cells += [p_text(row.p_corrected)] if self.correction else []
-            cells += [number_text(row.effect, "+.3f")]
+            cells = [row.system, row.metric, numbers.text(row.value), numbers.text(row.baseline_value)]
+            cells += [numbers.text(row.difference, signed=True), numbers.interval(row.low, row.high, signed=True)]
+            cells += [p_text(p) for p in ((row.p, row.p_corrected) if self.correction else (row.p,))]
+            cells += [effects.text(row.effect, signed=True)]
             cells += [f"{row.wins:,} / {row.ties:,} / {row.losses:,}" if row.paired else "-"]
-            cells += [f"{row.n:,}" if row.n is not None else "unpaired", number_text(row.users_needed, ",.0f")]
+            cells += [f"{row.n:,}" if row.n is not None else "unpaired", count_text(row.users_needed)]
             lines.append(cells)
         return lines
 
@@ -165,7 +176,8 @@ class Comparison:
             "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()
             for line in lines
         ]
-        return "\n".join([*table, self.about(), *self.notes])
+        agreement = [] if self.agreement is None else ["", str(self.agreement)]
+        return "\n".join([*table, self.about(), *self.notes, *agreement])
 
     def to_markdown(self) -> str:
         """A Markdown table, and what to know about it."""
@@ -246,15 +258,12 @@ class Comparison:
         return ax.figure, ax
 
 
-def p_text(p: float) -> str:
-    """A p-value with four places, or its power of ten where these are zeros."""
-    return "-" if math.isnan(p) else f"{p:.4f}" if p >= 0.00005 else f"{p:.0e}"
-
-
 SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
 }
 
 
@@ -295,7 +304,8 @@ def compare(
             differ); for fewer than two users in common, or with a value; for an unknown test or correction.
 
     Warns:
-        UserWarning: for systems that were evaluated against different truths, where their files say so.
+        UserWarning: for systems that were evaluated against different truths, where their files say so; for
+            ``test="bootstrap"`` of fewer than 500 users with a difference.
 
     >>> popular = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.4, 0.6, 0.1, 0.3, 0.4, 0.5, 0.7]})
     >>> factors = UserValues([1, 2, 3, 4, 5, 6, 7], {"ndcg@10": [0.5, 1.0, 0.2, 0.7, 0.6, 0.9, 0.8]})
@@ -323,6 +333,7 @@ def compare(
         if any(metric in run for run in kept.values() for metric in names):
             users = common_users("`systems`", kept, on_missing)
         warn_of_other_truths("`systems`", kept)
+    listed = {name: kept[name] for name in systems if name in kept and kept[name].lists is not None}
     options: dict[str, Any] = {"level": level}
     options |= {"num_draws": num_draws, "seed": seed} if test in DRAWN else {}
     rows = []
@@ -336,6 +347,8 @@ def compare(
             else:
                 means = (summary_of(name, one, metric), summary_of(baseline, other, metric))
                 rows.append(unpaired_row(name, metric, *means, level))
+    if test == "bootstrap":
+        warn_of_few_differences(rows)
     p = corrected([row.p for row in rows], correction)
     rows = [ComparisonRow(**{**vars(row), "p_corrected": p_row}) for row, p_row in zip(rows, p)]
     return Comparison(
@@ -347,7 +360,23 @@ def compare(
         num_draws=num_draws,
         seed=seed,
         notes=notes_of(rows, users, runs),
+        agreement=agreement(listed, level=level, on_missing=on_missing) if len(listed) > 1 else None,
     )
+
+
+def warn_of_few_differences(rows: Sequence[ComparisonRow]) -> None:
+    """Warn once where the bootstrap has too few users with a difference in a row."""
+    different = {f"{row.system}, {row.metric}": (row.wins or 0) + (row.losses or 0) for row in rows if row.paired}
+    few = {name: number for name, number in different.items() if 0 < number < ENOUGH_DIFFERENT}
+    if few:
+        name = min(few, key=few.__getitem__)
+        warnings.warn(
+            f"`test` 'bootstrap' finds a difference where there is none more often than its level says with fewer than "
+            f"{ENOUGH_DIFFERENT} users who have one: {name} has {few[name]:,}"
+            + (f", and {len(few) - 1} more of {len(rows)} rows have too few" if len(few) > 1 else "")
+            + "; take test='randomization'",
+            stacklevel=3,
+        )
 
 
 def chosen_metrics(runs: Mapping[str, Run], metrics: str | Sequence[str] | None) -> list[str]:

@@ -13,7 +13,9 @@ from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
+from torch_recmetrics.compare.agreement import agreement, metric_named
 from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
@@ -21,7 +23,6 @@ from torch_recmetrics.compare.pairing import (
     common_users,
     metric_names,
     names_of,
-    number_text,
     read_run,
     refuse_other_definitions,
     summary_of,
@@ -31,8 +32,8 @@ from torch_recmetrics.compare.statistics import (
     NO_SPREAD,
     POWER,
     Array,
-    about_the_mean,
     standardized,
+    summed_up,
     t_probability,
     t_quantile,
     users_needed,
@@ -40,9 +41,11 @@ from torch_recmetrics.compare.statistics import (
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import write_text
+from torch_recmetrics.users.texts import Column, count_text
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
 RECORD_VERSION = 1
+RULES = ("better", "not_worse", "not_less")
 Outcome = Literal["promoted", "rejected", "undecided"]
 # A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
 NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
@@ -111,9 +114,9 @@ class RuleVerdict:
     """The outcome of one rule.
 
     Attributes:
-        metric, rule: its name, and ``"better"`` or ``"not_worse"``.
-        margin: the relative loss that is allowed; 0 for ``"better"``.
-        candidate, incumbent: the means over the users who count in both.
+        metric, rule: its name, and ``"better"``, ``"not_worse"`` or ``"not_less"``.
+        margin: the relative loss that is allowed; 0 for the others.
+        candidate, incumbent: the means over the users who count in both; of ``"not_less"`` the value and its bound.
         relative_difference: (candidate - incumbent) / incumbent; of the other sign where less is better; nan where the
             incumbent has 0.
         low, high: its interval, at the level that Holm's correction left to this rule; infinite where the incumbent's
@@ -144,9 +147,14 @@ class RuleVerdict:
     undefined: int
 
     def __str__(self) -> str:
-        wanted = "better" if self.rule == "better" else f"not worse by {percent(self.margin, '')}"
-        interval = f"{percent(self.relative_difference)} [{percent(self.low)}, {percent(self.high)}]"
-        parts = [f"{self.metric}: {self.incumbent:.4f} -> {self.candidate:.4f}, {interval}, {wanted}: {self.outcome}"]
+        not_worse = f"not worse by {100 * self.margin:g} %"
+        wanted = {"better": "better", "not_worse": not_worse}.get(self.rule, "not less")
+        means = Column.of([self.incumbent, self.candidate])
+        gain, low, high = percentages(self.relative_difference, self.low, self.high)
+        values = f"{means.text(self.incumbent)} -> {means.text(self.candidate)}"
+        if self.rule == "not_less":
+            values = f"{means.text(self.candidate)} by a bound of {self.incumbent:g}"
+        parts = [f"{self.metric}: {values}, {gain} [{low}, {high}], {wanted}: {self.outcome}"]
         if self.outcome == "undecided":
             parts += [self._more_users()]
         about = [f"{self.n:,} users"] if self.n is not None else []
@@ -159,7 +167,7 @@ class RuleVerdict:
             return "more users would decide it"
         if math.isinf(self.users_needed):
             return "no number of users would decide it, as no difference is seen"
-        return f"about {self.users_needed:,.0f} users would decide it"
+        return f"about {count_text(self.users_needed)} users would decide it"
 
 
 @dataclass(frozen=True)
@@ -196,8 +204,11 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def percent(share: float, sign: str = "+") -> str:
-    return "-" if math.isnan(share) else f"{number_text(100 * share, f'{sign}.3g')} %"
+def percentages(share: float, low: float, high: float) -> list[str]:
+    """A relative difference and the ends of its interval."""
+    numbers = [100 * number for number in (share, low, high)]
+    column = Column.of(numbers, [numbers[2] - numbers[1]], places=1)
+    return ["-" if math.isnan(number) else f"{column.text(number, signed=True)} %" for number in numbers]
 
 
 class Gate:
@@ -205,7 +216,9 @@ class Gate:
 
     A rule of ``better`` is held where the whole interval of the difference is above 0, and has failed where it lies
     below. A rule of ``not_worse`` allows a relative loss: with 0.02 it is held where the whole interval of the relative
-    difference is above -2 %, and has failed where it lies below (a test of non-inferiority). All else is undecided.
+    difference is above -2 %, and has failed where it lies below (a test of non-inferiority). A rule of ``not_less`` has
+    a bound for the candidate's own value, or for how much its lists agree with the incumbent's: with
+    ``{"overlap@10": 0.5}`` it is held where the whole interval is above 0.5. All else is undecided.
 
     The paired differences are tested by Student's t, and the relative ones by that of
     ``candidate - (1 - margin) incumbent``, whose interval is Fieller's: nothing is divided by a mean that varies. Each
@@ -215,6 +228,9 @@ class Gate:
     Args:
         better: a metric, or several, in which the candidate must win.
         not_worse: metric -> the relative loss that is allowed, 0 <= margin < 1.
+        not_less: metric -> the least value, above 0. ``overlap@K``, ``jaccard@K``, ``rbo`` and ``kendall_tau@K`` that
+            the candidate has no values of are those of the lists of both runs (``keep_lists=True``); all others are
+            values of the candidate, such as ``{"exposure@10/indie": 0.2}``.
         level: of all rules together.
         lower_is_better: those of the metrics in which less is better.
 
@@ -229,13 +245,14 @@ class Gate:
     >>> verdict = Gate(better="ndcg@10").decide(candidate, incumbent)
     >>> print(verdict)
     promoted
-    ndcg@10: 0.4286 -> 0.6714, +56.7 % [+24.2 %, +108 %], better: held (7 users)
+    ndcg@10: 0.4286 -> 0.6714, +56.7 % [+24.2 %, +108.3 %], better: held (7 users)
     """
 
     def __init__(
         self,
         better: str | Sequence[str] = (),
         not_worse: Mapping[str, float] | None = None,
+        not_less: Mapping[str, float] | None = None,
         *,
         level: float = 0.95,
         lower_is_better: str | Sequence[str] = (),
@@ -251,19 +268,29 @@ class Gate:
                 raise ValueError(
                     f"`not_worse[{metric!r}]` must be a relative loss, 0 <= margin < 1 (0.02 is 2 %), got {margin!r}"
                 )
-        names = [*self.better, *self.not_worse]
+        bounds: Any = {} if not_less is None else not_less
+        if not isinstance(bounds, Mapping):
+            raise TypeError(f"`not_less` must be a dict of metrics and bounds, {{'overlap@10': 0.5}}, got {bounds!r}")
+        self.not_less = dict(bounds)
+        for metric, bound in self.not_less.items():
+            if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 < bound < math.inf:
+                raise ValueError(f"`not_less[{metric!r}]` must be a finite number above 0, got {bound!r}")
+        names = [*self.better, *self.not_worse, *self.not_less]
         if not names:
-            raise ValueError("`better` or `not_worse` must name a metric: a gate without a rule decides nothing")
+            raise ValueError(
+                "`better`, `not_worse` or `not_less` must name a metric: a gate without a rule decides nothing"
+            )
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"`better` and `not_worse` must name a metric once, got {twice[0]!r} twice")
+            raise ValueError(f"`better`, `not_worse` and `not_less` must name a metric once, got {twice[0]!r} twice")
         self.lower_is_better = tuple(metric_names("lower_is_better", lower_is_better))
-        if foreign := [name for name in self.lower_is_better if name not in names]:
+        if foreign := [name for name in self.lower_is_better if name not in names or name in self.not_less]:
             raise ValueError(f"`lower_is_better` must name metrics that have a rule, got {foreign[0]!r}")
         self.level = level
 
     def __repr__(self) -> str:
         lower = f", lower_is_better={self.lower_is_better}" if self.lower_is_better else ""
-        return f"Gate(better={self.better}, not_worse={self.not_worse}, level={self.level}{lower})"
+        bounds = f", not_less={self.not_less}" if self.not_less else ""
+        return f"Gate(better={self.better}, not_worse={self.not_worse}{bounds}, level={self.level}{lower})"
 
     def _refuse_other_direction(self, runs: Collection[UserValues], names: Iterable[str]) -> None:
         """ValueError where less of a metric is better and the rule wants more, or the other way round."""
@@ -282,7 +309,7 @@ class Gate:
         Args:
             candidate, incumbent: :class:`UserValues`, or the paths of their files, with values of users for each metric
                 that has a rule. A metric that is no mean over users, such as coverage, must be in the ``summaries`` of
-                both, with its standard error, as a bootstrap over users gives it. It is compared as of unrelated users,
+                both, with its standard error, as ``UserBootstrap`` gives it. It is compared as of unrelated users,
                 which is cautious where the same users make both values rise.
             on_missing: ``"intersect"`` keeps the users that both have.
 
@@ -295,20 +322,28 @@ class Gate:
             UserWarning: for runs that were evaluated against different truths, where their files say so.
         """
         runs = {"candidate": read_run("candidate", candidate), "incumbent": read_run("incumbent", incumbent)}
-        margins = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
+        both = {**dict.fromkeys(self.better, 0.0), **self.not_worse}
+        margins = {**both, **dict.fromkeys(self.not_less, 0.0)}
+        agreeing = [name for name in self.not_less if name not in names_of(runs["candidate"]) and metric_named(name)]
         for name, run in runs.items():
-            refuse_missing(name, run, margins)
+            refuse_missing(name, run, both)
+        refuse_missing("candidate", runs["candidate"], [name for name in self.not_less if name not in agreeing])
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
         if len(kept) == 2:
-            refuse_other_definitions("`candidate` and `incumbent`", kept, list(margins))
-        self._refuse_other_direction(kept.values(), margins)
+            refuse_other_definitions("`candidate` and `incumbent`", kept, list(both))
+        self._refuse_other_direction(kept.values(), both)
         users = None
-        if len(kept) == 2 and any(metric in run for metric in margins for run in kept.values()):
+        if len(kept) == 2 and any(metric in run for metric in both for run in kept.values()):
             users = common_users("`candidate` and `incumbent`", kept, on_missing)
         warn_of_other_truths("`candidate` and `incumbent`", kept)
         contrasts = {
-            metric: contrast(runs, users, metric, -1.0 if metric in self.lower_is_better else 1.0) for metric in margins
+            metric: contrast(runs, users, metric, -1.0 if metric in self.lower_is_better else 1.0) for metric in both
         }
+        of_candidate: dict[str, Run] = dict.fromkeys(self.not_less, runs["candidate"])
+        if agreeing:
+            lists = agreement(runs, agreeing, level=self.level, on_missing=on_missing)
+            of_candidate |= dict.fromkeys(agreeing, *lists.users.values())
+        contrasts |= {name: bound_contrast(of_candidate[name], name, bound) for name, bound in self.not_less.items()}
         statistics = [contrasts[metric].statistic(-margin) for metric, margin in margins.items()]
         p_failed = [own.below(t) for own, t in zip(contrasts.values(), statistics)]
         p_held = [own.below(-t) for own, t in zip(contrasts.values(), statistics)]
@@ -323,7 +358,7 @@ class Gate:
             rules.append(
                 RuleVerdict(
                     metric=metric,
-                    rule="better" if metric in self.better else "not_worse",
+                    rule=next(rule for rule in RULES if metric in getattr(self, rule)),
                     margin=float(margin),
                     candidate=own.candidate,
                     incumbent=own.incumbent,
@@ -373,7 +408,7 @@ def metric_of(text: str) -> type[Any] | None:
     return found
 
 
-def refuse_missing(name: str, run: Run, metrics: Mapping[str, float]) -> None:
+def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
     """ValueError that says what a run needs for the rules."""
     held = names_of(run)
     for metric in metrics:
@@ -382,7 +417,7 @@ def refuse_missing(name: str, run: Run, metrics: Mapping[str, float]) -> None:
                 f"`{name}` has no {metric!r}, which has a rule (it has {', '.join(held) or 'nothing'}). A mean over "
                 "users needs the value of each user, as keep_users=True keeps it. Coverage and its like are values of "
                 f"all lists together: give UserValues(..., summaries={{{metric!r}: (value, standard_error)}}) from a "
-                "bootstrap over users, or leave the rule out"
+                "UserBootstrap, or leave the rule out"
             )
 
 
@@ -430,8 +465,8 @@ def paired_contrast(
     n = len(candidate)
     # signed as the incumbent's mean is, so that a relative loss of a negative mean is a loss too
     sign = math.copysign(1, float((w * incumbent).sum()))
-    gain, size = about_the_mean(direction * (candidate - incumbent), w), about_the_mean(sign * incumbent, w)
-    products = w * gain.values * w * size.values
+    gain, size = summed_up(direction * (candidate - incumbent), w), summed_up(sign * incumbent, w)
+    products = w * gain.about_mean() * w * size.about_mean()
     return Contrast(
         candidate=float(np.average(candidate, weights=w)),
         incumbent=float(np.average(incumbent, weights=w)),
@@ -444,6 +479,17 @@ def paired_contrast(
         undefined=undefined,
         paired=True,
     )
+
+
+def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
+    """The mean of a metric in one run beside a bound, which varies by nothing."""
+    mean, error = summary_of("candidate", run, metric)
+    n = None
+    if isinstance(run, UserValues):
+        counted = torch.ones(len(run), dtype=torch.bool) if run.weights is None else run.weights > 0
+        n = int((counted & ~run[metric].isnan()).sum()) if metric in run else len(run)
+    paired = isinstance(run, UserValues) and metric in run
+    return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, paired)
 
 
 def holm_tails(p_values: Sequence[float], tail: float) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import warnings
@@ -13,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from torch_recmetrics.compare.statistics import Array, about_the_mean
+from torch_recmetrics.compare.statistics import Array, summed_up
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, checked_summary
 
@@ -83,7 +82,7 @@ def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:
     counted = ~values.isnan() & (weights > 0)
     if int(counted.sum()) < 2:
         raise ValueError(f"{metric} must have a value for two users or more in {name}, got {int(counted.sum())}")
-    own = about_the_mean(values[counted].numpy(), (weights[counted] / weights[counted].max()).numpy())
+    own = summed_up(values[counted].numpy(), (weights[counted] / weights[counted].max()).numpy())
     return own.mean, own.standard_error
 
 
@@ -97,6 +96,12 @@ def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metr
             if "scored" in (kind_of(one.candidates), kind_of(other.candidates)):
                 step = '; where their columns are all items, say so: users("full"), or UserValues.candidates = "full"'
             differences.append(f"candidates are {one.candidates!r} in {first} and {other.candidates!r} in {name}{step}")
+        if one.hidden is not None and other.hidden is not None and one.hidden != other.hidden:
+            hiding, open_to = (first, name) if one.hidden else (name, first)
+            differences.append(
+                f"items were hidden (`seen_ids` or `mask`) in {hiding} and none in {open_to}; where its lists came "
+                "without them, say so: UserValues.hidden = True"
+            )
         differences += [
             f"{metric} is {one.definitions[metric]} in {first} and {other.definitions[metric]} in {name}"
             for metric in metrics
@@ -201,8 +206,16 @@ def other_truths(runs: Mapping[str, UserValues]) -> str:
 def warn_of_other_truths(argument: str, runs: Mapping[str, UserValues]) -> None:
     """Warn where two runs were evaluated against two truths."""
     if said := other_truths(runs):
+        kinds = {str(run.truth).partition(":")[0] for run in runs.values() if run.truth is not None}
+        how = "differ"
+        if kinds == {"sha256"}:  # older files
+            how = "differ, which may be in form alone, as those of CSV and Parquet"
+        elif len(kinds) > 1:
+            how = (
+                "are known by digests of several kinds, as versions of this package and of DuckDB have, and may differ"
+            )
         warnings.warn(
-            f"{argument} must be of one truth, but their files of it differ, {said}: a difference between them may be "
+            f"{argument} must be of one truth, but their files of it {how}, {said}: a difference between them may be "
             "one of the truths. Evaluate all of them with the same file, relevance and seen items",
             stacklevel=3,
         )
@@ -212,12 +225,3 @@ def listed(ids: Tensor) -> str:
     """The first few ids."""
     shown = ", ".join(str(number) for number in ids[:SHOWN_IDS].tolist())
     return f"{'id' if len(ids) == 1 else 'ids'} {shown}{', ...' if len(ids) > SHOWN_IDS else ''}"
-
-
-def number_text(value: float | None, form: str) -> str:
-    """A number for a table; infinite and missing ones in a word."""
-    if value is None or math.isnan(value):
-        return "-"
-    if math.isinf(value):
-        return "-inf" if value < 0 else "inf"
-    return format(value, form)

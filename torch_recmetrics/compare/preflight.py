@@ -12,8 +12,8 @@ from torch import Tensor
 
 from torch_recmetrics import functional
 from torch_recmetrics.compare.pairing import metric_names
-from torch_recmetrics.compare.statistics import check_seed
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.users.texts import Column
 
 Evaluate = Callable[[Tensor, Tensor], Mapping[str, Any]]
 
@@ -130,7 +130,7 @@ def preflight(
     0.02
     """
     check.check_positive("top_k", top_k)
-    check_seed(seed)
+    check.check_seed("seed", seed)
     if evaluate is not None and not callable(evaluate):
         raise TypeError(f"`evaluate` must be a function of lists and truth, or None, got {evaluate!r}")
     names = metric_names("metrics", metrics)
@@ -162,7 +162,7 @@ def preflight(
     for metric, value in itself.items():
         best = float(best_values(metric.partition("@")[0], n_relevant, top_k)[n_relevant > 0].mean())
         passed = abs(value - best) <= EXACT
-        sentence = f"{value:.4f}, the best that K allows is {best:.4f}"
+        sentence = in_one_form("{}, the best that K allows is {}", value, best)
         results.append(Check("truth", metric, value, best, passed, sentence))
 
     drawn = random_lists(rows, min(top_k, n_items), n_items, generator)
@@ -175,7 +175,7 @@ def preflight(
         spread = float(defined.std()) if enough else math.sqrt(chance * (1 - chance))
         error = spread / math.sqrt(len(defined))
         passed = abs(value - chance) <= STANDARD_ERRORS * error + EXACT
-        sentence = f"{value:.4f}, chance is {chance:.4f} +- {error:.4f}"
+        sentence = in_one_form("{}, chance is {} +- {}", value, chance, error)
         results.append(Check("random lists", metric, value, chance, passed, sentence))
 
     others = shuffled(relevant, generator)
@@ -187,7 +187,7 @@ def preflight(
     for metric, value in destroyed.items():
         gap = found[metric] - value
         passed = gap > 2 * math.hypot(own_errors[metric], errors[metric])
-        sentence = f"{value:.4f}, with the users' own truth {found[metric]:.4f}"
+        sentence = in_one_form("{}, with the users' own truth {}", value, found[metric])
         sentence += "" if passed else ": the lists are not personal, or users and truth do not belong together"
         results.append(Check("shuffled truth", metric, value, found[metric], passed, sentence))
 
@@ -198,7 +198,7 @@ def preflight(
     else:
         popular = harness.means(popular_lists(counts, known, rows, top_k), relevant)
         for metric, value in popular.items():
-            sentence = f"{value:.4f} is to be beaten, the recommendations have {found[metric]:.4f}"
+            sentence = in_one_form("{} is to be beaten, the recommendations have {}", value, found[metric])
             results.append(Check("most popular", metric, value, found[metric], None, sentence))
     results += [training_check(known, relevant), candidates_check(allowed, relevant, top_k)]
     return Preflight(tuple(results))
@@ -375,6 +375,12 @@ def in_own_row(ids: Tensor, others: Tensor) -> Tensor:
     return torch.isin(own_row * n_items + ids, keys) & (ids >= 0)
 
 
+def in_one_form(sentence: str, *numbers: float) -> str:
+    """A sentence with its numbers, all with as many places."""
+    column = Column.of(numbers)
+    return sentence.format(*map(column.text, numbers))
+
+
 # -- data -------------------------------------------------------------------------------------------------------------
 
 
@@ -397,8 +403,6 @@ def candidates_check(candidates: Tensor | None, truth: Tensor, top_k: int) -> Ch
     share = float(inside.sum() / n_relevant.sum())
     ceiling = float((inside.clamp(max=top_k)[users] / n_relevant[users].double()).mean())
     without = float((n_relevant.clamp(max=top_k)[users] / n_relevant[users].double()).mean())
-    sentence = (
-        f"they hold {100 * share:.1f} % of the relevant items: recall@{top_k} is at most {ceiling:.4f} "
-        f"({without:.4f} with all items)"
-    )
+    sentence = f"they hold {100 * share:.1f} % of the relevant items: recall@{top_k} is "
+    sentence += in_one_form("at most {} ({} with all items)", ceiling, without)
     return Check(name, "", share, 1.0, bool((inside == n_relevant).all()), sentence)

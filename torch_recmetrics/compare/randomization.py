@@ -78,7 +78,7 @@ class SignFlips:
     """
 
     def __init__(self, pairs: Differences, num_draws: int, seed: int) -> None:
-        d, w = pairs.values, pairs.weights
+        d, w = pairs.about_mean(), pairs.weights
         one = np.ones_like(d) if w is None else w
         # differences and weights; squared weights only where they are others
         real = [d] if w is None else [w * d, w * w * d]
@@ -151,7 +151,7 @@ def randomization_test(
         weights: (U,) >= 0.
         level: of the interval.
         num_draws: of signs.
-        seed: of the signs; an integer >= 0.
+        seed: of the signs; an integer from 0 on.
 
     Raises:
         ValueError: for fewer than two users with a value in both.

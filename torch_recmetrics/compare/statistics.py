@@ -83,7 +83,7 @@ class Differences:
     Weights are scaled to a largest of 1: no test depends on their scale, and their squares then cannot overflow.
     """
 
-    values: Array  # (n,) about their mean, which keeps the digits of a small spread
+    values: Array  # (n,) as they are: who has no difference has 0, and equal ones stay equal
     weights: Array | None  # (n,) None where all are equal
     mean: float
     standard_error: float
@@ -95,11 +95,11 @@ class Differences:
     @property
     def is_zero(self) -> bool:
         """Whether no user has a difference."""
-        return self.mean == 0 and not self.values.any()
+        return not self.values.any()
 
-    def raw(self) -> Array:
-        """(n,) the differences themselves."""
-        return self.values + self.mean
+    def about_mean(self) -> Array:
+        """(n,) how far each is from the mean, which keeps the digits of a small spread in sums of squares."""
+        return self.values - self.mean
 
     def result(self, low: float, high: float, p: float) -> PairedResult:
         return PairedResult(self.mean, self.standard_error, low, high, min(p, 1.0), self.n)
@@ -149,18 +149,18 @@ def differences(values: Any, baseline: Any, weights: Any = None) -> Differences:
         scaled = scaled[counted] / scaled[counted].max()
         if bool((scaled == 1).all()):
             scaled = None
-    return about_the_mean(raw, scaled)
+    return summed_up(raw, scaled)
 
 
-def about_the_mean(raw: Array, weights: Array | None) -> Differences:
-    """Mean and standard error in two passes."""
-    n = len(raw)
+def summed_up(values: Array, weights: Array | None) -> Differences:
+    """Differences, or values, with their mean and standard error, which take two passes."""
+    n = len(values)
     total = float(n) if weights is None else float(weights.sum())
-    mean = float(raw.mean() if weights is None else (weights * raw).sum() / total)
-    if bool((raw == raw[0]).all()):  # the mean of equal numbers may differ from them in its last digit
-        mean = float(raw[0])
-    values = raw - mean
-    squares = float(((values if weights is None else weights * values) ** 2).sum())
+    mean = float(values.mean() if weights is None else (weights * values).sum() / total)
+    if bool((values == values[0]).all()):  # the mean of equal numbers may differ from them in its last digit
+        mean = float(values[0])
+    off = values - mean
+    squares = float(((off if weights is None else weights * off) ** 2).sum())
     return Differences(values, weights, mean, math.sqrt(n / (n - 1) * squares) / total)
 
 
@@ -220,15 +220,16 @@ def bootstrap_test(
     """The paired bootstrap: users are drawn again with replacement, and each draw is studentised (bootstrap-t).
 
     The interval is ``m - q se`` for the two quantiles q of ``(m* - m) / se*``, and p is that of the smallest interval
-    which holds 0. Unlike percentiles of the mean it holds its level for 30 users too. Where a draw may easily miss all
-    users with a difference it is wide, or infinite.
+    which holds 0. With fewer than about 500 users who have a difference it refuses too often: at 5 % in 8 to 17 % of
+    draws of 20 to 200 users with mostly equal or very skew values, and no difference. Where a draw may easily miss all
+    users with a difference the interval is wide, or infinite.
 
     Args:
         values, baseline: (U,) values of the same users in two systems, nan where undefined.
         weights: (U,) >= 0; a user is drawn with their weight.
         level: of the interval.
         num_draws: how often all users are drawn.
-        seed: of the draws; an integer >= 0.
+        seed: of the draws; an integer from 0 on.
 
     Raises:
         ValueError: for fewer than two users with a value in both.
@@ -257,7 +258,7 @@ def bootstrap_test(
 def bootstrap_statistics(pairs: Differences, num_draws: int, seed: int) -> Array:
     """(num_draws,) the statistic of each draw of n users."""
     generator = np.random.Generator(bits(seed))
-    n, d = pairs.n, pairs.values
+    n, d = pairs.n, pairs.about_mean()
     w = np.ones(n) if pairs.weights is None else pairs.weights
     # about the mean of all, so that squares keep their digits
     columns = np.stack([w, w * d, w * w, w * w * d, w * w * d * d], axis=1)
@@ -281,14 +282,7 @@ def check_draws(level: float, num_draws: int, seed: int) -> None:
     """Refuse what is no level, no number of draws or no seed."""
     check.check_share("level", level)
     check.check_positive("num_draws", num_draws)
-    check_seed(seed)
-
-
-def check_seed(seed: int) -> None:
-    """Refuse what is no seed."""
-    given: Any = seed
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise ValueError(f"`seed` must be an integer >= 0, got {seed!r}")
+    check.check_seed("seed", seed)
 
 
 # -- ranks, counts, corrections ---------------------------------------------------------------------------------------
@@ -313,8 +307,7 @@ def wilcoxon_test(values: Any, baseline: Any, *, level: float = 0.95) -> PairedR
     """
     check.check_share("level", level)
     pairs = differences(values, baseline)
-    raw = pairs.raw()
-    p = 1.0 if pairs.is_zero else float(needed("scipy.stats", "Wilcoxon's test").wilcoxon(raw).pvalue)
+    p = 1.0 if pairs.is_zero else float(needed("scipy.stats", "Wilcoxon's test").wilcoxon(pairs.values).pvalue)
     return pairs.result(*t_interval(pairs, level), p)
 
 
@@ -339,8 +332,8 @@ def mcnemar(values: Any, baseline: Any, *, exact: bool = True, correction: bool 
         other = column[~np.isin(column, (0, 1)) & ~np.isnan(column)]
         if len(other):
             raise ValueError(f"`{name}` must be 0 or 1 for McNemar's test, got {other[0]}: take another test")
-    raw = differences(first, second).raw().round()
-    gained, lost = int((raw == 1).sum()), int((raw == -1).sum())
+    won = differences(first, second).values
+    gained, lost = int((won == 1).sum()), int((won == -1).sum())
     if gained + lost == 0:
         return McNemar(0.0, 1.0, 0, 0)
     tables = needed("statsmodels.stats.contingency_tables", "McNemar's test")

@@ -111,6 +111,8 @@ class RankingMetrics(Callback):
         user_embeddings: str | None = None,
         item_embeddings: str | None = None,
         item_bias: str | None = None,
+        reference_ids: str | None = None,
+        reference_preds: str | None = None,
         inputs: Inputs | None = None,
         prefix: str | None = None,
         test_prefix: str = "test_",
@@ -157,6 +159,8 @@ class RankingMetrics(Callback):
             "user_embeddings": user_embeddings,
             "item_embeddings": item_embeddings,
             "item_bias": item_bias,
+            "reference_ids": reference_ids,
+            "reference_preds": reference_preds,
         }
         self.input_names = checked_names(names, self._template.argument_names())
         self.inputs = checked_inputs(inputs, self.input_names)

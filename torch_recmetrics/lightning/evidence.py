@@ -51,6 +51,7 @@ def packed(users: UserValues, *names: str) -> dict[str, Any]:
         "weights": users.weights,
         "definitions": {name: users.definitions[name] for name in names},
         "candidates": users.candidates,
+        "hidden": users.hidden,
         "versions": users.versions,
         "summaries": {name: list(pair) for name, pair in users.summaries.items()},
     }

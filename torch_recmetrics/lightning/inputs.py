@@ -18,7 +18,7 @@ Inputs = Callable[[Any, Any], Mapping[str, Any]]
 # What an update can rank or score; each of the others goes with one of them.
 RANKED = ("preds", "user_embeddings", "item_ids")
 # Lists of ids of any lengths, as a collate function that makes no tensors of them leaves them.
-LISTS = ("item_ids", "target_ids", "seen_ids")
+LISTS = ("item_ids", "target_ids", "seen_ids", "reference_ids")
 MODULE_NAMES = "its attributes and its methods, which are called with the batch"
 
 

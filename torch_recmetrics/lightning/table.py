@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from torch_recmetrics.users.texts import Column
+
 NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+)(?P<slice>\W.+)?)?")
+Rows = dict[str, dict[str, tuple[float, float | None]]]  # value and standard error by metric and cutoff
 LOADER = re.compile(r"(?P<name>.*)/dataloader_idx_(?P<number>\d+)")
 
 
@@ -31,7 +34,7 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
     ndcg       0.2500
     ndcg/cold  0.1250
     """
-    blocks: dict[str | None, dict[str, dict[str, str]]] = {}
+    blocks: dict[str | None, Rows] = {}
     for full, value in values.items():
         if isinstance(value, Tensor) and value.numel() != 1:
             continue
@@ -40,7 +43,9 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
         parts = NAME.fullmatch(name)
         stem, cut = (parts["stem"] + (parts["slice"] or ""), parts["cut"]) if parts else (name, None)
         rows = blocks.setdefault(loader["number"] if loader else None, {})
-        rows.setdefault(stem, {})[f"@{cut}" if cut else ""] = cell_of(value, (errors or {}).get(full))
+        error = (errors or {}).get(full)
+        number = (float(value), None if error is None else float(error))
+        rows.setdefault(stem, {})[f"@{cut}" if cut else ""] = number
     return "\n\n".join(
         block(rows, title if number is None else f"{title}, loader {number}") for number, rows in blocks.items()
     )
@@ -56,19 +61,26 @@ def without_loader(name: str) -> tuple[str, int]:
     return (loader["name"], int(loader["number"])) if loader else (name, 0)
 
 
-def cell_of(value: Any, error: Any) -> str:
-    """A value, with its standard error where that is a number."""
-    number = f"{float(value):.4f}"
-    return number if error is None or math.isnan(error) else f"{number} +- {float(error):.4f}"
+def column_texts(numbers: Sequence[tuple[float, float | None] | None]) -> list[str]:
+    """The values of a column with their standard errors, where these are numbers."""
+    known = [number for number in numbers if number is not None]
+    column = Column.of([value for value, _ in known], [error for _, error in known])
+
+    def cell(value: float, error: float | None) -> str:
+        behind = "" if error is None or math.isnan(error) else f" +- {column.text(error)}"
+        return column.text(value) + behind
+
+    return ["" if number is None else cell(*number) for number in numbers]
 
 
-def block(rows: Mapping[str, Mapping[str, str]], title: str) -> str:
+def block(rows: Rows, title: str) -> str:
     """One table."""
     cuts = list(dict.fromkeys(cut for row in rows.values() for cut in row))
     cuts.sort(key=lambda cut: cut == "")  # whole lists last
-    lines = [[title, *cuts], *([stem, *(row.get(cut, "") for cut in cuts)] for stem, row in rows.items())]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(cuts) + 1)]
-    padded = (
-        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))] for line in lines
+    columns = [[title, *rows], *([cut, *column_texts([row.get(cut) for row in rows.values()])] for cut in cuts)]
+    widths = [max(map(len, column)) for column in columns]
+    lines = (
+        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]
+        for line in zip(*columns)
     )
-    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+    return "\n".join("  ".join(cells).rstrip() for cells in lines)

@@ -60,6 +60,11 @@ class BinaryAUC(ScoredRows):
     clustered ROC curve data, Biometrics 1997; between processes it takes the rows of all of them on each, as
     :meth:`roc` does.
 
+    The interval is that on the scale of log odds (``method="logit"``), or ``"t"``, with the degrees of freedom of F.
+    Satterthwaite, as E. Brunner and U. Munzel have them: where one class is rare, no more than its rows decide. Where
+    all pairs of rows are alike (1, 0, or all scores equal) the standard error is 0, and n, by which ``"logit"`` says
+    how far that goes, is the number of rows of the smaller class, and of users no more than half of them.
+
     The partial area is that of D. K. McClish, Analyzing a portion of the ROC curve, Medical Decision Making 1989, as
     scikit-learn's ``roc_auc_score(max_fpr=)`` has it.
 
@@ -74,6 +79,7 @@ class BinaryAUC(ScoredRows):
     """
 
     stem = "auc"
+    interval_method = "logit"
     has_interval = True
     is_area = True
 

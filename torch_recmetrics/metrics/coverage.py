@@ -43,6 +43,10 @@ class Coverage(ItemCounts):
     best_value = 1.0
     higher_is_better = True
 
+    @property
+    def step(self) -> float:
+        return 1 / self.num_items
+
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:  # noqa: ARG002
         return exact((counts > 0).sum()) / self.num_items
 
@@ -69,6 +73,10 @@ class Gini(ItemCounts):
 
     stem = "gini"
     higher_is_better = False
+
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        return 0.0, 1 - 1 / self.num_items
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:  # noqa: ARG002
         filled = exact(counts[counts > 0].sort().values)
@@ -116,12 +124,20 @@ class Entropy(ItemCounts):
             raise ValueError("`num_items` must be 2 or more with normalized=True: one item leaves nothing to spread")
         super().setup()
 
+    @property
+    def unit(self) -> float:
+        """In nats."""
+        return math.log(self.num_items if self.normalized else self.base)
+
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        return 0.0, math.log(self.num_items) / self.unit
+
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:  # noqa: ARG002
         filled = exact(counts[counts > 0])
         total = filled.sum()
         nats = (filled / total * (total / filled).log()).sum()
-        unit = math.log(self.num_items if self.normalized else self.base)
-        return torch.where(total > 0, nats / unit, float("nan"))
+        return torch.where(total > 0, nats / self.unit, float("nan"))
 
 
 class Personalization(ItemCounts):
@@ -175,7 +191,7 @@ class UserCoverage(ListMeans):
     """
 
     stem = "user_coverage"
-    zero_one = True
+    interval_method = "wilson"
     best_value = 1.0
 
     top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)

@@ -34,7 +34,7 @@ class TieRate(RelevanceMeans):
 
     stem = "tie_rate"
     known_gains = True
-    zero_one = True
+    interval_method = "wilson"
     higher_is_better = False
     best_value = 0.0
     extra_rules = ("pessimistic", "optimistic")
@@ -75,7 +75,7 @@ class CollapseRate(RelevanceMeans):
 
     stem = "collapse_rate"
     known_gains = True
-    zero_one = True
+    interval_method = "wilson"
     higher_is_better = False
     best_value = 0.0
     needs_target = False
@@ -95,7 +95,7 @@ class CollapseRate(RelevanceMeans):
 
     def compute(self) -> Tensor:
         """The weighted share of collapsed users, 0-dim float64; nan where there is nothing to count."""
-        value = super().compute()
+        value: Tensor = super().compute()
         looks = self.aggregation == "mean" and "collapse" not in self._warned
         if looks and self.warn_above is not None and bool(value > self.warn_above):
             self.warn_once(

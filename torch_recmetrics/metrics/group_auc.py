@@ -59,6 +59,7 @@ class GroupAUC(RowMetric):
     needed = ("preds", "target", "indexes")
 
     stem = "group_auc"
+    interval_method = "logit"
     best_value = 1.0
     public = ("per_group",)
     has_interval = True

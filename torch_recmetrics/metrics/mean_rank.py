@@ -2,16 +2,30 @@ r"""Where the relevant items stand in the list: their mean rank, and that as a s
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
+from torch_recmetrics.state.propensities import PropensityMeans
+from torch_recmetrics.state.user_means import CUTOFF
 
-__all__ = ["MeanPercentileRank", "MeanRank"]
+__all__ = ["MeanPercentileRank", "MeanRank", "UserAUC"]
 
+ROUNDED = 1e-12  # of a sum of weights
 POOLED = "Micro-average: every relevant item weighs alike, not every user."
+NUM_ITEMS = (
+    "Of finished lists without a cutoff: N, how many items there are, with ids below N; None where that is not known."
+)
+
+
+def check_num_items(name: str, value: Any) -> None:
+    """Refuse what is neither a positive integer nor None."""
+    if value is not None:
+        check.check_positive(name, value)
 
 
 def the_rank(ranks: Tensor) -> Tensor:
@@ -19,19 +33,46 @@ def the_rank(ranks: Tensor) -> Tensor:
     return ranks
 
 
-class MeanRank(RelevanceMeans):
+def is_missing(missing: Tensor, stats: RankingStats) -> Tensor:
+    """Whether relevant items are missing in lists, by how much they weigh; weights of items are rounded."""
+    return missing > ROUNDED * stats.n_relevant
+
+
+class RanksOfRelevant(PropensityMeans):
+    """A mean of where the relevant items stand."""
+
+    of_rank = True
+    best_value = None
+    reads_places = True
+    partial = True
+
+    top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
+    num_items: int | None = option(default=None, config="changed", check=check_num_items, doc=NUM_ITEMS)
+
+    def setup(self) -> None:
+        propensities = self.__dict__["propensities"]
+        if self.top_k is not None:
+            self.num_items = None  # which says nothing of a list that is cut
+        elif self.num_items is None and propensities is not None:
+            self.num_items = propensities.shape[0]
+        super().setup()
+
+
+class MeanRank(RanksOfRelevant):
     r"""The mean rank of a user's relevant items.
 
     .. math:: \text{MeanRank} = \frac{1}{R} \sum_{i \text{ relevant}} \text{rank}_i
 
     Lower is better; 1 is the best that a single relevant item can have, and equal scores share the mean of their ranks.
-    A relevant item that is not in the list (cut off, hidden or not retrieved) counts as the rank behind its end: K + 1
-    with a cutoff, the length of the list + 1 without. So with a cutoff no list gains by leaving items out; without one
-    a shorter list does, so give a cutoff to finished lists of different lengths: the first update warns of them. It is
-    moved by the worst placed items most, of which other metrics see nothing.
+    A relevant item that is not in the list counts as rank K + 1 with a cutoff, and without one as the length of the
+    list + 1, behind everything that could be listed. But finished lists (``item_ids`` of each user, with or without
+    scores) leave items out: there it stands anywhere behind the L items of the list, with ``num_items`` N at rank
+    (L + 1 + N) / 2 in the mean. The worst placed items move the value most, of which other metrics see nothing.
 
     Undefined: for users without relevant items; leave ``empty_target_action`` at ``"skip"`` or ``"error"``, since 0 and
-    1 are no ranks of theirs: others are warned of. nan where no user counts.  Range: [1, inf), lower is better.
+    1 are no ranks of theirs: others are warned of. Without cutoff and ``num_items`` for users whose finished list lacks
+    a relevant item: the first update that has some warns of their number. nan where no user counts.
+    Range: [1, inf), lower is better.
     Source: A. Bordes et al., Translating embeddings for modeling multi-relational data, NIPS 2013, where every
     relevant item is one row: ``pooled=True``.
 
@@ -44,33 +85,33 @@ class MeanRank(RelevanceMeans):
 
     stem = "mean_rank"
     higher_is_better = False
-    best_value = None
     flattering = ("neg", "pos")
-    missing_at_end = True
     plot_lower_bound = 1.0
     plot_upper_bound = None
 
-    top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     pooled: bool = option(default=False, doc=POOLED)
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool) -> Tensor:
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool, num_items: int | None) -> Tensor:
+        _, behind = stats.places(cutoffs, num_items)
         missing = stats.n_relevant - stats.hits(cutoffs)
-        total = stats.gain_sum(cutoffs, "hit", the_rank) + missing * (stats.cut(cutoffs) + 1)
+        total = stats.gain_sum(cutoffs, "hit", the_rank) + torch.where(is_missing(missing, stats), missing * behind, 0)
         return total if pooled else total / stats.n_relevant.clamp(min=1)
 
 
-class MeanPercentileRank(RelevanceMeans):
+class MeanPercentileRank(RanksOfRelevant):
     r"""How far down the list a user's relevant items stand, as a share of the list: 0 at its top, 1 at its end.
 
     .. math:: \text{MPR} = \frac{1}{R} \sum_{i \text{ relevant}} \frac{\text{rank}_i - 1}{L - 1}
 
-    L is the length of the user's list, with a cutoff K. Lower is better, 0.5 is chance, also where all scores are
-    equal. A relevant item that is not in the list (cut off, hidden or not retrieved) counts 1, the only item of a list
-    0.
+    L is the length of the user's list, with a cutoff K, of finished lists (``item_ids`` of each user) ``num_items``.
+    Lower is better, 0.5 is chance, also where all scores are equal. A relevant item that is not in the list counts 1
+    (cut off, hidden or no candidate); in finished lists it has the mean of the ranks behind the list, as in
+    :class:`MeanRank`. The only item of a list counts 0.
 
     Undefined: for users without relevant items; ``empty_target_action`` may count them as 1, the worst, or as 0, the
-    best, which is warned of.
+    best, which is warned of. Without cutoff and ``num_items`` for users whose finished list lacks a relevant item: the
+    first update that has some warns of their number.
     nan where no user counts.  Range: [0, 1], lower is better.
     Source: Y. Hu, Y. Koren and C. Volinsky, Collaborative filtering for implicit feedback datasets, ICDM 2008:
     ``pooled=True`` is their :math:`\overline{rank}` for relevance of 0 and 1.
@@ -84,15 +125,46 @@ class MeanPercentileRank(RelevanceMeans):
 
     stem = "mean_percentile_rank"
     higher_is_better = False
-    best_value = None
     flattering = ("neg",)
 
-    top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     pooled: bool = option(default=False, doc=POOLED)
 
     @staticmethod
-    def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool) -> Tensor:
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool, num_items: int | None) -> Tensor:
         hits = stats.hits(cutoffs)
+        last, behind = stats.places(cutoffs, num_items)
+        missing, steps = stats.n_relevant - hits, (last - 1).clamp(min=1)
+        share = torch.where(behind > last, 1, (behind - 1) / steps)
         above = stats.gain_sum(cutoffs, "hit", the_rank) - hits
-        total = above / (stats.cut(cutoffs) - 1).clamp(min=1) + (stats.n_relevant - hits)
+        total = above / steps + torch.where(is_missing(missing, stats), missing * share, 0)
         return total if pooled else total / stats.n_relevant.clamp(min=1)
+
+
+class UserAUC(RanksOfRelevant):
+    r"""How high up the list a user's relevant items stand, as a share of the list: 1 at its top, 0 at its end.
+
+    .. math:: \text{AUC} = 1 - \frac{1}{R} \sum_{i \text{ relevant}} \frac{\text{rank}_i - 1}{L - 1}
+
+    L is the length of the user's list, with a cutoff K. It is 1 - :class:`MeanPercentileRank`: the share of the other
+    items below a relevant one, so of one relevant item the area under the ROC curve of the user; 0.5 is chance. Of
+    several each also stands below those above it, so that not all of them can reach 1.
+
+    Undefined: for users without relevant items (``empty_target_action`` decides), and for those whose finished list
+    lacks one, as of :class:`MeanPercentileRank`; nan where no user counts.
+    Range: [0, 1], higher is better.
+    Source: the AUC of L. Yang et al., Unbiased offline recommender evaluation for missing-not-at-random implicit
+    feedback, RecSys 2018, table 1, with ``propensities``.
+
+    >>> import torch
+    >>> metric = UserAUC()
+    >>> metric.update(torch.tensor([[0.9, 0.2, 0.5, 0.1, 0.0]]), torch.tensor([[0, 0, 1, 0, 0]]))
+    >>> metric.compute()  # 1 - (2 - 1) / (5 - 1)
+    tensor(0.7500, dtype=torch.float64)
+    """
+
+    stem = "user_auc"
+
+    @staticmethod
+    def measure(stats: RankingStats, cutoffs: Cutoffs, *, num_items: int | None) -> Tensor:
+        below = 1 - MeanPercentileRank.measure(stats, cutoffs, pooled=False, num_items=num_items)
+        return torch.where(stats.n_relevant > 0, below, 0)

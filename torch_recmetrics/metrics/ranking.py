@@ -7,61 +7,23 @@ the number of relevant items, retrieved or not; K is ``top_k``; H is the number 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
-from torch_recmetrics.core.ranking.ties import DISCOUNTS, Discount, gain_of
+from torch_recmetrics.core.ranking.ties import gain_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import ratio
+from torch_recmetrics.state.discounts import DISCOUNT, DiscountName, check_discount, discount_of
 from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.propensities import PropensityMeans
 from torch_recmetrics.state.ranking_metric import PooledBy
 from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
 
 __all__ = ["DCG", "ERR", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
-
-
-DiscountName = Literal["log2", "log2_from_two", "none"]
-DISCOUNT = (
-    "What a rank r counts: :math:`1 / \\log_2(r + 1)`, :math:`1 / \\log_2(\\max(r, 2))`, 1, or a function of a float "
-    "tensor of ranks 1, 2, ... of any shape: it gives a tensor of that shape, above 0 at rank 1 and never rising."
-)
-CHECKED_RANKS = 1024  # on which a discount of the user's is tried
-
-
-def check_discount(name: str, value: Any) -> None:
-    """Refuse what is neither a word nor a function that a best list can be found for."""
-    if not callable(value):
-        words = ", ".join(repr(word) for word in DISCOUNTS)
-        if not isinstance(value, str) or value not in DISCOUNTS:
-            raise ValueError(f"`{name}` must be one of {words}, or a function of a tensor of ranks, got {value!r}")
-        return
-    ranks = torch.arange(1, CHECKED_RANKS + 1, dtype=torch.float64).view(2, -1)
-    counts = value(ranks)
-    if not isinstance(counts, Tensor) or counts.shape != ranks.shape or not counts.is_floating_point():
-        got = f"{counts.dtype} of shape {tuple(counts.shape)}" if isinstance(counts, Tensor) else type(counts).__name__
-        raise ValueError(
-            f"`{name}` must give a floating point tensor of the shape of the ranks, {tuple(ranks.shape)}, got {got}"
-        )
-    counts = counts.detach().flatten()
-    broken = ~(counts >= 0) | ~counts.isfinite()
-    broken[0] |= counts[0] == 0
-    broken[1:] |= counts[1:] > counts[:-1]
-    if bool(broken.any()):
-        rank = int(broken.to(torch.uint8).argmax())
-        raise ValueError(
-            f"`{name}` must be finite, above 0 at rank 1 and never rise, got {counts[rank].item():g} at rank {rank + 1}"
-        )
-
-
-def discount_of(discount: str | Callable[[Tensor], Tensor]) -> Discount:
-    """The function of an option; None counts every rank alike."""
-    return DISCOUNTS[discount] if isinstance(discount, str) else partial(discount)
 
 
 class HitRate(RelevanceMeans):
@@ -85,8 +47,9 @@ class HitRate(RelevanceMeans):
     """
 
     stem = "hit_rate"
+    of_rank = True
     known_gains = True
-    zero_one = True
+    interval_method = "wilson"
 
     pooled: bool = option(default=False, doc="Micro-average: hits of all users by relevant items of all users.")
 
@@ -129,7 +92,7 @@ class Precision(RelevanceMeans):
         return ratio(stats.hits(cutoffs), stats.n_retrieved(cutoffs) if short else stats.cut(cutoffs))
 
 
-class Recall(RelevanceMeans):
+class Recall(PropensityMeans):
     r"""The share of a user's relevant items that are among the first K.
 
     .. math:: \text{Recall@K} = H / R, \qquad \text{or } H / \min(K, R) \text{ with denominator="min"}
@@ -151,6 +114,7 @@ class Recall(RelevanceMeans):
     """
 
     stem = "recall"
+    of_rank = True
     known_gains = True
 
     denominator: Literal["relevant", "min"] = option(
@@ -162,7 +126,7 @@ class Recall(RelevanceMeans):
 
     @property
     def pooled_by(self) -> PooledBy:
-        return self.denominator if self.pooled else None
+        return "possible" if self.pooled and self.denominator == "min" else super().pooled_by
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str, pooled: bool) -> Tensor:
@@ -216,7 +180,7 @@ class F1(RelevanceMeans):
         return ratio(stats.hits(cutoffs), possible).clamp_(max=1)
 
 
-class DCG(RelevanceMeans):
+class DCG(PropensityMeans):
     r"""The relevance of the first K items, each discounted by the logarithm of its rank.
 
     .. math:: \text{DCG@K} = \sum_{r=1}^{K} \frac{G(g_r)}{\log_2(r + 1)}
@@ -241,6 +205,8 @@ class DCG(RelevanceMeans):
     """
 
     stem = "dcg"
+    over = "sum"
+    of_rank = True
     known_gains = True
     best_value = None
     plot_upper_bound = None
@@ -292,6 +258,7 @@ class NDCG(RelevanceMeans):
     """
 
     stem = "ndcg"
+    of_rank = True
     known_gains = True
 
     gain: Literal["exponential", "linear"] = option(
@@ -344,6 +311,7 @@ class MAP(RelevanceMeans):
     """
 
     stem = "map"
+    of_rank = True
     known_gains = True
     function = "average_precision"
 
@@ -385,6 +353,7 @@ class MRR(RelevanceMeans):
     """
 
     stem = "mrr"
+    of_rank = True
     known_gains = True
     function = "reciprocal_rank"
     reads_first_alone = True
@@ -426,7 +395,7 @@ class RPrecision(RelevanceMeans):
         return stats.hits_within(cutoffs, stats.n_relevant) / stats.max_hits(cutoffs).clamp(min=1)
 
 
-class RBP(RelevanceMeans):
+class RBP(PropensityMeans):
     r"""The chance that the item at which a user stops reading is relevant, going on after each with probability p.
 
     .. math:: \text{RBP@K} = (1 - p) \sum_{r=1}^{K} rel_r \cdot p^{r - 1}
@@ -449,6 +418,8 @@ class RBP(RelevanceMeans):
     """
 
     stem = "rbp"
+    over = "sum"
+    of_rank = True
     known_gains = True
     best_value = None
 
@@ -487,6 +458,7 @@ class ERR(RelevanceMeans):
     """
 
     stem = "err"
+    of_rank = True
     best_value = None
 
     max_relevance: float = option(

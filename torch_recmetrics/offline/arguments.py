@@ -22,6 +22,8 @@ REPEATED = {
     "--better": "better",
     "--not-worse": "not_worse",
     "--not_worse": "not_worse",
+    "--not-less": "not_less",
+    "--not_less": "not_less",
     "--lower-is-better": "lower_is_better",
     "--lower_is_better": "lower_is_better",
     "--drop": "drop",
@@ -89,6 +91,7 @@ def add_evaluation(parser: Any) -> None:
     parser.add_argument("--train", type=str | None, help="a file of users and items of the training data")
     parser.add_argument("--train_overlap", "--train-overlap", type=str, default="error", help="error or keep")
     parser.add_argument("--items", type=str | None, help="a file with the catalogue")
+    parser.add_argument("--groups", type=str | None, help="a file of items and groups, for exposure")
     parser.add_argument(
         "--options", type=dict[str, Any] | None, help='of single metrics, {"map": {"denominator": "hits"}}'
     )
@@ -123,9 +126,23 @@ def add_gate(parser: Any) -> None:
     )
     parser.add_argument("--better", type=list[str] | None, help="a metric in which the candidate must win")
     parser.add_argument("--not_worse", type=list[str] | dict[str, float] | None, help="METRIC=MARGIN, a relative loss")
+    parser.add_argument(
+        "--not_less", type=list[str] | dict[str, float] | None, help="METRIC=BOUND, such as overlap@10=0.5"
+    )
     parser.add_argument("--lower_is_better", type=list[str] | None, help="a metric in which less is better")
     parser.add_argument("--report", type=str | None, help="a folder for verdict.json")
     add_evaluation(parser)
+
+
+def add_agreement(parser: Any) -> None:
+    parser.add_argument("runs", nargs="*", type=str, help="OLD NEW: two files of lists")
+    parser.add_argument("--top_k", type=list[int] | int | None, help="-k K, as often as needed; 10")
+    parser.add_argument("--persistence", type=float, default=0.9, help="of the rank-biased overlap")
+    parser.add_argument("--user", type=str, default="user_id", help="the column of users")
+    parser.add_argument("--item", type=str, default="item_id", help="the column of items")
+    parser.add_argument("--score", type=str | None, help="the column of scores")
+    parser.add_argument("--rank", type=str | None, help="the column of ranks, in place of scores")
+    add_input(parser)
 
 
 def add_item_to_item(parser: Any) -> None:
@@ -160,6 +177,7 @@ ARGUMENTS: dict[str, Callable[[Any], None]] = {
     "evaluate": add_evaluate,
     "compare": add_compare,
     "gate": add_gate,
+    "agreement": add_agreement,
     "item-to-item": add_item_to_item,
     "overlap": add_overlap,
     "metrics": add_metrics,

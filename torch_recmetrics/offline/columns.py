@@ -18,6 +18,7 @@ from torch_recmetrics.offline.sources import (
 from torch_recmetrics.offline.sql import cast, one_row, quoted
 
 EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
+BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
 
 
 def place_sql(connection: Any, source: Source, prefix: str = "") -> str:
@@ -71,6 +72,16 @@ def refuse_rows(connection: Any, source: Source, column: str, wrong: str, rule: 
     raise InputError(f"{source.place(row)}: column {column!r} must be {rule}, got {shown}")
 
 
+def beyond_floats(source: Source, column: str) -> str:
+    """SQL of whether a value is a whole number that float64 may take for another; "" where the type has none."""
+    name, kind = quoted(column), source.types[column]
+    if kind not in (TEXT, "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"):
+        return ""
+    whole = f"regexp_full_match({name}, '[+-]?[0-9]+')" if kind == TEXT else "true"
+    # What no int128 holds is NULL.
+    return f"{whole} AND coalesce(abs(TRY_CAST({name} AS HUGEINT)) > {EXACT['DOUBLE']}, {name} IS NOT NULL)"
+
+
 def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> str:
     """SQL of a column as float64; InputError for one that is not finite, or for which `wrong` is true.
 
@@ -85,6 +96,8 @@ def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a f
         raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
     also = f" OR {wrong.format(number)}" if wrong else ""
     refuse_rows(connection, source, column, f"{number} IS NULL OR NOT isfinite({number}){also}", rule)
+    if beyond := beyond_floats(source, column):
+        refuse_rows(connection, source, column, beyond, BEYOND_FLOATS)
     return number
 
 
@@ -125,10 +138,20 @@ def time_sql(connection: Any, source: Source, column: str) -> str:
     """
     name, kind = quoted(column), source.types[column]
     if kind == TEXT:
-        if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE TRY_CAST({name} AS DOUBLE) IS NULL")[0]:
+        whole = f"regexp_full_match({name}, '[+-]?[0-9]+') AND TRY_CAST({name} AS BIGINT) IS NOT NULL"
+        others, texts = one_row(
+            connection,
+            f"SELECT count(*) FILTER (NOT coalesce({whole}, false)), "
+            f"count(*) FILTER (TRY_CAST({name} AS DOUBLE) IS NULL) FROM {source.sql}",
+        )
+        if not others:
+            return f"CAST({name} AS BIGINT)"  # nanoseconds are beyond the floats
+        if not texts:
             return number_sql(connection, source, column, rule="a time")
         time = f"TRY_CAST({name} AS TIMESTAMPTZ)"  # without the zone DuckDB leaves an offset out
         refuse_rows(connection, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
+        finer = f"regexp_matches({name}, '[.][0-9]{{6}}[0-9]*[1-9]')"
+        refuse_rows(connection, source, column, finer, "a time to the microsecond, or nanoseconds as an integer")
         return time
     if kind in FLOATS:
         return number_sql(connection, source, column, rule="a time")

@@ -6,6 +6,7 @@ undecided.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 import re
@@ -20,10 +21,13 @@ from typing import Any, NoReturn
 from torch import distributed
 from torchmetrics.utilities import rank_zero_warn
 
+from torch_recmetrics.collection.ranking import cutoffs_of
+from torch_recmetrics.compare.agreement import agreement, metric_named
 from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.offline.arguments import ARGUMENTS, arranged
 from torch_recmetrics.offline.evaluation import evaluate
+from torch_recmetrics.offline.glossary import about_metric, full_text, list_text, ordered_names
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.outputs import (
@@ -38,9 +42,6 @@ from torch_recmetrics.offline.outputs import (
 from torch_recmetrics.offline.overlap import overlap
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.state.options import options_of
-from torch_recmetrics.state.ranking_metric import RankingMetric
-from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import UserValues
 
@@ -57,6 +58,7 @@ OF_LISTS = (
     "slices",
     "train",
     "items",
+    "groups",
     "options",
     "candidates",
     "min_relevance",
@@ -222,6 +224,7 @@ def run_compare(options: Options, output: Output) -> int:
         raise InputError(f"compare needs two runs or more as NAME=FILE, each name once, got {' '.join(runs) or 'none'}")
     own = {name: options.pop(name) for name in ("test", "correction", "num_draws", "seed")}
     baseline = options.pop("baseline") or next(iter(named))
+    options["keep_lists"] = options["truth"] is not None
     level, reports, values = options["level"], dict[str, Report](), dict[str, UserValues]()
     for name, path in named.items():
         report, values[name] = users_of(name, path, dict(options))
@@ -251,9 +254,16 @@ def run_gate(options: Options, output: Output) -> int:
     better, lower = options.pop("better") or (), options.pop("lower_is_better") or ()
     given = options.pop("not_worse") or {}
     margins = given if isinstance(given, Mapping) else margins_of(given)
-    gate = Gate(better=better, not_worse=margins, level=options["level"], lower_is_better=lower)
+    given = options.pop("not_less") or {}
+    bounds = given if isinstance(given, Mapping) else margins_of(given, "not_less", "overlap@10=0.5")
+    gate = Gate(better=better, not_worse=margins, not_less=bounds, level=options["level"], lower_is_better=lower)
+    agreeing = [name for name in bounds if metric_named(name)]
+    if agreeing and options["truth"] is not None:
+        options["keep_lists"] = True
     if not options["metric"]:
-        options["metric"] = list(dict.fromkeys([*gate.better, *margins]))
+        # Of a metric of several values, exposure@10/indie, the name of all of them.
+        asked = (name.partition("/")[0] for name in [*gate.better, *margins, *bounds] if name not in agreeing)
+        options["metric"] = list(dict.fromkeys(asked)) or ["user_coverage@10"]
     candidate, incumbent = (
         users_of(name, path, dict(options))[1] for name, path in zip(("candidate", "incumbent"), runs)
     )
@@ -262,6 +272,39 @@ def run_gate(options: Options, output: Output) -> int:
         write_folder(folder, {"verdict.json": verdict.to_json})
     output.show(str(verdict), verdict.to_json)
     return VERDICTS[verdict.outcome]
+
+
+def run_agreement(options: Options, output: Output) -> int:
+    """How much the lists of two files agree, for the users of the first: how many users will see something else.
+
+    torch-recmetrics agreement old.parquet new.parquet -k 10
+    """
+    runs, top_k, persistence = options.pop("runs"), options.pop("top_k"), options.pop("persistence")
+    if len(runs) != 2:
+        raise InputError(f"agreement needs two files of lists, got {' '.join(runs) or 'none'}")
+    cutoffs = cutoffs_of(10 if top_k is None else top_k)
+    level, own = options.pop("level"), {name: options.pop(name) for name in ("score", "rank")}
+    reports = [
+        evaluate(lists, runs[0], ["user_coverage"], max(cutoffs), keep_lists=True, level=level, **own, **options)
+        for lists in runs
+    ]
+    metrics = [f"overlap@{k}" for k in cutoffs] + [f"jaccard@{k}" for k in cutoffs]
+    users = dict(zip(("old", "new"), (report.users for report in reports)))
+    table = agreement(
+        users, [*metrics, "rbo", *(f"kendall_tau@{k}" for k in cutoffs)], level=level, persistence=persistence
+    )
+    counts = reports[1].counts
+    if counts["users_without_list"]:
+        rank_zero_warn(
+            f"{counts['users_without_list']} of {counts['users']} users have no list in {runs[1]!r}: they share nothing"
+        )
+    if counts["rows_without_truth"]:
+        rank_zero_warn(
+            f"{counts['rows_without_truth']} rows of {runs[1]!r} are of users without a list in {runs[0]!r}, and are "
+            "left out"
+        )
+    output.show(str(table), table.to_json)
+    return 0
 
 
 def run_item_to_item(options: Options, output: Output) -> int:
@@ -298,16 +341,17 @@ def run_overlap(options: Options, output: Output) -> int:
 
 
 def run_metrics(options: Options, output: Output) -> int:
-    """What metrics there are: name, sentence, options, undefined case."""
-    names = options["names"] or list(METRICS)
-    if unknown := [name for name in names if name not in METRICS]:
-        raise InputError(f"there is no metric {unknown[0]!r}: there are {', '.join(METRICS)}")
-    about = [about_metric(name) for name in names]
-    lines = []
-    for own in about:
-        lines += [f"{own['name']}: {own['sentence']}", f"    options: {', '.join(own['options'])}"]
-        lines += [f"    undefined: {own['undefined']}"] if own["undefined"] else []
-    output.show("\n".join(lines), lambda: json_of(about))
+    """What metrics there are, the well-known ones first; with names, all about these.
+
+    torch-recmetrics metrics ndcg
+    """
+    every, names = ordered_names(), options["names"]
+    if unknown := [name for name in names or () if name not in every]:
+        near = difflib.get_close_matches(unknown[0], every, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(every)}"
+        raise InputError(f"there is no metric {unknown[0]!r}: {hint}")
+    text = "\n\n".join(map(full_text, names)) if names else list_text(every)
+    output.show(text, lambda: json_of([about_metric(name) for name in names or every]))
     return 0
 
 
@@ -315,45 +359,31 @@ COMMANDS: dict[str, Callable[[Options, Output], int]] = {
     "evaluate": run_evaluate,
     "compare": run_compare,
     "gate": run_gate,
+    "agreement": run_agreement,
     "item-to-item": run_item_to_item,
     "overlap": run_overlap,
     "metrics": run_metrics,
 }
 
 
-def about_metric(name: str) -> dict[str, Any]:
-    """What the docstring and the options of a metric say."""
-    metric = METRICS[name]
-    text = inspect.getdoc(metric) or ""
-    undefined = re.search(r"Undefined: (.*?)(?:\n[A-Z]\w*:|\n\n|$)", text, re.DOTALL)
-    declared = {option: own for option, own in options_of(metric).items() if own.config is not False}
-    return {
-        "name": name,
-        "sentence": " ".join(text.partition("\n\n")[0].split()),
-        "options": list(declared),
-        "undefined": " ".join(undefined[1].split()) if undefined else "",
-        "reads": "ranked lists" if issubclass(metric, RankingMetric) else "labelled rows",
-    }
-
-
-def margins_of(texts: Sequence[str]) -> dict[str, float]:
-    """Metric -> its margin, of some METRIC=MARGIN."""
+def margins_of(texts: Sequence[str], option: str = "not_worse", such: str = "recall@20=0.02") -> dict[str, float]:
+    """Metric -> its margin or bound, of some METRIC=NUMBER."""
     margins = {}
     for text in texts:
-        name, margin = margin_of(text)
+        name, margin = margin_of(text, option, such)
         if name in margins:
-            raise InputError(f"`not_worse` must name a metric once, got {name!r} twice: give it one margin")
+            raise InputError(f"`{option}` must name a metric once, got {name!r} twice: give it one number")
         margins[name] = margin
     return margins
 
 
-def margin_of(text: str) -> tuple[str, float]:
-    """``recall@20=0.02`` as a metric and its margin."""
+def margin_of(text: str, option: str, such: str) -> tuple[str, float]:
+    """``recall@20=0.02`` as a metric and its number."""
     name, _, margin = text.partition("=")
     try:
         return name, float(margin)
     except ValueError:
-        raise InputError(f"`not_worse` must be METRIC=MARGIN, such as recall@20=0.02, got {text!r}") from None
+        raise InputError(f"`{option}` must be METRIC=NUMBER, such as {such}, got {text!r}") from None
 
 
 def required(options: Options, name: str) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor, distributed
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.moments import moments_by
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR, moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.likely_mistakes import (
@@ -38,15 +38,18 @@ from torch_recmetrics.offline.members import (
     options_of_names,
     reads_numbers,
 )
-from torch_recmetrics.offline.report import Report, truth_of
+from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
 from torch_recmetrics.offline.tables import Names, Tables, numbering
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
 from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
+
+KEPT_RANKS = 20  # of a list, at least, where lists are kept
 
 
 def evaluate(
@@ -66,6 +69,7 @@ def evaluate(
     slices: Any = None,
     train: Any = None,
     items: Any = None,
+    groups: Any = None,
     format: str | None = None,  # noqa: A002
     options: Mapping[str, Mapping[str, Any]] | None = None,
     ties: Ties = "average",
@@ -74,6 +78,7 @@ def evaluate(
     candidates: str | None = None,
     level: float = 0.95,
     keep_users: bool = True,
+    keep_lists: bool = False,
     curves: bool = False,
     progress: bool = False,
     memory_limit: str | None = None,
@@ -109,6 +114,8 @@ def evaluate(
         train: rows of user and item of the training data. Popularity is counted in it, and pairs that
             stand in `truth` too are refused.
         items: rows of item: the catalogue, each item once; item k of a table of features is row k.
+        groups: rows of item and group, in a column ``"group"`` or the only other one, for ``exposure`` and
+            ``exposure_disparity``: ``report["exposure@10/indie"]``. An item may be in several.
         format: of files: ``"parquet"``, ``"csv"``, ``"json"``, ``"arrow"`` or ``"trec"``; by default by their suffix.
         options: of single metrics by name, such as ``{"coverage": {"num_items": 9066}}``, which `items` gives as well.
         ties: how equal scores count: ``"average"``, ``"optimistic"``, ``"pessimistic"`` or ``"stable"`` (in the
@@ -118,6 +125,8 @@ def evaluate(
         candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``: `compare` never mixes them.
         level: of the intervals, between 0 and 1.
         keep_users: whether the report has the value of every user: 8 bytes for each user and metric.
+        keep_lists: whether it has the first 20 items of every user too, or as many as the largest cutoff: `compare`
+            says then how much the lists of two runs agree.
         curves: also work out recall by the popularity of the item and the ROC curve of all listed rows, for the page
             of the report: one more pass over the rows.
         progress: show a bar of the users on standard error; needs tqdm.
@@ -146,17 +155,20 @@ def evaluate(
         raise ValueError(f"`seen_action` is for `seen`, which is not given, got {seen_action!r}: give `seen` too")
     if train is None and train_overlap != "error":
         raise ValueError(f"`train_overlap` is for `train`, which is not given, got {train_overlap!r}: give `train` too")
-    for name, flag in (("keep_users", keep_users), ("curves", curves), ("progress", progress)):
+    flags = {"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress}
+    for name, flag in flags.items():
         check.check_flag(name, flag)
+    if keep_lists and not keep_users:
+        raise ValueError("`keep_users` must be True with keep_lists=True: lists are kept beside the values of users")
     check_names(metrics)
     check_cutoffs(metrics, top_k)
     own_options = options_of_names(metrics, options)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     if is_spark(recommendations) or is_spark(truth):
-        refused = {"slices": slices, "train": train, "items": items, "format": format}
+        refused = {"slices": slices, "train": train, "items": items, "groups": groups, "format": format}
         refused |= {"temp_directory": temp_directory, "threads": threads}
-        refused |= {"curves": curves or None, "progress": progress or None}
+        refused |= {"keep_lists": keep_lists or None, "curves": curves or None, "progress": progress or None}
         if taken := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"`{taken[0]}` is not taken with Spark's frames: leave it out")
         if seen_action == "miss":
@@ -171,7 +183,7 @@ def evaluate(
             level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
         )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
-        tables = Tables(workspace, {**given, "items": items}, names, format, seen_action)
+        tables = Tables(workspace, {**given, "items": items, "groups": groups}, names, format, seen_action)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
         tables.number_ids(counts_training=counts_training(metrics, own_options))
         common = {"ties": ties, "empty_target_action": empty_target_action, **common}
@@ -182,10 +194,11 @@ def evaluate(
         warn_of_unread_relevance(tables)
         warn_of_hidden_truth(tables, labels_of(collection))
         wanted = keep_users or slices is not None
-        collector = UserCollector(collection, tables.n_users) if wanted else None
+        asked = largest_cutoff(metrics, top_k, collection)
+        kept = max(KEPT_RANKS, asked) if keep_lists else 0
+        collector = UserCollector(collection, tables.n_users, kept) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
             found = measure(tables, collection, collector, advance)
-        asked = largest_cutoff(metrics, top_k, collection)
         how: dict[str, Any] = {"asked": asked, "keep_users": keep_users}
         report = report_of(tables, collection, collector, found, counts, level, candidates, **how)
         report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
@@ -335,8 +348,8 @@ def summed_over_processes(found: Found, collector: UserCollector | None) -> None
     longest = torch.tensor(found.longest_list)
     distributed.all_reduce(longest, distributed.ReduceOp.MAX)
     found.longest_list = int(longest)
-    if collector is not None and collector.names:
-        for kept in (collector.values, *collector.totals.values()):
+    if collector is not None and (collector.names or collector.lists.numel()):
+        for kept in (collector.values, collector.lists, *collector.totals.values()):
             distributed.all_reduce(kept)  # 0 for the users of other processes
 
 
@@ -372,13 +385,17 @@ def report_of(
         listed = counts["rows"] - counts["rows_without_truth"] - found.list_rows
         counts["rows_seen"] = listed if tables.hidden is tables.lists else tables.truth_rows() - found.truth_rows
     # Without the number of candidates, which differs from list to list.
-    definitions = {name: RecMetric.definition(member) for name, member in collection.items()}  # type: ignore[arg-type]
+    members: Any = collection
+    definitions = {
+        own: RecMetric.definition(member) for name, member in members.items() for own in value_names(name, member)
+    }
     users = user_ids = None
     details: dict[str, Any] = {}
     if collector is not None:
         columns = collector.columns_of_users()
         errors = collection.values_and_errors()[1] if collector.totals else {}
-        shares = {name: (values[name], float(errors[name])) for name in collector.totals}
+        pooled = [own for name in collector.totals for own in members[name].value_names(name)]
+        shares = {name: (values[name], float(errors[name])) for name in pooled if name in errors}
         user_ids = tables.ids_of_users() if keep_users else None
         everyone = UserValues(
             torch.arange(tables.n_users),
@@ -389,6 +406,9 @@ def report_of(
             summaries={name: share for name, share in shares.items() if all(map(math.isfinite, share))},
             versions=current_versions() | ({NUMBERING: numbering(tables.workspace)} if keep_users else {}),
             user_ids=user_ids,
+            lists=tables.ids_of_items(collector.lists - 1) if collector.lists.shape[1] else None,
+            # Where nothing was taken out here, the lists may have come without what was seen.
+            hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
         )
         if tables.slices is not None:
             details["slices"], sizes = means_of_slices(tables, collector, found.weights, collection, level)
@@ -404,8 +424,17 @@ def report_of(
         known_rows["truth"] += counts["rows_seen"]
     inputs = [source.describe(known_rows.get(source.role)) for source in tables.workspace.sources]
     if users is not None:
-        action = "remove" if tables.hidden is tables.lists else "miss"
-        users.truth = truth_of(inputs, tables.columns["truth"].get("relevance"), action)
+        users.truth = tables.truth_digest()
+    exposed = {
+        name: {
+            label: (values[own], *intervals.get(own, (math.nan, math.nan)))
+            for own, label in zip(member.value_names(name), member.value_labels)
+        }
+        for name, member in members.items()
+        if getattr(member, "value_labels", ())
+    }
+    if exposed:
+        details["exposure"] = exposed
     return Report(
         values,
         intervals,  # type: ignore[arg-type]
@@ -419,6 +448,11 @@ def report_of(
     )
 
 
+def value_names(name: str, member: Any) -> list[str]:
+    """The names of the values of a metric; counts over items have one each."""
+    return member.value_names(name) if isinstance(member, UserMeasure) else [name]
+
+
 def means_of_slices(
     tables: Tables, collector: UserCollector, weights: Tensor | None, members: RecMetricCollection, level: float
 ) -> tuple[dict[str, dict[str, tuple[float, float, float]]], dict[str, int]]:
@@ -427,17 +461,21 @@ def means_of_slices(
     sizes = torch.bincount(where, minlength=len(names)).tolist()
     weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
     means = {}
-    for metric, values in zip(collector.names, collector.values):
+    for metric, places in collector.columns.items():
         member: Any = members[metric]
-        weight = weights.masked_fill(values.isnan(), 0)
-        numerators, totals = values.nan_to_num() * weight, collector.totals.get(metric, weight)
-        spread = spread_of(moments_by(where, len(names), numerators[who, None], totals[who, None])[:, 0])
-        ends = interval_of_each(spread, level, None, member.value_range, zero_one=member.zero_one)
-        found = spread.value
+        values = collector.values[places].T
+        weight = weights.masked_fill(values[:, 0].isnan(), 0)
+        numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
+        sums = moments_by(where, len(names), numerators[who], totals[who, None].expand(-1, len(places)))
+        found = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
         if member.keeps_values:
             parts = [who[order] for order in torch.split(where.argsort(stable=True), sizes)]
             parts = [part[weight[part] > 0] for part in parts]
-            found = torch.cat([member.value_of_users(values[part, None], weight[part]) for part in parts])
-            ends = (torch.full_like(found, math.nan), torch.full_like(found, math.nan))
-        means[metric] = dict(zip(names, zip(*(column.tolist() for column in (found, *ends)))))
+            found = torch.stack([member.value_of_users(values[part], weight[part]) for part in parts])
+        for place, own in enumerate(member.value_names(metric)):
+            ends = (torch.full_like(found[:, place], math.nan),) * 2
+            if member.has_interval:
+                spread = spread_of(sums[:, place])
+                ends = interval_of_each(spread, level, None, member.value_range, member.interval_method)
+            means[own] = dict(zip(names, zip(*(column.tolist() for column in (found[:, place], *ends)))))
     return means, {f"users/{name}": size for name, size in zip(names, sizes)}

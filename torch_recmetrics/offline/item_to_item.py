@@ -202,7 +202,7 @@ def item_to_item(
                 denominators = torch.ones_like(denominators)
             spread = spread_of(moments(numerators.unsqueeze(1), denominators.unsqueeze(1))[:, 0])
             values[prefix + name] = float(spread.value)
-            low, high = spread.interval(level, None, (0, 1), zero_one=False)
+            low, high = spread.interval(level, None, (0, 1))
             intervals[prefix + name] = (float(low), float(high))
             metric, _, k = name.partition("@")
             whose = OF_USERS if prefix else "all events: "

@@ -15,13 +15,14 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.tables import Tables
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.item_counts import ItemCounts
-from torch_recmetrics.state.options import options_of
+from torch_recmetrics.state.options import REQUIRED, options_of
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
 
@@ -115,7 +116,7 @@ def collection_of(
         for key, metric in made.items():
             if key in members:
                 raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
-            if "item_counts" not in known:  # those are by the numbers of the tables
+            if not known.keys() & {"item_counts", "groups"}:  # those are by the numbers of the tables
                 check_numbers(key, metric, tables)
             members[key] = metric
     return of_lists(RecMetricCollection(members), tables)
@@ -133,18 +134,25 @@ def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> 
     """The options that the catalogue and the training data give."""
     declared, filled = options_of(METRICS[name]), dict[str, Any]()
     if "num_items" in declared and "num_items" not in own:
-        if tables is None or tables.items is None or tables.n_items is None:
+        if tables is not None and tables.items is not None and tables.n_items is not None:
+            filled["num_items"] = tables.n_items
+        elif declared["num_items"].default is REQUIRED:
             raise ValueError(
                 f"{name} must know the catalogue: give items=, a table of all items, or "
                 f"options={{{name!r}: {{'num_items': N}}}} with integer ids below N"
             )
-        filled["num_items"] = tables.n_items
     if "item_counts" in declared and "item_counts" not in own:
         if tables is None or tables.train is None:
             raise ValueError(f"{name} counts popularity: give train=, or options={{{name!r}: {{'item_counts': ...}}}}")
         filled["item_counts"] = tables.item_counts()
         if "num_users" in declared and "num_users" not in own and own.get("kind") != "self_information":
             filled["num_users"] = tables.train_users()
+    if "groups" in declared and "groups" not in own:
+        if tables is None or tables.groups is None:
+            raise ValueError(f"{name} must know the groups: give groups=, or options={{{name!r}: {{'groups': ...}}}}")
+        names, filled["groups"] = tables.groups_of_items()
+        if "names" in declared:
+            filled["names"] = names
     return filled
 
 
@@ -211,26 +219,42 @@ class UserCollector:
     Args:
         collection: whose values they are.
         n_users: U.
+        kept_ranks: K, how much of each list is kept.
 
     Attributes:
-        values: (metrics, U) float64; the hits of a pooled metric.
+        values: (columns, U) float64, of a metric of several values each of them; the hits of a pooled metric.
         totals: name of a pooled metric -> (U,) float64, what its hits are divided by, times the weight of the user.
+        lists: (U, K) int64, the items by rank, each number one more than its own; 0 beyond the end of a list.
     """
 
-    def __init__(self, collection: RecMetricCollection, n_users: int) -> None:
+    def __init__(self, collection: RecMetricCollection, n_users: int, kept_ranks: int = 0) -> None:
         self.names = [name for name, member in collection.items() if isinstance(member, UserMeasure)]
         members: list[Any] = [member.clone() for member in collection.values()]
         means = [member for member in members if isinstance(member, UserMeasure)]
         self._warns = True  # once
         self.evaluator = Evaluator(means, [member for member in members if isinstance(member, ListCounter)])
-        self.columns = [sum(self.evaluator.sizes[:place]) for place in range(len(means))]
-        self.values = torch.zeros(len(means), n_users, dtype=torch.float64)
+        needs = self.evaluator.needs  # of ranks that nobody knows the metrics warn themselves, when they count
+        self.evaluator.needs = replace(needs, list_places=needs.list_places - {None})
+        firsts = [sum(self.evaluator.sizes[:place]) for place in range(len(means))]
+        self.columns = {
+            name: range(first, first + metric.n_parts) for name, metric, first in zip(self.names, means, firsts)
+        }
+        self.values = torch.zeros(sum(self.evaluator.sizes), n_users, dtype=torch.float64)
+        self.lists = torch.zeros((n_users, kept_ranks), dtype=torch.int64)
+        if kept_ranks:
+            self.evaluator.needs |= RankingRequirements(
+                kept_ranks, rules=frozenset(("stable",)), ordered=True, items=True, needs_target=False
+            )
         pooled = [name for name, metric in zip(self.names, means) if metric.pooled]
         self.totals = {name: torch.zeros(n_users, dtype=torch.float64) for name in pooled}
 
     def columns_of_users(self) -> dict[str, Tensor]:
-        """(U,) of each metric that is made of values of users, as pooled shares are not."""
-        return {name: row for name, row in zip(self.names, self.values) if name not in self.totals}
+        """(U,) of each value of a metric that is made of values of users, as pooled shares are not."""
+        found: dict[str, Tensor] = {}
+        for name, metric in zip(self.names, self.evaluator.metrics):
+            if name not in self.totals:
+                found |= zip(metric.value_names(name), self.values[self.columns[name]])
+        return found
 
     def rank(self, first: int, arguments: Mapping[str, Tensor]) -> Ranking:
         """Note the values of a batch of users, the first of which has this number; their ranking."""
@@ -244,11 +268,14 @@ class UserCollector:
             if evaluated is not None:
                 columns, empty = evaluated.values(), ranking.n_relevant == 0
                 users = slice(first, first + ranking.n_users)
-                for row, (metric, place) in enumerate(zip(evaluator.metrics, self.columns)):
+                for metric, (name, places) in zip(evaluator.metrics, self.columns.items()):
                     skips = metric.needs_target and metric.empty_target_action in ("skip", "error")
-                    self.values[row, users] = (
-                        columns[place].masked_fill(empty, float("nan")) if skips else columns[place]
-                    )
+                    for place in places:
+                        own = columns[place]
+                        self.values[place, users] = own.masked_fill(empty, float("nan")) if skips else own
                     if metric.pooled:
-                        self.totals[self.names[row]][users] = evaluated.denominators()[place].to(torch.float64)
+                        self.totals[name][users] = evaluated.denominators()[places[0]].to(torch.float64)
+            if self.lists.shape[1]:
+                ids = ranking.stats("stable").items((self.lists.shape[1],))
+                self.lists[first : first + ranking.n_users, : ids.shape[1]] = ids + 1
             return replace(ranking, labels=evaluator.labels)

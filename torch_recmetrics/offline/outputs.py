@@ -22,7 +22,7 @@ from torch_recmetrics.metrics.diversity import ILS
 from torch_recmetrics.offline.item_to_item import OF_USERS
 from torch_recmetrics.offline.report import Input, Report, finite
 from torch_recmetrics.offline.sources import InputError, digest
-from torch_recmetrics.state.intervals import spread_of
+from torch_recmetrics.state.intervals import Method, spread_of
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.user_values import UserValues
 
@@ -34,8 +34,8 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
     for name in users:
         weight = weights.masked_fill(users[name].isnan(), 0)
         sums = moments((users[name].nan_to_num() * weight).unsqueeze(1), weight.unsqueeze(1))[:, 0]
-        bounds, zero_one = range_of(name, users.definitions[name])
-        low, high = spread_of(sums).interval(level, None, bounds, zero_one=zero_one)
+        bounds, usual = range_of(name, users.definitions[name])
+        low, high = spread_of(sums).interval(level, None, bounds, usual)
         values[name], intervals[name] = users.mean(name), (float(low), float(high))
     z = NormalDist().inv_cdf((1 + level) / 2)
     for name, (value, error) in users.summaries.items():
@@ -45,18 +45,18 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
     return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)
 
 
-def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | None], bool]:
-    """The least and the largest value of a metric, None where nobody knows, and whether all its values are 0 or 1.
+def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | None], Method]:
+    """The least and the largest value of a metric, None where nobody knows, and its usual interval.
 
     What it is stands in its definition; a name without one is that of the metric.
     """
     if definition.startswith(OF_USERS):
-        return (0, 1), False
+        return (0, 1), "t"
     known: dict[str, Any] = {own.__name__: own for own in METRICS.values()}
     metric = METRICS.get(name.partition("@")[0]) if definition == name else known.get(definition.partition("(")[0])
     if metric is None or (issubclass(metric, ILS) and "similarity='cosine'" not in definition):
-        return (None, None), False
-    return (metric.plot_lower_bound, metric.plot_upper_bound), metric.zero_one
+        return (None, None), "t"
+    return (metric.plot_lower_bound, metric.plot_upper_bound), metric.interval_method
 
 
 def folder_of(options: dict[str, Any]) -> str | None:
@@ -90,14 +90,25 @@ def files_of_comparison(
     count = "users_without_list"  # which a file of values of users does not say
     counts = {f"{count}/{system}": own.counts[count] for system, own in reports.items() if count in own.counts}
     inputs = inputs_of_systems({system: own.inputs for system, own in reports.items()})
-    about: dict[str, Any] = {"details": {"comparison": table}, "level": level, "title": "Comparison"}
+    details: dict[str, Any] = {"comparison": table}
+    exposed: dict[str, dict[str, Any]] = {}
+    for system, own in reports.items():
+        for metric, groups in own.details.get("exposure", {}).items():
+            for group, value in groups.items():
+                exposed.setdefault(f"{metric}/{group}", {})[system] = value
+    details |= {"exposure": exposed} if exposed else {}
+    for row in table.agreement or ():
+        both, ends = f"{row.system}, {row.other}", (row.low, row.high)
+        details.setdefault("agreement", {}).setdefault(row.metric, {})[both] = (row.value, *ends)
+        found[f"{both}: {row.metric}"], intervals[f"{both}: {row.metric}"] = row.value, ends
+    about: dict[str, Any] = {"details": details, "level": level, "title": "Comparison"}
     report = Report(found, intervals, counts, definitions=definitions, inputs=inputs, **about)
     files = files_of(report) | {"comparison.csv": table.to_csv}
-    for name, own in values.items():
+    for name, users in values.items():
         stem = f"users_{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
         taken = {file.lower() for file in files}  # two names may be one in a file, on some disks whatever their case
         ways = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
-        files[next(f"{way}.parquet" for way in ways if f"{way}.parquet".lower() not in taken)] = own.save
+        files[next(f"{way}.parquet" for way in ways if f"{way}.parquet".lower() not in taken)] = users.save
     return files
 
 

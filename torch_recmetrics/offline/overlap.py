@@ -11,9 +11,9 @@ from torch_recmetrics.offline.columns import id_sql, need_columns, time_sql
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source, in_memory, open_source, refused_in_one_line
 from torch_recmetrics.offline.sql import one_row, quoted
-from torch_recmetrics.offline.texts import words
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import write_text
+from torch_recmetrics.users.texts import words
 
 Kind = Literal["interactions", "new_users", "new_items", "earlier_events", "duplicates"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

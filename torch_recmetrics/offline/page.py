@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
 
-from torch_recmetrics.compare.comparison import p_text
 from torch_recmetrics.compare.statistics import POWER
 from torch_recmetrics.offline import pictures
-from torch_recmetrics.offline.texts import number, signed, words
 from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.texts import Column, count_text, p_text, words
 from torch_recmetrics.users.user_values import UserValues
 
 TEMPLATE = "report.html.jinja"
@@ -42,7 +41,6 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
     options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     environment = jinja2.Environment(**options)
     environment.filters |= {
-        "number": lambda value: "-" if value is None else number(value),
         "words": words,
         "breakable": lambda name: markupsafe.escape(name).replace("/", markupsafe.Markup("/<wbr>")),
     }
@@ -59,10 +57,17 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
         "By popularity of the item": drawn(
             group_pictures(details.get("popularity", {}), "items by how often they were taken")
         ),
+        "Exposure of groups of items": drawn(
+            group_pictures(details.get("exposure", {}), "share of the users' attention", of=" of groups of items")
+        ),
+        "Agreement of the lists": drawn(
+            group_pictures(details.get("agreement", {}), "1: the same lists, 0: no item shared", of=" of two systems")
+        ),
         "ROC": drawn(roc_pictures(details.get("roc", {}))),
         "Compared": drawn(comparison_pictures(details.get("comparison", []))),
     }
-    own = {"sections": sections, "compared": comparison_table(details.get("comparison", []))}
+    own: dict[str, Any] = {"sections": sections, "compared": comparison_table(details.get("comparison", []))}
+    own["column"] = Column.of(content["values"].values(), [width_of(*ends) for ends in content["intervals"].values()])
     own["definitions"] = definitions_of(content)
     return str(environment.from_string(template).render(content, **own))
 
@@ -101,11 +106,11 @@ def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
         counts = torch.histogram(values, BINS, range=(low, high), weight=shares * len(values)).hist.tolist()
         zeros, mean = float(shares[values == 0].sum()), users.mean(name)
         by_weight = "" if users.weights is None else " by their weight"
-        note = f"{len(values):,} users{by_weight}, mean {number(mean)}, {zeros:.0%} have 0"
+        note = f"{len(values):,} users{by_weight}, mean {Column.of([mean]).text(mean)}, {zeros:.0%} have 0"
         yield Picture(name, note, pictures.histogram(name, counts, (low, high), mean))
 
 
-def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "") -> Iterator[Picture]:
+def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "", of: str = " by group") -> Iterator[Picture]:
     """The values of slices, of each metric."""
     for name, values in list(groups.items())[:MOST_PICTURES]:
         rows = [(label, pictures.bar_of(value), "") for label, value in values.items()]
@@ -113,14 +118,15 @@ def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "") -> I
         if rows:
             most = pictures.MOST_ROWS
             part = f"the first {most} of {len(rows):,}" if len(rows) > most else note
-            yield Picture(name, part, pictures.forest(f"{name} by group", rows))
+            yield Picture(name, part, pictures.forest(f"{name}{of}", rows))
 
 
 def roc_pictures(curves: Mapping[str, Mapping[str, Any]]) -> Iterator[Picture]:
     """A curve each."""
     for name, curve in list(curves.items())[:MOST_PICTURES]:
         area = curve.get("auc")
-        note = "true by false positives" + ("" if area is None else f", area under the curve {number(area)}")
+        note = "true by false positives"
+        note += "" if area is None else f", area under the curve {Column.of([area]).text(area)}"
         yield Picture(name, note, pictures.roc(name, curve["fpr"], curve["tpr"]))
 
 
@@ -152,17 +158,18 @@ def p_name(row: Mapping[str, Any]) -> str:
 def comparison_table(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
     """The cells of each row by the heads of their columns."""
     table = []
+    differences = Column.of([row["difference"] for row in rows], [width_of(row["low"], row["high"]) for row in rows])
+    effects = Column.of([row["effect"] for row in rows], places=3)
     for row in rows:
-        low, high, p = (text_of(row[name], form) for name, form in (("low", signed), ("high", signed), ("p", p_text)))
         cells = {
             "system, metric": f"{row['system']}, {row['metric']}",
-            "difference": text_of(row["difference"], signed),
-            f"{100 * row['level']:g} % interval": f"[{low}, {high}]",
-            "p": p,
-            p_name(row): text_of(row["p_corrected"], p_text),
-            "d_z": text_of(row["effect"], signed),
+            "difference": differences.text(row["difference"], signed=True),
+            f"{100 * row['level']:g} % interval": differences.interval(row["low"], row["high"], signed=True),
+            "p": p_text(row["p"]),
+            p_name(row): p_text(row["p_corrected"]),
+            "d_z": effects.text(row["effect"], signed=True),
             "wins / ties / losses": "unpaired",
-            f"users for {100 * POWER:g} % power": text_of(row["users_needed"], "{:,.0f}".format),
+            f"users for {100 * POWER:g} % power": count_text(row["users_needed"]),
         }
         if row["paired"]:
             cells["wins / ties / losses"] = " / ".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
@@ -170,9 +177,9 @@ def comparison_table(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
     return table
 
 
-def text_of(value: float | None, form: Callable[[float], str]) -> str:
-    """A number as text, "-" for what is none."""
-    return "-" if value is None else form(value)
+def width_of(low: float | None, high: float | None) -> float | None:
+    """Of an interval, None where it has no ends."""
+    return None if low is None or high is None else high - low
 
 
 def definitions_of(content: Mapping[str, Any]) -> dict[str, str]:

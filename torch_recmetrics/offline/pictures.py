@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from torch_recmetrics.offline.texts import number
-from torch_recmetrics.offline.texts import signed as with_sign
+from torch_recmetrics.users.texts import Column
 
 WIDTH = 340  # units of all pictures: about the pixels of a phone, so that their text can be read there
 LONGEST_LABEL = 16  # of a row
@@ -159,6 +158,7 @@ def forest(label: str, rows: Sequence[tuple[str, Bar, str]], *, zero: bool = Fal
         return left + (WIDTH - left - right) * (value - marks[0]) / (marks[-1] - marks[0])
 
     foot = height - 20
+    column = Column.of([bar[0] for _, bar, _ in shown])
     parts = []
     for mark in marks:
         parts += [line(x_of(mark), top, x_of(mark), foot, "mean" if zero and mark == 0 else "grid")]
@@ -168,8 +168,8 @@ def forest(label: str, rows: Sequence[tuple[str, Bar, str]], *, zero: bool = Fal
         parts += [f"<g><title>{escape(name)}</title>{text(left - 8, y + 4, short(name), 'end')}</g>"]
         if low is not None and high is not None:
             parts += [line(x_of(low), y, x_of(high), y, f"whisker {kind}")]
-        shown_value = with_sign(value) if signed else number(value)
-        parts += [dot(x_of(value), y, f"dot {kind}"), text(WIDTH - 2, y + 4, shown_value, "end", "tick")]
+        parts += [dot(x_of(value), y, f"dot {kind}")]
+        parts += [text(WIDTH - 2, y + 4, column.text(value, signed=signed), "end", "tick")]
     return svg(height, label, parts)
 
 

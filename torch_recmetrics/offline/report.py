@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.offline.page import page_of
-from torch_recmetrics.offline.texts import number, words
 from torch_recmetrics.users.extras import write_text
+from torch_recmetrics.users.texts import Column, words
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
 if TYPE_CHECKING:
     from torch_recmetrics.compare.comparison import Comparison
 
 FORMAT_VERSION = 1
-PICTURES = ("slices", "popularity", "roc", "comparison")
+PICTURES = ("slices", "popularity", "exposure", "agreement", "roc", "comparison")
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,6 @@ class Input:
     sha256: str | None = None
 
 
-def truth_of(inputs: Sequence[Input], relevance: str | None, seen_action: str) -> str | None:
-    """The `truth` of values of users: digests of the files that lists were held against, and what was read of them.
-
-    None where one of them is a frame, of which nobody has a digest.
-
-    >>> truth_of([Input("truth", "a.parquet", 17, "9f2c")], "rating", "remove")
-    'sha256:9f2c; relevance=rating'
-    """
-    digests = {given.role: given.sha256 for given in inputs if given.role in ("truth", "seen")}
-    if None in digests.values():
-        return None
-    parts = [f"sha256:{digests['truth']}"]
-    parts += [] if relevance is None else [f"relevance={relevance}"]
-    parts += [f"seen=sha256:{digests['seen']}", f"seen_action={seen_action}"] if "seen" in digests else []
-    return "; ".join(parts)
-
-
 class Report(Mapping[str, float]):
     """The numbers of one evaluation: ``report["ndcg@10"]`` is a float, ``list(report)`` has the names.
 
@@ -72,6 +55,9 @@ class Report(Mapping[str, float]):
             - ``"slices"``: metric -> {slice: value or (value, low, high)};
             - ``"popularity"``: the same, the slices being groups of items, in the order in which they are drawn;
             - ``"roc"``: label -> {"fpr": [...], "tpr": [...], "auc": float};
+            - ``"exposure"``: metric -> {group: value or (value, low, high)}, or of several systems metric/group ->
+              {system: the same};
+            - ``"agreement"``: metric -> {pair of systems: the same}: how much their lists agree;
             - ``"comparison"``: a :class:`~torch_recmetrics.compare.Comparison`.
         level: of the intervals.
         title: the heading of the page.
@@ -84,8 +70,8 @@ class Report(Mapping[str, float]):
     >>> report["ndcg@10"], list(report), report.intervals["ndcg@10"]
     (0.25, ['ndcg@10', 'coverage@10'], (0.2, 0.3))
     >>> print(report)
-    metric        value    95 % interval
-    ndcg@10      0.2500  0.2000 - 0.3000
+    metric        value     95 % interval
+    ndcg@10      0.2500  [0.2000, 0.3000]
     coverage@10  0.5000
     <BLANKLINE>
     users: 1,200
@@ -108,6 +94,7 @@ class Report(Mapping[str, float]):
     ) -> None:
         self._values = {name: float(value) for name, value in values.items()}
         self.intervals = {name: (float(low), float(high)) for name, (low, high) in (intervals or {}).items()}
+        self._column = Column.of(self._values.values(), [high - low for low, high in self.intervals.values()])
         self.counts = {name: int(count) for name, count in (counts or {}).items()}
         self.users, self.user_ids = users, user_ids
         self.definitions = dict(definitions or {})
@@ -140,11 +127,11 @@ class Report(Mapping[str, float]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Report({', '.join(f'{name}={value:.4f}' for name, value in self._values.items())})"
+        return f"Report({', '.join(f'{name}={self._column.text(value)}' for name, value in self._values.items())})"
 
     def __str__(self) -> str:
         head = ("metric", "value", f"{100 * self.level:g} % interval")
-        lines = [(name, number(value), self.interval_text(name)) for name, value in self._values.items()]
+        lines = [(name, self._column.text(value), self.interval_text(name)) for name, value in self._values.items()]
         widths = [max(map(len, column)) for column in zip(head, *lines)]
         table = [
             f"{name:<{widths[0]}}  {value:>{widths[1]}}  {interval:>{widths[2]}}".rstrip()
@@ -156,7 +143,7 @@ class Report(Mapping[str, float]):
     def interval_text(self, name: str) -> str:
         """The interval of a value as text, "" where there is none."""
         low, high = self.intervals.get(name, (math.nan, math.nan))
-        return "" if math.isnan(low) or math.isnan(high) else f"{number(low)} - {number(high)}"
+        return "" if math.isnan(low) or math.isnan(high) else self._column.interval(low, high)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the values of the users, as what JSON knows; None for what is not finite."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
-from torch_recmetrics.offline.columns import need_columns, place_sql
+from torch_recmetrics.offline.columns import BEYOND_FLOATS, beyond_floats, need_columns, place_sql
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source, open_source
 from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
@@ -64,7 +65,7 @@ class Tables:
         self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
         self.n_users = 0
         self.n_items: int | None = None
-        for role in ("recommendations", "truth", "seen", "slices", "train", "items"):
+        for role in ("recommendations", "truth", "seen", "slices", "train", "items", "groups"):
             if given.get(role) is not None or role in ("recommendations", "truth"):
                 own = format if role in ("recommendations", "truth") else None
                 workspace.sources.append(open_source(workspace.connection, role, given.get(role), format=own))
@@ -72,7 +73,7 @@ class Tables:
         self.lists, self.truth = known["recommendations"], known["truth"]
         self.seen, self.slices = known.get("seen"), known.get("slices")
         self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
-        self.train, self.items = known.get("train"), known.get("items")
+        self.train, self.items, self.groups = known.get("train"), known.get("items"), known.get("groups")
         # role -> {what it is: its column}
         pair = {"user": names.user, "item": names.item}
         self.columns: dict[str, dict[str, str]] = {"seen": pair, "train": pair, "items": {"item": names.item}}
@@ -85,7 +86,9 @@ class Tables:
         if names.relevance is None and self.truth.files and "relevance" in self.truth.types and self._is_trec(format):
             self.columns["truth"]["relevance"] = "relevance"
         if self.slices is not None:
-            self.columns["slices"] = {"user": names.user, "slice": self._slice_column(self.slices)}
+            self.columns["slices"] = {"user": names.user, "slice": self._named_column(self.slices, "slice", names.user)}
+        if self.groups is not None:
+            self.columns["groups"] = {"item": names.item, "group": self._named_column(self.groups, "group", names.item)}
         for source in workspace.sources:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
@@ -94,6 +97,14 @@ class Tables:
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
         self._refuse_gaps()
+        self._refuse_long_scores()
+
+    def _refuse_long_scores(self) -> None:
+        """InputError for scores that become each other as floats."""
+        column = self.columns["recommendations"].get("score")
+        beyond = "" if column is None else beyond_floats(self.lists, column)
+        if beyond and (found := self._first(self.lists, beyond, "score")):
+            raise InputError(f"{found[0]}: column {column!r} must be {BEYOND_FLOATS}, got {found[1]}")
 
     def _refuse_gaps(self) -> None:
         """InputError for what beside lists and truth has no row, or a row with nothing in a column that is read."""
@@ -135,14 +146,15 @@ class Tables:
             "`rank` which column orders the lists"
         )
 
-    def _slice_column(self, slices: Source) -> str:
-        others = [column for column in slices.types if column != self.user_name]
-        if "slice" in others:
-            return "slice"
+    @staticmethod
+    def _named_column(source: Source, name: str, ids: str) -> str:
+        """The column of this name, or the only one beside the ids."""
+        others = [column for column in source.types if column != ids]
+        if name in others:
+            return name
         if len(others) != 1:
             raise InputError(
-                f"{slices} must have a column 'slice', or one column beside {self.user_name!r}: it has "
-                f"{', '.join(slices.types)}"
+                f"{source} must have a column {name!r}, or one column beside {ids!r}: it has {', '.join(source.types)}"
             )
         return others[0]
 
@@ -188,7 +200,8 @@ class Tables:
     def number_ids(self, *, counts_training: bool) -> None:
         """Make the table ``users``, and the table ``items`` where items cannot go by their own ids.
 
-        Counts of the training data are of the items that are met, so these are numbered where `counts_training`.
+        Counts of the training data are of the items that are met, so these are numbered where `counts_training`, and
+        where items have groups.
         """
         work, truth = self.workspace, self.truth
         work.run(
@@ -198,8 +211,9 @@ class Tables:
         self.n_users = work.one("SELECT count(*) FROM users")[0]
         if not self.n_users:
             raise InputError(f"{truth}: there is no row with a user")
-        having = [source for source in (truth, self.lists, self.train) if source is not None]
-        if self.items is None and self.item_ids.kind == "BIGINT" and not (counts_training and self.train is not None):
+        having = [source for source in (truth, self.lists, self.train, self.groups) if source is not None]
+        counts = self.groups is not None or (counts_training and self.train is not None)
+        if self.items is None and self.item_ids.kind == "BIGINT" and not counts:
             lowest = [work.one(f"SELECT min({self.item_ids.of(source)}) FROM {source.sql}")[0] for source in having]
             if all(low is None or low >= 0 for low in lowest):
                 return
@@ -241,6 +255,15 @@ class Tables:
         """The ids of the users, by their number; UUIDs as text."""
         own = "CAST(id AS VARCHAR)" if self.user_ids.kind == "UUID" else "id"
         return [row[0] for row in self.workspace.rows(f"SELECT {own} FROM users ORDER BY u")]
+
+    def ids_of_items(self, numbers: Tensor) -> list[list[Any]]:
+        """Lists of items by their ids, from (U, K) numbers padded with -1; UUIDs as text."""
+        rows = [[number for number in row if number >= 0] for row in numbers.tolist()]
+        if self.n_items is None:
+            return rows
+        own = "CAST(id AS VARCHAR)" if self.item_ids.kind == "UUID" else "id"
+        ids = [row[0] for row in self.workspace.rows(f"SELECT {own} FROM items ORDER BY i")]
+        return [[ids[number] for number in row] for row in rows]
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -321,6 +344,27 @@ class Tables:
         own = [self.workspace.column(f"SELECT {column} FROM slices ORDER BY u, s") for column in ("u", "s")]
         return names, own[0], own[1]
 
+    def groups_of_items(self) -> tuple[list[str], Tensor]:
+        """The names of the groups, and the group of each item, (N,), or (N, G) bool where one is in several."""
+        if self.groups is None:
+            raise ValueError("`groups` is missing: it says which items belong together")
+        name = f"CAST({quoted(self.columns['groups']['group'])} AS VARCHAR)"
+        pairs = f"SELECT DISTINCT {self.item_ids.of(self.groups)} AS id, {name} AS named FROM {self.groups.sql}"
+        self.workspace.run(
+            "CREATE TABLE IF NOT EXISTS groups AS SELECT i, named, dense_rank() OVER (ORDER BY named) - 1 AS g "
+            f"FROM ({pairs}) JOIN items USING (id)"
+        )
+        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT named, g FROM groups ORDER BY g")]
+        if not names:
+            raise InputError(f"{self.groups}: no item of it is in {self.items or self.lists}")
+        items, groups = (self.workspace.column(f"SELECT {column} FROM groups ORDER BY i, g") for column in ("i", "g"))
+        n_items = self.n_items or 0
+        if torch.unique(items).shape[0] == items.shape[0]:
+            return names, torch.full((n_items,), -1).index_copy_(0, items, groups)
+        table = torch.zeros((n_items, len(names)), dtype=torch.bool)
+        table[items, groups] = True
+        return names, table
+
     def item_counts(self) -> Tensor:
         """(N,) how many users took each item in training."""
         if self.train is None:
@@ -360,6 +404,26 @@ class Tables:
         if rows == foreign_rows and strict:
             raise no_user_in_common(self.lists, self.truth, self.n_users, *self.one_of_each(self.user_ids))
         return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
+
+    def truth_digest(self) -> str:
+        """What tells this truth from others, whatever the files and the order of their rows: a hash of what is read of
+        them. DuckDB's hashes are those of its version."""
+        digests = [self._digest_of_rows(self.truth)]
+        if self.seen is not None:
+            action = "remove" if self.hidden is self.lists else "miss"
+            digests += [f"seen={self._digest_of_rows(self.seen)}", f"seen_action={action}"]
+        return "; ".join(digests)
+
+    def _digest_of_rows(self, source: Source) -> str:
+        keys = [key for key in ("relevance", "weight") if key in self.columns[source.role]]
+        values = [f"CAST({self.value(source, key)} AS VARCHAR)" for key in ("user", "item")]
+        values += [f"CAST({self.number(source, key)} AS DOUBLE)" for key in keys]
+        found = self.workspace.one(
+            f"SELECT count(*), sum(CAST(hash({', '.join(values)}) AS HUGEINT)) FROM {source.sql}"
+        )
+        (version,) = self.workspace.one("SELECT library_version FROM pragma_version()")
+        words = " ".join(map(str, [*found, *keys]))
+        return f"rows of duckdb {'.'.join(version.split('.')[:2])}:{hashlib.sha256(words.encode()).hexdigest()}"
 
     def truth_rows(self) -> int:
         """All rows of the truth."""

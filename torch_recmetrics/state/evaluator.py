@@ -20,12 +20,13 @@ from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
 from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
-from torch_recmetrics.core.ranking.ranking import Labels, Ranking, constants
+from torch_recmetrics.core.ranking.ranking import Labels, Ranking
+from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
-from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
 from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.state.ranking_metric import ListCounter, PooledBy, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.waiting import WaitingUsers
 
 
@@ -76,12 +77,14 @@ class Evaluator:
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
         self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
         self._warns = self.validate_args  # once
-        self.with_items = [metric for metric in self.members if metric.reads_items]
+        # Those that look at the ids of what is recommended, or of what is relevant.
+        self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
         # The best list of what was retrieved is read from the scores, which cannot wait. An item that a metric does not
         # know is to be refused by the update that brought it.
-        at_once = (metric.reads_items or vars(metric).get("ideal") == "retrieved" for metric in self.metrics)
+        at_once = (m.reads_items or m.estimated or vars(m).get("ideal") == "retrieved" for m in self.metrics)
         self.can_wait = bool(self.metrics) and not any(at_once)
-        self.waiting = WaitingUsers(self.metrics, self._arrive_waiting)
+        widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
+        self.waiting = WaitingUsers(self.metrics, widest, self._arrive_waiting)
         self.keepers: list[Keeper] = []  # who asked for the values of users
         ends = itertools.accumulate(self.sizes)
         self._kept = [
@@ -133,7 +136,7 @@ class Evaluator:
             if self.max_relevance is not None:
                 check.defer_max_relevance(checks, rows.relevance, self.max_relevance)
             checks.raise_first()
-            return PendingUpdate(packed=pack(rows))
+            return self._among(PendingUpdate(packed=pack(rows)), layout)
         users = layout.ranked(self.needs, checks)
         if self._keeps:
             self._check_keeping(users.sample_ids, users.weights)
@@ -152,7 +155,9 @@ class Evaluator:
         return self._among(PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists), layout)
 
     def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
-        """The same, which says among how many items users were ranked, where it is asked."""
+        """The same, which says among what items users were ranked, where it is asked."""
+        if layout.hides:
+            prepared = prepared._replace(hides=True)
         if layout.n_candidates is not None:
             return prepared._replace(n_candidates=layout.n_candidates)
         if self._keeping and all(metric.n_items is None for metric in self.with_items):
@@ -250,9 +255,9 @@ class Evaluator:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
         for counter in self.list_counters:
             counter.hold(prepared.lists[counter.list_shape], prepared.sample_ids)
-        if prepared.n_candidates is not None:
+        for number in prepared.among:
             for member in self.members:
-                member.note_candidates(prepared.n_candidates)
+                member.note_candidates(number)
         if prepared.n_scored is not None:
             for metric in self._keeping:
                 metric.note_candidates(-prepared.n_scored)
@@ -280,20 +285,18 @@ class Evaluator:
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
+        if not all(metric.is_at_start("sums") for metric in self.metrics):
+            sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
-            metric.set_state("sums", part if metric.is_at_start("sums") else added(metric.state("sums"), part))
+            metric.set_state("sums", part)
 
-    def _arrive_waiting(self, users: JoinableUsers, memory: ScratchMemory) -> None:
-        for_long = bool(self.keepers or self._kept)  # what is held of users with ids is made anew
-        if for_long or users.sample_ids is not None:  # in the order of the updates
-            self.arrive(self._values_of(users, None if for_long else memory), users.sample_ids)
-            return
-        for part in users.by_ties():
-            self.arrive(self._values_of(part, memory))
+    def _arrive_waiting(self, parts: Sequence[JoinableUsers]) -> None:
+        for users in parts:
+            self.arrive(self._values_of(users), users.sample_ids)
 
-    def _values_of(self, users: RankedUsers, memory: ScratchMemory | None = None) -> WeightedValues:
+    def _values_of(self, users: RankedUsers) -> WeightedValues:
         """The values of users that were checked."""
-        return self.evaluate(users.ranking(memory), check.ValueChecks(False), memory)
+        return self.evaluate(users.ranking(), check.ValueChecks(False))
 
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
@@ -328,10 +331,8 @@ class Evaluator:
                 always=True,
             )
 
-    def evaluate(
-        self, ranking: Ranking, checks: check.ValueChecks, memory: ScratchMemory | None = None
-    ) -> WeightedValues:
-        """Every metric for every user, perhaps in `memory`; call ``checks.raise_first()`` before they are believed."""
+    def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
+        """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
         self._defer_rules(
             checks,
             lambda: None if ranking.binary else largest_relevance(ranking),
@@ -339,6 +340,8 @@ class Evaluator:
             ranking.weights,
         )
         self._defer_items(self.metrics, ranking, checks)
+        for metric in self.metrics:
+            metric.defer_rules(ranking, checks)
         weights, has_relevant = ranking.weights, ranking.n_relevant > 0
         if weights is None:
             weights = torch.ones_like(has_relevant, dtype=ranking.relevance.dtype)
@@ -349,15 +352,15 @@ class Evaluator:
             for metric, rule, cutoffs, fills_empty in families:
                 values = metric.values(ranking.stats(rule), cutoffs)
                 parts.append(values + ~has_relevant.unsqueeze(1) if fills_empty else values)
-            values = (memory or FreshMemory()).cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
+            values = torch.cat([part.T for part in parts]).T if len(parts) > 1 else parts[0]
             weight = filled if skips_empty else weights
             denominator = weight
             if pooled_by == "relevant":
                 denominator = weights * ranking.n_relevant
-            elif pooled_by == "min":
-                possible = [ranking.stats(rule).max_hits(cutoffs) for _, rule, cutoffs, _ in families]
+            elif pooled_by == "possible":
+                possible = [metric.possible(ranking.stats(rule), cutoffs) for metric, rule, cutoffs, _ in families]
                 denominator = weights.unsqueeze(1) * torch.cat(possible, 1)
-            blocks.append((values, weight, defined(values, weight) if partial else denominator))
+            blocks.append((values, weight, defined(values, denominator) if partial else denominator))
         return WeightedValues(blocks, self._back, counted=ranking.weights is None)
 
 
@@ -372,6 +375,12 @@ class PendingUpdate(NamedTuple):
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
     n_candidates: int | None = None  # items that were scored for each user, where they are not all
     n_scored: int | None = None  # columns that were scored, where nobody knows whether they are all items
+    hides: bool = False  # some items were hidden
+
+    @property
+    def among(self) -> tuple[int, ...]:
+        """What every metric notes of it, as `RankingMetric.candidates_seen` has it."""
+        return ((HIDDEN,) if self.hides else ()) + (() if self.n_candidates is None else (self.n_candidates,))
 
 
 class UserColumns(NamedTuple):
@@ -400,11 +409,14 @@ class WeightedValues:
         """(columns, 6): of weight times value, and of the weights, see core/tensors/moments.py."""
         parts = []
         for values, weight, denominator in self._blocks:
-            if self._counted and denominator is weight:
-                parts.append(moments_of_counted(values, denominator))
-            else:
-                both = weighed(values, weight, denominator)
-                parts.append(moments(both[0], denominator, both.sum(1)))
+            counted = self._counted and denominator is weight
+            for columns in few_columns(values.shape):
+                some, divisors = values[:, columns], denominator if denominator.ndim == 1 else denominator[:, columns]
+                if counted:
+                    parts.append(moments_of_counted(some, divisors))
+                else:
+                    both = weighed(some, weight, divisors)
+                    parts.append(moments(both[0], divisors, both.sum(1)))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 
@@ -437,9 +449,16 @@ class WeightedValues:
         return [columns[int(place)] for place in self._back]
 
 
-def defined(values: Tensor, weight: Tensor) -> Tensor:
-    """(B, columns): the weight of each value, 0 where there is none."""
-    return torch.where(values.isnan(), 0, weight.unsqueeze(1))
+def few_columns(shape: torch.Size) -> Iterator[slice]:
+    """Columns of a matrix of so many that torch adds them up without threads, one at least."""
+    step = max(1, thresholds.WAITING_NUMBERS // max(1, shape[0]))
+    for first in range(0, shape[1], step):
+        yield slice(first, first + step)
+
+
+def defined(values: Tensor, denominator: Tensor) -> Tensor:
+    """(B, columns): what each value is divided by, 0 where there is none."""
+    return torch.where(values.isnan(), 0, denominator.unsqueeze(1))
 
 
 def weighed(values: Tensor, weight: Tensor, denominator: Tensor) -> Tensor:

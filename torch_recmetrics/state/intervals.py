@@ -19,10 +19,11 @@ from torch_recmetrics.core.tensors.moments import (
     ratio,
 )
 
-Method = Literal["t", "wilson"]
-METHODS = ("t", "wilson")
+Method = Literal["t", "logit", "wilson"]
+METHODS = ("t", "logit", "wilson")
 SERIES_FROM = 1000  # degrees of freedom from which the series about the normal quantile has all digits
 ACCURATE = 1e-9  # how near sums must be to those of 0 and 1 with weight 1 to be taken for them
+ALIKE = 1e-7  # users whose standard deviation is less than this part of the range have one value, but for rounding
 
 
 def standard_error(sums: Tensor) -> Tensor:
@@ -47,17 +48,10 @@ class Spread(NamedTuple):
     sums: Tensor | None = None
 
     def interval(
-        self, level: float, method: Method | None, bounds: tuple[Any, Any], *, zero_one: bool
+        self, level: float, method: Method | None, bounds: tuple[Any, Any], usual: Method = "t"
     ) -> tuple[Tensor, Tensor]:
-        """The interval, cut to `bounds`, of which None is open; of a metric of 0 and 1, Wilson's where it can be."""
-        hits = self.sums is not None and (method == "wilson" or (method is None and zero_one)) and are_hits(self.sums)
-        if hits:
-            return wilson_interval(self.value, self.n, level)
-        if method == "wilson":
-            raise ValueError('`method` "wilson" is for values of 0 and 1 without weights, and not all are: use "t"')
-        reach = self.error * student_quantile(float(self.n), level)
-        low, high = self.value - reach, self.value + reach
-        return (low, high) if bounds == (None, None) else (low.clamp(*bounds), high.clamp(*bounds))
+        """The ends of the interval, between `bounds`, of which None is open; see :func:`interval_of_each`."""
+        return interval_of_each(self, level, method, bounds, usual)
 
 
 def spread_of(sums: Tensor) -> Spread:
@@ -66,21 +60,50 @@ def spread_of(sums: Tensor) -> Spread:
 
 
 def interval_of_each(
-    spread: Any, level: float, method: Method | None, bounds: tuple[Any, Any], *, zero_one: bool
+    spread: Any, level: float, method: Method | None, bounds: tuple[Any, Any], usual: Method = "t"
 ) -> tuple[Tensor, Tensor]:
-    """(S,) the ends of the interval of each slice, from a spread of (S,) tensors; see ``Spread.interval``."""
-    n, place = torch.unique(spread.n, return_inverse=True)
-    quantiles = spread.error.new_tensor([student_quantile(float(number), level) for number in n.tolist()])[place]
-    low, high = spread.value - spread.error * quantiles, spread.value + spread.error * quantiles
-    if bounds != (None, None):
-        low, high = (end.clamp(*bounds) for end in (low, high))
-    hits = torch.zeros_like(spread.n, dtype=torch.bool)
-    if spread.sums is not None and (method == "wilson" or (method is None and zero_one)):
+    """The ends of the interval of one value or several, in the shape of the tensors of a spread.
+
+    Without a method it is the `usual` one of the metric: Student's t, cut to the bounds that there are, the same on the
+    logit scale, or Wilson's, in whose place t comes where not all users have 0 or 1 and no weights.
+    """
+    chosen, hits = method or usual, torch.zeros_like(spread.n, dtype=torch.bool)
+    if spread.sums is not None and chosen == "wilson":
         hits = hold_hits(spread.sums)
     if method == "wilson" and not bool((hits | (spread.n == 0)).all()):
-        raise ValueError('`method` "wilson" is for values of 0 and 1 without weights, and not all are: use "t"')
+        raise ValueError(
+            '`method` "wilson" is for values of 0 and 1 without weights, and not all are: leave it out, or use "t"'
+        )
+    if chosen == "logit" and None in bounds:
+        raise ValueError('`method` "logit" is for a metric that has a least and a largest value: use "t"')
+    n, place = torch.unique(spread.n, return_inverse=True)
+    quantiles = spread.error.new_tensor([student_quantile(float(number), level) for number in n.tolist()])[place]
+    reach = spread.error * quantiles
+    if chosen != "logit":
+        low, high = spread.value - reach, spread.value + reach
+        low, high = (low, high) if bounds == (None, None) else (low.clamp(*bounds), high.clamp(*bounds))
+    else:
+        low, high = logit_interval(spread, reach, level, bounds)
     wilson = wilson_interval(spread.value, spread.n, level)
     return torch.where(hits, wilson[0], low), torch.where(hits, wilson[1], high)
+
+
+def logit_interval(spread: Any, reach: Tensor, level: float, bounds: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    """The value -+ `reach` on the scale of log odds, which keeps it between the bounds and as skew as the values are.
+
+    Where all n users have one value the error is 0 and says nothing. A value that only a share p of all users have is
+    that of n users with probability p^n: the interval is of shares for which that is (1 - level) / 2 or more, where the
+    other users may have any value (C. J. Clopper and E. S. Pearson, Biometrika 1934, of no hit or nothing but hits).
+    """
+    bottom, width = bounds[0], bounds[1] - bounds[0]
+    share = (spread.value - bottom) / width
+    steps = reach / width / (share * (1 - share))
+    low, high = (torch.sigmoid(torch.logit(share) + side * steps) for side in (-1, 1))
+    alike = spread.error * spread.n.sqrt() <= ALIKE * width
+    alike_share = ((1 - level) / 2) ** (1 / spread.n)
+    low = torch.where(alike, share * alike_share, low)
+    high = torch.where(alike, 1 - (1 - share) * alike_share, high)
+    return bottom + width * low, bottom + width * high
 
 
 def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Tensor]:
@@ -106,13 +129,8 @@ def draw_interval(axes: Any, place: float, value: Tensor, bounds: tuple[Tensor, 
     axes.set_ylim(min(bottom, low - margin), max(top, high + margin))
 
 
-def are_hits(sums: Tensor) -> bool:
-    """Whether these are the (6,) sums of values of 0 and 1 without weights: of no others are they the same."""
-    return bool(hold_hits(sums))
-
-
 def hold_hits(sums: Tensor) -> Tensor:
-    """(...,) bool: the same of each of (..., 6) sums."""
+    """(...,) bool: whether (..., 6) sums are those of values of 0 and 1 without weights, as of no others they are."""
     n, squares = sums[..., COUNT], sums[..., SQUARES]
     share = ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])
     unweighted = (sums[..., DENOMINATOR] == n) & (sums[..., DENOMINATOR_SQUARES] == n)

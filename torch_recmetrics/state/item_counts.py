@@ -56,6 +56,11 @@ class ItemCounts(ListCounter):
         raise NotImplementedError
 
     @property
+    def step(self) -> float:
+        """The least change of a value that changes in steps; 0 of others."""
+        return 0.0
+
+    @property
     def n_items(self) -> int | None:
         return self.num_items
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import UserColumns, flat_users
-from torch_recmetrics.state.ranking_metric import UserMeasure, span
+from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
 from torch_recmetrics.state.sync import stores
 from torch_recmetrics.users.user_values import UserValues
 
@@ -158,14 +158,16 @@ def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) 
 
 
 def user_values(
-    metrics: Mapping[str, UserMeasure], candidates: str | None, summaries: Callable[[], dict[str, tuple[float, float]]]
+    metrics: Sequence[tuple[list[str], UserMeasure]],
+    candidates: str | None,
+    summaries: Callable[[], dict[str, tuple[float, float]]],
 ) -> UserValues:
-    """The values of users in metrics that keep them, by name; the same on every rank.
+    """The values of users in metrics that keep them, by the names of these; the same on every rank.
 
     Raises:
         ValueError: where users were counted whose values were not kept.
     """
-    members = list(metrics.values())
+    members = [metric for _, metric in metrics]
     for metric in members:
         if metric._is_synced:
             raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before you ask for its users")
@@ -179,33 +181,44 @@ def user_values(
     ids = torch.cat([members[0].empty_row("sample_ids"), *(own_ids for *_, own_ids in named)])
     ids = ids.unique()  # type: ignore[no-untyped-call]
     like = members[0].state("sums")
-    table, weights = like.new_full((ids.shape[0], len(members)), float("nan")), like.new_zeros(ids.shape[0])
+    weights = like.new_zeros(ids.shape[0])
+    tables = [like.new_full((ids.shape[0], len(names)), float("nan")) for names, _ in metrics]
     for positions, users, own_ids in named:
         places = torch.searchsorted(ids, own_ids)
-        firsts = torch.tensor([0, *(len(members[p].columns) for p in positions)]).cumsum(0)[:-1]
-        table[places.unsqueeze(1), torch.tensor(positions)] = users.values[:, firsts]
+        parts = torch.split(users.values, [len(members[p].columns) for p in positions], 1)
+        for position, part in zip(positions, parts, strict=True):
+            tables[position][places] = part[:, : tables[position].shape[1]]
         weights[places] = torch.maximum(weights[places], users.weights)
-    seen = candidates_everywhere(members, ranks) if candidates is None else candidates
+    ranked, hidden = ranked_among(members, ranks)
     unweighted = bool(((weights == 0) | (weights == 1)).all())
     return UserValues(
         ids.cpu(),
-        {name: column.cpu() for name, column in zip(metrics, table.unbind(1), strict=True)},
-        definitions={name: metric.exchanged for name, metric in metrics.items()},
+        {
+            name: column.cpu()
+            for (names, _), table in zip(metrics, tables, strict=True)
+            for name, column in zip(names, table.unbind(1), strict=True)
+        },
+        definitions={name: metric.exchanged for names, metric in metrics for name in names},
         weights=None if unweighted else weights.cpu(),
-        candidates=seen,
+        candidates=ranked if candidates is None else candidates,
+        hidden=hidden,
         summaries=summaries(),
     )
 
 
-def candidates_everywhere(metrics: Sequence[UserMeasure], ranks: Ranks) -> str:
-    """What was ranked, of the updates of all ranks."""
-    seen = {number for metric in metrics for number in metric.candidates_seen}
+def ranked_among(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[str, bool]:
+    """What was ranked, and whether items were hidden, of the updates of all ranks."""
+    estimated = {metric.estimated for metric in metrics if metric.estimated is not None}
+    if estimated and all(metric.estimated for metric in metrics):
+        return f"estimated({span(estimated)})", any(HIDDEN in metric.candidates_seen for metric in metrics)
+    seen = {number for metric in metrics if not metric.estimated for number in metric.candidates_seen}
     of_kinds = [[number for number in seen if number > 0], [-number for number in seen if number < 0]]
     ends = [end(numbers, default=0) for numbers in of_kinds for end in (min, max)]
-    everywhere = torch.tensor([ends], device=metrics[0].device)
+    everywhere = torch.tensor([[*ends, int(HIDDEN in seen)]], device=metrics[0].device)
     if ranks.several:
         everywhere = gather_counts(everywhere[0], ranks.group)
-    sampled, scored = (columns[columns > 0].tolist() for columns in (everywhere[:, :2], everywhere[:, 2:]))
+    sampled, scored = (columns[columns > 0].tolist() for columns in (everywhere[:, :2], everywhere[:, 2:4]))
+    hidden = bool(everywhere[:, 4].any())
     if sampled:
-        return f"sampled({span(sampled)})"
-    return f"scored({span(scored)})" if scored else "full"
+        return f"sampled({span(sampled)})", hidden
+    return f"scored({span(scored)})" if scored else "full", hidden

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
+from torch_recmetrics.state.intervals import METHODS, Spread, interval_of_each, spread_of
 from torch_recmetrics.state.user_means import UserMeans
 
 
@@ -28,12 +29,16 @@ class ItemTable(torch.nn.Module):
     def __init__(self, given: Tensor, **columns: Tensor) -> None:
         super().__init__()
         self.n_items = given.shape[0]
+        self.labels: tuple[str, ...] = ()  # the names of what items are divided into
         self.words = {"items": self.n_items, "data": fingerprint(given)}  # what tells metrics apart
         for name, column in columns.items():
             self.register_buffer(name, column, persistent=False)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.get_buffer(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._buffers
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ItemTable:  # noqa: ARG002
         for name, column in self.named_buffers():
@@ -99,3 +104,42 @@ class ListMeans(UserMeans):
     @property
     def n_items(self) -> int | None:
         return self._data.get("items")
+
+
+class LabelledMeans(ListMeans):
+    """The means over users of several numbers of a list, one for each of the `value_labels`.
+
+    ``measure`` gives (B, cutoffs, labels). It is logged as a wrapper with slices is: ``exposure@10/indie``.
+    """
+
+    def result(self, columns: Tensor) -> dict[str, Tensor]:
+        return self.by_label(self.value_of(columns).unbind(0))
+
+    def by_label(self, of_each: Iterable[Any]) -> dict[str, Any]:
+        """Something of each value by its label."""
+        return dict(zip(self.value_labels, of_each, strict=True))
+
+    def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
+        """The values by the names that they have in a collection, where it is `key`."""
+        return dict(zip(self.value_names(key), values.values(), strict=True))
+
+    def spread(self) -> Spread:
+        if self.keeps_values:
+            return super().spread()
+        return spread_of(self._total())
+
+    def standard_error(self) -> Any:
+        """The standard error of each value by its label, 0-dim float64. All ranks must call it."""
+        return self.by_label(self.spread_everywhere().error.unbind(0))
+
+    def confidence_interval(self, level: float = 0.95, *, method: Any = None) -> Any:
+        """``(low, high)`` of each value by its label; as that of other metrics. All ranks must call it."""
+        check.check_share("level", level)
+        if method is not None:
+            check.check_choice("method", method, METHODS)
+        low, high = interval_of_each(self.spread_everywhere(), level, method, self.value_range, self.interval_method)
+        return self.by_label(zip(low.unbind(0), high.unbind(0), strict=True))
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot its values, as torchmetrics does; needs matplotlib."""
+        return self._plot(val, ax)

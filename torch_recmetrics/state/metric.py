@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.state.intervals import METHODS, Spread, draw_interval
+from torch_recmetrics.state.intervals import METHODS, Method, Spread, draw_interval
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
@@ -160,7 +160,7 @@ class RecMetric(Configured, Metric):
     # -- how sure the value is ----------------------------------------------------------------------------------------
 
     has_interval: bool = False  # whether :meth:`spread` says how sure the value is
-    zero_one: ClassVar[bool] = False  # whether the value of a user is 0 or 1
+    interval_method: ClassVar[Method] = "t"  # the usual one; "wilson" where the value of a user is 0 or 1
 
     def standard_error(self) -> Tensor:
         r"""The standard error of the value over everything seen in all processes, 0-dim float64.
@@ -183,25 +183,30 @@ class RecMetric(Configured, Metric):
         error: Tensor = self.spread_everywhere().error
         return error
 
-    def confidence_interval(
-        self, level: float = 0.95, *, method: Literal["t", "wilson"] | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def confidence_interval(self, level: float = 0.95, *, method: Method | None = None) -> tuple[Tensor, Tensor]:
         """The ends of an interval that holds the true value in `level` of all samples of users; 0-dim float64 each.
 
         It is the value -+ the standard error times the quantile of Student's t with n - 1 degrees of freedom, cut to
-        the range of the metric. All ranks must call it.
+        the range of the metric; of ``BinaryAUC`` and ``GroupAUC`` on the scale of log odds. All ranks must call it.
 
         Args:
             level: a float between 0 and 1.
-            method: ``"t"``; or ``"wilson"``, for values of 0 and 1 without weights. None: ``"wilson"`` for a metric of
-                such values (hit rate, user coverage, tie rate, collapse rate) where they are, else ``"t"``.
+            method: ``"t"``, as wide on both sides of the value and cut to the range; ``"logit"``, on the scale of log
+                odds, for a metric with two bounds; or ``"wilson"``, for values of 0 and 1 without weights. None:
+                ``"wilson"`` for a metric of such values (hit rate, user coverage, tie rate, collapse rate) where they
+                are, ``"logit"`` for ``BinaryAUC`` and ``GroupAUC``, else ``"t"``.
+
+        With ``"logit"`` n users who all have one value, whose standard error is 0, leave room for others: the interval
+        holds what a share of ((1 - level) / 2)^(1 / n) of users with this value, and the rest anywhere, may come to.
 
         Undefined: nan for fewer than two users.
         Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 1927. Same
-        convention as statsmodels' ``proportion_confint``.
+        convention as statsmodels' ``proportion_confint``. The log odds: M. S. Pepe, The Statistical Evaluation of
+        Medical Tests for Classification and Prediction, 2003, section 5.2.
 
         Raises:
-            ValueError: for a level or method that there is not, and for Wilson's of other values.
+            ValueError: for a level or method that there is not, for Wilson's of other values, and for log
+                odds of a metric without two bounds.
             NotImplementedError: for a metric of counts over items, which has none in closed form.
 
         >>> from torch_recmetrics import Precision
@@ -216,7 +221,7 @@ class RecMetric(Configured, Metric):
         if method is not None:
             check.check_choice("method", method, METHODS)
         spread = self.spread_everywhere()
-        return spread.interval(level, method, self.value_range, zero_one=self.zero_one)
+        return spread.interval(level, method, self.value_range, self.interval_method)
 
     def spread(self) -> Spread:
         """The value, its standard error and the number of users, of the present states."""

@@ -1,6 +1,8 @@
 """Options of a metric, declared once: the constructor, its signature, checks, names and documentation follow.
 
 An option is an annotated class attribute, ``gain: Literal["exponential", "linear"] = option(default="exponential")``.
+A plain attribute in a subclass takes an inherited option away.
+
 Type checkers read it as the field of a dataclass (PEP 681), so they refuse ``NDCG(topk=5)`` and ``NDCG(ties="avg")``.
 """
 
@@ -10,7 +12,8 @@ import difflib
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -28,6 +31,7 @@ else:  # torch brings typing_extensions along, but nothing of it is needed at ru
 
 C = TypeVar("C", bound="type[Configured]")
 REQUIRED = inspect.Parameter.empty
+TAKERS: dict[str, list[str]] = {}  # option -> the classes that users name which declare or inherit it
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,13 @@ class Configured:
             else:
                 setattr(cls, name, declared.default)
         inherited = next((options for base in cls.__mro__[1:] if (options := options_of(base))), {})
-        merged = {**inherited, **own}
+        plain = vars(cls).keys() - own.keys()  # what is no choice in this class
+        merged = {name: declared for name, declared in inherited.items() if name not in plain} | own
         # By position in the order of the bases, as in a dataclass; then those by keyword, the class' own first.
         by_position = {name: declared for name, declared in merged.items() if not declared.kw_only}
         cls.declared_options = {name: merged[name] for name in [*by_position, *own, *merged]}
+        for name in cls.declared_options if "stem" in vars(cls) else ():
+            TAKERS.setdefault(name, []).append(cls.__name__)
         cls.__doc__ = documented(cls.__doc__, cls.declared_options)
         if "__init__" not in vars(cls):
             cls.__init__ = constructor(cls)  # type: ignore[method-assign]
@@ -182,6 +189,8 @@ def bind(
         if name not in signature.parameters:
             near = difflib.get_close_matches(name, signature.parameters, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(signature.parameters)}"
+            if word == "option" and name in TAKERS and not near:
+                hint = f"that is one of {', '.join(TAKERS[name])}"
             raise TypeError(f"{owner} has no {word} `{name}`: {hint}") from None
     try:
         bound = signature.bind(*args, **kwargs)
@@ -189,3 +198,18 @@ def bind(
         raise TypeError(f"{owner}: {error}") from None
     bound.apply_defaults()
     return bound.arguments
+
+
+def check_names(name: str, names: Any, each: str = "slice") -> None:
+    """Refuse what are no names of slices, or of what `each` says; without order, or read only once, they are none."""
+    if isinstance(names, str | AbstractSet | Iterator) or not isinstance(names, Iterable):
+        raise TypeError(f'`{name}` must be the names of {each}s in order, such as ("cold", "warm"), got {names!r}')
+    words = list(names)
+    for word in words:
+        if not isinstance(word, str) or not word:
+            raise ValueError(f"`{name}` must hold names that are not empty, got {word!r}")
+    if not words:
+        raise ValueError(f"`{name}` must name at least one {each}, got none")
+    if len(set(words)) < len(words):
+        twice = next(word for word in words if words.count(word) > 1)
+        raise ValueError(f"`{name}` must name each {each} once, got {twice!r} twice")

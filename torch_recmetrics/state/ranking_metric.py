@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
@@ -20,7 +19,8 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.candidates import CandidatesSeen
 from torch_recmetrics.state.options import option
 
-PooledBy = Literal["relevant", "min"] | None
+PooledBy = Literal["relevant", "possible"] | None
+HIDDEN = 0  # among the numbers of candidates: `seen_ids` or a `mask` hid items
 
 
 def span(numbers: Collection[int]) -> str:
@@ -32,15 +32,15 @@ def span(numbers: Collection[int]) -> str:
 class RankingMetric(CandidatesSeen):
     """A metric of ranked lists. Its attributes say what the ranking must hold, and how it is evaluated."""
 
-    needs_target: ClassVar[bool] = True  # False: it does not ask what is relevant, so no target needs to be given
+    needs_target: bool = True  # False: it does not ask what is relevant, so no target needs to be given
     reads_lists: ClassVar[bool] = False  # True: it looks at all items of the list, not at the relevant ones alone
     reads_items: ClassVar[bool] = False  # True: it looks at their ids
     reads_first_alone: ClassVar[bool] = False  # True: of the relevant items it asks for the place of the first
+    reads_places: ClassVar[bool] = False  # True: it asks for the place of items that are not in a list; has `num_items`
     reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
-    missing_at_end: ClassVar[bool] = False  # True: a relevant item not in the list counts as the rank behind its end
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
-    # How many candidates the users of all updates had, where these were not all items; and, where values of users are
-    # kept, how many columns were scored, negative, where no metric knows whether they are the catalogue.
+    # How many candidates the users of all updates had, where these were not all items; where values of users are kept,
+    # how many columns were scored, negative, where no metric knows whether they are the catalogue; HIDDEN.
     candidates_seen: frozenset[int] = frozenset()
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
@@ -81,39 +81,25 @@ class RankingMetric(CandidatesSeen):
         return requirements_of(type(self), vars(self), self.rules)
 
     def note_candidates(self, n_candidates: int) -> None:
-        """Remember for :meth:`definition` that users were ranked among so many items."""
+        """Remember for :meth:`definition` that users were ranked among so many items, or without some: HIDDEN."""
         if n_candidates not in self.candidates_seen and n_candidates != self.n_items:
             self.__dict__["candidates_seen"] = self.candidates_seen | {n_candidates}
 
     def definition(self) -> str:
-        """One line that says exactly what is computed, sampled candidates included, as far as they have been seen."""
+        """One line that says exactly what is computed, with what the updates brought: ``candidates="sampled(100)"``,
+        and ``hidden=True`` after `seen_ids` or a `mask`."""
         text, sampled = super().definition(), [number for number in self.candidates_seen if number > 0]
-        return f'{text[:-1]}, candidates="sampled({span(sampled)})")' if sampled else text
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Update, and return the value of this batch alone."""
-        before = self.candidates_seen  # a batch is evaluated after a reset
-        try:
-            return super().forward(*args, **kwargs)
-        finally:
-            self.__dict__["candidates_seen"] = before | self.candidates_seen
-
-    def reset(self) -> None:
-        """Forget all updates."""
-        super().reset()
-        self.__dict__["candidates_seen"] = frozenset()
+        text = f'{text[:-1]}, candidates="sampled({span(sampled)})")' if sampled else text
+        return f"{text[:-1]}, hidden=True)" if HIDDEN in self.candidates_seen else text
 
     def candidates_table(self) -> Tensor | None:
         return torch.tensor(sorted(self.candidates_seen)) if self.candidates_seen else None
 
-    def take_candidates(self, table: Tensor | None) -> None:
-        self.__dict__["candidates_seen"] = frozenset(() if table is None else table.tolist())
+    def add_candidates(self, table: Tensor) -> None:
+        self.__dict__["candidates_seen"] = self.candidates_seen.union(table.tolist())
 
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add what another metric of the same options has seen (or its ``metric_state``)."""
-        super().merge_state(incoming_state)
-        if isinstance(incoming_state, RankingMetric):
-            self.__dict__["candidates_seen"] = self.candidates_seen | incoming_state.candidates_seen
+    def forget_candidates(self) -> None:
+        self.__dict__["candidates_seen"] = frozenset()
 
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         """Refuse users that it knows nothing of."""
@@ -173,27 +159,26 @@ class RankingMetric(CandidatesSeen):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        evaluator = self.evaluator
-        evaluator.count(
-            evaluator.prepare(
-                read_layout(
-                    evaluator.labels,
-                    preds=preds,
-                    target=target,
-                    indexes=indexes,
-                    item_ids=item_ids,
-                    target_ids=target_ids,
-                    target_relevance=target_relevance,
-                    seen_ids=seen_ids,
-                    mask=mask,
-                    weights=weights,
-                    sample_ids=sample_ids,
-                    user_embeddings=user_embeddings,
-                    item_embeddings=item_embeddings,
-                    item_bias=item_bias,
-                )
-            )
+        self.count_users(
+            preds=preds,
+            target=target,
+            indexes=indexes,
+            item_ids=item_ids,
+            target_ids=target_ids,
+            target_relevance=target_relevance,
+            seen_ids=seen_ids,
+            mask=mask,
+            weights=weights,
+            sample_ids=sample_ids,
+            user_embeddings=user_embeddings,
+            item_embeddings=item_embeddings,
+            item_bias=item_bias,
         )
+
+    def count_users(self, **given: Any) -> None:
+        """Count the users of an update: its arguments by name, None for those that were not given."""
+        evaluator = self.evaluator
+        evaluator.count(evaluator.prepare(read_layout(evaluator.labels, **given)))
 
 
 class UserMeasure(RankingMetric):
@@ -205,8 +190,11 @@ class UserMeasure(RankingMetric):
 
     measure: ClassVar[Callable[..., Tensor]]
     known_gains: ClassVar[bool] = False  # True: the measure reads no other gain than "hit" and its option `gain`
-    partial: ClassVar[bool] = False  # True: the measure is nan for users whose value is undefined; they are left out
+    of_rank: ClassVar[bool] = False  # True: for a user with one relevant item it is a function of the rank of it
+    partial: bool = False  # True: the measure is nan for users whose value is undefined; they are left out
     pooled: bool = False  # True: the measure is a count of hits, and the value all hits by all possible hits
+    n_parts: int = 1  # numbers of a user under one tie rule
+    value_labels: tuple[str, ...] = ()  # the names of its values, where it has several
     ties: str = "stable"
     empty_target_action: str = "skip"
     keep_bounds: bool = False
@@ -214,8 +202,25 @@ class UserMeasure(RankingMetric):
     aggregation: Any = "mean"
     keeps_values: bool = False  # the values of users are remembered beside their sums, without a sample id too
 
+    @property
+    def over_items(self) -> Literal["mean", "sum"] | None:
+        """What the value is over the relevant items, each for itself; None where they depend on each other."""
+        return None
+
+    @property
+    def estimated(self) -> int | None:
+        """The number of items among all of which a value is estimated that was seen among sampled ones."""
+        return None
+
+    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+        """Refuse users that it has no value for, in the update that brings them."""
+
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
         """(columns,): what (U, columns) values of users with (U,) weights come to, where values are kept."""
+        raise NotImplementedError
+
+    def result(self, columns: Tensor) -> Any:
+        """What `compute` returns, from (columns,) means over the users."""
         raise NotImplementedError
 
     def keep(self, values: Tensor, weights: Tensor) -> None:
@@ -224,24 +229,40 @@ class UserMeasure(RankingMetric):
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
-        """The tie rules whose values are kept: that of the metric, and those of its bounds."""
-        return (self.ties, "pessimistic", "optimistic") if self.keep_bounds else (self.ties,)
+        """The tie rules whose values are kept: that of the metric for each part, and those of its bounds."""
+        return (self.ties, "pessimistic", "optimistic") if self.keep_bounds else (self.ties,) * self.n_parts
 
     @property
     def rules(self) -> tuple[str, ...]:
-        return (*self.columns, *self.extra_rules)
+        return (*dict.fromkeys(self.columns), *self.extra_rules)
 
     @property
     def pooled_by(self) -> PooledBy:
-        """What a pooled value is divided by: the sum of R, or of min(K, R), over the users; None if it is a mean."""
+        """What a pooled value is divided by: the sum over the users of R, or of what is :meth:`possible`; None if it is
+        a mean."""
         return "relevant" if self.pooled else None
 
+    def possible(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
+        """(B, cutoffs): what the values of a pooled metric are divided by; of a metric of parts for each of these."""
+        return stats.max_hits(cutoffs)
+
+    def value_of(self, ratios: Tensor) -> Tensor:
+        """(..., values): the value, or those of `value_labels`, from the (..., columns) means over the users."""
+        return ratios if self.value_labels else ratios[..., :1]
+
+    def value_names(self, key: str) -> list[str]:
+        """The names of its values in a collection, where it is `key`."""
+        return [f"{key}/{label}" for label in self.value_labels] or [key]
+
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        """(B, cutoffs): each user's value."""
+        """(B, cutoffs): each user's value; (B, cutoffs * parts) of a metric of parts, each cutoff being there for each.
+
+        Those of parts lie beside each other.
+        """
         cls, options = type(self), {}
         for name in options_of_measure(cls):
             options[name] = getattr(self, name)
-        return cls.measure(stats, cutoffs, **options)
+        return cls.measure(stats, cutoffs[:: self.n_parts], **options).flatten(1)
 
 
 class ListCounter(RankingMetric):
@@ -292,5 +313,5 @@ def requirements_of(
         nan_hidden=options["nan_action"] == "worst",
         gains=frozenset({"hit", *(scaled for gain, scaled in SCALED_GAINS.items() if gain == options.get("gain"))}),
         any_gain=not getattr(metric, "known_gains", False),
-        missing_at_end=top_k is None and metric.missing_at_end,
+        list_places=frozenset({options["num_items"]} if top_k is None and metric.reads_places else ()),
     )

@@ -77,15 +77,19 @@ class UserMeans(UserMeasure):
     def evaluator(self) -> Evaluator:
         return Evaluator([self])
 
-    def compute(self) -> Tensor:
+    def compute(self) -> Any:
         """The weighted mean over the users, or their ``aggregation``, 0-dim float64; nan where nobody counts."""
-        return self._columns()[0]
+        return self.result(self._columns())
+
+    def result(self, columns: Tensor) -> Any:
+        """What `compute` returns, from (columns,) means over the users."""
+        return self.value_of(columns)[0]
 
     def spread(self) -> Spread:
         if self.keeps_values:
             raise NotImplementedError(
-                f"{self.name} with aggregation={self.aggregation!r} has no standard error in closed form: resample the "
-                "users, UserBootstrap(metric)"
+                f"{self.name} with aggregation={self.aggregation!r} has no standard error in closed form; for other "
+                'aggregations than "min" and "max" resample the users, UserBootstrap(metric)'
             )
         return spread_of(self._total()[0])
 
@@ -144,7 +148,7 @@ class UserMeans(UserMeasure):
             raise ValueError(
                 f"{self.name} is a share over all users, and no mean of their values: pooled=False has some"
             )
-        return user_values({self.name: self}, candidates, dict)
+        return user_values([(self.value_names(self.name), self)], candidates, dict)
 
     def _total(self) -> Tensor:
         total: Tensor = self.state("sums")
@@ -171,7 +175,7 @@ class UserMeans(UserMeasure):
     def empty_row(self, stem: str) -> Tensor:
         if stem in ("sample_ids", "rows"):  # a row is packed in 2 or 4 columns
             return torch.zeros((0, 0) if stem == "rows" else 0, dtype=torch.int64, device=self.device)
-        wide = stem == "values" or (stem == "numerators" and self.keep_bounds)
+        wide = stem == "values" or (stem == "numerators" and len(self.columns) > 1)
         shape = (0, len(self.columns)) if wide else (0,)
         return torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)
 

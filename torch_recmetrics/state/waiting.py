@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch_recmetrics.core.layouts.ranked import JoinableUsers
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.scratch import ScratchMemory
+from torch_recmetrics.core.tensors.devices import is_sync_free
 
 if TYPE_CHECKING:
     from torch_recmetrics.state.metric import RecMetric
@@ -22,33 +22,46 @@ class WaitingUsers:
 
     Args:
         metrics: whose users they are.
-        evaluate: adds users to the sums of the metrics; its tensors may lie in the memory that it is given.
+        width: how many values of a user are worked on at once.
+        evaluate: adds users to the sums of the metrics, some of them at a time.
     """
 
-    def __init__(self, metrics: Sequence[RecMetric], evaluate: Callable[[JoinableUsers, ScratchMemory], None]) -> None:
+    def __init__(
+        self, metrics: Sequence[RecMetric], width: int, evaluate: Callable[[Sequence[JoinableUsers]], None]
+    ) -> None:
         self._metrics = metrics
+        self._width = width
         self._evaluate = evaluate
         self.parts: list[JoinableUsers] = []
-        self.n_users = self.width = 0
+        self.n_users = self._most = 0
 
     def append(self, users: JoinableUsers) -> None:
         """Let users wait; bounded memory: so many of them are evaluated."""
-        if self.parts and self.parts[0].join_key != users.join_key:
-            self.evaluate()
+        most = self.most_at_once(users)
+        if self.parts:
+            most = min(most, self._most)
+            if self.parts[0].join_key != users.join_key or self.n_users + users.n_users > most:
+                self.evaluate()
+                most = self.most_at_once(users)
         if not self.parts:
             for metric in self._metrics:
                 metric.put_away(self)
         self.parts.append(users)
         self.n_users += users.n_users
-        self.width = max(self.width, users.width)
-        if self.n_users >= thresholds.WAITING_USERS or self.n_users * self.width >= thresholds.WAITING_NUMBERS:
+        self._most = most
+        if self.n_users >= most:
             self.evaluate()
+
+    def most_at_once(self, users: JoinableUsers) -> int:
+        """Of how many users the numbers are not too many for one step."""
+        on_cpu = is_sync_free(users.device)
+        numbers = thresholds.WAITING_NUMBERS if on_cpu else thresholds.WAITING_NUMBERS_ELSEWHERE
+        return max(1, numbers // max(self._width, users.width))
 
     def evaluate(self) -> None:
         """Nobody waits any more."""
         if self.parts:
-            parts, self.parts, self.n_users, self.width = self.parts, [], 0, 0
+            parts, self.parts, self.n_users = self.parts, [], 0
             for metric in self._metrics:
                 metric.bring_back()
-            with ScratchMemory() as memory:
-                self._evaluate(parts[0].joined(parts, memory) if len(parts) > 1 else parts[0], memory)
+            self._evaluate((parts[0].joined(parts) if len(parts) > 1 else parts[0]).split(self._most))

@@ -21,8 +21,8 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.users.extras import needed, whole_file
 
 FORMAT = b"torch_recmetrics.user_values"
-FORMAT_VERSION = 1
-ID, WEIGHT, USER = "sample_id", "weight", "user_id"  # columns of the file beside the metrics
+FORMAT_VERSION = 2  # 1 without lists
+ID, WEIGHT, USER, LISTS = "sample_id", "weight", "user_id", "list"  # columns of the file beside the metrics
 NUMBERING = "users"  # among the versions: a digest of what the numbers of the users stand for, where they stand for ids
 
 
@@ -88,9 +88,13 @@ class UserValues:
         user_ids: (U,) what the users are called elsewhere, where `sample_ids` only number them: integers of 64 bits, or
             text, which all other ids become. :func:`~torch_recmetrics.offline.evaluate` gives those of its files. They
             go into the file, to be joined with other tables; users are paired by `sample_ids`.
+        hidden: whether items were hidden from users by `seen_ids` or a `mask`; None where nobody knows. A run that hid
+            some is not compared with one that hid none.
         truth: a word for the data that the run was evaluated against, another one for other data; None where nobody
-            knows. :func:`~torch_recmetrics.offline.evaluate` gives the SHA-256 of its files, and `relevance`. Runs of
-            two truths are compared with a warning.
+            knows. :func:`~torch_recmetrics.offline.evaluate` gives a digest of the rows that it read, in any order,
+            whatever their files. Runs of two truths are compared with a warning.
+        lists: what was recommended to each user, best first: (U, L) integers padded with -1, or a list of ids for each,
+            integers >= 0 or text. :func:`~torch_recmetrics.compare.agreement` compares those of two runs.
 
     Raises:
         TypeError: for what is no vector of numbers, and `sample_ids` that are no integers.
@@ -118,12 +122,14 @@ class UserValues:
         summaries: Mapping[str, tuple[float, float]] | None = None,
         user_ids: Sequence[Any] | None = None,
         truth: str | None = None,
+        hidden: bool | None = None,
+        lists: Tensor | Sequence[Sequence[Any]] | None = None,
     ) -> None:
         ids = integers("sample_ids", sample_ids, "number the users first")
         given: Any = values
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise TypeError("`values` must be a dict of names and vectors, {'ndcg@10': tensor}")
-        if taken := {ID, WEIGHT, USER} & set(values):
+        if taken := {ID, WEIGHT, USER, LISTS} & set(values):
             raise ValueError(f"`values` must not have the name {min(taken)!r}: a column of the file is called that")
         columns = {name: numbers(f"values[{name!r}]", value, len(ids)) for name, value in values.items()}
         for name, column in columns.items():
@@ -143,11 +149,14 @@ class UserValues:
             raise TypeError(f"`candidates` must be a word such as 'full' or 'sampled(100)', got {candidates!r}")
         if truth is not None and not isinstance(truth, str):
             raise TypeError(f"`truth` must be a word such as 'sha256:9f2c', got {truth!r}")
-        self.candidates, self.truth = candidates, truth
+        if hidden is not None:
+            check.check_flag("hidden", hidden)
+        self.candidates, self.truth, self.hidden = candidates, truth, hidden
         self.versions = dict(current_versions() if versions is None else versions)
         self.summaries = checked_summaries(summaries, columns)
         self.sample_ids, columns = once_each(ids, columns)
         self.user_ids = None if user_ids is None else named_users(ids, self.sample_ids, user_ids)
+        self.lists = None if lists is None else checked_lists(ids, self.sample_ids, lists)
         self.weights: Tensor | None = columns.pop(WEIGHT, None)
         self._values = columns
 
@@ -210,6 +219,8 @@ class UserValues:
             versions=self.versions,
             user_ids=None if self.user_ids is None else list(itertools.compress(self.user_ids, chosen.tolist())),
             truth=self.truth,
+            hidden=self.hidden,
+            lists=None if self.lists is None else list(itertools.compress(self.lists, chosen.tolist())),
         )
 
     def with_summaries(self, summaries: Mapping[str, Any]) -> UserValues:
@@ -239,7 +250,19 @@ class UserValues:
             summaries={**self.summaries, **given},
             user_ids=self.user_ids,
             truth=self.truth,
+            hidden=self.hidden,
+            lists=self.lists,
         )
+
+    def with_lists(self, lists: Tensor | Sequence[Sequence[Any]]) -> UserValues:
+        """The same with what was recommended to each user, in the order of ``sample_ids``; as of the constructor.
+
+        >>> UserValues([7, 3], {"mrr": [0.5, 1.0]}).with_lists([[4, 2], [9]]).lists
+        [[4, 2], [9]]
+        """
+        own = self.with_summaries({})
+        own.lists = checked_lists(self.sample_ids, self.sample_ids, lists)
+        return own
 
     def to_frame(self) -> Any:
         """A pandas frame: the names as columns (and ``weight``), ``sample_id`` as index; needs pandas."""
@@ -251,9 +274,9 @@ class UserValues:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a Parquet file that :meth:`load` and any other reader of Parquet understands; needs pyarrow.
 
-        The columns are ``sample_id``, ``user_id`` (if there are `user_ids`), ``weight`` (if there are weights) and the
-        names; definitions, candidates, versions and truth are JSON in the metadata. The file is there whole or not at
-        all.
+        The columns are ``sample_id``, ``user_id`` (if there are `user_ids`), ``list`` (if there are lists), ``weight``
+        (if there are weights) and the names; definitions, candidates, versions and truth are JSON in the metadata. The
+        file is there whole or not at all.
 
         Raises:
             FileNotFoundError: where the folder does not exist.
@@ -263,15 +286,19 @@ class UserValues:
         if self.user_ids is not None:
             kind = pyarrow.int64() if self.user_ids and isinstance(self.user_ids[0], int) else pyarrow.string()
             named = {USER: pyarrow.array(self.user_ids, kind)}
+        if self.lists is not None:
+            kind = pyarrow.string() if has_text(self.lists) else pyarrow.int64()
+            named[LISTS] = pyarrow.array(self.lists, pyarrow.list_(kind))
         weights = {} if self.weights is None else {WEIGHT: self.weights.numpy()}
         values = {name: column.numpy() for name, column in self._values.items()}
         about = {
-            "format_version": FORMAT_VERSION,
+            "format_version": 1 if self.lists is None else FORMAT_VERSION,
             "definitions": self.definitions,
             "candidates": self.candidates,
             "versions": self.versions,
             "summaries": self.summaries,
             "truth": self.truth,
+            "hidden": self.hidden,
         }
         columns = {ID: self.sample_ids.numpy(), **named, **weights, **values}
         table = pyarrow.table(columns)
@@ -309,20 +336,22 @@ class UserValues:
                 table = file.read()
             except (pyarrow.ArrowException, OSError) as error:
                 raise ValueError(f"{place!r} is damaged: {first_line(error)}") from None
-        columns, user_ids = {}, None
+        columns, named = {}, dict[str, Any]()
+        known = {ID: [pyarrow.int64()], USER: [pyarrow.int64(), pyarrow.string()]}
+        known[LISTS] = [pyarrow.list_(kind) for kind in known[USER]]
         for name, column in zip(table.column_names, table.columns):
-            kinds = {ID: [pyarrow.int64()], USER: [pyarrow.int64(), pyarrow.string()]}.get(name, [pyarrow.float64()])
+            kinds = known.get(name, [pyarrow.float64()])
             if column.type not in kinds or column.null_count:
                 rule = " or ".join(map(str, kinds))
                 raise ValueError(f"{place!r}: column {name!r} must be {rule} without nulls, got {column.type}")
-            if name == USER:
-                user_ids = column.to_pylist()
+            if name in (USER, LISTS):
+                named["user_ids" if name == USER else "lists"] = column.to_pylist()
             else:
                 columns[name] = torch.from_numpy(column.to_numpy().copy())
         if ID not in columns:
             raise ValueError(f"{place!r} has no column {ID!r}: UserValues.save did not write it")
         try:
-            return cls(columns.pop(ID), columns, weights=columns.pop(WEIGHT, None), user_ids=user_ids, **about)
+            return cls(columns.pop(ID), columns, weights=columns.pop(WEIGHT, None), **named, **about)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{place!r}: {error}") from None
 
@@ -412,6 +441,40 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
     return named  # type: ignore[no-any-return]
 
 
+def checked_lists(ids: Tensor, once: Tensor, lists: Any) -> list[list[Any]]:
+    """The lists of the users `ids` in the order of `once`; of a user that stands there twice the first."""
+    rows = lists.tolist() if hasattr(lists, "tolist") else [list(row) for row in lists]
+    if len(rows) != len(ids) or not all(isinstance(row, list) for row in rows):
+        raise ValueError(f"`lists` must have a list of ids for each of the {len(ids)} `sample_ids`, got {len(rows)}")
+    rows = [[item for item in row if item != -1] for row in rows]
+    kinds = {type(item) for row in rows for item in row}
+    if not (kinds <= {int} or kinds == {str}) or any(item < 0 for row in rows for item in row if kinds == {int}):
+        raise ValueError("`lists` must hold integers >= 0, padded with -1, or text")
+    if any(len(set(row)) < len(row) for row in rows):
+        raise ValueError("`lists` must hold an item once in a list")
+    first: dict[int, list[Any]] = {}
+    for number, row in zip(ids.tolist(), rows):
+        first.setdefault(number, row)
+    return [first[number] for number in once.tolist()]
+
+
+def has_text(lists: Sequence[Sequence[Any]]) -> bool:
+    """Whether items are called by text."""
+    return any(isinstance(item, str) for row in lists for item in row)
+
+
+def lists_of_both(one: UserValues, other: UserValues) -> tuple[Tensor, Tensor]:
+    """(U, L) int64 the lists of two runs, padded with -1, by numbers that are the same in both."""
+    numbers: dict[Any, int] = {}
+    found = []
+    for lists in (one.lists or [], other.lists or []):
+        width = max(map(len, lists), default=0)
+        rows = [[numbers.setdefault(item, len(numbers)) for item in row] for row in lists]
+        padded = [[*row, *[-1] * (width - len(row))] for row in rows]
+        found.append(torch.tensor(padded, dtype=torch.int64).view(len(lists), width))
+    return found[0], found[1]
+
+
 def is_missing(own: Any) -> bool:
     """Whether that is None, NaN, or what pandas has in their place."""
     try:
@@ -439,7 +502,8 @@ def read_about(place: str, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     names = ("definitions", "candidates", "versions", "summaries")
     if missing := [name for name in names if name not in about]:
         raise ValueError(f"{place!r} has metadata that UserValues.save did not write: {missing[0]} is missing")
-    return {name: about[name] for name in names} | {"truth": about.get("truth")}  # which older files do not have
+    older = {name: about.get(name) for name in ("truth", "hidden")}  # which older files do not have
+    return {name: about[name] for name in names} | older
 
 
 def first_line(error: BaseException) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.tensors import checks as check
@@ -14,28 +13,30 @@ from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.reward_sums import RewardSums
 from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.scored_rows import ScoredRows
 from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.wrappers.list_units import ListUnits
+from torch_recmetrics.wrappers.replicates import Jackknife, Resamples
+from torch_recmetrics.wrappers.reward_memories import RewardUnits
 from torch_recmetrics.wrappers.slice_memories import columns_of
 from torch_recmetrics.wrappers.unit_memories import (
     AucUnits,
     ClickUnits,
     GroupUnits,
-    ListUnits,
     MeanUnits,
-    Resamples,
     ValueUnits,
 )
 from torch_recmetrics.wrappers.wrapper import Memory, Wrapper, click_rows
 
-LARGEST_SEED = (1 << 63) - 1
 RESULTS = ("value", "standard_error", "low", "high")
 MEMORIES: dict[type, type[Memory]] = {
     UserMeans: MeanUnits,
     ClickSums: ClickUnits,
     ScoredRows: AucUnits,
     GroupAUC: GroupUnits,
+    RewardSums: RewardUnits,
     ItemCounts: ListUnits,
 }
 
@@ -44,12 +45,6 @@ def check_replicates(name: str, number: Any) -> None:
     """Refuse so few resamples that they have no spread."""
     if not check.is_count(number) or number < 2:
         raise ValueError(f"`{name}` must be an integer >= 2, got {number!r}")
-
-
-def check_seed(name: str, seed: Any) -> None:
-    """Refuse what is no seed."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not -LARGEST_SEED <= seed <= LARGEST_SEED:
-        raise ValueError(f"`{name}` must be an integer of 64 bits, got {seed!r}")
 
 
 class UserBootstrap(Wrapper):
@@ -66,22 +61,28 @@ class UserBootstrap(Wrapper):
     place are drawn together, so give ids to those. In click metrics without groups the rows are drawn; rows with one
     sample id are drawn together, and with ``BinaryAUC(clustered=True)`` the rows with one value of ``indexes``.
 
+    A resample holds fewer different users than the sample. That lowers coverage, entropy and personalization and raises
+    Gini, so these counts over items have a jackknife in place of it: users are left out one by one, or from R users on
+    in at most R groups of one size. What is certain is the value of users like these, as many as there are: of more
+    users coverage and entropy are higher. The interval lies about the value and is as skew as the users' parts in it.
+    The square of its standard error is on average at least that of one group fewer (B. Efron and C. Stein 1981); the
+    error is too large by about a half where all items are equally popular, and more where nearly all are covered.
+
     Means over users and click metrics keep R sums; with ids also the users' values, 16 bytes for each metric, until
     ``compute``. Counts over items keep the lists, a median the values, AUCs the rows. Between processes these go to all
     of them. ``update`` takes the arguments of the metric's ``update``.
 
-    A replicate holds fewer different users than the sample, some of them several times. So coverage, entropy and
-    personalization are lower in it, and Gini is higher: with few users for an item the value may lie outside of the
-    interval.
-
     Undefined: nan where the metric is; standard error and ends also of fewer than two users with a value (of rows,
-    where these are drawn; an AUC needs two of each class).  Range: that of the metric.
+    where these are drawn; an AUC needs two of each class, personalization three users).  Range: that of the metric.
     Source: B. Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 1979; N. Chamandy et al.,
-    Estimating uncertainty for massive data streams, Google 2012, for Poisson's weights.
+    Estimating uncertainty for massive data streams, Google 2012, for Poisson's weights; B. Efron and C. Stein, The
+    jackknife estimate of variance, Annals of Statistics 1981; B. Efron, Better bootstrap confidence intervals, JASA
+    1987, for the skewness.
 
     Raises:
         TypeError, ValueError: for what is no metric of this package or a collection of such, for fewer than two
-            replicates, and for an AUC with ``num_bins``, which would keep no rows to draw.
+            replicates, for an AUC with ``num_bins``, which would keep no rows to draw, and for ``aggregation="min"`` or
+            ``"max"``: no resample goes beyond the sample, so its ends say nothing of those of other users.
 
     >>> from torch_recmetrics import HitRate
     >>> metric = UserBootstrap(HitRate(1), num_replicates=1000, level=0.9)
@@ -96,7 +97,7 @@ class UserBootstrap(Wrapper):
 
     num_replicates: int = option(default=1000, check=check_replicates, doc="R >= 2, the number of resamples.")
     level: float = option(default=0.95, check=check.check_share, doc="How often the interval holds the truth.")
-    seed: int = option(default=0, check=check_seed, doc="What the draws follow from, an integer of 64 bits.")
+    seed: int = option(default=0, check=check.check_seed, doc="What the draws follow from, from 0 to 2^63 - 1.")
 
     def setup(self) -> None:
         super().setup()
@@ -104,6 +105,11 @@ class UserBootstrap(Wrapper):
         for member in self.members.values():
             if isinstance(member, ScoredRows) and member.num_bins is not None:
                 raise ValueError("`num_bins` keeps no rows that could be drawn: leave it out")
+            if getattr(member, "aggregation", None) in ("min", "max"):
+                raise ValueError(
+                    f"`metric` must not have aggregation={member.aggregation!r}: resamples never go beyond the sample, "
+                    "so their interval does not hold the extremes of other users"
+                )
 
     def memory_of(self, kind: type, members: dict[str, Any]) -> type[Memory]:
         of_values = kind is UserMeans and any(member.keeps_values for member in members.values())
@@ -117,12 +123,13 @@ class UserBootstrap(Wrapper):
     def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
         """The results by the names that they have in a collection, where it is `key`: ``ndcg@10/low``."""
         if not self.is_collection:
-            values = {key.removesuffix(f"/{self.stem}"): values}
+            start = key.removesuffix(f"/{self.stem}")
+            values = {f"{start}/{name}": one for name, one in values.items()} if self.has_names else {start: values}
         return {f"{name}/{word}": one for name, results in values.items() for word, one in results.items()}
 
     def value_names(self, key: str) -> list[str]:
         results = dict.fromkeys(RESULTS)
-        return list(self.named_values(key, dict.fromkeys(self.members, results) if self.is_collection else results))
+        return list(self.named_values(key, dict.fromkeys(self.results, results) if self.has_names else results))
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add users, or rows: the arguments of the metric's own ``update``.
@@ -135,8 +142,12 @@ class UserBootstrap(Wrapper):
         """
         given = self.bound(args, kwargs)
         with torch.no_grad():
-            of_clicks = [memory for memory in self.memories if isinstance(memory, ClickUnits | AucUnits | GroupUnits)]
-            counts = [self._prepared(memory, given) for memory in of_clicks]
+            counts: list[Callable[[], None]] = []
+            for memory in self.memories:
+                if isinstance(memory, RewardUnits):
+                    counts.append(memory.prepared(given))
+                elif isinstance(memory, ClickUnits | AucUnits | GroupUnits):
+                    counts.append(self._prepared(memory, given))
             if self.evaluator is not None:
                 counts.append(self._of_users(given))
             for count in counts:
@@ -164,7 +175,7 @@ class UserBootstrap(Wrapper):
                 elif isinstance(memory, ListUnits):
                     shape = next(iter(memory.members.values())).list_shape
                     memory.count(prepared.lists[shape], prepared.sample_ids)
-            self.note_candidates(prepared.n_candidates)
+            self.note_candidates(prepared.among)
 
         return count
 
@@ -183,32 +194,26 @@ class UserBootstrap(Wrapper):
 
     def compute(self) -> dict[str, Any]:
         """``{"value", "standard_error", "low", "high"}``, 0-dim float64; of a collection by the name of the metric."""
-        found = {name: self._results(*resamples) for name, resamples in self._replicates().items()}
-        return found if self.is_collection else next(iter(found.values()))
+        found = {}
+        for name, replicates in self._replicates().items():
+            results = (replicates.values[-1].clone(), *replicates.interval(self.level))
+            found[name] = dict(zip(RESULTS, results, strict=True))
+        return found if self.has_names else next(iter(found.values()))
 
     def replicates(self) -> Any:
         """(R,) float64: the value in each replicate; of a collection by the name of the metric.
 
+        Of a count over items (G,): the value without each of G <= R groups of users.
+
         All ranks must call it.
         """
-        found = {name: values[:-1] for name, (values, _) in self.read(self._replicates).items()}
-        return found if self.is_collection else next(iter(found.values()))
+        found = {name: replicates.values[:-1] for name, replicates in self.read(self._replicates).items()}
+        return found if self.has_names else next(iter(found.values()))
 
     def spread(self) -> Spread:
         """Refused: `compute` has the standard error and the interval."""
         raise NotImplementedError(f"{self.name} has its standard error and its interval in what compute() returns")
 
-    def _replicates(self) -> dict[str, Resamples]:
-        found = {name: resamples for memory in self.memories for name, resamples in memory.replicates().items()}
-        return {name: found[name] for name in self.members}
-
-    def _results(self, values: Tensor, several: bool) -> dict[str, Tensor]:
-        value, drawn = values[-1], values[:-1]
-        drawn = drawn[~drawn.isnan()]
-        if value.isnan() or not several or drawn.shape[0] < 2:
-            nothing = torch.full_like(value, float("nan"))
-            return dict(zip(RESULTS, (value.clone(), nothing, nothing.clone(), nothing.clone()), strict=True))
-        outside = (1 - self.level) / 2
-        low, high = torch.quantile(drawn, drawn.new_tensor([outside, 1 - outside])).unbind(0)
-        error = torch.where(drawn.min() < drawn.max(), drawn.std(), 0)  # of equal values no rounding is left
-        return dict(zip(RESULTS, (value.clone(), error, low, high), strict=True))
+    def _replicates(self) -> dict[str, Resamples | Jackknife]:
+        found = {name: one for memory in self.memories for name, one in memory.replicates().items()}
+        return {name: found[name] for name in self.results}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.item_values import check_item_counts
+from torch_recmetrics.state.options import check_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,18 +66,3 @@ def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequ
     bounds = torch.tensor(numbers, dtype=torch.float64, device="cpu")
     counts = item_counts.detach().to("cpu", torch.float64)
     return ItemSlices(tuple(map(str, names)), torch.bucketize(counts, bounds, right=True))
-
-
-def check_names(name: str, names: Any) -> None:
-    """Refuse what are no names of slices; names that have no order, or can be read only once, are none."""
-    if isinstance(names, str | AbstractSet | Iterator) or not isinstance(names, Iterable):
-        raise TypeError(f'`{name}` must be the names of slices in order, such as ("cold", "warm"), got {names!r}')
-    words = list(names)
-    for word in words:
-        if not isinstance(word, str) or not word:
-            raise ValueError(f"`{name}` must hold names that are not empty, got {word!r}")
-    if not words:
-        raise ValueError(f"`{name}` must name at least one slice, got none")
-    if len(set(words)) < len(words):
-        twice = next(word for word in words if words.count(word) > 1)
-        raise ValueError(f"`{name}` must name each slice once, got {twice!r} twice")

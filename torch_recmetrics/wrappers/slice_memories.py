@@ -5,13 +5,14 @@ A slice is a number from 0 to S - 1; number S stands for all that was given. An 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.auc.delong import auc_and_clustered_error
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, n_of_units
 from torch_recmetrics.core.auc.histogram import HALF_BINS
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of
@@ -94,7 +95,7 @@ class MomentMemory(SliceMemory):
     @property
     def n_columns(self) -> int:
         """C."""
-        return len(self.members)
+        return sum(member.n_parts for member in self.members.values())
 
     def declare(self) -> None:
         super().declare()
@@ -175,10 +176,20 @@ class MeanMemory(MomentMemory):
         total = self.total()
         if self.state("packed"):
             total = added(total, self.of_flat(self.flat_rows(NARROW), self.pairs()))
-        return {
-            name: SliceSpread(sums[:, NUMERATOR] / sums[:, DENOMINATOR], standard_error(sums), sums[:, COUNT], sums)
-            for name, sums in zip(self.members, total.unbind(1), strict=True)
-        }
+        found: list[SliceSpread] = []
+        for member, sums in zip(self.members.values(), self.parts(total, 1), strict=True):
+            values = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
+            if member.has_interval:
+                of_each = (values, standard_error(sums), sums[..., COUNT], sums)
+                found += (SliceSpread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=True))
+            else:
+                found.append(SliceSpread(values[:, 0], torch.full_like(values[:, 0], float("nan")), sums[:, 0, COUNT]))
+        return dict(zip(self.results, found, strict=True))
+
+    def parts(self, columns: Tensor, dim: int) -> Iterable[Tensor]:
+        """The columns of each member."""
+        sizes = [member.n_parts for member in self.members.values()]
+        return torch.split(columns, sizes, dim)
 
     def pairs(self) -> Tensor:
         """(P, 2) user and slice."""
@@ -233,9 +244,9 @@ class MeanMemory(MomentMemory):
 
 def columns_of(evaluator: Evaluator, values: Any) -> tuple[Tensor, Tensor]:
     """(U, C) each: weight times value of every mean over users, and what it is divided by."""
-    places, place = [], 0
-    for size in evaluator.sizes:  # behind its value a metric may have those of its bounds
-        places.append(place)
+    places, place = list[int](), 0
+    for metric, size in zip(evaluator.metrics, evaluator.sizes, strict=True):
+        places += range(place, place + metric.n_parts)  # behind its values a metric may have those of its bounds
         place += size
     numerators, denominators = values.numerators(), values.denominators()
     return torch.stack([numerators[p] for p in places], 1), torch.stack([denominators[p] for p in places], 1)
@@ -460,7 +471,7 @@ class AucMemory(RowMemory):
         super().__init__(holder, members, place)
 
     def judged(self, slices: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """(S + 1, 3): value, standard error and number of rows, or clusters; nan of a slice without rows."""
+        """(S + 1, 3): value, standard error and the units of it; nan of a slice without rows."""
         if not is_whole_auc(self.metric):
             return self._judged_apart(slices, keys, labels, weights)
         value = torch.full((self.n_groups,), float("nan"), dtype=self.wide, device=self.device)
@@ -476,7 +487,7 @@ class AucMemory(RowMemory):
         return torch.stack([value, error, n], 1)
 
     def _clustered(self, slices: Tensor, *columns: Tensor) -> Tensor:
-        """(S + 1, 2): the error of each slice where rows of a cluster belong together, and its clusters."""
+        """(S + 1, 2): the error of each slice where rows of a cluster belong together, and the units of it."""
         found = torch.zeros((self.n_groups, 2), dtype=self.wide, device=self.device)
         for number, rows in enumerate(by_slice(slices, self.n_groups)):
             groups, keys, labels, weights = (column[rows] for column in columns)
@@ -547,7 +558,7 @@ class GroupMemory(RowMemory):
 
 
 def delong_by(groups: Tensor, n_groups: int, keys: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """(n_groups,) each: DeLong's standard error of the AUC of each group, and its rows with a weight.
+    """(n_groups,) each: DeLong's standard error of the AUC of each group, and its units.
 
     As core/auc/delong.py has it: the spread of the placements of the rows of each class among those of the other.
     """
@@ -573,10 +584,12 @@ def delong_by(groups: Tensor, n_groups: int, keys: Tensor, labels: Tensor, weigh
         placements.append((below + at / 2) / total[of_score])
         sides.append((of_class, sum_by(score, of_class.square(), n_scores)))
     auc = sum_by(of_score, placements[0] * sum_by(score, sides[1][0], n_scores), n_groups) / totals[1]
-    variance = torch.zeros_like(auc)
+    variances, counts = [], []
     for place, placement in ((0, 1 - placements[1]), (1, placements[0])):
         of_class, squares = sides[place]
         n = sum_by(groups, exact(of_class > 0), n_groups)
         deviations = squares * (placement - auc[of_score]).square()
-        variance = variance + sum_by(of_score, deviations, n_groups) / totals[place].square() * n / (n - 1)
-    return variance.sqrt(), sum_by(groups, exact(weights > 0), n_groups)
+        variances.append(sum_by(of_score, deviations, n_groups) / totals[place].square() * n / (n - 1))
+        counts.append(n)
+    (below, above), (n_below, n_above) = variances, counts
+    return (below + above).sqrt(), n_of_units(below, above, n_below, n_above, n_below + n_above)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,14 +17,16 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.intervals import METHODS, interval_of_each
+from torch_recmetrics.state.intervals import METHODS, Method, interval_of_each
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.metric import RecMetric
-from torch_recmetrics.state.options import option
+from torch_recmetrics.state.options import check_names, option
+from torch_recmetrics.state.reward_sums import RewardSums
 from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.scored_rows import ScoredRows
 from torch_recmetrics.state.user_means import UserMeans
-from torch_recmetrics.wrappers.popularity import ItemSlices, check_names
+from torch_recmetrics.wrappers.popularity import ItemSlices
+from torch_recmetrics.wrappers.reward_memories import RewardMemory
 from torch_recmetrics.wrappers.slice_memories import (
     AucMemory,
     ClickMemory,
@@ -44,6 +46,7 @@ MEMORIES: dict[type, type[SliceMemory]] = {
     ScoredRows: AucMemory,
     GroupAUC: GroupMemory,
     ItemCounts: CountMemory,
+    RewardSums: RewardMemory,
 }
 
 
@@ -138,7 +141,7 @@ class Sliced(Wrapper):
         super().setup()
         if self.item_slices is not None:
             for member in self.members.values():
-                if not isinstance(member, UserMeans) or not member.needs_target:
+                if not isinstance(member, UserMeans) or not member.needs_target or member.estimated:
                     raise ValueError(
                         f"`slices` of relevant items are for metrics that are a mean over users of what is relevant, "
                         f"and {member.name} is none: give it slices of users"
@@ -160,9 +163,8 @@ class Sliced(Wrapper):
         return {f"{start}{self.sep}{name}": value for name, value in values.items()}
 
     def value_names(self, key: str) -> list[str]:
-        if self.is_collection:
-            return [f"{member}{self.sep}{name}" for member in self.members for name in self.names]
-        return list(self.named_values(key, dict.fromkeys(self.names)))
+        own = [f"{result}{self.sep}{name}" for result in self.results for name in self.names]
+        return list(self.named_values(key, dict.fromkeys(own if self.has_names else self.names)))
 
     def config(self) -> dict[str, Any]:
         names: Any = self.names
@@ -217,6 +219,10 @@ class Sliced(Wrapper):
     def _prepared(self, memory: Any, given: dict[str, Any], slice_ids: Any) -> Callable[[], None]:
         """What counts the rows of a click metric, all rules checked."""
         ((_, metric),) = memory.members.items()
+        if isinstance(memory, RewardMemory):
+            terms, users, ids = metric.terms_of(metric.arguments(given))
+            entries = entries_of(read_slices(slice_ids, (terms.shape[0],)), None, len(self.names))
+            return lambda: memory.count_rows(terms, users, ids, entries)
         clicks, rows, groups = click_rows(metric, given)
         preds = given["preds"]
         like = tuple(preds.shape)[:1] if preds.ndim == 2 else tuple(preds.shape)
@@ -245,7 +251,7 @@ class Sliced(Wrapper):
                 elif isinstance(memory, CountMemory):
                     shape = next(iter(memory.members.values())).list_shape
                     memory.count(prepared.lists[shape], entries, prepared.sample_ids)
-            self.note_candidates(prepared.n_candidates)
+            self.note_candidates(prepared.among)
 
         return count
 
@@ -274,7 +280,7 @@ class Sliced(Wrapper):
 
         def count() -> None:
             self.memories[0].count(*columns, entries, prepared.sample_ids)
-            self.note_candidates(prepared.n_candidates)
+            self.note_candidates(prepared.among)
 
         return count
 
@@ -312,26 +318,26 @@ class Sliced(Wrapper):
 
     def _spreads(self) -> dict[str, SliceSpread]:
         found = {name: spread for memory in self.memories for name, spread in memory.spreads().items()}
-        return {name: found[name] for name in self.members}
+        return {name: found[name] for name in self.results}
 
     def _by_slice(self, read: Callable[[SliceSpread, Any], Any], *, with_error: bool = False) -> dict[str, Any]:
-        members = self.members
+        members = self.results
         values: dict[str, Any] = {}
         for name, spread in self._spreads().items():
             if with_error and not members[name].has_interval:
-                if not self.is_collection:
+                if not self.has_names:
                     members[name].spread()  # says why there is none
                 continue
             of_each = zip(self.names, read(spread, members[name]), strict=True)
-            start = f"{name}{self.sep}" if self.is_collection else ""
+            start = f"{name}{self.sep}" if self.has_names else ""
             values |= {start + label: value for label, value in of_each}
         return values
 
     def _of_each(self, read: Callable[[SliceSpread, Any], Any]) -> Any:
         """A result, or of a collection one for each of its members."""
-        members = self.members
+        members = self.results
         found = {name: read(spread, members[name]) for name, spread in self.read(self._spreads).items()}
-        return found if self.is_collection else next(iter(found.values()))
+        return found if self.has_names else next(iter(found.values()))
 
     @property
     def overall(self) -> Any:
@@ -381,14 +387,14 @@ class Sliced(Wrapper):
         """The standard error of the value of each slice by its name, 0-dim float64; as that of the metric."""
         return self.read(lambda: self._by_slice(lambda spread, _: spread.error[:-1].unbind(0), with_error=True))
 
-    def confidence_interval(self, level: float = 0.95, *, method: Literal["t", "wilson"] | None = None) -> Any:
+    def confidence_interval(self, level: float = 0.95, *, method: Method | None = None) -> Any:
         """``(low, high)`` for each slice by its name; as that of the metric."""
         check.check_share("level", level)
         if method is not None:
             check.check_choice("method", method, METHODS)
 
         def intervals(spread: SliceSpread, member: Any) -> Any:
-            low, high = interval_of_each(spread, level, method, member.value_range, zero_one=member.zero_one)
+            low, high = interval_of_each(spread, level, method, member.value_range, member.interval_method)
             return zip(low[:-1].unbind(0), high[:-1].unbind(0), strict=True)
 
         return self.read(lambda: self._by_slice(intervals, with_error=True))

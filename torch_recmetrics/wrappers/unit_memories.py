@@ -6,8 +6,8 @@ same weights everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -24,18 +24,12 @@ from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.metrics.group_auc import group_table
 from torch_recmetrics.state.row_sums import CLICKS, PASSED, terms
+from torch_recmetrics.wrappers.replicates import Jackknife, Resamples
 from torch_recmetrics.wrappers.slice_memories import GroupMemory, columns_of, is_whole_auc, judged_rows
 from torch_recmetrics.wrappers.wrapper import Memory, entries_of_pieces
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
-COUNTED = 1 << 23  # numbers of a block of replicates of counts, or of click rows
-
-
-class Resamples(NamedTuple):
-    """What the resamples of one metric say."""
-
-    values: Tensor  # (R + 1,): the value in each of them, and behind them that of all units
-    several: bool  # whether two units or more count: of one nothing is known of how units differ
+COUNTED = 1 << 23  # numbers of a block of replicates
 
 
 class UnitMemory(Memory):
@@ -135,7 +129,7 @@ class UnitMemory(Memory):
         column = bits_float(column) if like.is_floating_point() else column.to(like.dtype)
         return column if like.ndim == 2 else column.squeeze(1)
 
-    def replicates(self) -> dict[str, Resamples]:
+    def replicates(self) -> Mapping[str, Resamples | Jackknife]:
         """Those of each member."""
         raise NotImplementedError
 
@@ -190,7 +184,7 @@ class SumMemory(UnitMemory):
 
     def replicates(self) -> dict[str, Resamples]:
         sums = self.state("sums") + self.summed(*self.units())
-        several = dict(zip(self.members, (sums[-1] > 1).tolist(), strict=False))
+        several = dict(zip(self.results, (sums[-1] > 1).tolist(), strict=False))
         return {name: Resamples(values, several[name]) for name, values in self.values(sums[:-1].T).items()}
 
 
@@ -201,14 +195,23 @@ class MeanUnits(SumMemory):
 
     @property
     def n_numbers(self) -> int:
-        return 2 * len(self.members)
+        return 2 * sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many numbers each member has."""
+        return [member.n_parts for member in self.members.values()]
 
     def values(self, sums: Tensor) -> dict[str, Tensor]:
         numerators, denominators = sums.chunk(2)
-        return dict(zip(self.members, numerators / denominators, strict=True))
+        parts = torch.split((numerators / denominators).T, self.sizes, 1)
+        values = [member.value_of(part) for member, part in zip(self.members.values(), parts, strict=True)]
+        return dict(zip(self.results, torch.cat(values, 1).unbind(1), strict=True))
 
     def counted(self, numbers: Tensor) -> Tensor:
-        return numbers[:, len(self.members) :] > 0  # what a value is divided by
+        counts = torch.split(numbers[:, sum(self.sizes) :] > 0, self.sizes, 1)  # what a value is divided by
+        members = zip(self.members.values(), counts, strict=True)
+        return torch.cat([part[:, : len(member.value_labels) or 1] for member, part in members], 1)
 
     def declare(self) -> None:
         super().declare()
@@ -256,44 +259,6 @@ class MeanUnits(SumMemory):
             self.set_state("packed", [torch.cat(gather_rows(rows, process_group))])
 
 
-class ListUnits(UnitMemory):
-    """The lists of all users, 4 bytes an item and 16 a user, of which each resample counts the items."""
-
-    columns = ("lists",)
-
-    def __init__(self, holder: Any, members: dict[str, Any], place: int) -> None:
-        super().__init__(holder, members, place)
-        self.n_items, self.width = next(iter(members.values())).list_shape
-
-    def empty_row(self, stem: str) -> Tensor:
-        if stem == "lists":
-            return torch.zeros((0, self.width), dtype=torch.int32, device=self.device)
-        return super().empty_row(stem)
-
-    def count(self, lists: Tensor, sample_ids: Tensor | None) -> None:
-        """Add (U, <= K) lists of items, padded with -1."""
-        padded = torch.nn.functional.pad(lists.to(torch.int32), (0, self.width - lists.shape[1]), value=-1)
-        self.keep(self.entries(lists.shape[0], sample_ids), sample_ids, lists=padded)
-
-    def replicates(self) -> dict[str, Resamples]:
-        keys, lists = self.units()
-        ids = torch.where(lists >= 0, lists, self.n_items).to(torch.int64)
-        filled = (lists >= 0).any(1)
-        found: dict[str, list[Tensor]] = {name: [] for name in self.members}
-        for first, last in self.blocks(self.n_items + 1):
-            counts = torch.zeros((last - first, self.n_items + 1), dtype=torch.int64, device=self.device)
-            n_lists = torch.zeros(last - first, dtype=torch.int64, device=self.device)
-            for some, of_some, full in zip(*(torch.split(c, UNITS) for c in (keys, ids, filled)), strict=True):
-                weights = self.weights(some, first, last).T.to(torch.int64)
-                n_lists += weights[:, full].sum(1)
-                places = of_some.flatten()
-                counts.index_add_(1, places, weights.repeat_interleave(self.width, 1))
-            for name, metric in self.members.items():
-                found[name] += [metric.value(row[:-1], number) for row, number in zip(counts, n_lists, strict=True)]
-        several = int(filled.sum()) > 1
-        return {name: Resamples(torch.stack(values), several) for name, values in found.items()}
-
-
 class ValueUnits(MeanUnits):
     """The values of all users, 16 bytes each and 16 for the user, where they become one by another aggregation."""
 
@@ -303,20 +268,22 @@ class ValueUnits(MeanUnits):
     def replicates(self) -> dict[str, Resamples]:
         keys, numbers = self.units()
         numerators, denominators = numbers.chunk(2, 1)
-        found: dict[str, list[Tensor]] = {name: [] for name in self.members}
+        found: list[Tensor] = []
         drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(keys, first, last).unbind(1))
         for weights in drawn:
-            for place, (name, metric) in enumerate(self.members.items()):
-                of_users = denominators[:, place]
-                values = torch.where(of_users > 0, numerators[:, place] / of_users, float("nan"))
+            values: list[Tensor] = []
+            parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
+            for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
+                of_each = torch.where(of_users > 0, own / of_users, float("nan"))
                 if isinstance(metric.aggregation, str):
-                    value = metric.value_of_users(values.unsqueeze(1), of_users * weights)[0]
+                    values.append(metric.value_of_users(of_each, of_users[:, 0] * weights))
                 else:  # a function knows no weights: a user comes as often as it was drawn
-                    repeated = values.repeat_interleave(weights.to(torch.int64))
-                    value = metric.value_of_users(repeated.unsqueeze(1), torch.ones_like(repeated))[0]
-                found[name].append(value)
-        several = dict(zip(self.members, (self.counted(numbers).sum(0) > 1).tolist(), strict=True))
-        return {name: Resamples(torch.stack(values), several[name]) for name, values in found.items()}
+                    repeated = of_each.repeat_interleave(weights.to(torch.int64), 0)
+                    values.append(metric.value_of_users(repeated, torch.ones_like(repeated[:, 0])))
+            found.append(torch.cat(values))
+        several = (self.counted(numbers).sum(0) > 1).tolist()
+        resampled = map(Resamples, torch.stack(found, 1), several)
+        return dict(zip(self.results, resampled, strict=True))
 
 
 class ClickUnits(SumMemory):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import MetricCollection
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.distributed.collectives import first_everywhere
@@ -26,6 +27,7 @@ from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
 from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.repeated import warn_of_many_repeated
+from torch_recmetrics.state.reward_sums import RewardSums
 from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.rows import RowMetric
 from torch_recmetrics.state.scored_rows import ScoredRows
@@ -35,7 +37,8 @@ NOT_UPDATED = (
     "The ``compute`` method of metric {} was called before the ``update`` method which may lead to errors, as metric "
     "states have not yet been updated."
 )  # torchmetrics' words, which others filter
-KINDS = (UserMeans, ItemCounts, ClickSums, ScoredRows, GroupAUC)
+OF_ROWS = (ClickSums, ScoredRows, GroupAUC, RewardSums)  # each is remembered by itself
+KINDS = (UserMeans, ItemCounts, *OF_ROWS)
 
 
 def inner_metrics(metric: Any) -> list[Any]:
@@ -54,7 +57,7 @@ def parts_of(members: Mapping[str, Any]) -> list[tuple[type, dict[str, Any]]]:
     for name, member in members.items():
         if isinstance(member, ItemCounts):
             counters.setdefault(member.list_shape, {})[name] = member
-        parts += [(kind, {name: member}) for kind in (ClickSums, ScoredRows, GroupAUC) if isinstance(member, kind)]
+        parts += [(kind, {name: member}) for kind in OF_ROWS if isinstance(member, kind)]
     return parts + [(ItemCounts, alike) for alike in counters.values()]
 
 
@@ -112,6 +115,23 @@ class Wrapper(CandidatesSeen):
         if isinstance(self.metric, MetricCollection):
             return dict(self.metric.items(keep_base=False, copy_state=False))
         return {self.metric.name: self.metric}
+
+    def result_names(self, name: str, member: Any) -> list[str]:
+        """The names of the values of a member; those of a single metric that has several are their labels."""
+        if not getattr(member, "value_labels", ()):
+            return [name]
+        return member.value_names(name) if self.is_collection else list(member.value_labels)
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The metric that each value is of, by the name of the value."""
+        members = self.members.items()
+        return {own: member for name, member in members for own in self.result_names(name, member)}
+
+    @property
+    def has_names(self) -> bool:
+        """Whether its values have names, being several."""
+        return self.is_collection or self.metric.name not in self.results
 
     @functools.cached_property
     def evaluator(self) -> Evaluator | None:
@@ -222,45 +242,25 @@ class Wrapper(CandidatesSeen):
         for memory in self.memories:
             memory.exchange(process_group)
 
-    def _add_candidates(self, seen: dict[str, frozenset[int]]) -> None:
-        for name, member in self.members.items():
-            if seen.get(name):
-                member.__dict__["candidates_seen"] = member.candidates_seen | seen[name]
-
-    def _candidates(self) -> dict[str, frozenset[int]]:
-        return {
-            name: member.candidates_seen for name, member in self.members.items() if hasattr(member, "candidates_seen")
-        }
-
     def candidates_table(self) -> Tensor | None:
-        seen = self._candidates()
-        pairs = [(place, number) for place, name in enumerate(self.members) for number in sorted(seen.get(name, ()))]
+        seen = [getattr(member, "candidates_seen", ()) for member in self.members.values()]
+        pairs = [(place, number) for place, numbers in enumerate(seen) for number in sorted(numbers)]
         return torch.tensor(pairs) if pairs else None
 
-    def take_candidates(self, table: Tensor | None) -> None:
-        listed = [] if table is None else table.tolist()
+    def add_candidates(self, table: Tensor) -> None:
         for place, member in enumerate(self.members.values()):
             if isinstance(member, RankingMetric):
-                member.__dict__["candidates_seen"] = frozenset(number for own, number in listed if own == place)
+                member.add_candidates(table[table[:, 0] == place, 1])
+
+    def forget_candidates(self) -> None:
+        for member in self.members.values():
+            if isinstance(member, RankingMetric):
+                member.forget_candidates()
 
     def reset(self) -> None:
         """Forget all updates."""
         super().reset()
         self.metric.reset()
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Update, and return the values of this batch alone."""
-        before = self._candidates()  # a batch is evaluated after a reset
-        try:
-            return super().forward(*args, **kwargs)
-        finally:
-            self._add_candidates(before)
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add what another metric of the same options has seen (or its ``metric_state``)."""
-        super().merge_state(incoming_state)
-        if isinstance(incoming_state, Wrapper):
-            self._add_candidates(incoming_state._candidates())
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot its values, as torchmetrics does; needs matplotlib."""
@@ -274,11 +274,11 @@ class Wrapper(CandidatesSeen):
         """Their names."""
         raise NotImplementedError
 
-    def note_candidates(self, n_candidates: int | None) -> None:
-        """Remember for :meth:`definition` that users were ranked among so many items."""
-        for member in self.members.values():
-            if n_candidates is not None and isinstance(member, RankingMetric):
-                member.note_candidates(n_candidates)
+    def note_candidates(self, among: Iterable[int]) -> None:
+        """Remember for :meth:`definition` among what users were ranked."""
+        for number, member in itertools.product(among, self.members.values()):
+            if isinstance(member, RankingMetric):
+                member.note_candidates(number)
 
 
 class Memory:
@@ -297,6 +297,11 @@ class Memory:
         self.stems = (*self.columns, "entries", "sample_ids")
         self.names = tuple(stem + self.suffix for stem in self.stems)
         self.all_names = (*self.names, *(stem + self.suffix for stem in self.extra))
+
+    @property
+    def results(self) -> list[str]:
+        """The names of the values."""
+        return [own for name, member in self.members.items() for own in self.holder.result_names(name, member)]
 
     @property
     def metric(self) -> Any:

@@ -257,12 +257,17 @@ def test_checks_that_read_values_can_be_left_out() -> None:
 
 # Hidden items that cannot be meant -----------------------------------------------------------------------------------
 
-DENSE_SEEN = torch.tensor([[1, 0, 0, 1], [0, 0, 1, 0]])
+N_MANY = 11  # the least catalogue in which as many ids as items, all of them 0 or 1, are taken for a matrix
+DENSE_SEEN = torch.tensor([[1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]])
+MANY = {"preds": torch.rand(2, N_MANY), "target_ids": torch.tensor([[1], [3]])}
+PRODUCTS_OF_MANY = {"user_embeddings": torch.ones(2, 1), "item_embeddings": torch.ones(N_MANY, 1)}
 FOUR = {"preds": torch.tensor([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]]), "target_ids": torch.tensor([[1], [3]])}
 PRODUCTS = {"user_embeddings": torch.ones(2, 1), "item_embeddings": torch.ones(4, 1), "target_ids": FOUR["target_ids"]}
 
 
-@pytest.mark.parametrize("given", [FOUR, PRODUCTS], ids=["scores", "embeddings"])
+@pytest.mark.parametrize(
+    "given", [MANY, {**PRODUCTS_OF_MANY, "target_ids": MANY["target_ids"]}], ids=["scores", "embeddings"]
+)
 @pytest.mark.parametrize("make", [torch_recmetrics.NDCG, lambda k: torch_recmetrics.ranking_metrics("ndcg", top_k=k)])
 def test_point_13_a_dense_matrix_is_refused_as_seen_ids(make: Any, given: Any) -> None:
     metric = make(2)
@@ -271,6 +276,19 @@ def test_point_13_a_dense_matrix_is_refused_as_seen_ids(make: Any, given: Any) -
             metric.update(**given, seen_ids=seen)
     with pytest.raises(ValueError, match=r"`target_ids` must hold item ids, got a matrix of 0 and 1 .*`target`"):
         metric.update(**{**given, "target_ids": DENSE_SEEN})
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3, 10])
+def test_seen_ids_of_a_small_catalogue_are_ids(n_items: int) -> None:
+    """In a catalogue of a few items, users who met items 0 and 1 alone are what is likely."""
+    preds, seen = torch.arange(n_items, 0, -1.0).repeat(2, 1), torch.zeros(2, n_items, dtype=torch.int64)
+    seen[0, -1] = min(1, n_items - 1)
+    last = torch.full((2,), n_items - 1)
+    padded = torch.nn.functional.pad(seen, (0, 1), value=-1)  # wider than the catalogue, so never taken for a matrix
+    values = [
+        torch_recmetrics.functional.reciprocal_rank(preds, target_ids=last, seen_ids=ids) for ids in (seen, padded)
+    ]
+    assert values[0].tolist() == values[1].tolist()
 
 
 def test_point_13_short_histories_are_no_matrix() -> None:

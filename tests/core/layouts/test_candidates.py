@@ -20,12 +20,13 @@ from torch_recmetrics import (
     Novelty,
     Recall,
     RecMetricCollection,
+    Sliced,
+    UserBootstrap,
     functional,
     rank,
     ranking_metrics,
 )
 from torch_recmetrics.core.layouts.candidates import Candidates
-from torch_recmetrics.core.tensors import thresholds
 
 PREDS = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.4]])
 IDS = torch.tensor([[40, 7, 12], [3, 40, -1]])
@@ -57,11 +58,9 @@ def plain_evaluator(ids: list[Any], scores: list[Any], positives: list[int], k: 
     }
 
 
-@pytest.mark.parametrize("compared", [0, 1 << 30])
 @pytest.mark.parametrize("shape", [(4, 7, 3), (1, 1, 1), (3, 50, 6), (2, 5, 0), (3, 0, 2), (0, 4, 2)])
-def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], compared: int, monkeypatch: Any) -> None:
+def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], way: str) -> None:
     """By a comparison of each with each, and by a search."""
-    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", compared)
     n_users, n_candidates, n_wanted = shape
     g = torch.Generator().manual_seed(n_candidates)
     item_ids = torch.stack([torch.randperm(60, generator=g)[:n_candidates] for _ in range(n_users)] or [torch.empty(0)])
@@ -76,9 +75,7 @@ def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], compa
     assert columns.dtype == torch.int64 and columns.tolist() == expected
 
 
-@pytest.mark.parametrize("compared", [0, 1 << 30])
-def test_a_candidate_that_comes_again_is_refused_wherever_it_stands(compared: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(thresholds, "COMPARED_AT_ONCE", compared)
+def test_a_candidate_that_comes_again_is_refused_wherever_it_stands(way: str) -> None:
     item_ids = torch.tensor([[4, 9, 1, -1, -1], [7, 2, 5, 7, 3]])
     metric = HitRate(2)
     with refused(metric, "`item_ids` must not hold an id twice in one row, got 7 twice in row 1"):
@@ -191,6 +188,66 @@ def test_the_definition_says_that_candidates_were_sampled() -> None:
     with refused(metric, "twice"):
         metric(**{**UPDATE, "item_ids": torch.zeros_like(IDS)})
     assert metric.definition() == plain
+
+
+SEEN = torch.tensor([[0], [-1]])
+FLAT = {"preds": PREDS.flatten(), "target": torch.ones(6), "indexes": torch.arange(6) // 3}
+HIDING = {
+    "seen_ids": {**CATALOGUE, "seen_ids": SEEN},
+    "mask": {**CATALOGUE, "mask": torch.ones_like(PREDS, dtype=torch.bool)},
+    "lists": {"item_ids": IDS, "target_ids": UPDATE["target_ids"], "seen_ids": SEEN},
+    "flat": {**FLAT, "mask": torch.ones(6, dtype=torch.bool)},
+    "ready": {"preds": rank(**CATALOGUE, seen_ids=SEEN)},
+}
+MAKERS = {
+    "alone": lambda: NDCG(2),
+    "sliced": lambda: Sliced(NDCG(2), ("a", "b")),
+    "resampled": lambda: UserBootstrap(NDCG(2), num_replicates=2),
+}
+
+
+@pytest.mark.parametrize("way", HIDING)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_definition_says_that_items_were_hidden(way: str, kind: str) -> None:
+    def made() -> Any:
+        return MAKERS[kind]()
+
+    def of(metric: Any) -> str:
+        return str(getattr(metric, "metric", metric).definition())
+
+    slices = {"slice_ids": torch.tensor([0, 1])} if kind == "sliced" else {}
+    metric, plain = made(), of(made())
+    metric.update(**CATALOGUE, **slices)
+    assert of(metric) == plain
+    if slices and way == "flat":
+        metric, slices = made(), {"slice_ids": torch.arange(6) // 3}
+    hidden = f"{plain[:-1]}, hidden=True)"
+    one, two = made(), made()
+    for other, run in ((one, one), (two, two.update)):
+        run(**HIDING[way], **slices)
+        assert of(other) == hidden
+    metric.merge_state(one)
+    of_dict, resumed = made(), made()
+    of_dict.merge_state(one.metric_state)
+    one.persistent(True)
+    resumed.persistent(True)
+    resumed.load_state_dict(one.state_dict())
+    for other in (metric, of_dict, resumed, one.clone()):
+        assert of(other) == hidden
+    one.reset()
+    assert of(one) == plain
+
+
+def test_states_alone_carry_what_was_ranked() -> None:
+    """As a bare dict, the way in which other programs send them."""
+    metric, other = NDCG(2), NDCG(2)
+    metric.update(**UPDATE)
+    other.merge_state(metric.metric_state)
+    assert other.definition() == metric.definition() and "sampled(3)" in other.definition()
+    assert not any(name.startswith("candidates") for name in NDCG(2).metric_state)
+    wrong = {**metric.metric_state, metric.state_name("candidates"): torch.tensor([0.5])}
+    with refused(other, "`candidates` of ndcg@2 must be a tensor of integers"):
+        other.merge_state(wrong)
 
 
 def test_a_metric_that_knows_the_catalogue_knows_when_it_was_scored() -> None:

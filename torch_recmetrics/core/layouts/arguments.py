@@ -24,14 +24,16 @@ from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.layouts.likely_mistakes import (
     defer_likely_mistakes,
     defer_one_column,
-    defer_short_lists,
+    defer_unlisted,
 )
 from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
-from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
+from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers, WeighedUsers
+from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
 from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
+from torch_recmetrics.core.ranking.item_weights import ItemWeights
 from torch_recmetrics.core.ranking.ranking import PLAIN, Labels, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
@@ -47,7 +49,7 @@ LAYOUTS = (
 EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
 TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
-ARGUMENTS = frozenset(("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS))
+ARGUMENTS = frozenset(("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS, *REFERENCES))
 
 # What to do with an argument of other dimensions, by their number.
 FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
@@ -106,6 +108,15 @@ def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
 
 def layout_of_rows(given: Given) -> UserLayout:
     """The layout of arguments with a row for each user."""
+    if not REFERENCES.keys().isdisjoint(given):
+        layout = layout_of_rows({name: value for name, value in given.items() if name not in REFERENCES})
+        name, own = reference_arguments(given)
+        check.check_device(layout.like.device, {name: given[name]})
+        check.check_rows(name, given[name], layout.like.shape[0], f"`{layout.like_name}`")
+        if name == "reference_preds" and "preds" in given:
+            check.check_shape(name, given[name], tuple(layout.like.shape), "`preds`")
+        with told_as(name):
+            return replace(layout, reference=(name, layout_of_rows(own)))
     if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
     if "item_ids" in given:
@@ -127,13 +138,19 @@ class Layout(ABC):
         """Items that were scored; None where that cannot be said."""
         return self.n_items
 
+    @property
+    def hides(self) -> bool:
+        """Whether `seen_ids` or a `mask` say what must not be recommended."""
+        return False
+
     @abstractmethod
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
         """These users with their lists; call ``checks.raise_first()`` before they are believed."""
 
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         """Their ranking."""
-        return self.ranked(needs, checks).ranking()
+        ranking = self.ranked(needs, checks).ranking()
+        return replace(ranking, hides=True) if self.hides else ranking
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,19 +159,31 @@ class ReadyLayout(Layout):
 
     ranking: Ranking
 
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:  # noqa: ARG002
+    @property
+    def hides(self) -> bool:
+        return self.ranking.hides
+
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
         ranking = self.ranking
         if needs.items and (ranking.item_ids is None or not ranking.ordered):
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
         if needs.ordered and not ranking.ordered:
             raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+        if needs.item_weights - ranking.weighed.keys():
+            raise ValueError("`propensities` need the ids of relevant items: give scores or `item_ids`, not a Ranking")
         if needs.needs_target and not ranking.has_target:
             raise ValueError("the Ranking was made without a target: give rank(...) `target` or `target_ids`")
+        if needs.reference and ranking.reference_ids is None:
+            raise ValueError("the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`")
+        if needs.relevant_ids and ranking.relevant_ids is None:
+            raise ValueError("the Ranking does not know the ids of what is relevant; make it with rank(...) from ids")
         if ranking.depth is not None and (needs.depth is None or needs.depth > ranking.depth):
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={needs.depth} is needed")
         if needs.full_list and ranking.full_list is None and ranking.depth is not None:
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
-        return ReadyUsers.of(ranking)
+        users = ReadyUsers.of(ranking)
+        defer_unlisted(checks, users, needs)
+        return users
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +191,11 @@ class FlatLayout(Layout):
     """Rows of users that are complete only when all updates and all processes are known."""
 
     rows: FlatRows
+    masked: bool = field(default=False, kw_only=True)
+
+    @property
+    def hides(self) -> bool:
+        return self.masked
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
         lists = read_lists(self.checked_rows(needs, checks), needs, checks)
@@ -220,6 +254,8 @@ class UserLayout(Layout):
     seen_ids: Tensor | None  # (B, S) int64
     mask: Tensor | None  # (B, N) bool, of scores
     steps: Steps | None = field(default=None, kw_only=True)  # of rows that are steps of sequences
+    # The second lists of the users, and the argument that had them.
+    reference: tuple[str, UserLayout] | None = field(default=None, kw_only=True)
     target_name: ClassVar[str] = "target_ids"
 
     @property
@@ -227,8 +263,14 @@ class UserLayout(Layout):
         """The columns; None with a mask, which may hide the padding of lists of different lengths."""
         return self.n_items if self.mask is None else None
 
+    @property
+    def hides(self) -> bool:
+        return self.seen_ids is not None or self.mask is not None
+
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
         checks.steps = self.steps
+        if self.reference is not None and not needs.reference:
+            raise TypeError(f"`{self.reference[0]}` must not be given: no metric compares lists with it")
         if self.targets is not None:
             relevance = self.targets.relevance(checks, self.n_items)
         elif not needs.needs_target:
@@ -259,7 +301,53 @@ class UserLayout(Layout):
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
         has_target = self.targets is not None
-        return users.having(weights=weights, sample_ids=sample_ids, has_target=has_target, n_items=self.n_items)
+        rows: dict[str, Any] = {"weights": weights, "sample_ids": sample_ids}
+        rows |= {"has_target": has_target, "n_items": self.n_items}
+        users = users.having(**rows)
+        defer_unlisted(checks, users, needs)
+        if needs.item_weights:
+            rows["finished"] = users.finished
+            users = WeighedUsers(users, self._weighed(relevance, seen_ids, needs, checks), **rows)
+        if not (needs.reference or needs.relevant_ids):
+            return users
+        wanted = relevance.sorted_ids
+        if relevance.relevance is not None:
+            wanted = wanted.masked_fill(~(relevance.values > 0), -1)
+        others = self.reference_ids(needs, checks)
+        return ReadyUsers.of(replace(users.ranking(), relevant_ids=wanted, reference_ids=others, _stats={}))
+
+    def reference_ids(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
+        """(B, D) the second lists, where they are asked for."""
+        if not needs.reference:
+            return None
+        if self.reference is None:
+            raise ValueError(
+                "`reference_ids` is missing: lists are compared with other lists of the same users, which it gives as "
+                "(B, L) ids, best first, or `reference_preds` as scores"
+            )
+        name, layout = self.reference
+        own = RankingRequirements(
+            needs.depth,
+            full_list=needs.full_list,
+            sort_full_list=True,
+            rules=frozenset(("stable",)),
+            ordered=True,
+            items=True,
+            needs_target=False,
+            nan_hidden=needs.nan_hidden,
+        )
+        return layout.ranked(own, ReferenceChecks(checks, name)).ranking().item_ids
+
+    def _weighed(
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
+    ) -> dict[ItemWeights, Ranking]:
+        """The rankings of the same lists with weights of the items."""
+        found, checked = {}, ValueChecks(False)  # the lists are checked
+        for weights in needs.item_weights:
+            weighed, totals = relevance.weighed(weights, checks)
+            users = self.rank_users(weighed, seen_ids, replace(needs, any_gain=True), checked)
+            found[weights] = replace(users.ranking(), total_weight=totals)
+        return found
 
     @abstractmethod
     def rank_users(
@@ -291,11 +379,10 @@ class ListsLayout(UserLayout):
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> RankedUsers:
         item_ids = self.like
-        check.defer_ids(checks, "item_ids", item_ids, below=None)
+        known = [number for number in needs.list_places if number is not None]
+        check.defer_ids(checks, "item_ids", item_ids, below=min(known, default=None))
         if checks.active:
             check.defer_repeats(checks, "item_ids", sorted_ids(item_ids))
-        if needs.missing_at_end and checks.warns:
-            defer_short_lists(checks, relevance, item_ids, self.weights)
         return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
 
 
@@ -308,10 +395,10 @@ class CandidatesLayout(UserLayout):
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> RankedUsers:
-        self.candidates.defer_rules(checks, relevance.width)
-        if needs.missing_at_end and checks.warns and self.candidates.item_ids.ndim == 2:
-            defer_short_lists(checks, relevance, self.candidates.item_ids, self.weights)
-        return rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
+        self.candidates.defer_rules(checks)
+        users = rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
+        # Those of each user are a list with scores; those of all users are all that there is.
+        return users.having(finished=self.candidates.item_ids.ndim == 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,7 +458,8 @@ def flat_layout(given: Given) -> FlatLayout:
     if "weights" in given:
         check.check_relevance("weights", given["weights"])
         weights = exact(given["weights"].detach())
-    return FlatLayout(preds, "preds", None, FlatRows(indexes.to(torch.int64), preds, target, weights))
+    rows = FlatRows(indexes.to(torch.int64), preds, target, weights)
+    return FlatLayout(preds, "preds", None, rows, masked="mask" in given)
 
 
 def scores_layout(given: Given) -> ScoresLayout:

@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torch_recmetrics.core.layouts.ranked import FoundUsers, ListedUsers, RankedUsers
+from torch_recmetrics.core.kernels import marks
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
+from torch_recmetrics.core.layouts.ranked import ListedUsers, RankedUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
-from torch_recmetrics.core.tensors.row_sort import columns_in_rows, sorted_columns, sorted_ids
+from torch_recmetrics.core.tensors.row_sort import sorted_columns, sorted_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +61,17 @@ class Candidates:
         """The ids ascending along each row, and the column of each."""
         return sorted_columns(self.item_ids)
 
-    def _compares(self, n_wanted: int) -> bool:
-        """Whether each candidate is compared with so many items of its user, which needs no sort of the ids."""
-        few = 0 < self.item_ids.numel() * n_wanted <= thresholds.COMPARED_AT_ONCE
-        return few and self.item_ids.ndim == 2 and is_sync_free(self.item_ids.device)
+    @property
+    def _looped(self) -> bool:
+        """Whether a compiled loop looks for items, which needs no sort of the ids."""
+        return self.item_ids.ndim == 2 and is_sync_free(self.item_ids.device) and usable(self.item_ids)
 
-    def defer_rules(self, checks: check.ValueChecks, n_wanted: int) -> None:
-        """Ids below -1, and an id twice among the candidates of one user, of whom so many items are looked for."""
+    def defer_rules(self, checks: check.ValueChecks) -> None:
+        """Ids below -1, and an id twice among the candidates of one user."""
         one_row = self.item_ids.ndim == 1
         check.defer_ids(checks, "item_ids", self.item_ids.unsqueeze(0) if one_row else self.item_ids, below=None)
         if checks.active:
-            ascending = sorted_ids(self.item_ids) if self._compares(n_wanted) else self._by_id[0]
+            ascending = sorted_ids(self.item_ids) if self._looped else self._by_id[0]
             check.defer_repeats(checks, "item_ids", ascending.unsqueeze(0) if one_row else ascending)
 
     def shown(self, shape: torch.Size) -> Tensor | None:
@@ -82,8 +83,11 @@ class Candidates:
 
     def columns_of(self, item_ids: Tensor) -> Tensor:
         """(B, T) the columns of items; -1 for padding and for those that are no candidates."""
-        if self._compares(item_ids.shape[1]):
-            return columns_in_rows(self.item_ids, item_ids)
+        if self._looped:
+            columns, (n_users, n_wanted) = torch.empty_like(item_ids), item_ids.shape
+            given = (ids.contiguous().numpy() for ids in (self.item_ids, item_ids))
+            over_rows(marks.find_columns, n_users, self.item_ids.numel() * n_wanted, *given, columns.numpy())
+            return columns
         ids, columns = self._by_id
         if not ids.shape[-1]:
             return torch.full_like(item_ids, -1)
@@ -124,4 +128,4 @@ def rank_candidates(
     users = rank_scores(scores, columns, needs, checks)
     if isinstance(users, ListedUsers):
         return users.having(item_ids=candidates.ids_of(users.item_ids), targets=targets)
-    return users.having(targets=targets) if isinstance(users, FoundUsers) else users
+    return users

@@ -22,9 +22,20 @@ class CutoffMembers:
     count: Tensor  # (R,) int64: members
     relevance: Tensor  # (R, T) relevance of the members, 0 for other relevant items
 
+    def select(self, users: slice) -> CutoffMembers | None:
+        """Those of some users; on a CPU."""
+        rows = users
+        if self.rows is not None:
+            first, last = torch.searchsorted(self.rows, self.rows.new_tensor([users.start, users.stop])).tolist()
+            rows = slice(first, last)
+            if first == last:
+                return None
+        own = None if self.rows is None else self.rows[rows] - users.start
+        return CutoffMembers(own, self.count[rows], self.relevance[rows])
 
-def joined_members(parts: Sequence[CutoffMembers | None], n_users: Sequence[int], width: int) -> CutoffMembers:
-    """The groups of several updates, of so many users each; T becomes `width`."""
+
+def joined_members(parts: Sequence[CutoffMembers | None], n_users: Sequence[int]) -> CutoffMembers:
+    """The groups of several updates, of so many users each."""
     rows, found, offset = [], [], 0
     for members, n_own in zip(parts, n_users, strict=True):
         if members is not None:
@@ -34,6 +45,7 @@ def joined_members(parts: Sequence[CutoffMembers | None], n_users: Sequence[int]
         offset += n_own
     every = len(found) == len(parts) and all(members.rows is None for members in found)
     count = torch.cat([members.count for members in found])
+    width = max(members.relevance.shape[1] for members in found)
     relevance = torch.cat([padded(members.relevance, width, 0) for members in found])
     return CutoffMembers(None if every else torch.cat(rows), count, relevance)
 

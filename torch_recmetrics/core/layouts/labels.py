@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
 
-IDS = ("item_ids", "target_ids", "seen_ids")
+IDS = ("item_ids", "target_ids", "seen_ids", "reference_ids")
 
 
 def read_labels(given: dict[str, Any], labels: Labels) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.layouts.ranked import RankedUsers
 from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
+from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors.checks import ValueChecks
 
 HIDES_EVERY_TARGET = (
@@ -25,10 +27,10 @@ ALL_RELEVANT = (
     "every item is relevant to every user of this update, by numbers that are no grades: are `preds` and `target` "
     "swapped?"
 )
-SHORT_LISTS = (
-    "the lists are of different lengths, and `mean_rank` without a cutoff counts a relevant item that is not in a list "
-    "as the rank behind its end, so the shorter the list the better it looks: give it a cutoff, `top_k`, the length of "
-    "the longest list"
+UNLISTED = (
+    "{} of the {} users of this update have a relevant item that is not in their list, and nobody knows how many items "
+    "could have been listed: `mean_rank`, `mean_percentile_rank` and `user_auc` without a cutoff leave these users "
+    "out. Give `num_items`, the number of all items, or a cutoff, `top_k`"
 )
 ALL_OF_MANY = 20  # a list with fewer items may well be relevant as a whole
 
@@ -62,15 +64,15 @@ def defer_one_column(checks: ValueChecks, device: torch.device) -> None:
     checks.defer_warning(torch.ones((), dtype=torch.bool, device=device), ONE_COLUMN)
 
 
-def defer_short_lists(checks: ValueChecks, relevance: Relevance, item_ids: Tensor, weights: Tensor | None) -> None:
-    """A (B, L) list that is shorter than another lacks a relevant item, which counts as the rank behind its end."""
-    if not item_ids.shape[0]:
+def defer_unlisted(checks: ValueChecks, users: RankedUsers, needs: RankingRequirements) -> None:
+    """Users whose finished list lacks a relevant item, where somebody asks for its place and nobody knows it."""
+    if not users.finished or None not in needs.list_places or not checks.warns:
         return
-    lengths, hits = (item_ids >= 0).sum(1), (relevance.lookup(item_ids) > 0).sum(1)
-    shorter = (relevance.n_relevant() > hits) & (lengths < lengths.amax())
-    if weights is not None:
-        shorter &= weights > 0
-    checks.defer_warning(shorter.any(), SHORT_LISTS)
+    ranking = users.ranking()
+    lacking = ranking.n_relevant.unsqueeze(1) > ranking.stats(next(iter(needs.rules))).hits((None,))
+    if users.weights is not None:
+        lacking &= users.weights.unsqueeze(1) > 0
+    checks.defer_warning(lacking, lambda: UNLISTED.format(f"{int(lacking.sum()):,}", f"{ranking.n_users:,}"))
 
 
 def hides_every_target(relevance: Relevance, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:

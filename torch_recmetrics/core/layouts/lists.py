@@ -31,6 +31,7 @@ def rank_lists(
         targets=targets,
         needs=needs,
         complete=depth == width,
+        finished=True,
         # An uncut list is not all there is to recommend: the ideal list may be longer than the one that came.
         ideal_depth=targets.width if depth == width else depth,
         retrieved=lambda: targets.lookup(ids).sort(dim=1, descending=True).values[:, :depth],

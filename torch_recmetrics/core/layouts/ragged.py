@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 
-RAGGED = ("target_ids", "target_relevance", "seen_ids", "item_ids")  # what may be a nested tensor
+RAGGED = ("target_ids", "target_relevance", "seen_ids", "item_ids", "reference_ids")  # what may be a nested tensor
 TAKEN = (
     "a list of lists of ids, a NumPy, pandas, polars or Arrow column of lists, a jagged nested tensor, or a tuple "
     "(values, offsets)"

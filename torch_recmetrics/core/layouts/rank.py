@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
+from torch_recmetrics.core.layouts.reference import REFERENCES
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
 def refuse_unknown(arguments: Iterable[str]) -> None:
@@ -56,7 +58,16 @@ def rank(
     check.check_min_relevance("min_relevance", labels.min_relevance)
     with torch.no_grad():
         checks = check.ValueChecks(validate_args, warns=True)
-        needs = RankingRequirements(top_k, rules=frozenset(TIES), ordered=True, lists=True, needs_target=False)
+        needs = RankingRequirements(
+            top_k,
+            rules=frozenset(TIES),
+            ordered=True,
+            lists=True,
+            needs_target=False,
+            reference=any(layout.get(name) is not None for name in REFERENCES),
+            # A dense target on another device is not looked through.
+            relevant_ids=target is None or is_sync_free(target.device),
+        )
         ranking = read_layout(labels, preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
         checks.raise_first()
         return replace(ranking.kept(), labels=labels)

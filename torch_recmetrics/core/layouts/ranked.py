@@ -8,7 +8,7 @@ for the users of many updates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.layouts.cutoff_members import (
     CutoffMembers,
     completed,
@@ -23,14 +24,13 @@ from torch_recmetrics.core.layouts.cutoff_members import (
     joined_members,
     with_cutoff_tie,
 )
-from torch_recmetrics.core.layouts.relevance import Relevance, padded
+from torch_recmetrics.core.layouts.relevance import Relevance, ideal_of_counts, padded
 from torch_recmetrics.core.ranking.full_lists import FullListStats
+from torch_recmetrics.core.ranking.item_weights import ItemWeights
 from torch_recmetrics.core.ranking.ranking import Given, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import CutoffTie, KnownGainTotals, TieGroups, tie_groups_of
-from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, is_sync_free
-from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory
+from torch_recmetrics.core.tensors.devices import is_sync_free
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,10 +44,11 @@ class RankedUsers(ABC):
     sample_ids: Tensor | None = field(default=None, kw_only=True)  # (B,) int64
     has_target: bool = field(default=True, kw_only=True)  # False: nobody said what is relevant
     n_items: int | None = field(default=None, kw_only=True)  # items that were scored, by id
+    finished: bool = field(default=False, kw_only=True)  # the lists came ready
 
     @abstractmethod
-    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:
-        """The ranking of these users; with `memory` its tensors may lie there."""
+    def ranking(self) -> Ranking:
+        """The ranking of these users."""
 
     def having(self, **fields: Any) -> Self:
         """The same users with these fields: :func:`dataclasses.replace`, which sets all the others one by one, too."""
@@ -61,6 +62,17 @@ class RankedUsers(ABC):
         return None
 
 
+@dataclass(frozen=True, eq=False)
+class WeighedUsers(RankedUsers):
+    """Users, and the same lists with weights of the items."""
+
+    users: RankedUsers
+    weighed: Mapping[ItemWeights, Ranking]
+
+    def ranking(self) -> Ranking:
+        return replace(self.users.ranking(), weighed=self.weighed)
+
+
 class JoinableUsers(RankedUsers):
     """Users who can wait for those of other updates."""
 
@@ -72,7 +84,8 @@ class JoinableUsers(RankedUsers):
     @property
     @abstractmethod
     def width(self) -> int:
-        """The ranks of the list of one user, or the numbers that say what is relevant, whichever are more."""
+        """The ranks of the list of one user, or the numbers that say what is relevant, whichever are more; 0 where
+        compiled loops read them."""
 
     @abstractmethod
     def n_relevant(self) -> Tensor:
@@ -86,13 +99,18 @@ class JoinableUsers(RankedUsers):
     def kept(self) -> JoinableUsers:
         """The same for those who do not ask what was retrieved: nothing of the caller is kept alive."""
 
-    def by_ties(self) -> Sequence[JoinableUsers]:
-        """The same users in any order, those without equal scores apart where they are the most and cost less then."""
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where their lists are."""
+
+    def split(self, most: int) -> Sequence[JoinableUsers]:  # noqa: ARG002
+        """The same users in order, on a CPU no more than so many at a time."""
         return [self]
 
     @abstractmethod
-    def joined(self, parts: Sequence[Any], memory: ScratchMemory) -> JoinableUsers:
-        """The users of several updates, in this memory; these are the first of them.
+    def joined(self, parts: Sequence[Any]) -> JoinableUsers:
+        """The users of several updates; these are the first of them.
 
         All have one :attr:`join_key`. Not all need be of one class, nor of that of the result.
         """
@@ -108,27 +126,18 @@ class ReadyUsers(RankedUsers):
     def of(cls, ranking: Ranking) -> ReadyUsers:
         """The users of a ranking that says their weights and ids."""
         own = ranking
-        return cls(own, weights=own.weights, sample_ids=own.sample_ids, has_target=own.has_target, n_items=own.n_items)
+        return cls(own, **{name: getattr(own, name) for name in RankedUsers.__dataclass_fields__})
 
-    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:  # noqa: ARG002
+    def ranking(self) -> Ranking:
         own = self.ready
-        same = self.weights is own.weights and self.sample_ids is own.sample_ids and self.n_items == own.n_items
-        if same and self.has_target == own.has_target:
-            return own
-        return replace(
-            own,
-            weights=self.weights,
-            sample_ids=self.sample_ids,
-            has_target=self.has_target,
-            n_items=self.n_items,
-        )
+        fields = {name: getattr(self, name) for name in RankedUsers.__dataclass_fields__}
+        return own if all(value is getattr(own, name) for name, value in fields.items()) else replace(own, **fields)
 
 
 @dataclass(frozen=True, eq=False)
 class UsersByRank(JoinableUsers):
     """Users of whom is known what stands at the first D ranks, and at which of them scores are equal."""
 
-    targets: Relevance
     needs: RankingRequirements  # of those that will read it
     # (B, >= D - 1) bool: rank r + 2 has the score of rank r + 1; None where none has
     tied: Tensor | None = field(default=None, kw_only=True)
@@ -144,11 +153,15 @@ class UsersByRank(JoinableUsers):
     def as_found(self) -> FoundUsers:
         """The same where all that is relevant has relevance 1, for those who do not ask which items they are."""
 
-    def key_of(self, *, complete: bool, ordered: bool, ideal_depth: int | None) -> Any:
+    def key_of(self, *, graded: Any, complete: bool, ordered: bool, ideal_depth: int | None) -> Any:
         """The key of users who can be joined, in one form or the other."""
-        graded = None if self.targets.relevance is None else self.targets.relevance.dtype
-        layout = self.by_rank.device, self.by_rank.shape[1], complete, ordered, ideal_depth
-        return UsersByRank, layout, graded, self.weights is None, self.sample_ids is None, self.has_target
+        layout = self.device, self.by_rank.shape[1], complete, ordered, ideal_depth
+        given = self.weights is None, self.sample_ids is None, self.has_target, self.finished
+        return UsersByRank, layout, graded, given
+
+    @property
+    def device(self) -> torch.device:
+        return self.by_rank.device
 
     @property
     def n_users(self) -> int:
@@ -156,33 +169,20 @@ class UsersByRank(JoinableUsers):
 
     @property
     def width(self) -> int:
-        return max(self.targets.width, self.by_rank.shape[1])
+        members = 0 if self.cutoff_members is None else self.cutoff_members.relevance.shape[1]
+        return max(self.by_rank.shape[1], members)
 
-    def n_relevant(self) -> Tensor:
-        return self.targets.n_relevant()
-
-    def largest(self) -> Tensor | None:
-        return None if self.targets.relevance is None else largest_of(self.targets.values)
-
-    def by_ties(self) -> Sequence[Self]:
-        if self.tied is None or not self.needs.rules - {"stable"} or not is_sync_free(self.by_rank.device):
+    def split(self, most: int) -> Sequence[Self]:
+        if self.n_users <= most or not is_sync_free(self.device):
             return [self]
-        some_tied = self.tied.any(1)
-        rows = some_tied.nonzero().squeeze(1)
-        if rows.shape[0] > thresholds.TIED_SHARE * self.n_users:
-            return [self]
-        others = self.having(tied=None, cutoff_members=None).select((~some_tied).nonzero().squeeze(1))
-        return [others, self.select(rows)] if rows.shape[0] else [others]
+        starts = range(0, self.n_users, most)
+        return [self.select(slice(first, min(first + most, self.n_users))) for first in starts]
 
-    def select(self, rows: Tensor) -> Self:
+    def select(self, rows: slice) -> Self:
         """Some of the users, with all whose tie crosses the cutoff."""
-        members, targets, ids = self.cutoff_members, self.targets, self.targets.sorted_ids[rows]
-        if members is not None and members.rows is not None:
-            members = replace(members, rows=torch.searchsorted(rows, members.rows))
         return self.having(
-            targets=Relevance(ids, None if targets.relevance is None else targets.relevance[rows], ids),
             tied=None if self.tied is None else self.tied[rows],
-            cutoff_members=members,
+            cutoff_members=None if self.cutoff_members is None else self.cutoff_members.select(rows),
             weights=None if self.weights is None else self.weights[rows],
             sample_ids=None if self.sample_ids is None else self.sample_ids[rows],
         )
@@ -191,6 +191,8 @@ class UsersByRank(JoinableUsers):
         """Where equal scores stand; None where there are none, and where nobody asks."""
         depth, members = self.by_rank.shape[1], self.cutoff_members
         if self.tied is None or not depth or not self.needs.rules - {"stable"}:
+            return None
+        if is_sync_free(self.device) and not self.tied.numpy().any():
             return None
         tie_groups = TieGroups(*tie_groups_of(self.tied, depth), None)
         if members is None:
@@ -202,6 +204,7 @@ class UsersByRank(JoinableUsers):
 class ListedUsers(UsersByRank):
     """Users whose first D items are known, or those of them that are relevant."""
 
+    targets: Relevance
     # (B, D) int64 by rank, -1 beyond the end of the list, and where an item stands that nobody asks for
     item_ids: Tensor
     complete: bool  # nothing was cut
@@ -213,7 +216,7 @@ class ListedUsers(UsersByRank):
     def by_rank(self) -> Tensor:
         return self.item_ids
 
-    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:
+    def ranking(self) -> Ranking:
         ids, targets = self.item_ids, self.targets
         depth = ids.shape[1]
         asked = self.complete or self.needs.items or self.needs.lists
@@ -221,7 +224,7 @@ class ListedUsers(UsersByRank):
         if self.needs.lists:
             best_tied = torch.ones_like(ids[:, :1]).sum(1) if self.tied is None else self.tied.cumprod(1).sum(1) + 1
         return Ranking(
-            relevance=targets.lookup(ids, memory),
+            relevance=targets.lookup(ids),
             lengths=(ids >= 0).sum(1) if asked else None,
             n_relevant=targets.n_relevant(),
             max_relevant=targets.width,
@@ -237,6 +240,7 @@ class ListedUsers(UsersByRank):
             ordered=self.ordered,
             retrieved=self.retrieved,
             has_target=self.has_target,
+            finished=self.finished,
             n_items=self.n_items,
         )
 
@@ -249,26 +253,44 @@ class ListedUsers(UsersByRank):
             members = self.cutoff_members
             readable = not self.needs.any_gain and (members is None or members.rows is None)
             return type(self) if readable and self.ideal_depth is None else None
-        return self.key_of(complete=self.complete, ordered=self.ordered, ideal_depth=self.ideal_depth)
+        graded = None if targets.relevance is None else targets.relevance.dtype
+        return self.key_of(graded=graded, complete=self.complete, ordered=self.ordered, ideal_depth=self.ideal_depth)
+
+    @property
+    def width(self) -> int:
+        return max(self.targets.width, super().width)
+
+    def n_relevant(self) -> Tensor:
+        return self.targets.n_relevant()
+
+    def largest(self) -> Tensor | None:
+        return None if self.targets.relevance is None else largest_of(self.targets.values)
 
     def kept(self) -> JoinableUsers:
         return self.having(retrieved=None) if self.targets.ids is not None else DenseUsers.of(self)
 
-    def by_ties(self) -> Sequence[ListedUsers]:
-        return [self] if self.targets.ids is None else super().by_ties()
+    def select(self, rows: slice) -> ListedUsers:
+        targets, ids = self.targets, self.targets.sorted_ids[rows]
+        relevance = None if targets.relevance is None else targets.relevance[rows]
+        users = super().select(rows)
+        return users.having(item_ids=self.item_ids[rows], targets=Relevance(ids, relevance, ids))
 
-    def select(self, rows: Tensor) -> ListedUsers:
-        return super().select(rows).having(item_ids=self.item_ids[rows])
-
-    def joined(self, parts: Sequence[UsersByRank], memory: ScratchMemory) -> UsersByRank:
-        listed = [part.item_ids for part in parts if isinstance(part, ListedUsers)]
+    def joined(self, parts: Sequence[UsersByRank]) -> UsersByRank:
+        listed = [part for part in parts if isinstance(part, ListedUsers)]
         if len(listed) < len(parts):
-            return self.as_found().joined(parts, memory)
-        return self.having(item_ids=memory.cat(listed), **joined_columns(parts, memory))
+            return self.as_found().joined(parts)
+        width = max(part.targets.width for part in listed)
+        ids = torch.cat([padded(part.targets.sorted_ids, width, -1) for part in listed])
+        relevance = None
+        if self.targets.relevance is not None:
+            relevance = torch.cat([padded(part.targets.values, width, 0) for part in listed])
+        item_ids = torch.cat([part.item_ids for part in listed])
+        return self.having(item_ids=item_ids, targets=Relevance(ids, relevance, ids), **joined_columns(parts))
 
     def as_found(self) -> FoundUsers:
         fields = {name: getattr(self, name) for name in vars(self) if name in FoundUsers.__dataclass_fields__}
-        return FoundUsers(**fields, found=self.targets.lookup(self.item_ids) > 0)
+        found = self.targets.lookup(self.item_ids) > 0
+        return FoundUsers(**fields, found=found, relevant=self.n_relevant(), max_relevant=self.targets.width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,20 +298,21 @@ class FoundUsers(UsersByRank):
     """Users of whom is known at which of the first D ranks a relevant item stands, each of relevance 1; not which."""
 
     found: Tensor  # (B, D) bool
+    relevant: Tensor  # (B,) int64: how many relevant items there are
+    max_relevant: int  # no user has more
 
     @property
     def by_rank(self) -> Tensor:
         return self.found
 
-    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:
-        found, targets = self.found, self.targets
-        relevance = (memory or FreshMemory()).empty(found.shape, accumulator_dtype(found.device), found.device)
+    def ranking(self) -> Ranking:
+        found = self.found
         return Ranking(
-            relevance=relevance.copy_(found),
+            relevance=torch.from_numpy(found.numpy().astype("float64")),  # without threads
             lengths=None,
-            n_relevant=targets.n_relevant(),
-            max_relevant=targets.width,
-            best=partial(targets.ideal, found.shape[1]),
+            n_relevant=self.relevant,
+            max_relevant=self.max_relevant,
+            best=partial(ideal_of_counts, self.relevant, min(found.shape[1], self.max_relevant)),
             depth=found.shape[1],
             binary=True,
             weights=self.weights,
@@ -298,12 +321,23 @@ class FoundUsers(UsersByRank):
             ordered=False,
             retrieved=self.retrieved,
             has_target=self.has_target,
+            finished=self.finished,
             n_items=self.n_items,
         )
 
     @property
     def join_key(self) -> Any:
-        return self.key_of(complete=False, ordered=False, ideal_depth=None)
+        return self.key_of(graded=None, complete=False, ordered=False, ideal_depth=None)
+
+    @property
+    def width(self) -> int:
+        return 0 if self.tied is None and usable(self.found) else super().width
+
+    def n_relevant(self) -> Tensor:
+        return self.relevant
+
+    def largest(self) -> None:
+        return None
 
     def kept(self) -> FoundUsers:
         return self.having(retrieved=None)
@@ -311,27 +345,28 @@ class FoundUsers(UsersByRank):
     def as_found(self) -> FoundUsers:
         return self
 
-    def select(self, rows: Tensor) -> FoundUsers:
-        return super().select(rows).having(found=self.found[rows])
+    def select(self, rows: slice) -> FoundUsers:
+        return super().select(rows).having(found=self.found[rows], relevant=self.relevant[rows])
 
-    def joined(self, parts: Sequence[UsersByRank], memory: ScratchMemory) -> FoundUsers:
-        return self.having(found=memory.cat([part.as_found().found for part in parts]), **joined_columns(parts, memory))
+    def joined(self, parts: Sequence[UsersByRank]) -> FoundUsers:
+        users = [part.as_found() for part in parts]
+        return self.having(
+            found=torch.cat([part.found for part in users]),
+            relevant=torch.cat([part.relevant for part in users]),
+            max_relevant=max(part.max_relevant for part in users),
+            **joined_columns(parts),
+        )
 
 
-def joined_columns(parts: Sequence[UsersByRank], memory: ScratchMemory) -> dict[str, Any]:
+def joined_columns(parts: Sequence[UsersByRank]) -> dict[str, Any]:
     """What users of several updates have in either form."""
-    width = max(part.targets.width for part in parts)
-    ids = memory.cat([padded(part.targets.sorted_ids, width, -1) for part in parts])
-    relevance = tied = members = None
-    if parts[0].targets.relevance is not None:
-        relevance = memory.cat([padded(part.targets.values, width, 0) for part in parts])
+    tied = members = None
     if any(part.tied is not None for part in parts):
         columns = max(part.tied.shape[1] for part in parts if part.tied is not None)
-        tied = memory.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
+        tied = torch.cat([untied(part, columns) if part.tied is None else part.tied for part in parts])
     if any(part.cutoff_members is not None for part in parts):
-        members = joined_members([part.cutoff_members for part in parts], [part.n_users for part in parts], width)
+        members = joined_members([part.cutoff_members for part in parts], [part.n_users for part in parts])
     return {
-        "targets": Relevance(ids, relevance, ids),
         "tied": tied,
         "cutoff_members": members,
         "weights": joined_column(parts, "weights"),
@@ -387,7 +422,7 @@ class DenseUsers(JoinableUsers):
             n_items=users.n_items,
         )
 
-    def ranking(self, memory: ScratchMemory | None = None) -> Ranking:  # noqa: ARG002
+    def ranking(self) -> Ranking:
         ids, depth = self.item_ids, self.item_ids.shape[1]
         tie_groups = best_tied = None
         if self.tied is not None:
@@ -423,6 +458,10 @@ class DenseUsers(JoinableUsers):
         return type(self), self.item_ids.device, shapes, self.binary, self.complete, self.ordered, tie is None, given
 
     @property
+    def device(self) -> torch.device:
+        return self.item_ids.device
+
+    @property
     def n_users(self) -> int:
         return self.item_ids.shape[0]
 
@@ -439,7 +478,7 @@ class DenseUsers(JoinableUsers):
     def kept(self) -> DenseUsers:
         return self
 
-    def joined(self, parts: Sequence[DenseUsers], memory: ScratchMemory) -> DenseUsers:  # noqa: ARG002
+    def joined(self, parts: Sequence[DenseUsers]) -> DenseUsers:
         names = ("item_ids", "relevance", "relevant", "ideal", "tied", "n_tied", "weights", "sample_ids")
         ties = [part.cutoff_tie for part in parts if part.cutoff_tie is not None]
         columns: dict[str, Any] = {name: joined_column(parts, name) for name in names}

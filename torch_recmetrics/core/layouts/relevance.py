@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import marks
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
-from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.tensors.chunks import places_at_the_end, sparse_nonzero, steps
+from torch_recmetrics.core.ranking.item_weights import ItemWeights
+from torch_recmetrics.core.ranking.ties import gain_of
+from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix, flat
+from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.row_sort import (
     find_in_rows,
@@ -18,7 +22,9 @@ from torch_recmetrics.core.tensors.row_sort import (
     sorted_rows,
     sorts_with_numpy,
 )
-from torch_recmetrics.core.tensors.scratch import FreshMemory, ScratchMemory, scratch
+from torch_recmetrics.core.tensors.scratch import scratch
+
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +75,32 @@ class Relevance:
         """(B, T) relevance, 0 for padding."""
         return (self.sorted_ids >= 0).to(torch.uint8) if self.relevance is None else self.relevance
 
-    def lookup(self, item_ids: Tensor, memory: ScratchMemory | None = None) -> Tensor:
-        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant; it may lie in `memory`."""
+    def weighed(self, weights: ItemWeights, checks: ValueChecks) -> tuple[Relevance, Tensor]:
+        """The same items with their weight times gain as relevance; and (B,) the sum of the weights of each user."""
+        table, ids, relevance = weights.on(self.device), self.sorted_ids, exact(self.values)
+        known, relevant = table.shape[0], self.values > 0
+        of_each = torch.where(relevant, table[ids.clamp(0, known - 1)], 0)
+        broken = relevant & ((ids >= known) | of_each.isinf())
+        checks.defer(
+            broken,
+            lambda row: (
+                f"`propensities` must be above 0 and known for each relevant item, of {known} items, and item "
+                f"{int(ids[row][broken[row]][0])}, which is relevant in row {row}, has none"
+            ),
+        )
+        if weights.gain == "hit" and not self.binary:
+            other = (relevance != 0) & (relevance != 1)
+            checks.defer(
+                other,
+                lambda row: (
+                    f"relevance must be 0 or 1 with `propensities`, got {relevance[row][other[row]][0].item():g} in "
+                    f"row {row}: say what is relevant with 1, or take DCG, whose gain multiplies the weight"
+                ),
+            )
+        return Relevance(self.ids, of_each * gain_of(relevance, weights.gain), self.like), of_each.sum(1)
+
+    def lookup(self, item_ids: Tensor) -> Tensor:
+        """(B, D): the relevance of these items, 0 of -1 and of items that are not relevant."""
         dtype = accumulator_dtype(self.device)
         if self.like.shape[1] == 0:
             return torch.zeros((), dtype=dtype, device=self.device).expand(item_ids.shape)
@@ -80,7 +110,7 @@ class Relevance:
         if sorts_with_numpy(self.device):
             found = find_in_rows(self.ids, item_ids)
             if found is not None:
-                return self._at_ranks(*found, (memory or FreshMemory()).empty(item_ids.shape, dtype, self.device))
+                return self._at_ranks(*found, torch.zeros(item_ids.shape, dtype=dtype, device=self.device))
         at = torch.searchsorted(self.ids, item_ids.contiguous()).clamp(max=self.ids.shape[1] - 1)
         same = (self.ids.gather(1, at) == item_ids) & (item_ids >= 0)
         if self.relevance is None:
@@ -88,20 +118,18 @@ class Relevance:
         return torch.where(same, exact(self.relevance.gather(1, at)), 0)
 
     def _at_ranks(self, users: Tensor, ranks: Tensor, ids: Tensor, table: Tensor) -> Tensor:
-        """A (B, D) table, overwritten: the relevance of these (E,) relevant items of users at their ranks, else 0."""
-        table.zero_()
+        """A (B, D) table of 0 with the relevance of these (E,) relevant items of users at their ranks."""
+        found, rows, columns = table.numpy(), users.numpy(), ranks.numpy()  # indexes of torch start threads
         if self.relevance is None:
-            table.view(-1)[users * table.shape[1] + ranks] = 1.0
+            found[rows, columns] = 1.0
         else:
-            place = (self.sorted_ids[users] < ids.unsqueeze(1)).sum(1)
-            table[users, ranks] = exact(self.relevance[users, place])
+            place = (self.sorted_ids.numpy()[rows] < ids.numpy()[:, None]).sum(1)
+            found[rows, columns] = exact(self.relevance).numpy()[rows, place]
         return table
 
-    def scores(self, scores: ScoreMatrix, rows: Tensor | None = None) -> Tensor:
-        """(B, T): the score of each item, -inf for padding; (R, T) for (R,) rows."""
-        if self.ids is None:
-            return scores.dense() if rows is None else scores.dense()[rows]
-        return scores.gather(self.ids) if rows is None else scores.at(rows.unsqueeze(1), self.ids[rows])
+    def scores(self, scores: ScoreMatrix) -> Tensor:
+        """(B, T): the score of each item, -inf for padding."""
+        return scores.dense() if self.ids is None else scores.gather(self.ids)
 
     def first_alone(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T) scores without those of relevant items that others of the same user stand above, which are -inf.
@@ -142,14 +170,18 @@ class Relevance:
             relevance = relevance.to(torch.uint8)
         width = min(depth, relevance.shape[1])
         if self.relevance is None:
-            counts = relevance.sum(1, keepdim=True)
-            return exact((torch.arange(width, device=self.device) < counts).to(torch.uint8))
+            return ideal_of_counts(relevance.sum(1), width)
         if not sorts_with_numpy(self.device):
             return exact(relevance.topk(width, dim=1).values)
         with scratch(relevance.numel(), accumulator_dtype(self.device), self.device) as numbers:
             negative = numbers.view(relevance.shape).copy_(relevance).neg_()
             negative.numpy().sort(axis=1)
             return negative[:, :width].neg()
+
+
+def ideal_of_counts(counts: Tensor, width: int) -> Tensor:
+    """(B, width): 1 for the first places, as many as a (B,) count says."""
+    return exact((torch.arange(width, device=counts.device) < counts.unsqueeze(1)).to(torch.uint8))
 
 
 def padded(rows: Tensor, width: int, value: float) -> Tensor:
@@ -168,28 +200,41 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
     """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
     if not compact:
         return Relevance(None, target, target)
-    rows, columns = [], []
-    for part in steps(*target.shape) if target.shape[0] else [slice(0, 0)]:
-        users, items = sparse_nonzero(target[part].to(torch.bool))  # several times faster than a comparison with 0
-        rows.append(users + part.start if part.start else users)
-        columns.append(items)
-    users, items = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in (rows, columns))
-    relevance = None
-    if target.dtype != torch.bool:
-        relevance = target[users, items]
-        keep = relevance > 0  # with checks off a relevance below zero may come this far; it is not relevant
-        if not bool(keep.all()):
-            users, items, relevance = users[keep], items[keep], relevance[keep]
-        if bool((relevance == 1).all()):
-            relevance = None
-    place, width = places_at_the_end(users, target.shape[0])
-    ids = items.new_full((target.shape[0], width), -1)
-    ids.view(-1).scatter_(0, place, items)
-    if relevance is None:
+    ids = marked_columns(target)
+    if target.dtype == torch.bool or not ids.shape[1]:
         return Relevance(ids, None, ids)
-    values = relevance.new_zeros((target.shape[0], width))
-    values.view(-1).scatter_(0, place, relevance)
-    return Relevance(ids, values, ids)
+    values = target.gather(1, ids.clamp(min=0)).masked_fill(ids < 0, 0)
+    if bool(((values > 0) != (ids >= 0)).any()):
+        # With checks off a relevance below zero, or -0.0, may come this far; it is not relevant.
+        return listed_relevance(torch.where(values > 0, ids, -1), values)
+    return Relevance(ids, None if bool(((values == 1) | (ids < 0)).all()) else values, ids)
+
+
+def marked_columns(target: Tensor) -> Tensor:
+    """(B, T) the columns of (B, N) numbers that are not 0, ascending, behind padding of -1; on a CPU."""
+    n_users, n_items = target.shape
+    if target.stride(1) != 1 and n_items > 1:
+        target = (target != 0).contiguous()
+    if not (target.numel() and usable(target)):
+        return plain_marked_columns(target)
+    bits = flat(target.view(BITS[target.element_size()])).numpy()
+    counts = torch.empty(n_users, dtype=torch.int64)
+    given = bits, target.stride(0), n_items, counts.numpy()
+    over_rows(marks.count_marks, n_users, target.numel(), *given)
+    columns = torch.empty(n_users, int(counts.max()), dtype=torch.int64)
+    over_rows(marks.list_marks, n_users, target.numel(), *given, columns.numpy())
+    return columns
+
+
+def plain_marked_columns(target: Tensor) -> Tensor:
+    """The same without a compiled loop."""
+    users, columns = target.nonzero(as_tuple=True)
+    counts = torch.bincount(users, minlength=target.shape[0])
+    width = int(counts.max()) if counts.shape[0] else 0
+    place = torch.arange(users.shape[0]) + (torch.arange(1, target.shape[0] + 1) * width - counts.cumsum(0))[users]
+    table = columns.new_full((target.shape[0], width), -1)
+    table.view(-1)[place] = columns
+    return table
 
 
 def listed_relevance(target_ids: Tensor, target_relevance: Tensor | None) -> Relevance:

@@ -19,13 +19,9 @@ from torch_recmetrics.core.ranking.from_ranks import columns_of
 from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.scores.block_max import BlockMax, block_width
-from torch_recmetrics.core.scores.column_groups import are_short
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.scores.packed_sort import packed_topk
-from torch_recmetrics.core.scores.rank_counts import full_ranks, topk_ranks, worth_counting
-from torch_recmetrics.core.scores.target_ranks import PlacedTargets, TargetRanks, ranks_or_topk
-from torch_recmetrics.core.scores.topk import TopK, count_where, in_input_order, topk_scores
+from torch_recmetrics.core.scores.ranks import TargetRanks, full_ranks, ranks_within
+from torch_recmetrics.core.scores.topk import TopK, count_equal, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
 
 
@@ -39,37 +35,24 @@ def rank_scores(
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
     full_list = _full_lists(scores, targets, needs, checks) if needs.full_list else None
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
-    k = min(depth + 1, n_items)  # one more than is kept, to see whether a tie crosses the cutoff
-    # Those who read the relevant items alone do not ask what stands between them.
-    by_targets = scores.is_sync_free and needs.depth is not None and not (needs.ordered or needs.lists)
-    top = None
-    if full_list is None and by_targets and targets.ids is not None:
-        found = ranks_or_topk(scores, targets.ids, depth)
-        if isinstance(found, TargetRanks):
-            return _counted_users(scores, targets, needs, found.placed(targets.ids.shape, depth))
-        top = found
-    elif full_list is None and are_short(scores, k):
-        top = packed_topk(scores, k)
-    if top is None:
-        blocks = BlockMax(scores, block_width(scores, depth))
-        if by_targets:
-            counted = _rank_counted(blocks, targets, full_list, depth, needs, checks)
-            if counted is not None:
-                return counted
-        top = topk_scores(blocks, k)
-        if n_items:
-            check.defer_nan(checks, "preds", top.values[:, 0].isnan())
-    item_ids, tied, members = top.ids[:, :depth], None, None
-    if not top.distinct:
-        listed = top.values > HIDDEN
-        tied = (top.values[:, 1:] == top.values[:, :-1]) & listed[:, 1:]
-        if scores.is_sync_free and not bool(tied.any()):
-            tied = None
-        elif needs.ordered and depth and not top.ordered:
-            item_ids = _ordered(scores, top.values[:, :depth], item_ids, tied)
-        if tied is not None and 0 < depth < n_items and needs.rules - {"stable"}:
-            members = _cutoff_members(scores, top, tied, depth, targets)
-        item_ids = torch.where(listed[:, :depth], item_ids, -1)
+    if n_items and needs.depth is not None and not (needs.ordered or needs.lists):
+        if full_list is not None:
+            return _from_full_list(scores, targets, full_list, depth, needs)
+        ranks = ranks_within(scores, targets.ids, depth) if targets.ids is not None and depth < n_items else None
+        if ranks is not None:
+            return _counted_users(scores, targets, needs, ranks)
+    top = topk_scores(scores, min(depth + 1, n_items))  # one more than is kept, to see whether a tie crosses the cutoff
+    if n_items:
+        check.defer_nan(checks, "preds", top.values[:, 0].isnan())
+    item_ids, members = top.ids[:, :depth], None
+    listed = top.values > HIDDEN
+    equal = (top.values[:, 1:] == top.values[:, :-1]) & listed[:, 1:]
+    tied = None if scores.is_sync_free and not bool(equal.any()) else equal
+    if tied is not None and needs.ordered and depth and not top.ordered:
+        item_ids = _ordered(scores, top.values[:, :depth], item_ids, tied)
+    if tied is not None and 0 < depth < n_items and needs.rules - {"stable"}:
+        members = _cutoff_members(scores, top, tied, depth, targets)
+    item_ids = torch.where(listed[:, :depth], item_ids, -1)
     return ListedUsers(
         item_ids=item_ids,
         targets=targets,
@@ -81,35 +64,6 @@ def rank_scores(
         full_list=full_list,
         retrieved=partial(_ideal_retrieved, scores, targets, depth),
     )
-
-
-def _rank_counted(
-    blocks: BlockMax,
-    targets: Relevance,
-    full_list: FullListStats | None,
-    depth: int,
-    needs: RankingRequirements,
-    checks: check.ValueChecks,
-) -> RankedUsers | None:
-    """The same without a top-k, from the ranks of the relevant items; None where they are not few.
-
-    Who they are is known then, not what stands between them. A whole list needs the ranks of all of them, a cut list
-    only of those that may be within.
-    """
-    scores = blocks.scores
-    if not scores.n_items:
-        return None
-    if full_list is not None:
-        return _from_full_list(scores, targets, full_list, depth, needs)
-    if targets.ids is None or not scores.n_users or not worth_counting(scores.n_items, targets.width, depth):
-        return None
-    at_least = blocks.lower_bound(depth)
-    check.defer_nan(checks, "preds", at_least.isnan())
-    ranks = topk_ranks(blocks, targets.ids, at_least, depth)
-    if ranks is None:
-        return None
-    found = TargetRanks(*(column.numpy() for column in ranks))
-    return _counted_users(scores, targets, needs, found.placed(targets.ids.shape, depth))
 
 
 def _from_full_list(
@@ -134,37 +88,35 @@ def _from_full_list(
 
 
 def _counted_users(
-    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, placed: PlacedTargets
+    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, ranks: TargetRanks
 ) -> FoundUsers | ListedUsers:
     """Users whose relevant items are known by their ranks, and nothing between them."""
-    shape, members = placed.shape, None
-    if placed.crossing is not None:
-        rows, n_equal, relevant = placed.crossing
-        if targets.relevance is None:
-            relevance = relevant.view(torch.uint8)
-        else:
-            relevance = torch.where(relevant, targets.relevance[rows], 0)
-        members = CutoffMembers(rows, n_equal, relevance)
-    retrieved = partial(_ideal_retrieved, scores, targets, shape[1])
+    found, depth, members = ranks.by_rank > 0, ranks.by_rank.shape[1], None
+    if ranks.crossing is not None:
+        rows = ranks.crossing
+        above, equal = ranks.above[rows], ranks.equal[rows]
+        inside = (above < depth) & (above + equal > depth)
+        n_equal = torch.where(inside, equal, 0).amax(1).to(torch.int64)
+        members = CutoffMembers(rows, n_equal, torch.where(inside, targets.values[rows], 0))
+    retrieved = partial(_ideal_retrieved, scores, targets, depth)
     if targets.relevance is None:
-        found = torch.zeros(shape, dtype=torch.bool, device=scores.device)
-        found.numpy()[placed.rows, placed.ranks] = True
         return FoundUsers(
             needs=needs,
             found=found,
-            targets=targets,
-            tied=placed.tied,
+            relevant=targets.n_relevant(),
+            max_relevant=targets.width,
+            tied=ranks.tied,
             cutoff_members=members,
             retrieved=retrieved,
         )
-    item_ids = torch.full(shape, -1, device=scores.device)
-    item_ids.numpy()[placed.rows, placed.ranks] = targets.sorted_ids.numpy()[placed.rows, placed.columns]
+    ids = torch.nn.functional.pad(targets.sorted_ids, (0, 1), value=-1)  # one at least to read
+    item_ids = torch.where(found, ids.gather(1, (ranks.by_rank - 1).clamp(min=0).to(torch.int64)), -1)
     return ListedUsers(
         needs=needs,
         item_ids=item_ids,
         targets=targets,
         complete=False,
-        tied=placed.tied,
+        tied=ranks.tied,
         cutoff_members=members,
         ordered=False,
         retrieved=retrieved,
@@ -178,7 +130,7 @@ def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Ten
 def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor) -> Tensor:
     """`ids` with equal scores in the order of the columns."""
     if not scores.is_sync_free:
-        return in_input_order(scores, values, ids, None)
+        return in_input_order(scores, values, ids)
     rows = tied.any(1).nonzero().squeeze(1)
     ids = ids.clone()
     ids[rows] = in_input_order(scores, values[rows], ids[rows], rows)
@@ -189,21 +141,15 @@ def _cutoff_members(
     scores: ScoreMatrix, top: TopK, tied: Tensor, depth: int, targets: Relevance
 ) -> CutoffMembers | None:
     """The members of the tie groups at the cutoff: the top-k shows only a part of them."""
-    crosses, kth = tied[:, depth - 1], top.values[:, depth - 1]
-    rows = None
+    kth, n_kth, relevance, rows = top.values[:, depth - 1], top.n_kth, targets.values, None
+    target_scores = targets.scores(scores)
     if scores.is_sync_free:
-        rows = crosses.nonzero().squeeze(1)
+        rows = tied[:, depth - 1].nonzero().squeeze(1)
         if not rows.shape[0]:
             return None
-        if rows.shape[0] == scores.n_users:
-            rows = None
-    kth = kth if rows is None else kth[rows]
-    if top.n_kth is not None:
-        count = top.n_kth if rows is None else top.n_kth[rows]
-    else:
-        count = count_where(torch.eq, scores, kth, rows)
-    target_scores = targets.scores(scores, rows)
-    relevance = targets.values if rows is None else targets.values[rows]
+        kth, target_scores, relevance = kth[rows], target_scores[rows], relevance[rows]
+        n_kth = None if n_kth is None else n_kth[rows]
+    count = count_equal(scores, kth, rows) if n_kth is None else n_kth
     return CutoffMembers(rows, count, torch.where(target_scores == kth.unsqueeze(1), relevance, 0))
 
 
@@ -216,7 +162,8 @@ def _full_lists(
     if not needs.all_places and needs.depth == 0 and targets.width:
         target_scores, place = targets.first_alone(target_scores)
         counted = target_scores.gather(1, place)
-    above, not_below, lengths = full_ranks(scores, counted)
-    above, not_below = above.expand_as(target_scores), not_below.expand_as(target_scores)
+    above, equal, lengths = full_ranks(scores, counted)
     check.defer_nan(checks, "preds", lengths < 0)
-    return targets.full_list(target_scores, above, not_below - above, None, lengths)
+    return targets.full_list(
+        target_scores, above.expand_as(target_scores), equal.expand_as(target_scores), None, lengths
+    )

@@ -73,7 +73,7 @@ def steps_of(name: str, value: Tensor, shape: tuple[int, ...], lead: str, is_rag
             value = value.unsqueeze(2)
         allowed = f"({n}, {n_steps}), or ({n}, {n_steps}, R) for several relevant items of a step"
         fits = value.ndim == 3 and value.shape[:2] == (n, n_steps)
-    elif name in ("seen_ids", "item_ids"):
+    elif name in ("seen_ids", "item_ids", "reference_ids"):
         value = value.unsqueeze(1) if value.ndim == 2 else value
         allowed = f"({n}, S) for all steps of a sequence, or ({n}, {n_steps}, S)"
         fits = value.ndim == 3 and value.shape[0] == n and value.shape[1] in (1, n_steps)
@@ -81,6 +81,9 @@ def steps_of(name: str, value: Tensor, shape: tuple[int, ...], lead: str, is_rag
         value = value.unsqueeze(1) if value.ndim == 1 else value
         allowed = f"({n},) for all steps of a sequence, or ({n}, {n_steps})"
         fits = value.ndim == 2 and value.shape[0] == n and value.shape[1] in (1, n_steps)
+    elif name == "reference_preds":
+        allowed = f"({n}, {n_steps}, N)"
+        fits = value.ndim == 3 and value.shape[:2] == (n, n_steps)
     elif name == "mask":
         allowed = f"{shape}" if lead == "preds" else f"(N,) or ({n}, {n_steps}, N)"
         fits = tuple(value.shape) == shape if lead == "preds" else value.ndim == 3 and value.shape[:2] == (n, n_steps)

@@ -73,6 +73,14 @@ class FullListStats(RelevantItems):
         place = place_in_run(block) if best_first else items.size - run_sizes(block) + place_in_run(block)
         return replace(self, start=items.start + place, size=torch.ones_like(place), relevance=items.relevance)
 
+    def each_alone(self) -> FullListStats:
+        """Each relevant item in a list of its own, without the other relevant items of its user."""
+        n_others = self._in_block.to(torch.int64) - 1
+        lengths = self.lengths - self.hits.to(torch.int64)
+        return replace(
+            self, start=self.start - self._earlier.to(torch.int64), size=self.size - n_others, lengths=lengths
+        )
+
     @property
     def _n_users(self) -> int:
         return self.lengths.shape[0]

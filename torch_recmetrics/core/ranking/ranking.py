@@ -7,7 +7,7 @@ number of cutoffs. Reading deeper than the ranking was cut is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.full_lists import FullListStats
+from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
+from torch_recmetrics.core.ranking.item_weights import ItemWeights
 from torch_recmetrics.core.ranking.ties import (
     GAIN_SCALE,
     GAINS,
@@ -28,14 +29,17 @@ from torch_recmetrics.core.ranking.ties import (
     Discount,
     ExpectedStats,
     Gain,
+    Places,
     TieGroups,
     break_ties,
+    constants,
     gain_of,
     log2_discount,
     ranks,
+    read_at,
     running_sum,
+    running_sum_at,
 )
-from torch_recmetrics.core.tensors.scratch import scratch
 
 Cutoffs = tuple["int | None", ...]
 
@@ -75,8 +79,15 @@ class Ranking:
     ordered: bool = True  # equal scores stand in the order of the input
     retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
     has_target: bool = True  # False: nobody said what is relevant
+    finished: bool = False  # the lists came ready, so an item that is not in them may have been left out
     n_items: int | None = None  # items that were scored; None for lists of ids and flat rows
+    hides: bool = False  # `seen_ids` or a `mask` said what must not be recommended
+    total_weight: Tensor | None = None  # (B,) of the relevant items, where the relevance is their weight
+    # The same lists with weights of the items, times their gain, as relevance
+    weighed: Mapping[ItemWeights, Ranking] = field(default_factory=dict, repr=False)
     labels: Labels = PLAIN  # what the labels meant that it was made from
+    reference_ids: Tensor | None = None  # (B, D) int64: second lists of these users, by rank, -1 beyond their end
+    relevant_ids: Tensor | None = None  # (B, T) int64: all that is relevant, -1 for padding; None where nobody asks
     _stats: dict[str, RankingStats] = field(default_factory=dict, repr=False)
 
     def kept(self) -> Ranking:
@@ -128,7 +139,8 @@ class RankingStats:
             raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
         self.ranking = ranking
         self.ties = ties
-        self.n_relevant = ranking.n_relevant.to(ranking.relevance.dtype).unsqueeze(1)
+        counted = ranking.n_relevant if ranking.total_weight is None else ranking.total_weight
+        self.n_relevant = counted.to(ranking.relevance.dtype).unsqueeze(1)  # R, or all their weight
         tie_groups = ranking.tie_groups
         self._columns: CumulativeStats
         self._decided = tie_groups is None or ties != "average"  # every place holds one item
@@ -139,11 +151,31 @@ class RankingStats:
         else:
             self._columns = CumulativeStats(break_ties(ranking.relevance, tie_groups, ties), binary=ranking.binary)
         self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}  # of REMEMBERED_GAINS and _DISCOUNTS
-        self._ideal_sums: dict[tuple[Gain, str, Discount], Tensor] = {}
 
     @cached_property
     def _full_list(self) -> FullListStats | None:
         return self.ranking.full_list.break_ties(self.ties) if self.ranking.full_list is not None else None
+
+    def weighed(self, weights: ItemWeights) -> RankingStats:
+        """The same where a relevant item counts its weight: hits are sums of weights, and R is the sum of all."""
+        return self.ranking.weighed[weights].stats(self.ties)
+
+    def relevant_items(self) -> FullListStats:
+        """The relevant items of whole lists, each with its rank."""
+        ranking = self.ranking
+        if self._full_list is not None:
+            return self._full_list
+        self._columns_at((None,))
+        users, place = (ranking.relevance > 0).nonzero(as_tuple=True)
+        start, size, groups = place, torch.ones_like(place), ranking.tie_groups
+        if groups is not None:
+            start, size = groups.start[users, place], groups.size[users, place]
+        known = place if ranking.ordered else None
+        items = RelevantItems(users, start, size, known, ranking.relevance[users, place])
+        lengths = torch.full_like(ranking.n_relevant, ranking.relevance.shape[1])
+        if ranking.lengths is not None:
+            lengths = ranking.lengths
+        return full_list_stats(lengths, items, users, items.relevance).break_ties(self.ties)
 
     def items(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cutoff, or
@@ -152,6 +184,20 @@ class RankingStats:
         if ids is None or not self.ranking.ordered:
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
         return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
+
+    def reference(self, cutoffs: Cutoffs) -> Tensor:
+        """(B, D) int64: the second lists of the users, as :meth:`items` are."""
+        ids = self.ranking.reference_ids
+        if ids is None:
+            raise ValueError("the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`")
+        return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
+
+    def relevant_ids(self) -> Tensor:
+        """(B, T) int64: the relevant items, retrieved or not, padded with -1."""
+        ids = self.ranking.relevant_ids
+        if ids is None:
+            raise ValueError("the Ranking does not know the ids of what is relevant; make it with rank(...) from ids")
+        return ids
 
     def n_retrieved(self, cutoffs: Cutoffs) -> Tensor:
         """(B, cutoffs): how many items the list holds."""
@@ -184,19 +230,24 @@ class RankingStats:
                 function of a tensor of relevance that gives 0 for 0.
             discount: a function of the ranks 1, 2, ...; None counts every rank alike.
         """
+        return self._gain_sum_of(cutoffs, gain, discount).clone()  # a measure may write to its own
+
+    def _gain_sum_of(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
         if self.ranking.binary and gain in GAINS:
             gain = "hit"  # 2^1 - 1 = 1
+        if self.ranking.total_weight is not None:
+            gain = "linear"
         if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
             return self._gain_sum(cutoffs, gain, discount)
         key = gain, discount, cutoffs
         if key not in self._gain_sums:
             self._gain_sums[key] = self._gain_sum(cutoffs, gain, discount)
-        return self._gain_sums[key].clone()  # a measure may write to its own
+        return self._gain_sums[key]
 
     def _gain_sum(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
         return self._read(
             cutoffs,
-            lambda columns, buffer: columns.gain_sum(gain, discount, buffer),
+            lambda columns, places: columns.gain_sum(gain, discount, places),
             lambda full_list: full_list.gain_sum(gain, discount),
         )
 
@@ -211,7 +262,7 @@ class RankingStats:
         width = self.ranking.relevance.shape[1]
         if self._columns_at(cutoffs) and width and (full_list is None or cutoffs != (None,)):
             places = within.clamp(1, width).to(torch.int64) - 1
-            hits = self._columns.hits().gather(1, places) * (within > 0)
+            hits = self._columns.hits(None).gather(1, places) * (within > 0)
         else:
             hits = torch.zeros_like(within)
         if full_list is None:
@@ -222,20 +273,20 @@ class RankingStats:
     def p_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has a relevant item."""
         if self._decided and None not in cutoffs:
-            return self.hits(cutoffs).clamp_(max=1)
+            return self._gain_sum_of(cutoffs, "hit", None).clamp(max=1)
         return 1 - self._read(
-            cutoffs, lambda columns, buffer: columns.p_no_hit(buffer), attrgetter("p_no_hit"), of_nothing=1.0
+            cutoffs, lambda columns, places: columns.p_no_hit(places), attrgetter("p_no_hit"), of_nothing=1.0
         )
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
-        return self._read(cutoffs, lambda columns, buffer: columns.precision_sum(buffer), attrgetter("precision_sum"))
+        return self._read(
+            cutoffs, lambda columns, places: columns.precision_sum(places), attrgetter("precision_sum")
+        ).clone()
 
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
-        if self._decided and None not in cutoffs and self.ranking.relevance.shape[1]:
-            return self.p_hit(cutoffs).mul_(self._columns.best_reciprocal().unsqueeze(1))
-        return self._read(cutoffs, lambda columns, buffer: columns.reciprocal(buffer), attrgetter("reciprocal"))
+        return self._read(cutoffs, lambda columns, places: columns.reciprocal(places), attrgetter("reciprocal")).clone()
 
     def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on to the end of the list.
@@ -244,13 +295,14 @@ class RankingStats:
         """
         return self._read(
             cutoffs,
-            lambda columns, _: columns.stop_reciprocal(chance),
+            lambda columns, places: columns.stop_reciprocal(chance, places),
             lambda full_list: full_list.stop_reciprocal(chance),
         )
 
     def scaled(self, gain: Gain) -> tuple[Gain, float]:
         """A gain and its unit, in which sums of finite gains are finite."""
-        return (gain, 1.0) if self.ranking.binary or gain not in SCALED_GAINS else (SCALED_GAINS[gain], GAIN_SCALE)
+        known = self.ranking.binary or self.ranking.total_weight is not None
+        return (gain, 1.0) if known or gain not in SCALED_GAINS else (SCALED_GAINS[gain], GAIN_SCALE)
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
@@ -279,18 +331,12 @@ class RankingStats:
                 sums = remembered_best_sums(1 << n.bit_length(), discount, device)  # few tables are remembered
             else:
                 sums = best_sums(n, discount, device)
-            return sums[self.max_hits(cutoffs).T.to(torch.int64)].T
+            n_best = self.max_hits(cutoffs).T.to(torch.int64)
+            return sums.index_select(0, n_best.flatten()).view(n_best.shape).T  # an index of a table starts threads
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
 
-        def running(_: CumulativeStats, __: Tensor) -> Tensor:
-            if (gain, ideal, discount) in self._ideal_sums:
-                return self._ideal_sums[gain, ideal, discount]
-            gains = gain_of(best, gain)
-            if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
-                return running_sum(gains, discount)
-            sums = running_sum(gains, discount, buffer=None if gains is best else gains)
-            self._ideal_sums[gain, ideal, discount] = sums
-            return sums
+        def running(_: CumulativeStats, places: Places) -> Tensor:
+            return running_sum_at(gain_of(best, gain), places, discount)
 
         def of_full_list(full_list: FullListStats) -> Tensor:
             return full_list.ideal_sum(gain, discount, ideal)
@@ -300,9 +346,9 @@ class RankingStats:
     def tie_sensitive(self, cutoffs: Cutoffs) -> Tensor:
         """1 where some order of the equal scores changes the relevance at a rank of the list."""
 
-        def running(_: CumulativeStats, __: Tensor) -> Tensor:
+        def running(_: CumulativeStats, places: Places) -> Tensor:
             best, worst = (self.ranking.stats(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
-            return (best != worst).to(best.dtype).cummax(1).values
+            return read_at((best != worst).to(best.dtype).cummax(1).values, places)
 
         return self._read(cutoffs, running, attrgetter("tie_sensitive"))
 
@@ -330,6 +376,23 @@ class RankingStats:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
         return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
 
+    def places(self, cutoffs: Cutoffs, num_items: int | None) -> tuple[Tensor, Tensor]:
+        """How many places there are, and the rank of a relevant item that is not in the list.
+
+        With a cutoff K and K + 1. Without one the length of the list and the rank behind its end: everything that could
+        have been listed is there. Of finished lists `num_items`, and the mean of the ranks from the end of the list on;
+        nan where `num_items` is None.
+        """
+        end = self.cut(cutoffs)
+        if not self.ranking.finished or None not in cutoffs:
+            return end, end + 1
+        uncut = self._table(cutoffs, 0) == 0
+        if num_items is None:
+            return end, torch.where(uncut, float("nan"), end + 1)
+        last = end.clamp(min=num_items)
+        behind = (end + 1 + torch.maximum(last, end + 1)) / 2  # a list of all items leaves the place behind it
+        return torch.where(uncut, last, end), torch.where(uncut, behind, end + 1)
+
     def max_hits(self, cutoffs: Cutoffs) -> Tensor:
         """min(K, R): the relevant items that a list of K can hold; R where there is no cutoff."""
         return torch.minimum(self._table(cutoffs, float("inf")).T, self.n_relevant.T).T
@@ -347,7 +410,7 @@ class RankingStats:
     def _read(
         self,
         cutoffs: Cutoffs,
-        running: Callable[[CumulativeStats, Tensor], Tensor],
+        running: Callable[[CumulativeStats, Places], Tensor],
         of_full_list: Callable[[FullListStats], Tensor],
         *,
         of_nothing: float = 0.0,
@@ -357,7 +420,7 @@ class RankingStats:
 
         Args:
             cutoffs: what is asked for.
-            running: gives (B, D) running sums, which may lie in the (B, D) memory that it is given.
+            running: gives running sums at some places.
             of_full_list: gives (B,).
             of_nothing: the value of a list without any rank.
             width: of the running sums, where that is not D.
@@ -367,11 +430,7 @@ class RankingStats:
         if full_list is not None and len(cutoffs) == 1:
             return of_full_list(full_list).unsqueeze(1)
         if places and places[0] >= 0:
-            like = self.ranking.relevance
-            with scratch(like.numel(), like.dtype, like.device) as buffer:
-                sums = running(self._columns, buffer.view(like.shape))
-                # One column after the other in memory: few columns of many users are worked on as long runs then.
-                values = sums.T[constants(places, torch.int64, like.device)].T
+            values = running(self._columns, places)
         else:
             values = self.n_relevant.new_full((self.n_relevant.shape[0], len(cutoffs)), of_nothing)
         if full_list is None:
@@ -405,9 +464,3 @@ def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
 
 
 remembered_best_sums = lru_cache(maxsize=64)(best_sums)
-
-
-@lru_cache(maxsize=1024)
-def constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(n,) numbers on a device, made once. Filled there: a copy from the host would be a synchronisation."""
-    return torch.stack([torch.full((), value, dtype=dtype, device=device) for value in values])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from torch_recmetrics.core.ranking.item_weights import ItemWeights
 from torch_recmetrics.core.ranking.ties import Gain
 
 
@@ -24,7 +25,11 @@ class RankingRequirements:
         nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
         gains: the gains whose sum over equal scores at the cutoff is read, as :class:`RankingStats` knows them.
         any_gain: somebody may read that of a gain which is not among them, or single members.
-        missing_at_end: somebody counts a relevant item that is not in a list as the rank behind its end.
+        reference: somebody compares with second lists of the same users.
+        relevant_ids: somebody asks which items are relevant, retrieved or not.
+        list_places: how many items could have been listed, as those say who ask for the place of a relevant item that
+            is not in a finished list; None where that is not known, and users who have such items are left out.
+        item_weights: weights of items by which relevant ones are weighed.
     """
 
     depth: int | None
@@ -39,7 +44,14 @@ class RankingRequirements:
     nan_hidden: bool = False
     gains: frozenset[Gain] = frozenset()
     any_gain: bool = True
-    missing_at_end: bool = False
+    reference: bool = False
+    relevant_ids: bool = False
+    list_places: frozenset[int | None] = frozenset()
+    item_weights: frozenset[ItemWeights] = frozenset()
+
+    def weighing(self, weights: ItemWeights) -> RankingRequirements:
+        """The same with these weights of items."""
+        return replace(self, item_weights=self.item_weights | {weights})
 
     def __or__(self, other: RankingRequirements) -> RankingRequirements:
         """What two readers of one ranking need together; both must treat NaN alike."""

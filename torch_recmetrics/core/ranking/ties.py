@@ -19,10 +19,12 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import fold
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.cascade import stop_chance, stop_means
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.scratch import scratch
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_sizes, run_starts, table
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
@@ -32,6 +34,7 @@ LN_2 = math.log(2)
 GAIN_SCALE = 2.0**40
 # Tables of so many ranks are kept, longer ones made anew: 16 MiB for each kind of table in all.
 KEPT_RANKS = 1 << 20
+SMALL_STEP = 2000  # numbers of which torch takes powers without threads
 SUMMED_IN_TURN = 1 << 8
 # Elements of a table over the members of tied blocks that are held at once.
 TABLE_ELEMENTS = 1 << 18
@@ -40,6 +43,8 @@ TABLE_ELEMENTS = 1 << 18
 Gain = str | Callable[[Tensor], Tensor]
 # What a rank counts: a function of (n,) ranks 1, 2, ...; None counts 1 for every rank.
 Discount = Callable[[Tensor], Tensor] | None
+# The ranks at which something is read, from 0; None for all of them.
+Places = tuple[int, ...] | None
 
 
 def ranks(n: int, device: torch.device) -> Tensor:
@@ -47,6 +52,12 @@ def ranks(n: int, device: torch.device) -> Tensor:
     if n < KEPT_RANKS:
         return rank_table(1 << n.bit_length(), device)[:n]
     return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
+
+
+@lru_cache(maxsize=64)
+def rank_counts(n: int, device: torch.device) -> Tensor:
+    """(n,) 1 for every rank."""
+    return torch.ones(n, dtype=accumulator_dtype(device), device=device)
 
 
 @lru_cache(maxsize=64)
@@ -71,26 +82,53 @@ def log2_discount_table(n: int, device: torch.device) -> Tensor:
     return log2_discount(torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device))
 
 
-def running_sum(values: Tensor, discount: Discount = None, *, buffer: Tensor | None = None) -> Tensor:
+def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
     """(B, D) the sum of each row up to each rank, of values each times the discount of its rank.
 
-    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11. A
-    `buffer` of the shape and dtype of the values, or these themselves, is overwritten: fresh memory costs more than the
-    sums do.
+    Long rows are added up in runs of SUMMED_IN_TURN: one sum in turn over a million numbers drifts by 1e-11.
     """
-    width, device = values.shape[1], values.device
+    width = values.shape[1]
     if discount is not None:
-        if discount is log2_discount and width < KEPT_RANKS:
-            counts = log2_discount_table(1 << width.bit_length(), device)[:width]
-        else:
-            counts = discount(ranks(width, device))
-        values = buffer = torch.mul(values, counts, out=buffer)
+        values = values * counts_of(discount, width, values.device)
     if width <= SUMMED_IN_TURN:
-        return torch.cumsum(values, 1, out=buffer)
+        return values.cumsum(1)
     padded = torch.nn.functional.pad(values, (0, -width % SUMMED_IN_TURN))
     runs = padded.view(values.shape[0], padded.shape[1] // SUMMED_IN_TURN, SUMMED_IN_TURN).cumsum(2)
     runs[:, 1:] += running_sum(runs[:, :, -1])[:, :-1].unsqueeze(2)
     return runs.flatten(1)[:, :width]
+
+
+def counts_of(discount: Discount, width: int, device: torch.device) -> Tensor:
+    """(width,) what each rank counts."""
+    if width < KEPT_RANKS and discount in (None, log2_discount):
+        return (rank_counts if discount is None else log2_discount_table)(1 << width.bit_length(), device)[:width]
+    rank = ranks(width, device)
+    return torch.ones_like(rank) if discount is None else discount(rank)
+
+
+def read_at(running: Tensor, places: Places) -> Tensor:
+    """(B, C) the columns at the places, one after the other in memory: they are worked on as long runs then."""
+    return running if places is None else running.T.index_select(0, constants(places, torch.int64, running.device)).T
+
+
+def running_sum_at(values: Tensor, places: Places, discount: Discount = None) -> Tensor:
+    """(B, C) :func:`running_sum` at the places."""
+    width = values.shape[1]
+    if places is None or not foldable(values):
+        return read_at(running_sum(values, discount), places)
+    counts = counts_of(discount, width, values.device).to(values.dtype).contiguous()
+    return fold.read_lists(fold.running_sums, places, values.contiguous(), counts, n=1)[0]
+
+
+def foldable(*tensors: Tensor) -> bool:
+    """Whether compiled loops read these (B, D) tensors: in longer rows sums are not taken in turn."""
+    return 0 < tensors[0].shape[1] <= SUMMED_IN_TURN and usable(*tensors)
+
+
+@lru_cache(maxsize=1024)
+def constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(n,) numbers on a device, made once. Filled there: a copy from the host would be a synchronisation."""
+    return torch.stack([torch.full((), value, dtype=dtype, device=device) for value in values])
 
 
 def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
@@ -99,11 +137,10 @@ def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
         return (relevance > 0).to(relevance.dtype)
     if gain == "exponential":
         # Near 0 the difference would lose the digits of g; from 1 on it is exact for integers.
-        with scratch(2 * relevance.numel(), relevance.dtype, relevance.device) as numbers:
-            near_0, others = numbers.view(2, *relevance.shape)
-            torch.mul(relevance, LN_2, out=near_0).expm1_()
-            torch.exp2(relevance, out=others).sub_(1)
-            return torch.where(relevance < 1, near_0, others)
+        if not SMALL_STEP < relevance.numel() <= thresholds.WAITING_NUMBERS or relevance.device.type != "cpu":
+            return torch.where(relevance < 1, (relevance * LN_2).expm1_(), torch.exp2(relevance).sub_(1))
+        parts = [gain_of(part, gain) for part in torch.split(relevance.flatten(), SMALL_STEP)]
+        return torch.cat(parts).view(relevance.shape)
     return gain(relevance).to(relevance.dtype) if callable(gain) else relevance
 
 
@@ -233,6 +270,10 @@ def tie_groups_of(tied: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         tied: (B, depth - 1 or more) bool, True where rank r + 2 has the score of rank r + 1 (r counted from 0).
     """
     n_users, device = tied.shape[0], tied.device
+    if depth and usable(tied):
+        start, size = torch.empty((2, n_users, depth), dtype=torch.int64)
+        over_rows(fold.tie_group_bounds, n_users, start.numel(), tied.contiguous().numpy(), start.numpy(), size.numpy())
+        return start, size
     place = torch.arange(depth, device=device).expand(n_users, depth)
     first = torch.ones((n_users, depth), dtype=torch.bool, device=device)
     first[:, 1:] = ~tied[:, : depth - 1]
@@ -279,27 +320,44 @@ def _needed(relevance: Tensor | None, rule: str) -> Tensor:
     return relevance
 
 
-class CumulativeStats:
-    """Running sums over the ranks of lists in which every place is decided; each is (B, D), rank by rank.
+HITS, GAINS_OF_HITS, PRECISIONS, RECIPROCALS = range(4)
 
-    What a metric at a cutoff K needs is the column K - 1 of one of them, so any number of cutoffs costs one sum. Who
-    reads but these columns gives `buffer`, (B, D) to be overwritten, in which the sums may come to lie.
+
+class CumulativeStats:
+    """Running sums over the ranks of lists in which every place is decided, read at some places: (B, C) each.
+
+    What a metric at a cutoff K needs is the place K - 1 of one of them, so any number of cutoffs costs one pass. At all
+    places, None, each is (B, D).
     """
 
     def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
         self.relevance = relevance
         self.binary = binary  # the relevance is the hit
+        self._folded: dict[tuple[int, ...], list[Tensor]] = {}
 
     @cached_property
     def ranks(self) -> Tensor:
         """(D,) 1, 2, ...."""
         return ranks(self.relevance.shape[1], self.relevance.device)
 
-    def gain_sum(self, gain: Gain, discount: Discount, buffer: Tensor | None = None) -> Tensor:
+    def _of_hits(self, which: int, places: Places) -> Tensor | None:
+        """(B, C) HITS and what follows from them, all from one loop over the lists; None where that is not compiled."""
+        if places is None or not foldable(self.relevance):
+            return None
+        if places not in self._folded:
+            counts = counts_of(log2_discount, self.relevance.shape[1], self.relevance.device)
+            self._folded[places] = fold.read_lists(fold.hit_sums, places, self.relevance.contiguous(), counts, n=4)
+        return self._folded[places][which]
+
+    def gain_sum(self, gain: Gain, discount: Discount, places: Places) -> Tensor:
         """The gains of the items up to the rank, each times the discount of its rank."""
         if gain == "hit" and discount is None:
-            return self.hits(buffer)
-        return running_sum(self.gains(gain), discount, buffer=buffer)
+            return self.hits(places)
+        if gain == "hit" and discount is log2_discount:
+            sums = self._of_hits(GAINS_OF_HITS, places)
+            if sums is not None:
+                return sums
+        return running_sum_at(self.gains(gain), places, discount)
 
     def gains(self, gain: Gain) -> Tensor:
         """The gain at each rank."""
@@ -310,32 +368,35 @@ class CumulativeStats:
         """1 where the item is relevant."""
         return CumulativeStats.gains(self, "hit")
 
-    def hits(self, buffer: Tensor | None = None) -> Tensor:
+    def hits(self, places: Places) -> Tensor:
         """Relevant items up to the rank."""
-        return running_sum(self.is_hit, buffer=buffer)
+        hits = self._of_hits(HITS, places)
+        return running_sum_at(self.is_hit, places) if hits is None else hits
 
-    def p_no_hit(self, buffer: Tensor | None = None) -> Tensor:
+    def p_no_hit(self, places: Places) -> Tensor:
         """1 while no relevant item has come; under ``average`` the probability of that."""
-        return self.hits(buffer).eq_(0)
+        hits = self.hits(places)
+        return (hits == 0).to(hits.dtype)
 
-    def precision_sum(self, buffer: Tensor | None = None) -> Tensor:
+    def precision_sum(self, places: Places) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
-        precisions = self.hits(buffer).mul_(self.is_hit).div_(self.ranks)
-        return running_sum(precisions, buffer=precisions)
+        sums = self._of_hits(PRECISIONS, places)
+        if sums is not None:
+            return sums
+        precisions = running_sum(self.is_hit).mul_(self.is_hit).div_(self.ranks)
+        return read_at(running_sum(precisions), places)
 
-    def reciprocal(self, buffer: Tensor | None = None) -> Tensor:
+    def reciprocal(self, places: Places) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
-        is_first = self.hits(buffer).eq_(1).mul_(self.is_hit)
-        return running_sum(is_first.div_(self.ranks), buffer=is_first)
+        reciprocal = self._of_hits(RECIPROCALS, places)
+        if reciprocal is not None:
+            return reciprocal
+        best = (self.is_hit / self.ranks).amax(1, keepdim=True)
+        return best * (read_at(self.ranks.unsqueeze(0), places).reciprocal() <= best)
 
-    def best_reciprocal(self) -> Tensor:
-        """(B,) 1 / rank of the first relevant item of the whole list, which has a rank at least."""
-        with scratch(self.relevance.numel(), self.relevance.dtype, self.relevance.device) as buffer:
-            return torch.div(self.is_hit, self.ranks, out=buffer.view(self.relevance.shape)).amax(1)
-
-    def stop_reciprocal(self, chance: Gain) -> Tensor:
+    def stop_reciprocal(self, chance: Gain, places: Places) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on; `chance` is that of each item."""
-        return running_sum(self.stop_chances(chance) / self.ranks)
+        return running_sum_at(self.stop_chances(chance) / self.ranks, places)
 
     def stop_chances(self, chance: Gain) -> Tensor:
         """How likely it is to stop at the rank."""
@@ -350,7 +411,7 @@ class CumulativeStats:
 
     def mean_precision(self, column: int) -> Tensor:
         """(B,): precision_sum / hits at one rank, 0 without a hit."""
-        return self.precision_sum()[:, column] / self.hits()[:, column].clamp(min=1)
+        return (self.precision_sum((column,)) / self.hits((column,)).clamp(min=1)).squeeze(1)
 
 
 class ExpectedStats(CumulativeStats):
@@ -362,54 +423,90 @@ class ExpectedStats(CumulativeStats):
         self.size = tie_groups.size.to(relevance.dtype)  # m
         self.place = self.ranks - 1 - tie_groups.start.to(relevance.dtype)  # j
 
-    def _block_sum(self, values: Tensor, of_crossing: Tensor | None) -> Tensor:
-        """The sum of `values` over the block of each rank; of a block that reaches beyond D it is given."""
-        start = self.tie_groups.start
+    def _of_groups(self, values: Tensor, of_crossing: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(B, D) the sum of values over the group of each rank, and over those before it.
+
+        Of a group that reaches beyond D the sum is given, (B,).
+        """
+        start, crosses = self.tie_groups.start, self.tie_groups.crosses
+        if foldable(values, start):
+            sums = torch.empty((2, *values.shape), dtype=values.dtype)
+            tie = self.tie_groups.cutoff_tie
+            crossing = torch.zeros(values.shape[0], dtype=torch.bool) if tie is None else tie.tied
+            known = values.new_zeros(values.shape[0]) if of_crossing is None else of_crossing.to(values.dtype)
+            tensors = (values.contiguous(), start.contiguous(), crossing, known, *sums)
+            over_rows(fold.group_sums, values.shape[0], values.numel(), *(tensor.numpy() for tensor in tensors))
+            return sums[0], sums[1]
         total = torch.zeros_like(values).scatter_add_(1, start, values).gather(1, start)
-        crosses = self.tie_groups.crosses
-        if crosses is None or of_crossing is None:
-            return total
-        return torch.where(crosses, of_crossing.unsqueeze(1), total)
+        before = (values.cumsum(1) - values).gather(1, start)
+        if crosses is not None and of_crossing is not None:
+            total = torch.where(crosses, of_crossing.unsqueeze(1), total)
+        return total, before
 
-    def _gain_total(self, gain: Gain) -> Tensor:
-        """The sum of the gain over the block of each rank; of a block that reaches beyond D all members count."""
+    def _gain_total(self, gain: Gain) -> tuple[Tensor, Tensor]:
+        """Those of the gain; of a group that reaches beyond D all members count."""
         cutoff_tie = self.tie_groups.cutoff_tie
-        return self._block_sum(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
+        return self._of_groups(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
 
-    def hits(self, buffer: Tensor | None = None) -> Tensor:
+    def hits(self, places: Places) -> Tensor:
         """Whole numbers but for the last division: no running sum, so no drift."""
-        return torch.add(self.earlier, self.relevant * (self.place + 1) / self.size, out=buffer)
+        parts = (read_at(part, places) for part in (self.earlier, self.relevant, self.place, self.size))
+        earlier, relevant, place, size = parts
+        return earlier + relevant * (place + 1) / size
 
     def gains(self, gain: Gain) -> Tensor:
         """The mean gain of the block of each rank."""
-        return (self.relevant if gain == "hit" else self._gain_total(gain)) / self.size
+        return (self.relevant if gain == "hit" else self._gain_total(gain)[0]) / self.size
 
     @cached_property
-    def relevant(self) -> Tensor:
-        """b, the relevant members of the block of each rank."""
+    def _members(self) -> tuple[Tensor, Tensor]:
         return self._gain_total("hit")
 
-    @cached_property
+    @property
+    def relevant(self) -> Tensor:
+        """b, the relevant members of the block of each rank."""
+        return self._members[0]
+
+    @property
     def earlier(self) -> Tensor:
         """H, the relevant items in all earlier blocks."""
-        before = self.is_hit.cumsum(1) - self.is_hit
-        return before.gather(1, self.tie_groups.start)
+        return self._members[1]
 
-    def p_no_hit(self, buffer: Tensor | None = None) -> Tensor:
+    @property
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        return self.tie_groups.start.contiguous(), self.tie_groups.size.contiguous()
+
+    def _of_hits(self, which: int, places: Places) -> None:
+        """Not of these hits."""
+
+    def _first_hits(self, places: tuple[int, ...]) -> list[Tensor]:
+        """:meth:`p_no_hit` and :meth:`reciprocal`."""
+        if places not in self._folded:
+            tensors = self.relevant.contiguous(), *self._bounds
+            self._folded[places] = fold.read_lists(fold.expected_first_hits, places, *tensors, n=2)
+        return self._folded[places]
+
+    def p_no_hit(self, places: Places) -> Tensor:
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
-        chances = torch.sub(self.size - self.relevant, self.place, out=buffer).div_(self.size - self.place)
-        return chances.clamp_(min=0).cumprod_(1)
+        if places is not None and foldable(self.relevant):
+            return self._first_hits(places)[0]
+        chances = (self.size - self.relevant).sub_(self.place).div_(self.size - self.place)
+        return read_at(chances.clamp_(min=0).cumprod_(1), places)
 
-    def reciprocal(self, buffer: Tensor | None = None) -> Tensor:
-        p_no_hit = self.p_no_hit()
+    def reciprocal(self, places: Places) -> Tensor:
+        if places is not None and foldable(self.relevant):
+            return self._first_hits(places)[1]
+        p_no_hit = self.p_no_hit(None)
         before = torch.ones_like(p_no_hit)
         before[:, 1:] = p_no_hit[:, :-1]
-        stops = torch.sub(before, p_no_hit, out=buffer).div_(self.ranks)
-        return running_sum(stops, buffer=stops)
+        return read_at(running_sum((before - p_no_hit) / self.ranks), places)
 
-    def precision_sum(self, buffer: Tensor | None = None) -> Tensor:
+    def precision_sum(self, places: Places) -> Tensor:
+        if places is not None and foldable(self.relevant):
+            tensors = self.relevant.contiguous(), self.earlier.contiguous(), *self._bounds
+            return fold.read_lists(fold.expected_precision_sums, places, *tensors, n=1)[0]
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
-        return running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks, buffer=buffer)
+        return read_at(running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks), places)
 
     def mean_precision(self, column: int) -> Tensor:
         """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.
@@ -422,7 +519,7 @@ class ExpectedStats(CumulativeStats):
         b, earlier = self.relevant[:, column], self.earlier[:, column]
         n = column + 1 - s
         last_before = (start - 1).clamp(min=0).unsqueeze(1)
-        before = torch.where(start > 0, self.precision_sum().gather(1, last_before).squeeze(1), 0)
+        before = torch.where(start > 0, self.precision_sum(None).gather(1, last_before).squeeze(1), 0)
         inverse = self.ranks.reciprocal()
         inside = self.ranks.unsqueeze(0) > s.unsqueeze(1)
         inside[:, column + 1 :] = False
