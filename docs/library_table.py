@@ -138,6 +138,13 @@ LIBRARIES = [
         tested=False,
         note='A list without relevant items counts 0 (`"neg"`). DCG is divided by the weight of the list.',
     ),
+    Library(
+        "SciPy",
+        "1.17.1",
+        tested=False,
+        note="Computed by tests/metrics/test_agreement.py: it takes the place of each item in two lists.",
+    ),
+    Library("rbo", "0.1.3", tested=False, note="Computed by tests/metrics/test_agreement.py where it is installed."),
 ]
 
 LINEAR = {"gain": "linear"}
@@ -281,6 +288,15 @@ ROWS = [
     Row("TF-Ranking", "MeanAveragePrecisionMetric(topn=K)", "MAP", RELEVANT),
     Row("TF-Ranking", "MRRMetric(topn=K)", "MRR"),
     Row("TF-Ranking", "NDCGMetric(topn=K)", "NDCG"),
+    Row("SciPy", "stats.kendalltau(places, reference_places)", "KendallTau", note="of the items that both lists hold"),
+    Row(
+        "SciPy",
+        "stats.kendalltau(places, reference_places)",
+        "KendallTau",
+        {"missing": "tied"},
+        note="of the items of both lists, those that one lacks at one place behind its end",
+    ),
+    Row("rbo", "RankingSimilarity(S, T).rbo_ext(p=0.9)", "RBO", cut=False),
 ]
 
 

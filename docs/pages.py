@@ -16,21 +16,12 @@ import torchmetrics
 
 import torch_recmetrics
 from torch_recmetrics import functional
+from torch_recmetrics.offline.glossary import FAMILIES
 
-TITLES = {
-    "torch_recmetrics.metrics.ranking": "Ranked lists",
-    "torch_recmetrics.metrics.mean_rank": "Places in the list",
-    "torch_recmetrics.metrics.diagnostics": "Health of the scores",
-    "torch_recmetrics.metrics.auc": "Click-through",
-    "torch_recmetrics.metrics.group_auc": "Click-through",
-    "torch_recmetrics.metrics.probability": "Click-through",
-    "torch_recmetrics.metrics.diversity": "Lists",
-    "torch_recmetrics.metrics.popularity": "Lists",
-    "torch_recmetrics.metrics.serendipity": "Lists",
-    "torch_recmetrics.metrics.categories": "Lists",
-    "torch_recmetrics.metrics.coverage": "Catalogue",
-    "torch_recmetrics.wrappers.sliced": "Around other metrics",
-    "torch_recmetrics.wrappers.bootstrap": "Around other metrics",
+TITLES = {  # module -> title of its group
+    **{module: title for title, modules in FAMILIES.items() for module in modules},
+    "sliced": "Around other metrics",
+    "bootstrap": "Around other metrics",
 }
 # What a reader of a metric's page may want instead, or beside it.
 RELATED = {
@@ -69,6 +60,12 @@ RELATED = {
     "Gini": ("Entropy", "Coverage"),
     "Entropy": ("Gini", "Coverage"),
     "Personalization": ("Coverage", "Gini"),
+    "GroupExposure": ("ExposureDisparity", "TailShare"),
+    "ExposureDisparity": ("GroupExposure", "CategoryCalibration"),
+    "Overlap": ("Jaccard", "RBO"),
+    "Jaccard": ("Overlap", "RBO"),
+    "RBO": ("Overlap", "KendallTau"),
+    "KendallTau": ("RBO", "Overlap"),
 }
 # What they have beyond every metric.
 METHODS = {
@@ -155,7 +152,7 @@ def metric_pages() -> dict[str, str]:
     files = {}
     groups: dict[str, list[str]] = {}
     for name, metric in metrics.items():
-        groups.setdefault(TITLES.get(metric.__module__, metric.__module__), []).append(name)
+        groups.setdefault(TITLES[metric.__module__.rpartition(".")[2]], []).append(name)
         text = heading(name) + f".. autoclass:: torch_recmetrics.{name}\n\n"
         text += picture(name, metric)
         related = [other for other in RELATED.get(name, ()) if other in metrics]

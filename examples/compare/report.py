@@ -1,9 +1,10 @@
-"""The comparison of three runs: text, a table, a record of the decision, two pictures."""
+"""The comparison of three runs: text, a table, a record of the decision, three pictures."""
 
 import json
 import sys
 from pathlib import Path
 
+from examples.compare.lists import draw_lists, lists_of, lists_text
 from torch_recmetrics.compare import Comparison, ComparisonRow, Gate, UserValues, Verdict, compare
 
 BASELINE, INCUMBENT, CANDIDATE = "Popularity", "MatrixFactorization", "TwoTower"
@@ -19,6 +20,7 @@ def files_of(run_dir: Path) -> dict[str, Path]:
         INCUMBENT: run_dir / "mf" / f"{INCUMBENT}.parquet",
         CANDIDATE: run_dir / "two_tower" / f"{CANDIDATE}.parquet",
         "slices": run_dir / "mf" / "slices.json",
+        "groups": run_dir / "mf" / "groups.json",
     }
 
 
@@ -26,9 +28,11 @@ def write_comparison(run_dir: Path) -> str:
     """Compare the runs of this directory, write what came of it to ``compare`` in it, and say it."""
     files = files_of(run_dir)
     slices: dict[str, list[int]] = json.loads(files.pop("slices").read_text())
+    groups: dict[str, list[list[int]]] = json.loads(files.pop("groups").read_text())
     runs = {name: UserValues.load(path) for name, path in files.items()}
     table = compare(runs, baseline=BASELINE, metrics=METRICS)
     duel = compare({name: runs[name] for name in (INCUMBENT, CANDIDATE)}, baseline=INCUMBENT, metrics=METRICS)
+    lists = lists_of(runs, groups)
     of_slices = compare_slices(runs, slices)
     verdict = GATE.decide(candidate=runs[CANDIDATE], incumbent=runs[INCUMBENT])
 
@@ -36,12 +40,15 @@ def write_comparison(run_dir: Path) -> str:
     out.mkdir(exist_ok=True)
     (out / "table.md").write_text(table.to_markdown() + "\n" + duel.to_markdown())
     verdict.to_json(out / "verdict.json")
-    parts = [str(table), str(duel), slices_text(of_slices), gate_text(verdict), finding(duel.row(CANDIDATE, DECIDES))]
+    parts = [str(table), str(duel), slices_text(of_slices)]
+    parts += [lists_text(*lists, old=INCUMBENT, new=CANDIDATE), gate_text(verdict)]
+    parts += [finding(duel.row(CANDIDATE, DECIDES))]
     places = [f"table: {out / 'table.md'}", f"record: {out / 'verdict.json'}"]
     try:
         draw_forest(out / "forest.png", table, duel)
-        draw_slices(out / "slices.png", of_slices)
-        places.append(f"pictures: {out / 'forest.png'}, {out / 'slices.png'}")
+        draw_slices(out / "slices.png", of_slices, slices_text(of_slices))
+        draw_lists(out / "lists.png", *lists, old=INCUMBENT, new=CANDIDATE)
+        places.append(f"pictures: {out / 'forest.png'}, {out / 'slices.png'}, {out / 'lists.png'}")
     except ImportError:
         print("no pictures: matplotlib is not installed (pip install matplotlib)", file=sys.stderr)
     return "\n\n".join(["", *parts, "\n".join(places)])
@@ -65,7 +72,7 @@ def slices_text(rows: dict[str, ComparisonRow]) -> str:
         ends = f"[{row.low:+.4f}, {row.high:+.4f}]"
         lines.append(
             f"  {name:<5} {row.n:>5,} users  {row.baseline_value:.4f} -> {row.value:.4f}  {row.difference:+.4f} {ends}"
-            f"  p = {row.p:.4f}"
+            f"  {p_words(row)}"
         )
     return "\n".join(lines)
 
@@ -86,7 +93,12 @@ def finding(row: ComparisonRow) -> str:
         "" if beyond or not row.users_needed else f"; about {row.users_needed:,.0f} users would show such a difference"
     )
     chance = "That is beyond chance" if beyond else "That may be chance"
-    return f"{said}.\n{chance}: p = {row.p:.4f} over {row.n:,} users{needed}."
+    return f"{said}.\n{chance}: {p_words(row)} over {row.n:,} users{needed}."
+
+
+def p_words(row: ComparisonRow) -> str:
+    """Such as ``p = 0.0052``."""
+    return f"p = {row.p:.4f}" if row.p >= 0.0001 else "p < 0.0001"
 
 
 def draw_forest(path: Path, table: Comparison, duel: Comparison) -> None:
@@ -98,11 +110,11 @@ def draw_forest(path: Path, table: Comparison, duel: Comparison) -> None:
         comparison.plot(axes)
         axes.grid(axis="x", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Description": f"{table}\n\n{duel}"})
 
 
-def draw_slices(path: Path, rows: dict[str, ComparisonRow]) -> None:
-    """The value of both models in each slice, and their difference."""
+def draw_slices(path: Path, rows: dict[str, ComparisonRow], text: str) -> None:
+    """The value of both models in each slice, and their difference; `text` goes into the file, to be read there."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3.2), layout="constrained", dpi=130)
@@ -126,4 +138,4 @@ def draw_slices(path: Path, rows: dict[str, ComparisonRow]) -> None:
     for axes in (values, differences):
         axes.grid(axis="y" if axes is values else "x", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Description": text})

@@ -13,7 +13,7 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from examples.movielens.data import InteractionData
 from examples.movielens.log import InputError
-from examples.movielens.models import Popularity, Recommender, TrainedRecommender, slices_of
+from examples.movielens.models import Popularity, Recommender, TrainedRecommender, groups_of, slices_of
 from examples.movielens.report import Result, read_curves, write_report, write_users
 
 
@@ -60,8 +60,14 @@ class MovieLensCLI(LightningCLI):
             )
             run_dir = Path(self.config.fit.run_dir)
             text = write_report(run_dir, [result])
-            users = {type(model).__name__: model.user_values for model in (self.model, popularity_model)}
-            write_users(run_dir, users, slices_of(self.datamodule))
+            users = {}
+            for model in (self.model, popularity_model):
+                values = model.cpu().user_values
+                if values is not None:
+                    lists = model.lists(self.datamodule)
+                    values = values.with_lists([lists[number] for number in values.sample_ids.tolist()])
+                users[type(model).__name__] = values
+            write_users(run_dir, users, slices_of(self.datamodule), groups_of(self.datamodule))
             if self.config.fit.print_table:
                 print(text)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid
 
 from examples.movielens.data import InteractionData, TrainBatch, ValBatch
-from torch_recmetrics import ILS, MAP, MRR, NDCG, Coverage, Gini, HitRate, Novelty, Recall, RecMetricCollection
+from torch_recmetrics import ILS, MAP, MRR, NDCG, Coverage, Gini, HitRate, Novelty, Recall, RecMetricCollection, rank
 from torch_recmetrics.compare import UserValues
 
 
@@ -36,6 +36,14 @@ def slices_of(data: InteractionData) -> dict[str, list[int]]:
     return {name: users.nonzero().flatten().tolist() for name, users in (("cold", ~warm), ("warm", warm))}
 
 
+def groups_of(data: InteractionData) -> dict[str, list[list[int]]]:
+    """The groups of each item: whether it is among the most popular fifth, and its genres."""
+    place = data.item_counts.argsort(descending=True).argsort()
+    popular = (place < data.num_items // 5).long()
+    genres = [row.nonzero().flatten().tolist() for row in data.genres]
+    return {"popularity": [[1 - own] for own in popular.tolist()], "genre": genres}
+
+
 class Recommender(pl.LightningModule):
     """What all share: ``forward`` scores every item for each user, validation ranks those scores."""
 
@@ -53,6 +61,15 @@ class Recommender(pl.LightningModule):
         )
         for name, metric in self.val_metrics.items():
             self.log(name, metric, on_step=False, on_epoch=True, prog_bar=name == "val_ndcg@10")
+
+    @torch.no_grad()
+    def lists(self, data: InteractionData, top_k: int = 20) -> dict[int, list[int]]:
+        """What is recommended to each validated user, by sample id."""
+        found = {}
+        for batch in data.val_dataloader():
+            ranking = rank(self(batch.user_ids), seen_ids=batch.seen_ids, top_k=top_k)
+            found |= zip(batch.sample_ids.tolist(), ranking.item_ids.tolist())
+        return found
 
     def on_validation_epoch_end(self) -> None:
         if self.trainer.state.fn == "validate":  # Lightning resets the metrics afterwards

@@ -46,12 +46,18 @@ def read_curves(path: Path) -> dict[str, list[tuple[int, float]]]:
     return curves
 
 
-def write_users(run_dir: Path, users: dict[str, UserValues | None], slices: dict[str, list[int]]) -> None:
-    """What a comparison reads: the values of all users of a model and of the baseline, and which users are alike."""
+def write_users(
+    run_dir: Path,
+    users: dict[str, UserValues | None],
+    slices: dict[str, list[int]],
+    groups: dict[str, list[list[int]]],
+) -> None:
+    """What a comparison reads: values and lists of all users of a model and of the baseline, and what is alike."""
     for name, values in users.items():
         if values is not None:
             values.save(run_dir / f"{name}.parquet")
     (run_dir / "slices.json").write_text(json.dumps(slices))
+    (run_dir / "groups.json").write_text(json.dumps(groups))
 
 
 def read_result(run_dir: Path) -> Result:
@@ -149,4 +155,4 @@ def draw(path: Path, results: list[Result]) -> None:
     figure.suptitle("Whole catalogue ranked for every validation user (star: the checkpoint that was kept)")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(results) + 1)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Description": table(results)})
