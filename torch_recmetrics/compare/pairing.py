@@ -206,7 +206,8 @@ def other_truths(runs: Mapping[str, UserValues]) -> str:
 def warn_of_other_truths(argument: str, runs: Mapping[str, UserValues]) -> None:
     """Warn where two runs were evaluated against two truths."""
     if said := other_truths(runs):
-        kinds = {str(run.truth).partition(":")[0] for run in runs.values() if run.truth is not None}
+        said_of = [run.truth for run in runs.values() if run.truth is not None]
+        kinds = {truth.partition(":")[0] if ":" in truth else "" for truth in said_of}
         how = "differ"
         if kinds == {"sha256"}:  # older files
             how = "differ, which may be in form alone, as those of CSV and Parquet"
