@@ -10,7 +10,8 @@ from fixtures.cases import LAYOUTS, Case, cuts, drawn, holds, rows, users_of
 from fixtures.histories import OF_RANKINGS, fed, updated
 from fixtures.variants import ACTIONS, RANKED, Variant
 from hypothesis import strategies as st
-from oracles.users import TIES, orders
+from oracles.ranking import of_orders
+from oracles.users import TIES
 
 import torch_recmetrics
 from torch_recmetrics import MAP, NDCG, RecMetricCollection
@@ -34,8 +35,7 @@ def test_no_order_of_equal_scores_leaves_the_bounds(variant: Variant, layout: st
         assert high == variant.expected(users, top_k, "optimistic", action)
         for user in users:
             if not variant.pooled and not user.empty and user.weight > 0:
-                lists = orders(user, "average")
-                alone = [variant.oracle(ranked, user.relevant, top_k, **variant.options) for ranked in lists]
+                alone = of_orders(variant.oracle, user, top_k, "average", **variant.options)
                 worst, *_, best = sorted(alone * 2, key=lambda value: variant.by_worth * value)
                 assert worst == variant.expected([user], top_k, "pessimistic")
                 assert best == variant.expected([user], top_k, "optimistic")

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from oracles.ranking import discounted, gain_of
+from oracles.ranking import discounted, gain_of, unlisted_rank
 from oracles.users import User
 
 
@@ -72,14 +72,25 @@ def rbp(user: User, k: int | None, propensities: Sequence[float], **options: obj
 
 
 def mean_rank(user: User, k: int | None, propensities: Sequence[float], **options: object) -> float | None:
-    return weighed(user, k, propensities, float, lambda length: length + 1.0, **options)  # type: ignore[arg-type]
+    def unlisted(length: int) -> float:
+        return unlisted_rank(length, k, len(propensities), user.finished)
+
+    return weighed(user, k, propensities, float, unlisted, **options)  # type: ignore[arg-type]
 
 
 def mean_percentile_rank(user: User, k: int | None, propensities: Sequence[float], **options: object) -> float | None:
-    length = k if k is not None else len(user.items)
-    return weighed(user, k, propensities, lambda r: (r - 1) / max(length - 1, 1), lambda _: 1.0, **options)  # type: ignore[arg-type]
+    last = k if k is not None else len(propensities) if user.finished else len(user.items)
+
+    def share(rank: float) -> float:
+        return 1.0 if rank > last else (rank - 1) / max(last - 1, 1)
+
+    def unlisted(length: int) -> float:
+        return share(unlisted_rank(length, k, len(propensities), user.finished))
+
+    return weighed(user, k, propensities, share, unlisted, **options)  # type: ignore[arg-type]
 
 
 def user_auc(user: User, k: int | None, propensities: Sequence[float], **options: object) -> float | None:
-    length = k if k is not None else len(user.items)
-    return weighed(user, k, propensities, lambda r: 1 - (r - 1) / max(length - 1, 1), **options)  # type: ignore[arg-type]
+    total = weighed(user, k, propensities, lambda _: 1.0, lambda _: 1.0, **options)  # type: ignore[arg-type]
+    below = mean_percentile_rank(user, k, propensities, **options)
+    return None if total is None or below is None else total - below

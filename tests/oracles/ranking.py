@@ -156,9 +156,13 @@ OF_RANKS: tuple[Measure, ...] = (mean_rank, mean_percentile_rank, user_auc)  # w
 # One user, one number ------------------------------------------------------------------------------------------------
 
 
-def expectation(measure: Measure, user: User, k: int | None, ties: str, **options: Any) -> float:
+def of_orders(measure: Measure, user: User, k: int | None, ties: str, **options: Any) -> list[float]:
     told = {"finished": user.finished} if measure in OF_RANKS else {}
-    values = [measure(ranked, user.relevant, k, **options, **told) for ranked in orders(user, ties)]
+    return [measure(ranked, user.relevant, k, **options, **told) for ranked in orders(user, ties)]
+
+
+def expectation(measure: Measure, user: User, k: int | None, ties: str, **options: Any) -> float:
+    values = of_orders(measure, user, k, ties, **options)
     return added(values) / len(values)
 
 

@@ -40,6 +40,7 @@ def popularity_propensities(item_counts: Tensor, gamma: float = 2.0) -> Tensor:
     Raises:
         ValueError: for counts below 0 or all 0, and for a gamma that is no finite number >= -1.
 
+    >>> import torch
     >>> popularity_propensities(torch.tensor([16, 4, 1]), gamma=0.0)  # square roots
     tensor([1.0000, 0.5000, 0.2500], dtype=torch.float64)
     """
@@ -66,6 +67,7 @@ def estimate_gamma(item_counts: Tensor, recommended_counts: Tensor) -> float:
     Raises:
         ValueError: for counts of other lengths, and where fewer than two counts differ.
 
+    >>> import torch
     >>> estimate_gamma(torch.tensor([1, 10, 100]), torch.tensor([2, 200, 20_000]))
     2.0
     """

@@ -40,6 +40,7 @@ class HitRate(RelevanceMeans):
     Source: M. Deshpande and G. Karypis, Item-based top-N recommendation algorithms, TOIS 2004. Same convention as
     RecBole's Hit; torchmetrics' ``RetrievalHitRate`` for scores above 0.
 
+    >>> import torch
     >>> metric = HitRate(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5], [0.1, 0.2, 0.3]]), torch.tensor([[0, 0, 1], [1, 0, 0]]))
     >>> metric.compute()
@@ -72,6 +73,7 @@ class Precision(RelevanceMeans):
     is trec_eval's ``P`` and torchmetrics' ``RetrievalPrecision``, ``"retrieved"`` Keras-RS' ``PrecisionAtK`` and
     torcheval's ``retrieval_precision`` with ``limit_k_to_size=True``.
 
+    >>> import torch
     >>> metric = Precision(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[0, 1, -1]]))
     >>> metric.compute()
@@ -107,6 +109,7 @@ class Recall(PropensityMeans):
     convention as trec_eval's ``recall``; ``"min"`` is that of the VAE papers (D. Liang et al., WWW 2018), and pooled
     what implicit's ``precision_at_k`` returns.
 
+    >>> import torch
     >>> metric = Recall(top_k=2)
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9]]), target_ids=torch.tensor([[8, 9, 5, 6]]))
     >>> metric.compute()
@@ -152,6 +155,7 @@ class F1(RelevanceMeans):
     Raises:
         ValueError: for a beta that is no finite number above 0.
 
+    >>> import torch
     >>> metric = F1(top_k=2)
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9]]), target_ids=torch.tensor([[8, 9]]))
     >>> metric.compute()
@@ -198,6 +202,7 @@ class DCG(PropensityMeans):
         ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
             1e-290 but not 0; for a discount that rises or is not a word.
 
+    >>> import torch
     >>> metric = DCG(top_k=2, gain="linear")
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[3.0, 1.0, 0.0]]))
     >>> metric.compute()
@@ -251,6 +256,7 @@ class NDCG(RelevanceMeans):
         ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below
             1e-290 but not 0; for a discount that rises or is not a word.
 
+    >>> import torch
     >>> metric = NDCG(top_k=2)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[0, 0, 1]]))
     >>> metric.compute()  # 1 / log2(3)
@@ -304,6 +310,7 @@ class MAP(RelevanceMeans):
     Source: C. Buckley and E. M. Voorhees, Evaluating evaluation measure stability, SIGIR 2000. ``"min"`` is RecBole's
     and RePlay's, ``"relevant"`` trec_eval's and RecTools', ``"hits"`` torchmetrics' (for scores above 0).
 
+    >>> import torch
     >>> metric = MAP(top_k=3)
     >>> metric.update(item_ids=torch.tensor([[5, 6, 7]]), target_ids=torch.tensor([[5, 7]]))
     >>> metric.compute()  # (1 / 1 + 2 / 3) / 2
@@ -346,6 +353,7 @@ class MRR(RelevanceMeans):
     Source: E. M. Voorhees, The TREC-8 question answering track report, 1999. Same convention as trec_eval's
     ``recip_rank``; torchmetrics' ``RetrievalMRR`` for scores above 0.
 
+    >>> import torch
     >>> metric = MRR()
     >>> metric.update(torch.tensor([[-0.1, -0.2, -0.5]]), torch.tensor([[0, 1, 1]]))
     >>> metric.compute()
@@ -379,6 +387,7 @@ class RPrecision(RelevanceMeans):
     convention as trec_eval's ``Rprec``, ranx' ``r-precision`` and torchmetrics' ``RetrievalRPrecision``, which have no
     cutoff.
 
+    >>> import torch
     >>> metric = RPrecision()
     >>> metric.update(item_ids=torch.tensor([[7, 8, 9, 5]]), target_ids=torch.tensor([[8, 5, 6]]))
     >>> metric.compute()  # 8 alone is among the first three
@@ -411,6 +420,7 @@ class RBP(PropensityMeans):
     Raises:
         ValueError: for a persistence that is not a float between 0 and 1.
 
+    >>> import torch
     >>> metric = RBP(persistence=0.5)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[1, 1, 0]]))
     >>> metric.compute()  # 1 / 2 * (1 + 1 / 4)
@@ -451,6 +461,7 @@ class ERR(RelevanceMeans):
     Raises:
         ValueError: for a ``max_relevance`` that is no number from 1 to 1023, and for relevance above it.
 
+    >>> import torch
     >>> metric = ERR(top_k=3, max_relevance=1)
     >>> metric.update(torch.tensor([[0.9, 0.2, 0.5]]), torch.tensor([[1, 1, 0]]))
     >>> metric.compute()  # 1 / 2 at rank 1, else 1 / 2 at rank 3
