@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from oracles.ranking import discounted, gain_of, unlisted_rank
 from oracles.users import User
 
 
-def orders_of_items(user: User) -> Iterator[list[tuple[int, float]]]:
-    """The lists of (item, relevance) that equal scores admit."""
-    items, blocks = list(user.items), []
+def places(user: User) -> dict[int, range]:
+    """The ranks of each listed item: all that its block of equal scores spans, where it stands equally often."""
+    found, first = {}, 1
     for block in user.blocks:
-        blocks.append(list(zip(items[: len(block)], block, strict=True)))
-        items = items[len(block) :]
-    for chosen in itertools.product(*(itertools.permutations(block) for block in blocks)):
-        yield list(itertools.chain.from_iterable(chosen))
+        for item in user.items[first - 1 : first - 1 + len(block)]:
+            found[item] = range(first, first + len(block))
+        first += len(block)
+    return found
 
 
 def weighed(
@@ -35,19 +34,13 @@ def weighed(
         return None
     grades = dict(zip(user.wanted, user.relevant, strict=True))
     weights = {i: min(1 / propensities[i], max_weight) for i in grades}
+    ranks = places(user)
+    behind = unlisted(len(ranks) if k is None else k)
     values = []
-    for ranked in orders_of_items(user):
-        listed = ranked[:k]
-        places = {i: r for r, (i, _) in enumerate(listed, start=1)}
-        length = k if k is not None else len(ranked)
-        values.append(
-            math.fsum(
-                weights[i] * gain(g) * (of_rank(places[i]) if i in places else unlisted(length))
-                for i, g in grades.items()
-            )
-        )
-    total = math.fsum(weights.values()) if self_normalized else len(grades)
-    return math.fsum(values) / len(values) / total
+    for i, g in grades.items():
+        of_item = [of_rank(r) if k is None or r <= k else behind for r in ranks[i]] if i in ranks else [behind]
+        values.append(weights[i] * gain(g) * math.fsum(of_item) / len(of_item))
+    return math.fsum(values) / (math.fsum(weights.values()) if self_normalized else len(grades))
 
 
 def dcg(
