@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.histories import fed
 from fixtures.variants import VARIANTS, Variant
 from torch import Tensor
 from torchmetrics import SumMetric
 
-from torch_recmetrics import MRR, NDCG, RecMetricCollection, ctr_metrics
+from torch_recmetrics import ERR, MAP, MRR, NDCG, RecMetricCollection, ctr_metrics
 
 
 class Model(torch.nn.Module):
@@ -86,15 +87,30 @@ def test_point_23_leaving_it_out_costs_nothing_outside() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("layout", ["counts", "grades", "lists"])
-def test_an_update_goes_by_its_tensors_and_not_by_the_default_device(layout: str) -> None:
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.stand_in is None], ids=str)
+def test_an_update_goes_by_its_tensors_and_not_by_the_default_device(variant: Variant) -> None:
+    """Many set a GPU as the default, and validate on the CPU."""
+    for history in variant.histories:
+        updates = variant.history(history, 2)
+        metric, expected = variant.make(), variant.fed(updates).compute()
+        with torch.device("meta"):
+            fed(metric, updates)
+            value = metric.compute()
+        torch.testing.assert_close(value, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", ["counts", "grades", "lists", "dense", "deep"])
+def test_a_collection_goes_by_its_tensors_too(layout: str) -> None:
     scores, ids = torch.randn(4, 30), torch.tensor([[0, 3], [1, 2], [4, 9], [5, 6]])
     given = {
         "counts": {"preds": scores, "target_ids": ids},
         "grades": {"preds": scores, "target_ids": ids, "target_relevance": torch.ones(4, 2) * 2},
         "lists": {"item_ids": scores.topk(9).indices, "target_ids": ids},
+        "dense": {"preds": scores, "target": torch.zeros(4, 30).scatter_(1, ids, 1)},
+        "deep": {"preds": scores.round(), "target": torch.zeros(4, 30).scatter_(1, ids, 1)},
     }[layout]
-    metrics, expected = RecMetricCollection([NDCG(5), MRR(5)]), RecMetricCollection([NDCG(5), MRR(5)])
+    k = 30 if layout == "deep" else 5
+    metrics, expected = (RecMetricCollection([NDCG(k), MRR(k), MAP(None), ERR(k)]) for _ in range(2))
     expected.update(**given)
     with torch.device("meta"):
         metrics.update(**given)

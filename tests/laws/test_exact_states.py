@@ -110,7 +110,8 @@ def test_inference_mode_then_normal_mode(variant: Variant, history: str) -> None
 @pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
 def test_states_hold_no_autograd_graph(variant: Variant, history: str) -> None:
     for update in variant.history(history, 2):
-        update["preds"] = update["preds"].clone().requires_grad_(True) * 1
+        scores = "reward" if variant.reads == "rewards" else "preds"
+        update[scores] = update[scores].clone().requires_grad_(True) * 1
         metric = variant.fed([update])
         assert not metric(**update).requires_grad and not metric.compute().requires_grad
         assert all(not t.requires_grad and t.grad_fn is None for t in tensors_of(metric))

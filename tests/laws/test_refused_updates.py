@@ -18,8 +18,9 @@ from torch_recmetrics import NDCG, BinaryAUC, RecMetricCollection, rank
 def test_an_error_leaves_the_metric_as_it_was(variant: Variant, history: str, way: str) -> None:
     updates = variant.history(history)
     metric = variant.fed(updates[:2])
-    n = len(updates[2].get("weights", updates[2]["preds"]))
-    wrong = {"weights": torch.full((n,), -1.0), "preds": updates[2]["preds"] * torch.nan}
+    scores = "reward" if variant.reads == "rewards" else "preds"
+    n = len(updates[2].get("weights", updates[2][scores]))
+    wrong = {"weights": torch.full((n,), -1.0), scores: updates[2][scores] * torch.nan}
     if variant.reads == "clicks":
         wrong["target"] = updates[2]["target"] * 2
     for name, value in wrong.items():
@@ -56,7 +57,7 @@ def test_items_and_rows_that_nothing_is_known_of(variant: Variant) -> None:
         ({"preds": torch.zeros(4), "target": torch.ones(4), "indexes": torch.zeros(4).long()}, "flat rows"),
     ]
     beyond = [[0, 3], [NUM_ITEMS, 4]]
-    if variant.metric.__name__ != "UserCoverage":
+    if variant.metric.__name__ not in ("UserCoverage", "Overlap", "Jaccard", "RBO", "KendallTau"):  # which know none
         knows = rf"{metric.name} knows {NUM_ITEMS} items, so ids must be below {NUM_ITEMS}, got {NUM_ITEMS} in row 1"
         columns = {"target_ids": good["target_ids"], "sample_ids": named["sample_ids"]}
         bad.append(({**named, "item_ids": torch.tensor(beyond)}, knows))

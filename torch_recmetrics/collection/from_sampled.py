@@ -31,6 +31,7 @@ LARGEST_SAMPLE = (1 << 17) - 1
 NOT_LISTED = -1.0
 KEPT_NUMBERS = 1 << 12  # of ``"em"``, until equal ones are put together
 EM = "em"
+CPU = torch.device("cpu")  # where tables are made, whatever the default device is
 
 
 def check_inside(name: str, metric: Any) -> None:
@@ -147,7 +148,7 @@ class FromSampled(UserMeans):
         self.gamma = float(self.gamma)
         self.sampling = Sampling(self.num_items, self.replacement)
         self._tables: dict[int, Tensor] = {}
-        graded = torch.ones(1, dtype=torch.int64)
+        graded = torch.ones(1, dtype=torch.int64, device=CPU)
         self._reads_grades = bool(self.of_ranks(graded) != self.of_ranks(graded, relevance=2.0))
         super().setup()
 
@@ -185,15 +186,20 @@ class FromSampled(UserMeans):
 
     def of_ranks(self, ranks: Tensor, *, relevance: float = 1.0) -> Tensor:
         """(n,) float64 f of (n,) int64 ranks among all items; a rank beyond N is that of an item that is not listed."""
-        inside, length, every = self.metric, self.metric.top_k or self.num_items, torch.arange(ranks.shape[0])
+        inside, length = self.metric, self.metric.top_k or self.num_items
+        every = torch.arange(ranks.shape[0], device=CPU)
         found = every[ranks <= length]
         ones, start = torch.ones_like(found), ranks[found] - 1
-        grades = torch.full(ranks.shape, relevance, dtype=torch.float64)
+        grades = torch.full(ranks.shape, relevance, dtype=torch.float64, device=CPU)
         lists = FullListStats(found, start, ones, start, grades[found], torch.full_like(ranks, length), every, grades)
         nothing = grades[:, None][:, :0]
         ranking = Ranking(nothing, None, torch.ones_like(ranks), 1, Given(nothing), None, full_list=lists)
         values: Tensor = inside.values(ranking.stats("average"), (None,))
         return values[:, 0]
+
+    def unlisted(self) -> Tensor:
+        """0-dim float64 f of an item that is in no list."""
+        return self.of_ranks(torch.tensor([self.num_items + 1], device=CPU))[0]
 
     def users_of_ranks(self, n_sampled: int) -> Tensor:
         """(m + 1,) float64: what a user counts whose relevant item has rank 1 ... m + 1 among so many sampled items.
@@ -204,7 +210,8 @@ class FromSampled(UserMeans):
         if self.method == EM:
             raise ValueError('method="em" has no values of users: take another method')
         if n_sampled not in self._tables:
-            self._tables[n_sampled] = self._table_of(n_sampled)
+            with CPU:
+                self._tables[n_sampled] = self._table_of(n_sampled)
         return self._tables[n_sampled]
 
     def _table_of(self, n_sampled: int) -> Tensor:
@@ -261,8 +268,7 @@ class FromSampled(UserMeans):
             value = torch.where(listed > 0, value, NOT_LISTED)
         else:
             missing = (stats.n_relevant[:, 0] - listed).clamp(min=0)
-            behind = self.of_ranks(torch.tensor([self.num_items + 1]))[0].to(value.device, value.dtype)
-            value = value + missing * behind
+            value = value + missing * self.unlisted().to(value.device, value.dtype)
             if self.over_items == "mean":
                 value = value / stats.n_relevant[:, 0].clamp(min=1)
         return torch.where((sampled == 0) & (listed > 0), float("nan"), value).unsqueeze(1)
@@ -270,7 +276,10 @@ class FromSampled(UserMeans):
     def _estimates(self, lists: FullListStats) -> Tensor:
         """(B,) the sum of the estimates of the listed relevant items."""
         sizes = torch.unique(lists.lengths[lists.users])
-        tables = [self.users_of_ranks(m) if 0 < m < self.num_items else torch.zeros(m + 1) for m in sizes.tolist()]
+        tables = [
+            self.users_of_ranks(m) if 0 < m < self.num_items else lists.relevance.new_zeros(m + 1)
+            for m in sizes.tolist()
+        ]
         joined = torch.cat([lists.relevance.new_zeros(1), *(t.to(lists.relevance) for t in tables)])
         ends = (sizes + 1).cumsum(0)
         first = torch.cat([ends.new_zeros(1), ends])[torch.searchsorted(sizes, lists.lengths[lists.users])]
@@ -298,10 +307,11 @@ class FromSampled(UserMeans):
 
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
         codes, masses = (column.cpu() for column in distinct(values[:, 0], weights))
-        value = masses[codes < 0].sum() * self.of_ranks(torch.tensor([self.num_items + 1]))[0]
+        value = masses[codes < 0].sum() * self.unlisted()
         codes, found = codes[codes >= 0].to(torch.int64), masses[codes >= 0]
         if found.shape[0]:
-            value = value + found.sum() * mean_over_ranks(self.sampling, masses_of(codes, found), self.of_ranks)
+            with CPU:
+                value = value + found.sum() * mean_over_ranks(self.sampling, masses_of(codes, found), self.of_ranks)
         value = value / masses.sum() if masses.shape[0] else torch.full_like(masses.sum(), float("nan"))
         return value.reshape(1).to(values)
 
@@ -327,7 +337,7 @@ def masses_of(codes: Tensor, masses: Tensor) -> dict[int, Tensor]:
     beside, above, sampled = codes % wide, codes // wide % wide, codes // wide // wide
     for m in sampled.unique().tolist():  # type: ignore[no-untyped-call]
         here = sampled == m
-        steps = torch.zeros(m + 2, dtype=masses.dtype)
+        steps = masses.new_zeros(m + 2)
         share = masses[here] / (beside[here] + 1)
         steps.index_add_(0, above[here], share).index_add_(0, above[here] + beside[here] + 1, -share)
         found[m] = steps[:-1].cumsum(0).clamp(min=0)

@@ -22,6 +22,7 @@ from torch_recmetrics.core.ranking.ties import log2_discount, ranks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
+from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.discounts import check_discount
 from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.intervals import Spread
@@ -79,17 +80,19 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
 
     Its `labels` are the names of the groups.
     """
-    groups = groups.detach()
+    groups, has_contents = groups.detach(), groups.device.type != "meta"
     if groups.ndim == 1:
         groups = groups.to(torch.int64)
-        if int(groups.min()) < -1:
-            item = int(groups.argmin())
-            raise ValueError(f"`groups` must be 0 or more, or -1 for none, got {int(groups[item])} for item {item}")
-        n_groups = len(names) if names is not None else max(1, int(groups.max()) + 1)
-        if int(groups.max()) >= n_groups:
-            raise ValueError(f"`names` must name all {int(groups.max()) + 1} groups, got {n_groups}")
+        lowest, highest = (int(groups.min()), int(groups.max())) if has_contents else (0, 0)
+        if lowest < -1:
+            raise ValueError(
+                f"`groups` must be 0 or more, or -1 for none, got {lowest} for item {int(groups.argmin())}"
+            )
+        n_groups = len(names) if names is not None else max(1, highest + 1)
+        if highest >= n_groups:
+            raise ValueError(f"`names` must name all {highest + 1} groups, got {n_groups}")
         columns = {"group": groups.clone()}
-        sizes = exact(torch.bincount(groups + 1, minlength=n_groups + 1)[1:])
+        sizes = sum_by(groups + 1, exact(torch.ones_like(groups)), n_groups + 1)[1:]
     else:
         n_groups = groups.shape[1]
         if names is not None and len(names) != n_groups:
@@ -98,7 +101,7 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
         total = amounts.sum(1, keepdim=True)
         columns = {"shares": amounts / torch.where(total > 0, total, 1)}
         sizes = columns["shares"].sum(0)
-    if not bool(sizes.sum() > 0):
+    if has_contents and not bool(sizes.sum() > 0):
         raise ValueError("`groups` must put an item into a group, and none is in any")
     table = ItemTable(groups, **columns, catalogue=sizes / sizes.sum())
     table.words["groups"] = n_groups

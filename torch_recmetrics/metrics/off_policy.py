@@ -34,7 +34,7 @@ READS = {
 
 def which(*columns: int) -> Tensor:
     """(5,) 1 for these columns, 0 for the others."""
-    chosen = torch.zeros(COLUMNS, dtype=torch.float64)
+    chosen = torch.zeros(COLUMNS, dtype=torch.float64, device="cpu")
     chosen[list(columns)] = 1
     return chosen
 

@@ -113,9 +113,11 @@ class RewardSums(RowMetric):
     def counted_rows(self) -> tuple[Tensor, Tensor, Tensor]:
         """(R, 5) the rows that wait and count, (R,) their users, and (R,) bool whether they have one."""
         terms, indexes, ids = (self.joined_columns(stem) for stem in self.stems)
-        known = [torch.full((t.shape[0],), bool(i.shape[0])) for t, i in self._pairs("indexes")]
-        named = [torch.full((t.shape[0],), bool(i.shape[0])) for t, i in self._pairs("sample_ids")]
-        has_user, has_id = (torch.cat([torch.zeros(0, dtype=torch.bool), *c]).to(self.device) for c in (known, named))
+        nothing = ids.new_zeros(0, dtype=torch.bool)
+        has_user, has_id = (
+            torch.cat([nothing, *(nothing.new_full((t.shape[0],), i.shape[0] > 0) for t, i in self._pairs(stem))])
+            for stem in ("indexes", "sample_ids")
+        )
         keep = torch.ones_like(has_id)
         keep[has_id] = first_of_each(ids[has_id])
         warn_of_many_repeated(keep[has_id])
@@ -127,7 +129,7 @@ class RewardSums(RowMetric):
     def joined_columns(self, stem: str) -> Tensor:
         """A column of all rows that wait, 0 where a piece has none."""
         parts = [
-            piece if piece.shape[0] == terms.shape[0] else torch.zeros(terms.shape[0], dtype=torch.int64)
+            piece if piece.shape[0] == terms.shape[0] else terms.new_zeros(terms.shape[0], dtype=torch.int64)
             for terms, piece in self._pairs(stem)
         ]
         return torch.cat([self.empty_row(stem), *(part.to(self.device) for part in parts)])
@@ -224,11 +226,11 @@ class RewardSums(RowMetric):
         self.set_state("largest", parts[:, -1].amax().reshape(1))
         if waits:
             flags = [
-                torch.tensor([[i.shape[0] > 0, s.shape[0] > 0]], dtype=torch.int64).expand(t.shape[0], 2)
+                sums.new_tensor([[i.shape[0] > 0, s.shape[0] > 0]], dtype=torch.int64).expand(t.shape[0], 2)
                 for t, i, s in zip(*map(self.state, self.stems), strict=True)
             ]
             columns = [self.joined_columns(stem).unsqueeze(1) for stem in self.stems[1:]]
-            marks = torch.cat([torch.zeros((0, 2), dtype=torch.int64), *flags]).to(self.device)
+            marks = torch.cat([sums.new_zeros((0, 2), dtype=torch.int64), *flags])
             packed = torch.cat([marks, *columns, float_bits(self.joined_columns("terms"))], 1)
             packed = torch.cat(gather_rows(packed, process_group))
             self.drop_rows()

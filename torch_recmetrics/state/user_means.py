@@ -145,9 +145,7 @@ class UserMeans(UserMeasure):
         if not self.keep_users:
             raise ValueError(f"users() needs keep_users=True: {type(self).__name__}(..., keep_users=True)")
         if self.pooled:
-            raise ValueError(
-                f"{self.name} is a share over all users, and no mean of their values: pooled=False has some"
-            )
+            raise ValueError(f"{self.name} is a share over all users, and no mean of their values")
         return user_values([(self.value_names(self.name), self)], candidates, dict)
 
     def _total(self) -> Tensor:

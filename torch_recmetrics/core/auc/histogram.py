@@ -35,7 +35,7 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
     The (M,) scores are floating point or keys of ``ordered_keys``; the number of bins is a power of two.
     """
     if weights is None and usable(scores, labels):
-        counts = torch.zeros(2 * n_bins, dtype=torch.int64)
+        counts = scores.new_zeros(2 * n_bins, dtype=torch.int64)
         count_into(counts, scores, labels, None)
         return counts
     codes = codes_of(scores, labels, n_bins)
@@ -123,7 +123,7 @@ def _pairs_of_many(negatives: list[int], positives: list[int]) -> Pairs:
 
 def lower_edges(dtype: torch.dtype, bins: Tensor, n_bins: int) -> Tensor:
     """The lowest score that falls into each bin."""
-    lowest = integers(ordered_keys(torch.tensor([float("-inf")], dtype=dtype)))
+    lowest = integers(ordered_keys(torch.tensor([float("-inf")], dtype=dtype, device=bins.device)))
     # The keys below that of -inf belong to NaN.
     keys = ((bins - n_bins // 2) << 8 * dtype.itemsize - (n_bins.bit_length() - 1)).clamp(min=int(lowest))
     return scores_of(keys_from(keys.to(lowest.dtype), dtype))

@@ -135,8 +135,8 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
         return target.to(torch.bool)
     labels = None
     if is_readable(target):
-        labels = torch.empty(target.shape, dtype=torch.bool)
-        broken = torch.tensor(bool(kernels.write_labels(target.numpy(), labels.numpy())))
+        labels = torch.empty_like(target, dtype=torch.bool)
+        broken = torch.tensor(bool(kernels.write_labels(target.numpy(), labels.numpy())), device=target.device)
     else:
         if target.is_floating_point():
             # Only 0 and 1 are their own squares; inf - inf is NaN, which breaks the rule as well.
@@ -157,7 +157,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
 def has_nan(values: Tensor) -> Tensor:
     """() bool; one pass, and no mask of NaN."""
     if is_readable(values):
-        return torch.tensor(bool(kernels.n_unlike_themselves(values.numpy())))
+        return torch.tensor(bool(kernels.n_unlike_themselves(values.numpy())), device=values.device)
     return values.amax().isnan()  # the largest number is NaN if any is
 
 

@@ -172,7 +172,7 @@ def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPair
     codes, shift = sort_column(packed.codes), packed.shift
     if usable(codes):
         most = min(codes.shape[0], packed.most_groups)
-        columns = torch.empty((4, most), dtype=torch.int64)
+        columns = codes.new_empty((4, most), dtype=torch.int64)
         n_groups = kernels.count_groups(codes.numpy(), shift, *columns.numpy())
         return packed.by_index(*columns[:, :n_groups])
     place = nonzero_positions(part & 1 for (part,) in slices(codes))

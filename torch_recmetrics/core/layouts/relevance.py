@@ -218,10 +218,10 @@ def marked_columns(target: Tensor) -> Tensor:
     if not (target.numel() and usable(target)):
         return plain_marked_columns(target)
     bits = flat(target.view(BITS[target.element_size()])).numpy()
-    counts = torch.empty(n_users, dtype=torch.int64)
+    counts = target.new_empty(n_users, dtype=torch.int64)
     given = bits, target.stride(0), n_items, counts.numpy()
     over_rows(marks.count_marks, n_users, target.numel(), *given)
-    columns = torch.empty(n_users, int(counts.max()), dtype=torch.int64)
+    columns = counts.new_empty((n_users, int(counts.max())))
     over_rows(marks.list_marks, n_users, target.numel(), *given, columns.numpy())
     return columns
 
@@ -231,7 +231,7 @@ def plain_marked_columns(target: Tensor) -> Tensor:
     users, columns = target.nonzero(as_tuple=True)
     counts = torch.bincount(users, minlength=target.shape[0])
     width = int(counts.max()) if counts.shape[0] else 0
-    place = torch.arange(users.shape[0]) + (torch.arange(1, target.shape[0] + 1) * width - counts.cumsum(0))[users]
+    place = torch.arange(users.shape[0], device=users.device) - counts.cumsum(0)[users] + (users + 1) * width
     table = columns.new_full((target.shape[0], width), -1)
     table.view(-1)[place] = columns
     return table

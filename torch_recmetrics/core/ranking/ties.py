@@ -271,7 +271,7 @@ def tie_groups_of(tied: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """
     n_users, device = tied.shape[0], tied.device
     if depth and usable(tied):
-        start, size = torch.empty((2, n_users, depth), dtype=torch.int64)
+        start, size = tied.new_empty((2, n_users, depth), dtype=torch.int64)
         over_rows(fold.tie_group_bounds, n_users, start.numel(), tied.contiguous().numpy(), start.numpy(), size.numpy())
         return start, size
     place = torch.arange(depth, device=device).expand(n_users, depth)
@@ -430,9 +430,9 @@ class ExpectedStats(CumulativeStats):
         """
         start, crosses = self.tie_groups.start, self.tie_groups.crosses
         if foldable(values, start):
-            sums = torch.empty((2, *values.shape), dtype=values.dtype)
+            sums = values.new_empty((2, *values.shape))
             tie = self.tie_groups.cutoff_tie
-            crossing = torch.zeros(values.shape[0], dtype=torch.bool) if tie is None else tie.tied
+            crossing = values.new_zeros(values.shape[0], dtype=torch.bool) if tie is None else tie.tied
             known = values.new_zeros(values.shape[0]) if of_crossing is None else of_crossing.to(values.dtype)
             tensors = (values.contiguous(), start.contiguous(), crossing, known, *sums)
             over_rows(fold.group_sums, values.shape[0], values.numel(), *(tensor.numpy() for tensor in tensors))

@@ -58,12 +58,15 @@ class ScoreMatrix:
 
     def rows(self) -> tuple[Any, ...]:
         """The scores as compiled loops read them: see :mod:`torch_recmetrics.core.kernels.score_rows`."""
-        kind, mask = HALF.get(self._scores.dtype, 0), torch.empty(0, 0, dtype=torch.uint8)
+        kind = HALF.get(self._scores.dtype, 0)
         numbers = flat(self._scores.view(torch.int16) if kind else self._scores)
-        values, bits = (numbers[:0].float(), numbers) if kind else (numbers, torch.empty(0, dtype=torch.int16))
+        # New tensors lie where the scores do, whatever the default device is.
+        values, bits = (numbers[:0].float(), numbers) if kind else (numbers, numbers.new_empty(0, dtype=torch.int16))
+        mask = numbers.new_empty((0, 0), dtype=torch.uint8)
         if self._mask is not None:
             mask = in_rows(self._mask).view(torch.uint8)
-        seen = torch.empty(self.n_users, 0, dtype=torch.int64) if self._seen is None else self._seen.contiguous()
+        nothing = numbers.new_empty((self.n_users, 0), dtype=torch.int64)
+        seen = nothing if self._seen is None else self._seen.contiguous()
         scores = values.numpy(), bits.numpy(), kind, self._scores.stride(0)
         return *scores, flat(mask).numpy(), mask.stride(0), seen.numpy(), self.n_items
 

@@ -35,9 +35,9 @@ def ranks_within(scores: ScoreMatrix, ids: Tensor, depth: int) -> TargetRanks | 
     n_users = scores.n_users
     if not (scores.compiled and depth):
         return None
-    by_rank, tied = torch.zeros(n_users, depth, dtype=torch.int32), torch.zeros(n_users, depth, dtype=torch.uint8)
-    above, equal = (torch.empty(ids.shape, dtype=torch.int32) for _ in range(2))
-    flags = torch.empty(n_users, dtype=torch.uint8)
+    by_rank, tied = (ids.new_zeros((n_users, depth), dtype=dtype) for dtype in (torch.int32, torch.uint8))
+    above, equal = (torch.empty_like(ids, dtype=torch.int32) for _ in range(2))
+    flags = ids.new_empty(n_users, dtype=torch.uint8)
     made = (column.numpy() for column in (by_rank, tied, above, equal, flags))
     over_rows(
         score_rows.ranks_within,
@@ -74,8 +74,8 @@ def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Ten
     if not (scores.compiled and n_wanted <= thresholds.LOOPED_TARGETS):
         above, equal, lengths = scores.over_tiles(lambda rows, values: plain_ranks(values, wanted[rows]), compared=True)
         return above, equal, lengths
-    above, equal = torch.zeros((2, n_users, n_wanted), dtype=torch.int64)
-    lengths = torch.empty(n_users, dtype=torch.int64)
+    above, equal = wanted.new_zeros((2, n_users, n_wanted), dtype=torch.int64)
+    lengths = wanted.new_empty(n_users, dtype=torch.int64)
     made = (column.numpy() for column in (wanted.contiguous(), above, equal, lengths))
     work = n_users * scores.n_items * (1 + n_wanted)
     over_rows(score_rows.full_ranks, n_users, work, scores.rows(), not scores.nan_hidden, *made)

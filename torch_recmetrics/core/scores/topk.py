@@ -37,9 +37,9 @@ def topk_scores(scores: ScoreMatrix, k: int) -> TopK:
 
 def _compiled_topk(scores: ScoreMatrix, k: int) -> TopK | None:
     """The same by a compiled loop; None where a score is NaN, which torch.topk shows."""
-    values = torch.empty(scores.n_users, k, dtype=scores.dtype)
-    ids, n_kth = torch.empty(values.shape, dtype=torch.int64), torch.empty(scores.n_users, dtype=torch.int64)
-    flags = torch.empty(scores.n_users, dtype=torch.uint8)
+    values = torch.empty(scores.n_users, k, dtype=scores.dtype, device=scores.device)
+    ids, n_kth = torch.empty_like(values, dtype=torch.int64), values.new_empty(scores.n_users, dtype=torch.int64)
+    flags = values.new_empty(scores.n_users, dtype=torch.uint8)
     made = (column.numpy() for column in (values, ids, n_kth, flags))
     work, nan_matters = scores.n_users * scores.n_items, not scores.nan_hidden
     over_rows(score_rows.best, scores.n_users, work, scores.rows(), k, nan_matters, *made)
@@ -60,8 +60,8 @@ def plain_topk(values: Tensor, k: int, *, in_blocks: bool) -> tuple[Tensor, Tens
         return torch.topk(values, k, dim=1)
     blocks = values[:, : n_blocks * width].unflatten(1, (n_blocks, width))  # type: ignore[no-untyped-call]
     best = blocks.amax(2).topk(k, dim=1, sorted=False).indices  # NaN is the largest
-    columns = (best.unsqueeze(2) * width + torch.arange(width)).flatten(1)
-    rest = torch.arange(n_blocks * width, n_columns).expand(n_rows, -1)
+    columns = (best.unsqueeze(2) * width + torch.arange(width, device=best.device)).flatten(1)
+    rest = torch.arange(n_blocks * width, n_columns, device=best.device).expand(n_rows, -1)
     columns = torch.cat([columns, rest], 1)
     top = torch.topk(values.gather(1, columns), k, dim=1)
     return top.values, columns.gather(1, top.indices)

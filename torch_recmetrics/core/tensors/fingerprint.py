@@ -24,7 +24,7 @@ def fingerprint(tensor: Tensor) -> str:
             raw = torch.nn.functional.pad(raw, (0, 8 - raw.shape[0] % 8))
         words = raw.clone().view(torch.int64)
         total += _hash(words, first * flat.element_size() // 8)
-    header = torch.tensor([n_bytes, *tensor.shape, *str(tensor.dtype).encode()], dtype=torch.int64)
+    header = torch.tensor([n_bytes, *tensor.shape, *str(tensor.dtype).encode()], dtype=torch.int64, device="cpu")
     total += _hash(header, -header.shape[0])
     return f"{total % (1 << 64):016x}"
 
