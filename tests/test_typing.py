@@ -27,10 +27,14 @@ from torch_recmetrics import (
     Personalization, Popularity, Precision, Ranking, RPrecision, RecMetricCollection, Recall, Serendipity, TailShare,
     TieRate, Unexpectedness, UserCoverage, ctr_metrics, functional, pad_ids, rank, ranking_metrics,
     Sliced, UserBootstrap, slice_by_popularity, topk_catalogue,
+    ExposureDisparity, FromSampled, GroupExposure, Jaccard, KendallTau, OffPolicyValue, Overlap, RBO,
+    SlateOffPolicyValue, UserAUC, estimate_gamma, popularity_propensities, show_versions,
 )
 from torch_recmetrics.lightning import RankingMetrics
 
 counts, table = torch.tensor([3, 2, 1]), torch.eye(3)
+ids, chances = torch.tensor([0, 1, 0]), popularity_propensities(counts, gamma=1.0)
+versions: str = show_versions()
 metrics: list[Metric] = [
     HitRate(10, pooled=True), Precision(top_k=None), Recall(5, denominator="min"), F1(), NDCG(10, gain="linear"),
     NDCG(top_k=5, ideal="retrieved", ties="stable", empty_target_action="neg"), DCG(3), MAP(denominator="hits"),
@@ -46,7 +50,12 @@ metrics: list[Metric] = [
     Calibration(sync_on_compute=False),
     Sliced(NDCG(10), ("cold", "warm"), sep="-"), Sliced(NDCG(10), slices=slice_by_popularity(counts, (2,))),
     UserBootstrap(NDCG(10), num_replicates=100, seed=1),
+    GroupExposure(ids, 2, per="system"), ExposureDisparity(ids, distance="l1"), Overlap(10), Jaccard(10),
+    RBO(persistence=0.8), KendallTau(10, missing="tied"), UserAUC(), Recall(10, propensities=chances, max_weight=9.0),
+    FromSampled(NDCG(10), num_items=100, method="em"), OffPolicyValue(estimator="dr"),
+    SlateOffPolicyValue(assumption="cascade", discount="log2"),
 ]
+gamma: float = estimate_gamma(counts, counts)
 ndcg = NDCG(10)
 scores, target = torch.zeros(1, 3), torch.zeros(1, 3)
 ndcg.update(scores, target)

@@ -46,11 +46,11 @@ def test_an_update_and_a_compute_go_through_few_doors() -> None:
     metric = NDCG(10)
     metric.update(preds, target_ids=target_ids)  # what is made once is made here
     update = call_path(lambda: metric.update(preds, target_ids=target_ids))
-    assert len(update.files) <= 14, sorted(update.files)
+    assert len(update.files) <= 15, sorted(update.files)  # two of them are the compiled loop
     assert len(update.functions) <= 80
     assert update.moves <= 45
     metric.evaluate_waiting()  # the users of many updates at once; whoever reads first does it
-    assert len(call_path(metric.compute).files) <= 2
+    assert len(call_path(metric.compute).files) <= 3
 
 
 def test_a_call_through_two_files_is_seen() -> None:

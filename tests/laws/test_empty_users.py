@@ -28,7 +28,7 @@ def of_a_hit(variant: Variant) -> float:
 
 
 def of_nothing(variant: Variant, update: Any, top_k: int | None) -> float:
-    """What a user has who found nothing: 0 where higher is better, but where it says where in a list something stands."""
+    """What a user has who found nothing: 0 where higher is better, but of metrics of where in a list items stand."""
     return variant.value([update], top_k) if variant.oracle in OF_RANKS else 0
 
 

@@ -14,6 +14,7 @@ from fixtures.histories import updated
 from fixtures.items import NUM_ITEMS
 from fixtures.variants import DEFAULTS, LISTED, RANKED, K, Variant, emptied, named
 from hypothesis import strategies as st
+from oracles.ranking import OF_RANKS
 
 import torch_recmetrics
 
@@ -134,6 +135,8 @@ def distinct(case: Case) -> bool:
 
 def sayable(layout: str, case: Case, ties: str, variant: Variant) -> bool:
     """Whether the layout can say these users."""
+    if layout in ("candidates", "shuffled candidates", "ranked ids") and variant.oracle in OF_RANKS:
+        return False  # where a hidden item stood
     if layout == "shuffled candidates":
         return ties != "stable" or distinct(case)
     if layout == "ranked ids":  # a list knows no equal scores

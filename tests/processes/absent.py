@@ -106,9 +106,9 @@ def child(folder: Path, number: int, rank: int) -> None:
 def main(folder: Path) -> None:
     import torch
 
-    import torch_recmetrics  # noqa: F401 (once, for all that are forked)
-
     torch.set_num_threads(1)
+    for kind, _, _ in SCENARIOS.values():
+        metric_of(kind, 0)  # loads what an update needs once for all that are forked
     children = []
     for number in range(len(SCENARIOS)):
         for rank in range(WORLD):

@@ -111,7 +111,7 @@ class Loop:
                 logger.info("%s is not kept on disk: %s", self.function.__name__, error)
         else:
             result = dispatcher(*args)
-        if len(dispatcher.overloads) > n_compiled:
+        if len(dispatcher.overloads) > n_compiled and dispatcher.stats.cache_misses:  # else it was read from disk
             tell_of_slow_compilation(time.perf_counter() - begin)
         return result
 
