@@ -119,6 +119,13 @@ BY_NAME: list[dict[str, object]] = [
     {"metrics": {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}, "prefix": "object_"},
     {"metrics": ["mrr", {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 3}}], "prefix": "both_"},
     {"metrics": {"mine": {"class_path": "torch_recmetrics.NDCG"}}, "prefix": "dict_"},
+    {
+        "metrics": {
+            "class_path": "torch_recmetrics.FromSampled",
+            "init_args": {"metric": {"class_path": "torch_recmetrics.NDCG", "init_args": {"top_k": 4}}, "num_items": 9},
+        },
+        "prefix": "estimated_",
+    },
 ]
 
 
@@ -177,7 +184,13 @@ def test_every_metric_by_name_in_a_yaml_file(configured: tuple[Path, list[str]])
     """Issue 11, items 3 and 4: names, options of single metrics, objects and a mixture of them."""
     every, *others = (eval(line) for line in configured[1][1:])
     assert list(dict.fromkeys(name.removeprefix("val_").partition("@")[0] for name in every)) == list(IN_YAML)
-    assert others == [["one_coverage@10"], ["object_ndcg@3"], ["both_mrr@10", "both_ndcg@3"], ["dict_mine"]]
+    assert others == [
+        ["one_coverage@10"],
+        ["object_ndcg@3"],
+        ["both_mrr@10", "both_ndcg@3"],
+        ["dict_mine"],
+        ["estimated_ndcg@4"],
+    ]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -60,7 +60,23 @@ def check_gamma(name: str, gamma: Any) -> None:
         raise ValueError(f"`{name}` must be a number from 0, least bias, to 1, least variance, got {gamma!r}")
 
 
-class FromSampled(UserMeans):
+class OneForEach:
+    """Of several metrics one for each is made, in a collection.
+
+    A class of its own: jsonargparse reads the arguments of a class from a ``__new__`` in it.
+    """
+
+    def __new__(cls, metric: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(metric, MetricCollection):
+            metric = dict(metric.items(keep_base=False))
+        if isinstance(metric, Mapping):
+            return RecMetricCollection({name: cls(one, *args, **kwargs) for name, one in metric.items()})
+        if isinstance(metric, Iterable) and not isinstance(metric, str | Metric):
+            return RecMetricCollection([cls(one, *args, **kwargs) for one in metric])
+        return super().__new__(cls)
+
+
+class FromSampled(OneForEach, UserMeans):
     r"""What a metric would be among all N items, of users whose relevant items were ranked among m sampled others.
 
     .. math:: \text{FromSampled} = \frac{\sum_u w_u \hat f(r'_u)}{\sum_u w_u}, \qquad
@@ -124,15 +140,6 @@ class FromSampled(UserMeans):
     empty_target_action: EmptyTargetAction = option(
         default="skip", doc="Users without relevant items: left out, counted as 0, counted as 1, or refused."
     )
-
-    def __new__(cls, metric: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(metric, MetricCollection):
-            metric = dict(metric.items(keep_base=False))
-        if isinstance(metric, Mapping):
-            return RecMetricCollection({name: cls(one, *args, **kwargs) for name, one in metric.items()})
-        if isinstance(metric, Iterable) and not isinstance(metric, str | Metric):
-            return RecMetricCollection([cls(one, *args, **kwargs) for one in metric])
-        return super().__new__(cls)
 
     def setup(self) -> None:
         inside = self.metric
