@@ -11,13 +11,13 @@ from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
-from torch_recmetrics.offline.batches import BATCH_ROWS
 from torch_recmetrics.offline.columns import need_columns, number_sql, refuse_rows
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import InputError, Source, open_source
 from torch_recmetrics.offline.sql import cast, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
+BATCH_ROWS = 1 << 16  # what an update makes of them stays in the cache: half a million take four times as long
 # Column of the log -> what its numbers must be, and SQL of those that are not; ``{0}`` is the number.
 RULES = {
     "reward": ("a finite number", ""),
