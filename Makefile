@@ -14,13 +14,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo compare evaluate test quick mutate fuzz check lint types docs bench gpu package lowest newest format clean
+.PHONY: help install demo compare sampled evaluate test quick mutate fuzz check lint types docs bench gpu package lowest newest format clean
 
 help:  ## print what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  DATA=path    make demo, compare, evaluate: a directory in MovieLens' CSV layout instead of the built-in data"
-	@echo "  ARGS='...'   make demo, compare, evaluate, test, bench: further arguments for the program that is run"
+	@echo "  DATA=path    make demo, compare, sampled, evaluate: a directory in MovieLens' CSV layout instead of the built-in data"
+	@echo "  ARGS='...'   make demo, compare, sampled, evaluate, test, bench: further arguments for the program that is run"
 	@echo "  SEED=N       make mutate, fuzz: draw other changes, other cases"
 	@echo "  BENCH=name   make bench: one of $(BENCH)"
 	@echo "  PYTHONS=...  make package: the interpreters; NO_DEPS=1: without torch, which some have in gigabytes alone"
@@ -39,6 +39,9 @@ demo: $(READY)  ## train on MovieLens-like data in two processes and report (DAT
 
 compare: $(READY)  ## which of the demo's two models is better, and is that beyond chance? (runs the demo where it has not run)
 	$(BIN)/python -m examples.compare $(if $(DATA),--data $(DATA)) $(ARGS)
+
+sampled: $(READY)  ## rank the models of the demo among 100 sampled negatives, 200 times
+	$(BIN)/python -m examples.movielens.sampled $(if $(DATA),--data $(DATA)) $(ARGS)
 
 evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare the files (DATA=path: of your own)
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)

@@ -145,6 +145,13 @@ LIBRARIES = [
         note="Computed by tests/metrics/test_agreement.py: it takes the place of each item in two lists.",
     ),
     Library("rbo", "0.1.3", tested=False, note="Computed by tests/metrics/test_agreement.py where it is installed."),
+    Library(
+        "obp",
+        "0.5.5",
+        tested=False,
+        note="`pscore` is our `logged`, the probability in `action_dist` of what was shown our `policy`. Early "
+        "versions divide the whole of SNDR by the mean weight. Its intervals are bootstraps of rows.",
+    ),
 ]
 
 LINEAR = {"gain": "linear"}
@@ -297,6 +304,22 @@ ROWS = [
         note="of the items of both lists, those that one lacks at one place behind its end",
     ),
     Row("rbo", "RankingSimilarity(S, T).rbo_ext(p=0.9)", "RBO", cut=False),
+    Row("obp", "InverseProbabilityWeighting()", "OffPolicyValue", {"estimator": "ips"}, cut=None),
+    Row(
+        "obp",
+        "InverseProbabilityWeighting(lambda_=2)",
+        "OffPolicyValue",
+        {"estimator": "ips", "max_weight": 2},
+        cut=None,
+    ),
+    Row("obp", "SelfNormalizedInverseProbabilityWeighting()", "OffPolicyValue", cut=None),
+    Row("obp", "DirectMethod()", "OffPolicyValue", {"estimator": "dm"}, cut=None),
+    Row("obp", "DoublyRobust()", "OffPolicyValue", {"estimator": "dr"}, cut=None),
+    Row("obp", "SelfNormalizedDoublyRobust()", "OffPolicyValue", {"estimator": "sndr"}, cut=None),
+    Row("obp", "SwitchDoublyRobust(lambda_=2)", "OffPolicyValue", {"estimator": "switch-dr", "switch": 2}, cut=None),
+    Row("obp", "SlateIndependentIPS()", "SlateOffPolicyValue", cut=None),
+    Row("obp", "SlateRewardInteractionIPS()", "SlateOffPolicyValue", {"assumption": "cascade"}, cut=None),
+    Row("obp", "SlateStandardIPS()", "SlateOffPolicyValue", {"assumption": "standard"}, cut=None),
 ]
 
 

@@ -66,12 +66,19 @@ RELATED = {
     "Jaccard": ("Overlap", "RBO"),
     "RBO": ("Overlap", "KendallTau"),
     "KendallTau": ("RBO", "Overlap"),
+    "UserAUC": ("MeanPercentileRank", "GroupAUC"),
+    "FromSampled": ("NDCG", "HitRate", "MRR"),
+    "OffPolicyValue": ("SlateOffPolicyValue",),
+    "SlateOffPolicyValue": ("OffPolicyValue",),
 }
 # What they have beyond every metric.
 METHODS = {
     "AveragePrecision": ("error_bound", "precision_recall"),
     "BinaryAUC": ("error_bound", "roc", "precision_recall"),
     "GroupAUC": ("per_group",),
+    "FromSampled": ("users_of_ranks",),
+    "OffPolicyValue": ("effective_sample_size",),
+    "SlateOffPolicyValue": ("effective_sample_size",),
 }
 # Pictures of several metrics; others are named as the metric is.
 SHARED_PICTURES = {

@@ -151,6 +151,10 @@ OTHERS: dict[str, tuple[str, dict[str, object]]] = {  # options, and what is sma
     "lists": ("--lists 50 --length 30 --items 100 --numbers 8 --catalogue 1000 --rounds 1", {}),
     "ranking": ("--users 40 --items 300 --rounds 1 --slow-rounds 0", {}),
     "ties": ("--users 40 --items 300 --rounds 1", {}),
+    "unbiased": (
+        "--draws 2 --em-draws 2 --users 20 --logs 3 --logged 200 --items 500 --sampled 20 --rows 900 --rounds 1",
+        {"CATALOGUES": (150,), "BATCH": 300},
+    ),
 }
 
 

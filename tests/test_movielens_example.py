@@ -16,6 +16,7 @@ pytest.importorskip("pytorch_lightning")
 from fixtures.examples import ROOT, assert_one_line_and_no_file, logged, printed
 from oracles import item_values, lists
 
+from examples.movielens import sampled
 from examples.movielens.data import History, InteractionData, TrainPairs, leave_last_out
 from examples.movielens.log import InputError, Log, read_log, simulate_log
 from examples.movielens.models import WARM_FROM
@@ -274,3 +275,22 @@ def test_point_26_a_path_with_nul_and_movies_without_genres_are_refused(tmp_path
     (tmp_path / "movies.csv").write_text("movieId,genres\n1,(no genres listed)\n2,\n")
     with pytest.raises(InputError, match=r"movies\.csv: no movie has a genre"):
         read_log(tmp_path)
+
+
+def test_sampled_candidates_of_three_models(tmp_path: Path) -> None:
+    """Of scores that are known: with a sharp model full and naive numbers may differ in their order."""
+    pytest.importorskip("matplotlib")
+    generator = torch.Generator().manual_seed(0)
+    scores = {name: torch.rand((50, 160), generator=generator) for name in ("a", "b", "c")}
+    wanted, others = torch.arange(50), torch.ones((50, 160), dtype=torch.bool)
+    others[wanted, wanted] = False
+    scores["a"][wanted, wanted] += 0.5
+    users = sampled.Users(scores, wanted, others)
+    full, drawn = sampled.full_values(users), list(sampled.drawn_values(users, 3, em_draws=2))
+    assert full["a"] == max(full.values())
+    assert [list(draw) for draw in drawn] == [list(sampled.METHODS)] * 2 + [list(sampled.METHODS)[:-1]]
+    assert all(draw["naive"]["a"] > full["a"] for draw in drawn)
+    text = sampled.report(full, drawn)
+    assert "100 sampled negatives: mean and standard deviation of 3 draws\n(2 of em)" in text
+    sampled.draw_picture(tmp_path / "sampled.png", full, drawn, text)
+    assert (tmp_path / "sampled.png").stat().st_size > 10_000

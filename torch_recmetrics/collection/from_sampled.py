@@ -80,7 +80,7 @@ class FromSampled(OneForEach, UserMeans):
     r"""What a metric would be among all N items, of users whose relevant items were ranked among m sampled others.
 
     .. math:: \text{FromSampled} = \frac{\sum_u w_u \hat f(r'_u)}{\sum_u w_u}, \qquad
-        \hat f = \big((1 - \gamma) A^T D A + \gamma \, diag(A^T D 1)\big)^{-1} A^T D f
+        \hat f = ((1 - \gamma) A^T D A + \gamma \, diag(A^T D 1))^{-1} A^T D f
 
     The metric inside is a function f of the rank r of a user's relevant item among all. Known is its rank r' among the
     sampled ones, which comes with the chance :math:`A_{r r'} = P(r' | r)`; D is the prior 1 / N of each rank. This is

@@ -92,6 +92,13 @@ def add_evaluation(parser: Any) -> None:
     parser.add_argument("--train_overlap", "--train-overlap", type=str, default="error", help="error or keep")
     parser.add_argument("--items", type=str | None, help="a file with the catalogue")
     parser.add_argument("--groups", type=str | None, help="a file of items and groups, for exposure")
+    parser.add_argument("--propensities", type=str | None, help="a file of items and the chance that each is observed")
+    parser.add_argument(
+        "--sampled_from",
+        "--sampled-from",
+        type=int | None,
+        help="the number of all items, of which the lists are samples",
+    )
     parser.add_argument(
         "--options", type=dict[str, Any] | None, help='of single metrics, {"map": {"denominator": "hits"}}'
     )
@@ -159,6 +166,22 @@ def add_item_to_item(parser: Any) -> None:
     add_input(parser)
 
 
+def add_off_policy(parser: Any) -> None:
+    parser.add_argument("--log", type=str | list[str] | None, help="a file or pattern of rewards and probabilities")
+    parser.add_argument("--estimator", type=str, default="snips", help="snips, ips, dm, dr, sndr or switch-dr")
+    parser.add_argument("--max_weight", "--max-weight", type=float | None, help="the largest weight policy / logged")
+    parser.add_argument("--switch", type=float | None, help="the largest weight that switch-dr corrects with")
+    parser.add_argument("--report", type=str | None, help="a folder for report.html and report.json")
+    for name in ("reward", "logged", "policy", "expected"):
+        parser.add_argument(f"--{name}", type=str, default=name, help="the name of the column")
+    parser.add_argument(
+        "--expected_policy", "--expected-policy", type=str, default="expected_policy", help="the name of the column"
+    )
+    parser.add_argument("--user", type=str | None, help="the column of users, whose rows count together in intervals")
+    parser.add_argument("--weight", type=str | None, help="the column of the weight of a row; by default 1")
+    add_input(parser)
+
+
 def add_overlap(parser: Any) -> None:
     for name in ("train", "test"):
         parser.add_argument(f"--{name}", type=str | None, help="a file of users and items, with their time or without")
@@ -179,6 +202,7 @@ ARGUMENTS: dict[str, Callable[[Any], None]] = {
     "gate": add_gate,
     "agreement": add_agreement,
     "item-to-item": add_item_to_item,
+    "off-policy": add_off_policy,
     "overlap": add_overlap,
     "metrics": add_metrics,
 }

@@ -30,6 +30,7 @@ from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.glossary import about_metric, full_text, list_text, ordered_names
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.members import CUTOFFS
+from torch_recmetrics.offline.off_policy import off_policy
 from torch_recmetrics.offline.outputs import (
     files_of,
     files_of_comparison,
@@ -59,6 +60,8 @@ OF_LISTS = (
     "train",
     "items",
     "groups",
+    "propensities",
+    "sampled_from",
     "options",
     "candidates",
     "min_relevance",
@@ -322,6 +325,20 @@ def run_item_to_item(options: Options, output: Output) -> int:
     return 0
 
 
+def run_off_policy(options: Options, output: Output) -> int:
+    """What another policy would have earned, from the log of the one that ran.
+
+    torch-recmetrics off-policy --log log.parquet --estimator dr --user user_id
+    """
+    log, folder = required(options, "log"), folder_of(options)
+    refuse_format(options)
+    report = off_policy(log, **options)
+    if folder is not None and not output.silent:
+        write_folder(folder, files_of(report))
+    output.show(str(report), report.to_json)
+    return 0
+
+
 def run_overlap(options: Options, output: Output) -> int:
     """What training and test data share.
 
@@ -361,6 +378,7 @@ COMMANDS: dict[str, Callable[[Options, Output], int]] = {
     "gate": run_gate,
     "agreement": run_agreement,
     "item-to-item": run_item_to_item,
+    "off-policy": run_off_policy,
     "overlap": run_overlap,
     "metrics": run_metrics,
 }

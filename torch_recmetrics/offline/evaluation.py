@@ -28,15 +28,19 @@ from torch_recmetrics.offline.likely_mistakes import (
 from torch_recmetrics.offline.members import (
     CUTOFFS,
     UserCollector,
+    candidates_of,
     check_cutoffs,
     check_names,
     check_profiles,
+    check_propensities_go,
     collection_of,
     counts_training,
+    has_users,
     labels_of,
     largest_cutoff,
     options_of_names,
     reads_numbers,
+    sampling_of,
 )
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import evaluate_spark, is_spark
@@ -70,6 +74,8 @@ def evaluate(
     train: Any = None,
     items: Any = None,
     groups: Any = None,
+    propensities: Any = None,
+    sampled_from: int | None = None,
     format: str | None = None,  # noqa: A002
     options: Mapping[str, Mapping[str, Any]] | None = None,
     ties: Ties = "average",
@@ -116,6 +122,12 @@ def evaluate(
         items: rows of item: the catalogue, each item once; item k of a table of features is row k.
         groups: rows of item and group, in a column ``"group"`` or the only other one, for ``exposure`` and
             ``exposure_disparity``: ``report["exposure@10/indie"]``. An item may be in several.
+        propensities: rows of item and the chance in (0, 1] that it is observed, in a column ``"propensity"`` or the
+            only other one: metrics given by name weigh each relevant item by 1 / chance,
+            ``report["snips_recall@10"]``. Those that cannot are refused.
+        sampled_from: N, the number of all items, where each list has the scores of the relevant items and of a sample
+            of the others: every metric becomes what it would be among all, a
+            :class:`~torch_recmetrics.FromSampled`. Its options are given as ``options={"from_sampled": ...}``.
         format: of files: ``"parquet"``, ``"csv"``, ``"json"``, ``"arrow"`` or ``"trec"``; by default by their suffix.
         options: of single metrics by name, such as ``{"coverage": {"num_items": 9066}}``, which `items` gives as well.
         ties: how equal scores count: ``"average"``, ``"optimistic"``, ``"pessimistic"`` or ``"stable"`` (in the
@@ -162,11 +174,15 @@ def evaluate(
         raise ValueError("`keep_users` must be True with keep_lists=True: lists are kept beside the values of users")
     check_names(metrics)
     check_cutoffs(metrics, top_k)
+    options, sampling = sampling_of(options, sampled_from, candidates)
     own_options = options_of_names(metrics, options)
+    if propensities is not None:
+        check_propensities_go(metrics, sampled_from)
     names = Names(user, item, score, rank, relevance, weight)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     if is_spark(recommendations) or is_spark(truth):
         refused = {"slices": slices, "train": train, "items": items, "groups": groups, "format": format}
+        refused |= {"propensities": propensities, "sampled_from": sampled_from}
         refused |= {"temp_directory": temp_directory, "threads": threads}
         refused |= {"keep_lists": keep_lists or None, "curves": curves or None, "progress": progress or None}
         if taken := [name for name, value in refused.items() if value is not None]:
@@ -183,18 +199,24 @@ def evaluate(
             level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
         )  # fmt: skip
     with Workspace(memory_limit, temp_directory, threads) as workspace:
-        tables = Tables(workspace, {**given, "items": items, "groups": groups}, names, format, seen_action)
+        given |= {"items": items, "groups": groups, "propensities": propensities}
+        tables = Tables(workspace, given, names, format, seen_action)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
         tables.number_ids(counts_training=counts_training(metrics, own_options))
         common = {"ties": ties, "empty_target_action": empty_target_action, **common}
-        collection = collection_of(metrics, top_k, own_options, common, tables)
+        collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
+        candidates = candidates_of(collection, candidates)
         check_profiles(collection, tables)
         counts = tables.counted_lists() | counts
+        tables.refuse_without_propensity(labels_of(collection))
         warn_of_kinds_of_ids(tables)
         warn_of_unread_relevance(tables)
         warn_of_hidden_truth(tables, labels_of(collection))
-        wanted = keep_users or slices is not None
-        asked = largest_cutoff(metrics, top_k, collection)
+        of_users = any(map(has_users, collection.values()))
+        if slices is not None and not of_users:
+            raise ValueError('`slices` need values of users, which method="em" has not: take another method')
+        wanted = of_users and (keep_users or slices is not None)
+        asked = largest_cutoff(metrics, top_k, collection) if sampling is None else 0  # cutoffs are among all items
         kept = max(KEPT_RANKS, asked) if keep_lists else 0
         collector = UserCollector(collection, tables.n_users, kept) if wanted else None
         with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():

@@ -12,6 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.collection.from_sampled import EM, FromSampled, check_num_items
 from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking
@@ -68,6 +69,35 @@ def options_of_names(metrics: Any, options: Any) -> dict[str, dict[str, Any]]:
     return {name: dict(own) for name, own in given.items()}
 
 
+def sampling_of(options: Any, sampled_from: Any, candidates: str | None) -> tuple[Any, dict[str, Any] | None]:
+    """The options of the metrics, and those of :class:`FromSampled` around them; None where nothing is sampled."""
+    if sampled_from is None:
+        return options, None
+    check_num_items("sampled_from", sampled_from)
+    if candidates is not None:
+        raise ValueError(f"`candidates` must be left out with `sampled_from`, which says what they are: {candidates!r}")
+    if not isinstance(options, Mapping) or not isinstance(options.get("from_sampled", {}), Mapping):
+        return options, {"num_items": sampled_from}
+    others = {name: own for name, own in options.items() if name != "from_sampled"}
+    return others, {**options.get("from_sampled", {}), "num_items": sampled_from}
+
+
+def check_propensities_go(metrics: Any, sampled_from: int | None) -> None:
+    """TypeError and ValueError for a table of propensities that no metric would read."""
+    if not names_of(metrics):
+        raise TypeError("`propensities` is for metrics given by name, and `metrics` has none: give it to the metrics")
+    if sampled_from is not None:
+        raise ValueError("`propensities` and `sampled_from` must not be given together: no metric knows both")
+
+
+def candidates_of(collection: RecMetricCollection, candidates: str | None) -> str | None:
+    """What was ranked, as was said, or as metrics say that are all estimates among as many items."""
+    estimated = {getattr(member, "estimated", None) for member in collection.values()}
+    if candidates is None and len(estimated) == 1 and None not in estimated:
+        return f"estimated({estimated.pop()})"
+    return candidates
+
+
 def counts_training(metrics: Any, own_options: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a metric that is given by name takes its counts of the items from the training data."""
     return any(
@@ -82,8 +112,12 @@ def collection_of(
     own_options: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any],
     tables: Tables | None,
+    sampling: Mapping[str, Any] | None = None,
 ) -> RecMetricCollection:
-    """The metrics in the order given; those by name with what the tables know of items."""
+    """The metrics in the order given; those by name with what the tables know of items.
+
+    With `sampling`, the options of :class:`FromSampled`, each is what it would be among all items.
+    """
     entries, members = entries_of(metrics), dict[str, Metric]()
     for asked in (common, *own_options.values()):
         if asked.get("nan_action", "error") != "error":
@@ -97,7 +131,7 @@ def collection_of(
         fresh.reset()
         for name, metric in fresh.items():
             check_numbers(name, metric, tables)
-        return of_lists(fresh, tables)
+        return of_lists(among_all(fresh, sampling), tables)
     for entry in entries:
         known: dict[str, Any] = {}
         if isinstance(entry, str):
@@ -116,10 +150,21 @@ def collection_of(
         for key, metric in made.items():
             if key in members:
                 raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
-            if not known.keys() & {"item_counts", "groups"}:  # those are by the numbers of the tables
+            if not known.keys() & {"item_counts", "groups", "propensities"}:  # those are by the numbers of the tables
                 check_numbers(key, metric, tables)
             members[key] = metric
-    return of_lists(RecMetricCollection(members), tables)
+    return of_lists(among_all(RecMetricCollection(members), sampling), tables)
+
+
+def among_all(collection: RecMetricCollection, sampling: Mapping[str, Any] | None) -> RecMetricCollection:
+    """The metrics as estimates among all items, where what is ranked is a sample of them."""
+    if sampling is None:
+        return collection
+    deepest = max(getattr(member, "top_k", None) or 0 for member in collection.values())
+    if deepest > sampling["num_items"]:
+        raise ValueError(f"`sampled_from` must be at least the largest cutoff {deepest}, got {sampling['num_items']}")
+    found: RecMetricCollection = FromSampled(collection, **sampling)  # type: ignore[assignment]
+    return found
 
 
 def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +176,7 @@ def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str
 
 
 def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> dict[str, Any]:
-    """The options that the catalogue and the training data give."""
+    """The options that the tables of items and the training data give."""
     declared, filled = options_of(METRICS[name]), dict[str, Any]()
     if "num_items" in declared and "num_items" not in own:
         if tables is not None and tables.items is not None and tables.n_items is not None:
@@ -153,6 +198,8 @@ def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> 
         names, filled["groups"] = tables.groups_of_items()
         if "names" in declared:
             filled["names"] = names
+    if tables is not None and tables.propensities is not None and "propensities" not in own:
+        filled["propensities"] = tables.propensities_of_items()
     return filled
 
 
@@ -180,6 +227,11 @@ def check_profiles(collection: RecMetricCollection, tables: Tables) -> None:
 def reads_numbers(member: Metric) -> bool:
     """Whether a metric asks for the number of each user."""
     return getattr(member, "keep_users", False) or isinstance(member, CategoryCalibration)
+
+
+def has_users(member: Metric) -> bool:
+    """Whether a user alone has a value: not one of a distribution over the ranks of all."""
+    return getattr(member, "aggregation", None) != EM
 
 
 def labels_of(collection: RecMetricCollection) -> Labels:
@@ -228,8 +280,9 @@ class UserCollector:
     """
 
     def __init__(self, collection: RecMetricCollection, n_users: int, kept_ranks: int = 0) -> None:
-        self.names = [name for name, member in collection.items() if isinstance(member, UserMeasure)]
-        members: list[Any] = [member.clone() for member in collection.values()]
+        having = {name: member for name, member in collection.items() if has_users(member)}
+        self.names = [name for name, member in having.items() if isinstance(member, UserMeasure)]
+        members: list[Any] = [member.clone() for member in having.values()]
         means = [member for member in members if isinstance(member, UserMeasure)]
         self._warns = True  # once
         self.evaluator = Evaluator(means, [member for member in members if isinstance(member, ListCounter)])

@@ -65,7 +65,7 @@ class Tables:
         self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
         self.n_users = 0
         self.n_items: int | None = None
-        for role in ("recommendations", "truth", "seen", "slices", "train", "items", "groups"):
+        for role in ("recommendations", "truth", "seen", "slices", "train", "items", "groups", "propensities"):
             if given.get(role) is not None or role in ("recommendations", "truth"):
                 own = format if role in ("recommendations", "truth") else None
                 workspace.sources.append(open_source(workspace.connection, role, given.get(role), format=own))
@@ -74,6 +74,7 @@ class Tables:
         self.seen, self.slices = known.get("seen"), known.get("slices")
         self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
         self.train, self.items, self.groups = known.get("train"), known.get("items"), known.get("groups")
+        self.propensities = known.get("propensities")
         # role -> {what it is: its column}
         pair = {"user": names.user, "item": names.item}
         self.columns: dict[str, dict[str, str]] = {"seen": pair, "train": pair, "items": {"item": names.item}}
@@ -89,15 +90,33 @@ class Tables:
             self.columns["slices"] = {"user": names.user, "slice": self._named_column(self.slices, "slice", names.user)}
         if self.groups is not None:
             self.columns["groups"] = {"item": names.item, "group": self._named_column(self.groups, "group", names.item)}
+        if self.propensities is not None:
+            own_column = self._named_column(self.propensities, "propensity", names.item)
+            self.columns["propensities"] = {"item": names.item, "propensity": own_column}
         for source in workspace.sources:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
-                if key in ("score", "rank", "relevance", "weight") and not holds_numbers(source, column):
+                if key in ("score", "rank", "relevance", "weight", "propensity") and not holds_numbers(source, column):
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
         self._refuse_gaps()
         self._refuse_long_scores()
+        self._refuse_propensities()
+
+    def _refuse_propensities(self) -> None:
+        """InputError for propensities outside of [0, 1], and for an item that has two."""
+        if (source := self.propensities) is None:
+            return
+        number = self.number(source, "propensity")
+        outside = f"{number} IS NULL OR NOT ({number} >= 0 AND {number} <= 1)"  # NaN is above every number
+        if found := self._first(source, outside, "propensity"):
+            column = self.columns["propensities"]["propensity"]
+            raise InputError(
+                f"{found[0]}: column {column!r} must be in (0, 1], the chance that an item is observed, got {found[1]}"
+            )
+        if fault := self._missing_or_twice(source, ("item",)):
+            raise fault
 
     def _refuse_long_scores(self) -> None:
         """InputError for scores that become each other as floats."""
@@ -201,7 +220,8 @@ class Tables:
         """Make the table ``users``, and the table ``items`` where items cannot go by their own ids.
 
         Counts of the training data are of the items that are met, so these are numbered where `counts_training`, and
-        where items have groups.
+        where items have groups or propensities. Those with propensities come first: their numbers are the same whatever
+        else is recommended.
         """
         work, truth = self.workspace, self.truth
         work.run(
@@ -211,15 +231,21 @@ class Tables:
         self.n_users = work.one("SELECT count(*) FROM users")[0]
         if not self.n_users:
             raise InputError(f"{truth}: there is no row with a user")
-        having = [source for source in (truth, self.lists, self.train, self.groups) if source is not None]
-        counts = self.groups is not None or (counts_training and self.train is not None)
+        known = (truth, self.lists, self.train, self.groups, self.propensities)
+        having = [source for source in known if source is not None]
+        counts = self.groups is not None or self.propensities is not None
+        counts |= counts_training and self.train is not None
         if self.items is None and self.item_ids.kind == "BIGINT" and not counts:
             lowest = [work.one(f"SELECT min({self.item_ids.of(source)}) FROM {source.sql}")[0] for source in having]
             if all(low is None or low >= 0 for low in lowest):
                 return
         if self.items is None:
             ids = " UNION ".join(f"SELECT {self.item_ids.of(source)} AS id FROM {source.sql}" for source in having)
-            rows = f"SELECT id, id AS place FROM ({ids}) WHERE id IS NOT NULL"
+            place = "id"
+            if self.propensities is not None:
+                own = f"SELECT {self.item_ids.of(self.propensities)} FROM {self.propensities.sql}"
+                place = f"(id NOT IN ({own}), id)"
+            rows = f"SELECT id, {place} AS place FROM ({ids}) WHERE id IS NOT NULL"
         else:
             place = f"({', '.join(self.items.order)}) AS place"
             rows = f"SELECT {self.item_ids.of(self.items)} AS id, {place} FROM {self.items.sql}"
@@ -240,7 +266,8 @@ class Tables:
         lowest, moved = self.workspace.one("SELECT min(id), bool_or(i <> id) FROM items")
         if lowest < 0:
             return f"an item is called {lowest}"
-        return "other metrics number them anew, to count popularity in `train`" if moved else ""
+        told = "other metrics number them anew, to count popularity in `train` or to read `groups` or `propensities`"
+        return told if moved else ""
 
     def gives_another_number(self, item: int) -> bool:
         """Whether the item of this id has another number, or another item has it as its number."""
@@ -365,6 +392,34 @@ class Tables:
         table[items, groups] = True
         return names, table
 
+    def propensities_of_items(self) -> Tensor:
+        """(N,) float64 the chance that each item is observed, 0 where nobody said; of the first items that have one."""
+        source = self.propensities
+        if source is None:
+            raise ValueError("`propensities` is missing: it says how likely each item is observed")
+        own = f"SELECT {self.item_ids.of(source)} AS id, {self.number(source, 'propensity')} AS p FROM {source.sql}"
+        some = "LEFT" if self.items is not None else ""
+        return self.workspace.column(
+            f"SELECT CAST(coalesce(p, 0) AS DOUBLE) AS p FROM items {some} JOIN ({own}) USING (id) ORDER BY i"
+        )
+
+    def refuse_without_propensity(self, labels: Labels) -> None:
+        """InputError for the first relevant item whose propensity is 0 or not known."""
+        if (source := self.propensities) is None:
+            return
+        own = f"SELECT {self.item_ids.of(source)} FROM {source.sql} WHERE {self.number(source, 'propensity')} > 0"
+        order = ", ".join(self.truth.order)
+        found = self.workspace.rows(
+            f"SELECT {order}, CAST(_item AS VARCHAR) FROM ({self.relevant_pairs(labels)}) WHERE _item NOT IN ({own}) "
+            f"ORDER BY {order} LIMIT 1"
+        )
+        if found:
+            *row, item = found[0]
+            raise InputError(
+                f"{self.truth.place(row)}: item {item!r} is relevant, and has no propensity above 0 in {source}: give "
+                "it one, or leave the row out"
+            )
+
     def item_counts(self) -> Tensor:
         """(N,) how many users took each item in training."""
         if self.train is None:
@@ -431,12 +486,13 @@ class Tables:
         return number
 
     def relevant_pairs(self, labels: Labels) -> str:
-        """SELECT of the pairs of the truth that metrics take for relevant, seen or not."""
+        """SELECT of the rows of the truth that metrics take for relevant, seen or not: its pair, and its place."""
         key = ("relevance",) if "relevance" in self.columns["truth"] else ()
         wanted = "true" if labels.ignore_index is None else f"CAST(_item AS VARCHAR) <> '{labels.ignore_index}'"
         if key:
             wanted += " AND _relevance " + ("> 0" if labels.min_relevance is None else f">= {labels.min_relevance!r}")
-        return f"SELECT _user, _item FROM ({self.pairs(self.truth, *key)}) WHERE {wanted}"
+        place = ", ".join(self.truth.order)
+        return f"SELECT _user, _item, {place} FROM ({self.pairs(self.truth, *key)}) WHERE {wanted}"
 
     def one_of_each(self, ids: Ids) -> list[Any]:
         """An id of the lists and one of the truth."""
@@ -482,7 +538,10 @@ class Tables:
             item = number if self.n_items is None else f"(SELECT id FROM items WHERE i = {number})"
             source, order = self.lists, ", ".join(self.lists.order)
             wrong = f"{self.user_ids.of(source)} = {user} AND {self.item_ids.of(source)} = {item}"
-        elif not text.startswith(("`weights`", "every user")):
+        elif text.startswith("users must have at most"):
+            source, order = self.lists, ", ".join(self.lists.order)
+            wrong = f"{self.user_ids.of(source)} = {user}"
+        elif not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
             return None
         rows = self.workspace.rows(
             f"SELECT {', '.join(source.order)} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
@@ -536,7 +595,7 @@ class Tables:
             return None
         *row, value = found[0] if len(keys) == 1 else (*found[0][:-2], found[0][-2:])
         if len(keys) == 1:
-            return InputError(f"{source.place(row)}: each item must stand in a catalogue once, got {value!r} again")
+            return InputError(f"{source.place(row)}: each item must stand there once, got {value!r} again")
         user, other = value
         what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
         return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")
