@@ -12,17 +12,18 @@ from fixtures.cases import NAMED, Case, Update, dense, rows, target_ids, users_o
 from fixtures.clicks import clicks
 from fixtures.histories import HISTORIES, OF_RANKINGS, sums
 from fixtures.items import NUM_ITEMS
-from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, Asked, Variant, named, together
+from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, STATES, Asked, Variant, named, together
 
 Shards = list[list[Update]]  # for each process its updates
 Share = Callable[[int], Shards]
 FEW: Asked = {f"{v} 3": (v, 3) for v in RANKED}
 MANY: Asked = FEW | {f"{v} {k}": (v, k) for v in DEFAULTS for k in (1, None)}
 ONE: Asked = {"value": (named("NDCG"), 3)}
-LISTS: Asked = {str(v): (v, 3) for v in LISTED if not v.needs_samples}
+# Metrics of lists and of clicks: one of each kind of state, whose exchange is that of all others of its kind.
+LISTS: Asked = {str(v): (v, 3) for v in LISTED if v in STATES and not v.needs_samples}
 LISTS |= {"ndcg": (named("NDCG"), 3), "mrr": (named("MRR"), None)}
-NAMED_LISTS: Asked = LISTS | {str(v): (v, 3) for v in LISTED if v.needs_samples}
-ROWS: Asked = {str(v): (v, None) for v in CLICKED}
+NAMED_LISTS: Asked = LISTS | {str(v): (v, 3) for v in LISTED if v in STATES and v.needs_samples}
+ROWS: Asked = {str(v): (v, None) for v in CLICKED if v in STATES}
 
 
 # Who gets what -------------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from torch_recmetrics.core.ranking.ties import hit_chances
 
 NODES = 20  # of a block: the interpolation of P over one standard deviation has all digits
 WHOLE_BLOCK = 10 * NODES  # a block of so few ranks is not interpolated
-RANKS_AT_ONCE = 1 << 17
-CHANCES_AT_ONCE = 1 << 21  # numbers of a table of chances: 16 MB
+RANKS_AT_ONCE = 1 << 15
+CHANCES_AT_ONCE = 1 << 20  # numbers of a table of chances: 8 MB
 STEPS = 20_000  # of expectation maximisation, at most
 GAINED = 1e-10  # in the mean logarithm of the likelihood, in one step: no more is to be had
 
