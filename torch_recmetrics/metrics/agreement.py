@@ -7,6 +7,7 @@ d items; :math:`X_d = |A_d \cap B_d|`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -28,7 +29,6 @@ __all__ = ["RBO", "Jaccard", "KendallTau", "Overlap"]
 
 NEGLIGIBLE = 2.0**-60  # what ranks may count together that are not looked at
 LAST = (1 << 31) - 1  # a place behind all others
-COMPARED = 1 << 22  # pairs of places of which all are compared
 
 
 class AgreementMeans(ListMeans):
@@ -100,7 +100,7 @@ class ListPair:
 
     def __init__(self, stats: RankingStats, cutoffs: Cutoffs) -> None:
         item_ids, reference = stats.items(cutoffs), stats.reference(cutoffs)
-        self.places = places_of(item_ids, reference)  # (B, D) in the second list, -1 for none
+        self.places = Candidates(reference).columns_of(item_ids)  # (B, D) in the second list, -1 for none
         self.ranks = torch.arange(item_ids.shape[1], device=item_ids.device)
         # (B, D): the place from which on both lists hold an item; `depth` where one of them does not.
         self.depth = max(item_ids.shape[1], reference.shape[1])
@@ -121,16 +121,6 @@ class ListPair:
     def defined(self, values: Tensor) -> Tensor:
         """(B, cutoffs) values, nan where both lists are empty."""
         return torch.where(torch.stack(list(self.lengths())).sum(0) > 0, values, float("nan"))
-
-
-def places_of(item_ids: Tensor, reference: Tensor) -> Tensor:
-    """(B, D) int64: the place of each item in its row of (B, L) ids, -1 for none; no id is twice in a row."""
-    if item_ids.numel() * reference.shape[1] > COMPARED:
-        return Candidates(reference).columns_of(item_ids)
-    same = torch.where(item_ids >= 0, item_ids, -2).unsqueeze(2) == reference.unsqueeze(1)
-    # A product is much faster than a search for the place that is True.
-    place = torch.arange(1, reference.shape[1] + 1, dtype=torch.float32, device=same.device)
-    return (same.to(torch.float32) @ place).to(torch.int64).clamp(max=reference.shape[1]) - 1
 
 
 class Overlap(AgreementMeans):
@@ -243,24 +233,39 @@ class RBO(AgreementMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, persistence: float) -> Tensor:
         pair = ListPair(stats, tuple(reach(persistence) if k is None else k for k in cutoffs))
-        depths = ranks(pair.depth, pair.met.device)
-        both = exact(pair.met.new_zeros(pair.met.shape[0], pair.depth + 1))
-        both = both.scatter_add_(1, pair.met, torch.ones_like(both[:, :1]).expand(pair.met.shape))[:, :-1].cumsum(1)
-        weights, columns = (1 - persistence) * persistence ** (depths - 1), []
-        for lengths in zip(*(of_each.unbind(1) for of_each in pair.lengths()), strict=True):
-            first, last = (exact(n).unsqueeze(1) for n in (torch.minimum(*lengths), torch.maximum(*lengths)))
-            shared, at_end = (
-                (both * (depths == n)).sum(1, keepdim=True) for n in (first, last)
-            )  # nothing for an empty list
-            share = shared / first.clamp(min=1)
-            agreement = (torch.where(depths <= last, both, 0) + share * (depths - first).clamp(min=0)) / depths
-            beyond = (at_end - shared) / last.clamp(min=1) + share
-            # By the same weights, added up alike: 1 to the last bit where all agree.
-            within = torch.where(depths <= last, weights, 0)
-            tail = persistence**last
-            sums = [(within * part).sum(1, keepdim=True) for part in (agreement, torch.ones_like(agreement))]
-            columns.append((sums[0] + tail * beyond) / (sums[1] + tail))
-        return pair.defined(torch.cat(columns, 1).clamp(max=1))
+        lengths = pair.lengths()
+        parts = [
+            extrapolated(pair.met[part], [of_each[part] for of_each in lengths], pair.depth, persistence)
+            for part in steps(pair.met.shape[0], pair.depth, compared=True)
+        ]
+        return pair.defined(torch.cat(parts) if parts else exact(lengths[0]))
+
+
+def extrapolated(met: Tensor, lengths: Sequence[Tensor], depth: int, persistence: float) -> Tensor:
+    """(B, cutoffs): RBO_EXT of users.
+
+    Args:
+        met: (B, D) int64, the place from which on both lists hold an item, `depth` for none.
+        lengths: two of (B, cutoffs) int64, of either list.
+        depth: the longer of both lists.
+        persistence: p.
+    """
+    depths = ranks(depth, met.device)
+    both = exact(met.new_zeros(met.shape[0], depth + 1))
+    both = both.scatter_add_(1, met, torch.ones_like(both[:, :1]).expand(met.shape))[:, :-1].cumsum(1)
+    weights, columns = (1 - persistence) * persistence ** (depths - 1), []
+    for of_both in zip(*(of_each.unbind(1) for of_each in lengths), strict=True):
+        first, last = (exact(n).unsqueeze(1) for n in (torch.minimum(*of_both), torch.maximum(*of_both)))
+        shared, at_end = ((both * (depths == n)).sum(1, keepdim=True) for n in (first, last))  # 0 for an empty list
+        share = shared / first.clamp(min=1)
+        agreement = (torch.where(depths <= last, both, 0) + share * (depths - first).clamp(min=0)) / depths
+        beyond = (at_end - shared) / last.clamp(min=1) + share
+        # By the same weights, added up alike: 1 to the last bit where all agree.
+        within = torch.where(depths <= last, weights, 0)
+        tail = persistence**last
+        sums = [(within * part).sum(1, keepdim=True) for part in (agreement, torch.ones_like(agreement))]
+        columns.append((sums[0] + tail * beyond) / (sums[1] + tail))
+    return torch.cat(columns, 1).clamp(max=1)
 
 
 class KendallTau(AgreementMeans):
