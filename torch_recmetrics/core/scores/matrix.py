@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 HIDDEN = float("-inf")
+NO_VALUES, NO_BITS, NO_MASK = (np.empty(0, dtype=dtype) for dtype in (np.float32, np.int16, np.uint8))
 HALF = {torch.bfloat16: score_rows.BFLOAT16, torch.float16: score_rows.FLOAT16}
 
 
@@ -59,16 +61,15 @@ class ScoreMatrix:
     def rows(self) -> tuple[Any, ...]:
         """The scores as compiled loops read them: see :mod:`torch_recmetrics.core.kernels.score_rows`."""
         kind = HALF.get(self._scores.dtype, 0)
-        numbers = flat(self._scores.view(torch.int16) if kind else self._scores)
-        # New tensors lie where the scores do, whatever the default device is.
-        values, bits = (numbers[:0].float(), numbers) if kind else (numbers, numbers.new_empty(0, dtype=torch.int16))
-        mask = numbers.new_empty((0, 0), dtype=torch.uint8)
+        numbers = flat(self._scores.view(torch.int16) if kind else self._scores).numpy()
+        values, bits = (NO_VALUES, numbers) if kind else (numbers, NO_BITS)
+        shown, stride, seen = NO_MASK, 0, np.empty((self.n_users, 0), dtype=np.int64)
         if self._mask is not None:
             mask = in_rows(self._mask).view(torch.uint8)
-        nothing = numbers.new_empty((self.n_users, 0), dtype=torch.int64)
-        seen = nothing if self._seen is None else self._seen.contiguous()
-        scores = values.numpy(), bits.numpy(), kind, self._scores.stride(0)
-        return *scores, flat(mask).numpy(), mask.stride(0), seen.numpy(), self.n_items
+            shown, stride = flat(mask).numpy(), mask.stride(0)
+        if self._seen is not None:
+            seen = self._seen.contiguous().numpy()
+        return values, bits, kind, self._scores.stride(0), shown, stride, seen, self.n_items
 
     def dense(self) -> Tensor:
         """(B, N) all scores as one tensor, for callers that need a matrix of this size anyway."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,10 +36,9 @@ def ranks_within(scores: ScoreMatrix, ids: Tensor, depth: int) -> TargetRanks | 
     n_users = scores.n_users
     if not (scores.compiled and depth):
         return None
-    by_rank, tied = (ids.new_zeros((n_users, depth), dtype=dtype) for dtype in (torch.int32, torch.uint8))
-    above, equal = (torch.empty_like(ids, dtype=torch.int32) for _ in range(2))
-    flags = ids.new_empty(n_users, dtype=torch.uint8)
-    made = (column.numpy() for column in (by_rank, tied, above, equal, flags))
+    by_rank, tied = (np.zeros((n_users, depth), dtype=dtype) for dtype in (np.int32, np.uint8))
+    above, equal = (np.empty(ids.shape, dtype=np.int32) for _ in range(2))
+    flags = np.empty(n_users, dtype=np.uint8)
     over_rows(
         score_rows.ranks_within,
         n_users,
@@ -47,16 +47,20 @@ def ranks_within(scores: ScoreMatrix, ids: Tensor, depth: int) -> TargetRanks | 
         ids.contiguous().numpy(),
         depth,
         not scores.nan_hidden,
-        *made,
+        by_rank,
+        tied,
+        above,
+        equal,
+        flags,
     )
-    found = flags.numpy()
-    any_flag = int(found.max(initial=0))
-    if not any_flag:
-        return TargetRanks(by_rank, None, above, equal, None)
-    if (found & score_rows.HAS_NAN).any():
+    higher, alike = torch.from_numpy(above), torch.from_numpy(equal)
+    if not flags.any():
+        return TargetRanks(torch.from_numpy(by_rank), None, higher, alike, None)
+    if (flags & score_rows.HAS_NAN).any():
         return None
-    crossing = torch.from_numpy((found & score_rows.CROSSES).nonzero()[0])
-    return TargetRanks(by_rank, tied.view(torch.bool), above, equal, crossing if crossing.shape[0] else None)
+    crossing = torch.from_numpy((flags & score_rows.CROSSES).nonzero()[0])
+    of_equal = torch.from_numpy(tied.view(np.bool_))
+    return TargetRanks(torch.from_numpy(by_rank), of_equal, higher, alike, crossing if crossing.shape[0] else None)
 
 
 def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
