@@ -12,7 +12,18 @@ import pytest
 import torch
 from fixtures.histories import updated
 
-from benchmarks import auc, batches, compare, count_intervals, evidence, growth, harness, intervals, offline
+from benchmarks import (
+    auc,
+    batches,
+    compare,
+    count_intervals,
+    evidence,
+    evidence_more,
+    growth,
+    harness,
+    intervals,
+    offline,
+)
 from benchmarks.__main__ import names
 from torch_recmetrics import MRR
 
@@ -140,6 +151,29 @@ def test_the_simulations_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         assert part in printed
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # two draws may have one value
+def test_more_simulations_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    n_threads = torch.get_num_threads()
+    monkeypatch.setattr(evidence_more, "USERS", (30,))
+    monkeypatch.setattr(evidence_more, "MANY", 4000)
+    monkeypatch.setattr(sys, "argv", ["evidence_more", "--draws", "2"])
+    try:
+        evidence_more.main()
+    finally:
+        torch.set_num_threads(n_threads)
+    printed = capsys.readouterr().out
+    for part in (
+        "2 draws",
+        "Ratios of sums",
+        "UserBootstrap",
+        "Sliced",
+        "from sampled, bv",
+        "Twelve rows",
+        "Gate of hits",
+    ):
+        assert part in printed
+
+
 OTHERS: dict[str, tuple[str, dict[str, object]]] = {  # options, and what is smaller
     "catalogue": ("--users 9 --items 2000 --numbers 8 --top-k 5 --rounds 1 --slow-rounds 1", {}),
     "collectives": ("--users 40 --items 300 --rounds 1", {"count_collectives": lambda: None}),
@@ -177,7 +211,8 @@ def test_each_of_the_others_runs(
 
 
 def test_every_benchmark_is_run_here() -> None:
-    assert {*OTHERS, "auc", "batches", "compare", "count_intervals", "evidence", "intervals", "offline"} == set(names())
+    own = {"auc", "batches", "compare", "count_intervals", "evidence", "evidence_more", "intervals", "offline"}
+    assert {*OTHERS, *own} == set(names())
 
 
 def test_another_value_stops_it() -> None:

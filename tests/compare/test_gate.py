@@ -176,7 +176,9 @@ def test_nothing_to_see() -> None:
     rule = Gate(better="a").decide(users, users).rules[0]
     assert rule.outcome == "undecided" and rule.users_needed == math.inf
     assert "no number of users would decide it" in str(rule)
-    assert Gate(not_worse={"a": 0.5}).decide(users, users).outcome == "promoted"
+    many = run({"a": [0.1, 0.5, 0.9, 0.4, 0.5] * 4})
+    assert Gate(not_worse={"a": 0.5}).decide(many, many).outcome == "promoted"
+    assert Gate(not_worse={"a": 0.5}).decide(users, users).outcome == "undecided"  # of five users nothing is known
     zeros = run({"a": [0.0] * 5})
     rule = Gate(not_worse={"a": 0.5}).decide(zeros, zeros).rules[0]
     assert rule.outcome == "undecided" and math.isnan(rule.relative_difference)
@@ -188,6 +190,39 @@ def test_a_loss_of_exactly_the_margin_is_undecided() -> None:
     values = np.random.default_rng(0).uniform(0.1, 1, 50)
     rule = Gate(not_worse={"a": 0.1}).decide(run({"a": 0.9 * values}), run({"a": values})).rules[0]
     assert rule.outcome == "undecided"
+
+
+RARE = np.zeros(200)
+RARE[:40] = 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "candidate", "incumbent", "outcome"),
+    [
+        ({"not_worse": {"a": 0.02}}, RARE, RARE, "undecided"),  # of 40 hits a loss of one would be more than 2 %
+        ({"not_worse": {"a": 0.2}}, RARE, RARE, "promoted"),
+        ({"not_worse": {"a": 0.1}}, -RARE, -RARE, "promoted"),
+        ({"not_worse": {"a": 0.02}}, -RARE, -RARE, "undecided"),
+        ({"not_worse": {"a": 0.02}, "lower_is_better": "a"}, RARE, RARE, "undecided"),
+        ({"not_less": {"a": 0.02}}, np.zeros(100), None, "undecided"),  # with 2 % of hits 100 users have none in 13 %
+        ({"not_less": {"a": 0.02}}, np.zeros(200), None, "rejected"),
+        ({"not_less": {"a": 0.98}}, np.ones(100), None, "undecided"),
+        ({"not_less": {"a": 0.98}}, np.ones(200), None, "promoted"),
+    ],
+)
+def test_what_is_rare_is_not_ruled_out_by_few_users(
+    rule: dict[str, Any], candidate: Any, incumbent: Any, outcome: str
+) -> None:
+    runs = run({"a": candidate}), run({"a": candidate if incumbent is None else incumbent})
+    verdict = Gate(**rule).decide(*runs)
+    assert verdict.outcome == outcome
+    if outcome == "undecided":
+        (found,) = verdict.rules
+        assert found.users_needed is None or found.users_needed > len(candidate)
+        assert "would decide it" in str(found)
+    weights = torch.full((len(candidate),), 0.25)
+    weighted = [UserValues(one.sample_ids, {"a": one["a"]}, weights=weights) for one in runs]
+    assert Gate(**rule).decide(*weighted).outcome == outcome
 
 
 def test_the_users_that_would_decide() -> None:

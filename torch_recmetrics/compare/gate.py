@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -47,8 +47,20 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
 Outcome = Literal["promoted", "rejected", "undecided"]
+FEW = 30  # users beyond a margin, from which on the t test knows how far they go
 # A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
 NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
+
+
+class OneMore(NamedTuple):
+    """One user more, who lost what users have or gained it, where fewer than `FEW` did beyond the margin."""
+
+    lost: bool
+    margin: float
+
+    def counts(self, gains: Array) -> bool:
+        """Whether there are so few, of the (n,) gains beyond the margin."""
+        return int((gains < 0 if self.lost else gains > 0).sum()) < FEW
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,8 @@ class RuleVerdict:
         outcome: ``"held"``, ``"failed"`` or ``"undecided"``.
         n: users who count; None where only summaries are known.
         users_needed: about how many would decide the rule in 80 % of such decisions, if the true difference is the one
-            seen; infinite where none is seen; None where the rule is decided, or the number of users is not known.
+            seen; infinite where none is seen; None where the rule is decided, or the number is not known, of users or
+            of those who would decide a rule that one user more would turn around.
         paired: False where the metric has no values of users.
         undefined: users who have a value in one of the two only, and so do not count.
     """
@@ -224,6 +237,11 @@ class Gate:
     ``candidate - (1 - margin) incumbent``, whose interval is Fieller's: nothing is divided by a mean that varies. Each
     side has (1 - level) / 2 for all rules together, by Holm's correction. So an equal candidate is rejected in at most
     (1 - level) / 2 of such decisions, and a candidate that breaks a rule is promoted in at most as many.
+
+    Losses that are rare may be in no user of a few hundred, and the t test knows of none that it has not seen. So with
+    fewer than 30 users who lost more than it allows, a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held
+    only if it would be with one more, who lost all that users have on average. It has failed with fewer than 30 who did
+    better only if it would have with one more, who gained as much.
 
     Args:
         better: a metric, or several, in which the candidate must win.
@@ -336,9 +354,8 @@ class Gate:
         if len(kept) == 2 and any(metric in run for metric in both for run in kept.values()):
             users = common_users("`candidate` and `incumbent`", kept, on_missing)
         warn_of_other_truths("`candidate` and `incumbent`", kept)
-        contrasts = {
-            metric: contrast(runs, users, metric, -1.0 if metric in self.lower_is_better else 1.0) for metric in both
-        }
+        sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
+        contrasts = {metric: contrast(runs, users, metric, sign_of[metric]) for metric in both}
         of_candidate: dict[str, Run] = dict.fromkeys(self.not_less, runs["candidate"])
         if agreeing:
             lists = agreement(runs, agreeing, level=self.level, on_missing=on_missing)
@@ -351,10 +368,22 @@ class Gate:
         tails_held, tails_failed = holm_tails(p_held, tail), holm_tails(p_failed, tail)
         rules = []
         for place, (metric, margin) in enumerate(margins.items()):
-            own, t = contrasts[metric], statistics[place]
+            own, t, turned = contrasts[metric], statistics[place], False
             held, failed = p_held[place] <= tails_held[place], p_failed[place] <= tails_failed[place]
             if t == 0 or math.isnan(t):  # no difference and no error: nothing was shown
                 held = failed = False
+            if (held or failed) and own.paired and (margin > 0 or metric in self.not_less):
+                # Losses, or gains, that are rare may be in no user of a few, and then the t test knows of none.
+                one_more = OneMore(held, margin)
+                doubted = (
+                    bound_contrast(of_candidate[metric], metric, self.not_less[metric], one_more)
+                    if metric in self.not_less
+                    else contrast(runs, users, metric, sign_of[metric], one_more)
+                )
+                seen, t = t, doubted.statistic(-margin)
+                held = held and doubted.below(-t) <= tails_held[place]
+                failed = failed and doubted.below(t) <= tails_failed[place]
+                turned = t * seen <= 0  # then it says nothing of how many users would decide
             rules.append(
                 RuleVerdict(
                     metric=metric,
@@ -374,7 +403,7 @@ class Gate:
                     undefined=own.undefined,
                 )
             )
-            if rules[-1].outcome == "undecided" and own.n is not None:
+            if rules[-1].outcome == "undecided" and own.n is not None and not turned:
                 side = tails_held[place] if t > 0 else tails_failed[place]
                 rules[-1] = replace(rules[-1], users_needed=deciding_users(own, t, side))
         outcomes = {rule.outcome for rule in rules}
@@ -421,7 +450,13 @@ def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
             )
 
 
-def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:
+def contrast(
+    runs: Mapping[str, Run],
+    users: CommonUsers | None,
+    metric: str,
+    direction: float,
+    one_more: OneMore | None = None,
+) -> Contrast:
     """The means of a metric in both runs, and what their relative difference varies by."""
     candidate, incumbent = runs["candidate"], runs["incumbent"]
     both = isinstance(candidate, UserValues) and isinstance(incumbent, UserValues)
@@ -432,6 +467,7 @@ def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, di
             users.values("incumbent", incumbent, metric),  # type: ignore[arg-type]
             users.weighting(),
             direction,
+            one_more,
         )
     mean, error = summary_of("candidate", candidate, metric)
     other, other_error = summary_of("incumbent", incumbent, metric)
@@ -452,9 +488,14 @@ def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, di
 
 
 def paired_contrast(
-    metric: str, candidate: Array, incumbent: Array, weights: Array | None, direction: float
+    metric: str,
+    candidate: Array,
+    incumbent: Array,
+    weights: Array | None,
+    direction: float,
+    one_more: OneMore | None = None,
 ) -> Contrast:
-    """From the values of the same users."""
+    """From the values of the same users, and of one more who lost what users have, or gained it, where it is asked."""
     w = np.ones(len(candidate)) if weights is None else weights
     known, other_known = ~np.isnan(candidate), ~np.isnan(incumbent)
     counted = known & other_known & (w > 0)
@@ -462,6 +503,14 @@ def paired_contrast(
     if int(counted.sum()) < 2:
         raise ValueError(f"{metric} must have a value for two users or more in both runs, got {int(counted.sum())}")
     candidate, incumbent, w = candidate[counted], incumbent[counted], w[counted] / w[counted].max()
+    if one_more is not None and one_more.counts(
+        direction * (candidate - incumbent) + one_more.margin * np.abs(incumbent)
+    ):
+        pair = (0.0, typical(incumbent, candidate))
+        lost = pair if direction * (pair[0] - pair[1]) < 0 else pair[::-1]
+        more = lost if one_more.lost else lost[::-1]
+        candidate, incumbent = np.append(candidate, more[0]), np.append(incumbent, more[1])
+        w = np.append(w, w.mean())
     n = len(candidate)
     # signed as the incumbent's mean is, so that a relative loss of a negative mean is a loss too
     sign = math.copysign(1, float((w * incumbent).sum()))
@@ -481,15 +530,26 @@ def paired_contrast(
     )
 
 
-def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
-    """The mean of a metric in one run beside a bound, which varies by nothing."""
+def bound_contrast(run: Run, metric: str, bound: float, one_more: OneMore | None = None) -> Contrast:
+    """The mean of a metric in one run beside a bound, which varies by nothing; `one_more` as of users of two runs."""
     mean, error = summary_of("candidate", run, metric)
-    n = None
+    n, paired = None, isinstance(run, UserValues) and metric in run
     if isinstance(run, UserValues):
         counted = torch.ones(len(run), dtype=torch.bool) if run.weights is None else run.weights > 0
-        n = int((counted & ~run[metric].isnan()).sum()) if metric in run else len(run)
-    paired = isinstance(run, UserValues) and metric in run
+        counted &= ~run[metric].isnan() if metric in run else True
+        n = int(counted.sum()) if metric in run else len(run)
+        if one_more is not None and paired and one_more.counts((values := run[metric][counted].numpy()) - bound):
+            w = np.ones(n) if run.weights is None else (run.weights[counted] / run.weights[counted].max()).numpy()
+            least, most = min(0.0, float(values.min())), typical(values, np.array([max(1.0, bound)]))
+            own = summed_up(np.append(values, least if one_more.lost else most), np.append(w, w.mean()))
+            mean, error, n = own.mean, own.standard_error, own.n
     return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, paired)
+
+
+def typical(values: Array, others: Array) -> float:
+    """What users have who have anything, on average; of the others where none of these has."""
+    some = next((some for column in (values, others) if len(some := column[column != 0])), np.zeros(1))
+    return float(some.mean())
 
 
 def holm_tails(p_values: Sequence[float], tail: float) -> list[float]:
