@@ -56,8 +56,10 @@ def interval(
     parts += [step / 2, -step / 2]
     s = math.sqrt(math.fsum(d * d for d in parts))
     a = math.fsum((d / s) ** 3 for d in parts) / 6 if s else 0.0
+    uneven = math.fsum((d / s) ** 4 for d in parts) - 1 / g if s else 0.0
+    freedom = (2 / uneven if uneven > 2 / g else g) - 1
     ends = []
-    for t in (-stats.t.isf((1 - level) / 2, g - 1), stats.t.isf((1 - level) / 2, g - 1)):
+    for t in (-stats.t.isf((1 - level) / 2, freedom), stats.t.isf((1 - level) / 2, freedom)):
         end = v + s * (a + t) / (1 - min(a * (a + t), 0.5)) ** 2
         ends.append(min(max(end, bounds[0]), bounds[1]))
     return s, min(ends[0], v), max(ends[1], v)

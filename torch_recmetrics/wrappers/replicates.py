@@ -59,8 +59,11 @@ class Jackknife(NamedTuple):
             return unknown(value)
         parts = torch.cat([(left.mean() - left) * math.sqrt((1 / self.share - 1) / n_groups), self.unseen])
         error = parts.square().sum().sqrt()
-        skew = torch.where(error > 0, (parts / error).pow(3).sum() / 6, 0)
-        quantile = student_quantile(float(n_groups), level)
+        shares = torch.where(error > 0, parts / error, 0)
+        skew = shares.pow(3).sum() / 6
+        # Of F. Satterthwaite, 1946: few where few groups make up the error. G where parts are normal.
+        uneven = float(shares.pow(4).sum()) - 1 / n_groups
+        quantile = student_quantile(min(2 / max(uneven, 2 / n_groups), n_groups), level)
         z = torch.stack([skew - quantile, skew + quantile])
         low, high = (value + error * z / (1 - (skew * z).clamp(max=MOST_SKEWED)).square()).clamp(*self.bounds)
         return error, torch.minimum(low, value), torch.maximum(high, value)
