@@ -135,8 +135,9 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert run(capfd, "gate", old, old, "--better", "mrr@5")[0] == 4
     truth = ("--truth", files / "truth.parquet")
     decided = ("gate", files / "shifted.parquet", files / "good.parquet", *truth, "--better", "mrr@5")
-    code, out, _ = run(capfd, *decided, "--not-worse", "recall@5=0.02", "--json")
+    code, out, _ = run(capfd, *decided, "--not-worse", "recall@5=0.2", "--json")
     assert (code, json.loads(out)["outcome"]) == (0, "promoted")  # recall is the same
+    assert run(capfd, *decided, "--not-worse", "recall@5=0.02")[0] == 4  # one user more of 60 may lose as much
     assert run(capfd, *decided, "--not-worse", "recall@5=much")[0] == 2
     code, _, err = run(capfd, "gate", files / "good.parquet", files / "bad.parquet", "--better", "mrr@5")
     assert code == 2
