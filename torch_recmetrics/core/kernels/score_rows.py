@@ -96,9 +96,9 @@ def pick(scores: Array, begin: int, end: int, least: float, column: int, picked:
 
 @compiled
 def sort_descending(scores: Array, columns: Array, n: int) -> None:
-    """Sort the first n scores with their columns; equal scores by rising column."""
+    """Sort the first n scores with their columns; equal scores by rising column. Few are sorted by insertion alone."""
     gap = 1
-    while gap < n // 3:
+    while gap < n // 12:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, n):
@@ -192,7 +192,7 @@ def ranks_within(
             least = levels[n_levels - 1] if n_levels else INF
             n_high = count_not_below(source, begin, end, least)
             if n_high:
-                if 0 < 4 * n_levels < 16 + n_high:
+                if 0 < 2 * n_levels < 16 + n_high:
                     n_high -= count_levels(source, begin, end, levels, n_levels, n_above, n_equal)
                 else:
                     n_picked = pick(source, begin, end, least, first, high, high_columns, none)
