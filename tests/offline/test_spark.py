@@ -112,6 +112,17 @@ def test_partitions_give_what_one_machine_gives_though_a_worker_dies(spark: Any,
         evaluate(lists, truth, "ndcg", ties="stable")
 
 
+def test_whole_numbers_beyond_floats_are_refused(spark: Any) -> None:
+    lists, columns = [("ann", 1, 2**53), ("ann", 2, 2**53 + 1)], "user_id string, item_id bigint, score bigint"
+    truth = spark.createDataFrame([("ann", 2)], "user_id string, item_id bigint")
+    says = (
+        r"`recommendations` \(Spark\): column 'score' must be 9007199254740992 \(2\^53\) at most.*got 9007199254740993"
+    )
+    with pytest.raises(InputError, match=says):
+        evaluate(spark.createDataFrame(lists, columns), truth, "ndcg@2")
+    assert evaluate(spark.createDataFrame(lists[:1], columns), truth, "ndcg@2").values == {"ndcg@2": 0}
+
+
 def test_lists_of_nobody_in_the_truth_are_refused(spark: Any) -> None:
     lists, truth = frames(spark)
     strangers = lists.selectExpr("concat('x', user_id) AS user_id", "item_id", "score")

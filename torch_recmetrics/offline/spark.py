@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.offline.columns import BEYOND_FLOATS, EXACT
 from torch_recmetrics.offline.members import UserCollector
 from torch_recmetrics.offline.report import Input, Report
 from torch_recmetrics.offline.sources import InputError
@@ -125,6 +126,16 @@ def in_words_of_spark(text: str, names: Names, order: str) -> str:
     return re.sub(r"column '(_\w+)'", lambda found: f"column {own.get(found[1], found[1])!r}", text)
 
 
+def refuse_beyond_floats(frame: Any, role: str, name: str) -> None:
+    """InputError for whole numbers of which several would be one float."""
+    if not dict(frame.dtypes)[name].startswith(("bigint", "decimal")):
+        return
+    functions = needed("pyspark.sql.functions", "Spark's frames")
+    for number in frame.agg(functions.min(name), functions.max(name)).first():
+        if number is not None and abs(number) > EXACT["DOUBLE"]:
+            raise InputError(f"`{role}` (Spark): column {name!r} must be {BEYOND_FLOATS}, got {number}")
+
+
 def rows_of(recommendations: Any, truth: Any, names: Names, seen: Any) -> tuple[Any, bool, str]:
     """The rows of lists and of the truth in one frame, whether lists are ordered by rank, and by which column."""
     functions = needed("pyspark.sql.functions", "Spark's frames")
@@ -141,6 +152,9 @@ def rows_of(recommendations: Any, truth: Any, names: Names, seen: Any) -> tuple[
         missing = [] if frame is None else [name for name in wanted[role] if name not in frame.columns]
         if missing:
             raise InputError(f"`{role}` (Spark) has no column {missing[0]!r}: it has {', '.join(frame.columns)}")
+    refuse_beyond_floats(recommendations, "recommendations", order or "score")
+    if names.relevance is not None:
+        refuse_beyond_floats(truth, "truth", names.relevance)
     if seen is not None:
         known = seen.select(names.user, names.item).distinct()
         recommendations = recommendations.join(known, [names.user, names.item], "left_anti")
