@@ -59,7 +59,8 @@ def interval(
     uneven = math.fsum((d / s) ** 4 for d in parts) - 1 / g if s else 0.0
     freedom = (2 / uneven if uneven > 2 / g else g) - 1
     ends = []
-    for t in (-stats.t.isf((1 - level) / 2, freedom), stats.t.isf((1 - level) / 2, freedom)):
+    quantile = stats.t.isf((1 - level) / 2, freedom) * math.sqrt((freedom + 1) / freedom)
+    for t in (-quantile, quantile):
         end = v + s * (a + t) / (1 - min(a * (a + t), 0.5)) ** 2
         ends.append(min(max(end, bounds[0]), bounds[1]))
     return s, min(ends[0], v), max(ends[1], v)

@@ -61,9 +61,11 @@ class Jackknife(NamedTuple):
         error = parts.square().sum().sqrt()
         shares = torch.where(error > 0, parts / error, 0)
         skew = shares.pow(3).sum() / 6
-        # Of F. Satterthwaite, 1946: few where few groups make up the error. G where parts are normal.
+        # How many groups make up the error, after F. Satterthwaite, 1946: G where the parts are normal. Squares about
+        # the value, which follows few of them, are too small by one of their number.
         uneven = float(shares.pow(4).sum()) - 1 / n_groups
-        quantile = student_quantile(min(2 / max(uneven, 2 / n_groups), n_groups), level)
+        counted = min(2 / max(uneven, 2 / n_groups), n_groups)
+        quantile = student_quantile(counted, level) * math.sqrt(counted / (counted - 1))
         z = torch.stack([skew - quantile, skew + quantile])
         low, high = (value + error * z / (1 - (skew * z).clamp(max=MOST_SKEWED)).square()).clamp(*self.bounds)
         return error, torch.minimum(low, value), torch.maximum(high, value)
