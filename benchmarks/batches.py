@@ -140,7 +140,8 @@ def spent(run: Callable[[], Values], n_updates: int, most: int = 25) -> str:
     profile.runcall(run)
     rows = []
     for (file, line, name), (_, calls, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
-        where = "" if file == "~" else f"{file.rpartition('torch_recmetrics/')[2]}:{line} "
+        inside = file.rpartition("site-packages/")[2].rpartition("torch_recmetrics/")[2]  # no path of the machine
+        where = "" if file == "~" else f"{inside}:{line} "
         rows.append((own / n_updates * 1e6, calls / n_updates, f"{where}{name}"))
     rows.sort(reverse=True)
     lines = ["| function | calls | of its own |", "| --- | ---: | ---: |"]
