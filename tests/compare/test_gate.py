@@ -230,8 +230,8 @@ def test_what_is_rare_is_not_ruled_out_by_few_users(
 
 def test_users_whose_values_are_skew_are_not_ruled_out_by_the_t_test() -> None:
     """Hall's statistic, worked by its definition."""
-    values = np.concatenate([np.zeros(72), np.linspace(0.3, 1, 28)])
-    bound = 0.246  # the t test of 100 users is sure that the mean is less
+    values = np.concatenate([np.zeros(144), np.linspace(0.3, 1, 56)])
+    bound = 0.226  # the t test of 200 users is sure that the mean is less
     off, n = values - values.mean(), len(values)
     t = (values.mean() - bound) / values.std(ddof=1) * math.sqrt(n)
     skew = (off**3).mean() / (off**2).mean() ** 1.5 / math.sqrt(n)

@@ -60,7 +60,7 @@ class Users:
     gains: Array  # (n,)
     sizes: Array  # (n,)
     weights: Array  # (n,) the largest of them 1
-    lost: tuple[float, float]  # gain and size of one more, who lost all that users have
+    lost: tuple[float, float]  # gain and size of one more, who lost the most that a user has
     gained: tuple[float, float]  # of one who gained as much
 
     def statistic(self, relative: float, *, held: bool) -> float:
@@ -269,7 +269,7 @@ class Gate:
     Few users may mislead the t test: of values most of which are 0 it is too sure of a low mean, and of losses that are
     rare it knows none that it has not seen. So a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held or has
     failed only if it has by Hall's t too, which takes the skewness of the users' values out. With fewer than 30 users
-    who lost more than it allows, it is held only if it would be with one more, who lost all that users have on average;
+    who lost more than it allows, it is held only if it would be with one more, who lost the most that a user has;
     with fewer than 30 who did better, it has failed only if it would have with one more, who gained as much.
 
     Args:
@@ -500,8 +500,8 @@ def paired_contrast(
     gains, sizes = direction * (candidate - incumbent), sign * incumbent
     gain, size = summed_up(gains, w), summed_up(sizes, w)
     products = w * gain.about_mean() * w * size.about_mean()
-    usual = typical(incumbent, candidate)
-    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((0.0, usual), (usual, 0.0)))
+    most = largest(incumbent, candidate)
+    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((0.0, most), (most, 0.0)))
     return Contrast(
         candidate=float(np.average(candidate, weights=w)),
         incumbent=float(np.average(incumbent, weights=w)),
@@ -531,16 +531,16 @@ def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
                 if run.weights is None
                 else (run.weights[counted] / run.weights[counted].max()).numpy()
             )
-            least, most = min(0.0, float(values.min())), typical(values, np.array([max(1.0, bound)]))
+            least, most = min(0.0, float(values.min())), largest(values, np.array([max(1.0, bound)]))
             users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
         n = int(counted.sum()) if users is not None else len(run)
     return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, users is not None, users)
 
 
-def typical(values: Array, others: Array) -> float:
-    """What users have who have anything, on average; of the others where none of these has."""
-    some = next((some for column in (values, others) if len(some := column[column != 0])), np.zeros(1))
-    return float(some.mean())
+def largest(values: Array, others: Array) -> float:
+    """The most that a user has, of either sign; of the others where none of these has anything."""
+    column = values if values.any() else others
+    return float(column[np.abs(column).argmax()])
 
 
 def rule_verdict(
@@ -556,7 +556,7 @@ def rule_verdict(
         held = held and own.below(-t) <= tails[0]
         failed = failed and own.below(t) <= tails[1]
         turned = t * seen <= 0  # then it says nothing of how many users would decide
-    decided = held or failed or own.n is None or turned
+    no_number = held or failed or turned or own.n is None
     return RuleVerdict(
         metric=metric,
         rule=rule,
@@ -570,7 +570,7 @@ def rule_verdict(
         p_failed=p_failed,
         outcome="held" if held else "failed" if failed else "undecided",
         n=own.n,
-        users_needed=None if decided else deciding_users(own, t, tails[0] if t > 0 else tails[1]),
+        users_needed=None if no_number else deciding_users(own, t, tails[0] if t > 0 else tails[1]),
         paired=own.paired,
         undefined=own.undefined,
     )
