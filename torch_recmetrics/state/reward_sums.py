@@ -74,21 +74,25 @@ class RewardSums(RowMetric):
     def add_rows(self, given: dict[str, Any]) -> None:
         """Count the rows of an update."""
         with torch.no_grad():
-            terms, indexes, sample_ids = self.terms_of(given)
-            if indexes is None and sample_ids is None:
-                self.set_state("scatter", joined(torch.stack([self.state("scatter"), rows_scatter(terms)])))
-                self._note_largest(terms)
+            if given["indexes"] is None and given["sample_ids"] is None:
+                for name, state in zip(("scatter", "largest"), self.with_rows(given), strict=True):
+                    self.set_state(name, state)
                 return
+            terms, indexes, sample_ids = self.terms_of(given)
             if sample_ids is None and indexes is not None:
-                self._note_largest(terms)
+                self.set_state("largest", self._largest_with(terms))
                 indexes, terms = by_user(indexes, terms)
             self.keep(None, terms=terms, indexes=indexes, sample_ids=sample_ids)
             if sample_ids is None:
                 self._put_together()
 
-    def _note_largest(self, terms: Tensor) -> None:
-        if terms.shape[0]:
-            self.set_state("largest", torch.maximum(self.state("largest"), terms[:, WEIGHT].amax().reshape(1)))
+    def with_rows(self, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Both sums with the rows of an update that have neither a user nor a sample id."""
+        terms, _, _ = self.terms_of(given)
+        return joined(torch.stack([self.state("scatter"), rows_scatter(terms)])), self._largest_with(terms)
+
+    def _largest_with(self, terms: Tensor) -> Tensor:
+        return torch.cat([self.state("largest"), terms[:, WEIGHT]]).amax(0, keepdim=True)
 
     def _put_together(self) -> None:
         """Make one row of those of each user, now and then: as many stay as there are users."""
