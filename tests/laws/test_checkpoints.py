@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures import old_checkpoints
 from fixtures.histories import HISTORIES, OF_RANKINGS, sums
 from fixtures.variants import STATES, Variant, ways
 
@@ -95,6 +96,14 @@ def test_a_checkpoint_of_other_options_is_refused(history: str, other: str, stri
     with pytest.raises((RuntimeError, ValueError), match=r"other options.*ndcg@3"):
         target.load_state_dict(source.state_dict(), strict=strict)
     assert float(target.compute()) == before
+
+
+@pytest.mark.parametrize(("name", "history", "how"), old_checkpoints.NAMES)
+def test_checkpoints_of_before_are_read(name: str, history: str, how: str) -> None:
+    state, said = old_checkpoints.read()[name, history, how]
+    metric = old_checkpoints.made(name, how)
+    metric.load_state_dict(state)
+    assert old_checkpoints.said(metric, how) == pytest.approx(said, rel=1e-13, abs=1e-15, nan_ok=True)
 
 
 def test_state_names_stay_what_they_are() -> None:
