@@ -8,7 +8,7 @@ SEED ?= 0
 SECONDS ?= 600
 FOLDERS ?=
 PYTHONS ?= python3.10 python3.11 python3.12 python3.13
-BENCH ?= $(filter-out __init__ __main__ harness gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out __init__ __main__ harness samples gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed

@@ -48,6 +48,15 @@ def test_means_over_users(n: int) -> None:
     assert 0.935 <= share_held(intervals_of(values, torch.ones_like(values)), MEAN) <= 0.965
 
 
+@pytest.mark.parametrize("method", ["t", "logit"])
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.99])
+def test_other_levels(level: float, method: Any) -> None:
+    values = like_ndcg((N_SAMPLES, 200), torch.Generator().manual_seed(7))
+    sums = moments(values.T, torch.ones_like(values).T).T
+    held = share_held([spread_of(one).interval(level, method, (0.0, 1.0)) for one in sums], MEAN)
+    assert held == pytest.approx(level, abs=3 * math.sqrt(level * (1 - level) / N_SAMPLES))
+
+
 @pytest.mark.parametrize("n", [30, 200, 5000])
 def test_weighted_means_over_users(n: int) -> None:
     """The weights differ up to tenfold."""
