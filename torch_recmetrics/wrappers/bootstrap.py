@@ -68,9 +68,15 @@ class UserBootstrap(Wrapper):
     does = "draws"
     public = ("replicates", "metric")
 
-    num_replicates: int = option(default=1000, check=check_replicates, doc="R >= 2, the number of resamples.")
-    level: float = option(default=0.95, check=check.check_share, doc="How often the interval holds the truth.")
-    seed: int = option(default=0, check=check.check_seed, doc="What the draws follow from, from 0 to 2^63 - 1.")
+    num_replicates: int = option(
+        default=1000, kw_only=False, check=check_replicates, doc="R >= 2, the number of resamples."
+    )
+    level: float = option(
+        default=0.95, kw_only=False, check=check.check_share, doc="How often the interval holds the truth."
+    )
+    seed: int = option(
+        default=0, kw_only=False, check=check.check_seed, doc="What the draws follow from, from 0 to 2^63 - 1."
+    )
 
     def setup(self) -> None:
         super().setup()
