@@ -99,7 +99,7 @@ class FromSampled(OneForEach, UserMeans):
     of one for each. An estimate has the name of the metric inside; beside others of that name put them into a dict,
     ``RecMetricCollection({"naive": FromSampled(metrics, n, method="naive"), "bv": FromSampled(metrics, n)})``, which
     has ``naive_ndcg@10`` and ``bv_ndcg@10``. Tables are made once for each m: samples of very different sizes take
-    time.
+    time. An update reads m, so on another device it waits for what is computed there.
 
     Undefined: for users without relevant items (``empty_target_action`` decides) or without a sampled item, who are
     left out; nan where no user counts.  Range: that of the metric, for the mean of many users.
