@@ -146,6 +146,10 @@ class FromSampled(OneForEach, UserMeans):
         default="skip", doc="Users without relevant items: left out, counted as 0, counted as 1, or refused."
     )
 
+    def start_keeping_users(self) -> None:
+        if self.method != EM:  # which has no values of users, as pooled metrics have none
+            super().start_keeping_users()
+
     def setup(self) -> None:
         inside = self.metric
         for name in SHARED:
