@@ -47,7 +47,7 @@ evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare 
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(READY)  ## run all tests, doctests and examples
-	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(READY)  ## a few tests of what changed since main, and one case of each law: within 45 seconds
 	$(BIN)/python -m tests.tools.quick $(ARGS)

@@ -214,7 +214,10 @@ def evaluate(
         warn_of_hidden_truth(tables, labels_of(collection))
         of_users = any(map(has_users, collection.values()))
         if slices is not None and not of_users:
-            raise ValueError('`slices` need values of users, which method="em" has not: take another method')
+            raise ValueError(
+                '`slices` need values of users, which method="em" has not: take another method, or evaluate the '
+                "users of each slice alone"
+            )
         wanted = of_users and (keep_users or slices is not None)
         asked = largest_cutoff(metrics, top_k, collection) if sampling is None else 0  # cutoffs are among all items
         kept = max(KEPT_RANKS, asked) if keep_lists else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -52,10 +52,16 @@ class Evaluator:
     """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
 
     What follows from the metrics alone is worked out here, once. Users are evaluated at once or after they have waited;
-    either way their values come to :meth:`arrive`, which adds them to the sums and hands them to the :attr:`keepers`.
+    either way their values come to :meth:`arrive`, which adds them to the sums.
     """
 
-    def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[UserMeasure],
+        list_counters: Sequence[ListCounter] = (),
+        *,
+        of_some_items: bool = False,  # only some relevant items are given: that a user has none is no error
+    ) -> None:
         self.metrics = list(metrics)
         self.list_counters = list(list_counters)
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
@@ -75,8 +81,9 @@ class Evaluator:
             )
         (self.labels,) = labels
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
-        self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
-        self._warns = self.validate_args  # once
+        filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
+        self.needs_filled = filled and not of_some_items
+        self._warns = self.validate_args and not of_some_items  # once
         # Those that look at the ids of what is recommended, or of what is relevant.
         self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
         # The best list of what was retrieved is read from the scores, which cannot wait. An item that a metric does not
@@ -85,7 +92,6 @@ class Evaluator:
         self.can_wait = bool(self.metrics) and not any(at_once)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
         self.waiting = WaitingUsers(self.metrics, widest, self._arrive_waiting)
-        self.keepers: list[Keeper] = []  # who asked for the values of users
         ends = itertools.accumulate(self.sizes)
         self._kept = [
             (metric, slice(end - size, end))
@@ -268,7 +274,7 @@ class Evaluator:
             sample_ids: (B,) int64; users who have them are held until it is known which of them count.
             sums: (columns, 6) those of the values, where they are known.
         """
-        if self.keepers or self._kept:
+        if self._kept:
             self.waiting.evaluate()  # these users came before
         if sample_ids is not None:
             self._hold(values, sample_ids)
@@ -278,8 +284,6 @@ class Evaluator:
                 users = values.columns()
                 for metric, columns in self._kept:
                     metric.keep(users.values[:, columns], users.weights[:, columns.start])
-        for keep in self.keepers:
-            keep(values, sample_ids)
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
@@ -470,10 +474,6 @@ def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_i
             f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
         ),
     )
-
-
-Keeper = Callable[[WeightedValues, Tensor | None], None]
-"""What is given the values of users when they are counted, and the (B,) int64 sample ids where they have some."""
 
 
 def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tensor:

@@ -91,11 +91,11 @@ class FullListStats(Entries):
 
     def each_alone(self) -> FullListStats:
         """Each relevant item in a list of its own, without the other relevant items of its user."""
-        n_others = self._in_block.to(torch.int64) - 1
-        lengths = self.lengths - self.hits.to(torch.int64)
-        return replace(
-            self, start=self.start - self._earlier.to(torch.int64), size=self.size - n_others, lengths=lengths
-        )
+        alone = replace(self, lengths=self.lengths - self.hits.to(torch.int64))
+        if not bool((self.hits > 1).any()):
+            return alone
+        n_others, earlier = self._in_block.to(torch.int64) - 1, self._earlier.to(torch.int64)
+        return replace(alone, start=self.start - earlier, size=self.size - n_others)
 
     @property
     def _n_users(self) -> int:
