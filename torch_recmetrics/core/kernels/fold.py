@@ -31,6 +31,8 @@ def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) ->
 def at_ranks(values: Tensor, ranks: Tensor, depth: int) -> Tensor:
     """(B, D) float64: (B, T) values at their int32 `ranks`, 0 elsewhere; without threads of torch."""
     table = np.zeros((ranks.shape[0], depth))
+    if values.dtype == torch.bfloat16:  # which NumPy has not
+        values = values.float()
     given = values.numpy().astype(np.float64), ranks.contiguous().numpy(), table
     over_rows(write_at_ranks, table.shape[0], ranks.numel(), *given)
     return torch.from_numpy(table)

@@ -85,11 +85,12 @@ class Relevance:
     def first_alone(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """(B, T) scores without those of relevant items that others of the same user stand above, which are -inf.
 
-        And (B, 1) the place of the first of those that are left. Needs at least one column.
+        And (B, 1) the column of that with the lowest id of those that are left. Needs at least one column.
         """
         scores = torch.where(self.values > 0, scores, HIDDEN)
-        best, place = scores.max(1, keepdim=True)
-        return torch.where(scores == best, scores, HIDDEN), place
+        is_best = scores == scores.amax(1, keepdim=True)
+        lowest = torch.where(is_best, self.item_ids, torch.iinfo(torch.int64).max).argmin(1, keepdim=True)
+        return torch.where(is_best, scores, HIDDEN), lowest
 
 
 def no_relevance(like: Tensor) -> Relevance:
