@@ -58,6 +58,11 @@ class RanksOfRelevant(PropensityMeans):
         super().setup()
 
 
+    @property
+    def n_scored(self) -> int | None:
+        return self.num_items or super().n_scored
+
+
 class MeanRank(RanksOfRelevant):
     r"""The mean rank of a user's relevant items.
 
