@@ -315,7 +315,8 @@ class FromSampled(OneForEach, UserMeans):
                 widths = torch.tensor(sizes, dtype=torch.int64) + 1
                 table = torch.cat([nothing, *tables])
             self._joined = (sizes, device), (exact(table.to(device)), (widths.cumsum(0) - widths).to(device))
-        return self._joined[1]
+        joined: tuple[Tensor, Tensor] = self._joined[1]
+        return joined
 
     # -- expectation maximisation -------------------------------------------------------------------------------------
 
