@@ -12,8 +12,9 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.ranking.full_lists import FullListStats
-from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking, RankingStats
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.sampled_ranks import Sampling, corrected_tables, mean_over_ranks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
@@ -204,13 +205,19 @@ class FromSampled(OneForEach, UserMeans):
     def of_ranks(self, ranks: Tensor, *, relevance: float = 1.0) -> Tensor:
         """(n,) float64 f of (n,) int64 ranks among all items; a rank beyond N is that of an item that is not listed."""
         inside, length = self.metric, self.metric.top_k or self.num_items
-        every = torch.arange(ranks.shape[0], device=CPU)
-        found = every[ranks <= length]
-        ones, start = torch.ones_like(found), ranks[found] - 1
-        grades = torch.full(ranks.shape, relevance, dtype=torch.float64, device=CPU)
-        lists = FullListStats(found, start, ones, start, grades[found], torch.full_like(ranks, length), every, grades)
-        nothing = grades[:, None][:, :0]
-        ranking = Ranking(nothing, None, torch.ones_like(ranks), 1, Given(nothing), None, full_list=lists)
+        grades = torch.full((ranks.shape[0], 1), relevance, dtype=torch.float64, device=CPU)
+        above = torch.where(ranks <= length, ranks - 1, FAR).to(torch.int32).unsqueeze(1)
+        ranking = Ranking(
+            grades,
+            above,
+            None,
+            torch.ones_like(ranks),
+            0,
+            None,
+            place=above,
+            whole=True,
+            lengths=torch.full_like(ranks, length),
+        )
         values: Tensor = inside.values(ranking.stats("average"), (None,))
         return values[:, 0]
 
@@ -315,8 +322,8 @@ class FromSampled(OneForEach, UserMeans):
                 widths = torch.tensor(sizes, dtype=torch.int64) + 1
                 table = torch.cat([nothing, *tables])
             self._joined = (sizes, device), (exact(table.to(device)), (widths.cumsum(0) - widths).to(device))
-        joined: tuple[Tensor, Tensor] = self._joined[1]
-        return joined
+        found: tuple[Tensor, Tensor] = self._joined[1]
+        return found
 
     # -- expectation maximisation -------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
 Outcome = Literal["promoted", "rejected", "undecided"]
-FEW = 30  # users beyond a margin, from which on the t test knows how far they go
+FEW = 10  # users beyond a margin, from which on their own values say how far they go
 # A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
 NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 
@@ -87,7 +87,7 @@ def without_skewness(own: Differences) -> float:
     if not math.isfinite(t) or not squares:
         return t
     skew = float((parts**3).sum()) / squares**1.5
-    return t + skew * (t**2 / 3 + 1 / 6) + skew**2 * t**3 / 27
+    return float(t + skew * (t**2 / 3 + 1 / 6) + skew**2 * t**3 / 27)
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ class Gate:
 
     Few users may mislead the t test: of values most of which are 0 it is too sure of a low mean, and of losses that are
     rare it knows none that it has not seen. So a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held or has
-    failed only if it has by Hall's t too, which takes the skewness of the users' values out. With fewer than 30 users
+    failed only if it has by Hall's t too, which takes the skewness of the users' values out. With fewer than 10 users
     who lost more than it allows, it is held only if it would be with one more, who lost the most that a user has;
-    with fewer than 30 who did better, it has failed only if it would have with one more, who gained as much.
+    with fewer than 10 who did better, it has failed only if it would have with one more, who gained as much.
 
     Args:
         better: a metric, or several, in which the candidate must win.

@@ -259,15 +259,15 @@ def id_matrix(name: str, value: Any) -> Tensor:
     tensor = check.plain_tensor(name, value)
     check.check_tensor(name, tensor, ndim=2)
     check.check_ids(name, tensor)
-    tensor = tensor.detach().cpu().to(torch.int64)
-    if bool((tensor < -1).any()):
-        raise ValueError(f"`{name}` must hold ids >= 0, and -1 for none, got {int(tensor.min())}")
-    ordered = tensor.sort(dim=1).values
+    ids: Tensor = tensor.detach().cpu().to(torch.int64)
+    if bool((ids < -1).any()):
+        raise ValueError(f"`{name}` must hold ids >= 0, and -1 for none, got {int(ids.min())}")
+    ordered = ids.sort(dim=1).values
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if bool(twice.any()):
         row, place = twice.nonzero()[0].tolist()
         raise ValueError(f"`{name}` must not hold an id twice in one row, got {ordered[row, place]} twice in row {row}")
-    return tensor
+    return ids
 
 
 def candidate_ids(value: Any, rows: int) -> Tensor:

@@ -12,15 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from torch_recmetrics.core.ranking.from_ranks import columns_of
-from torch_recmetrics.core.ranking.full_lists import RelevantItems
-from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking
-from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.full_lists import Entries
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.moments import moments, ratio
-from torch_recmetrics.core.tensors.segments import largest_first, run_starts
+from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.members import CUTOFFS
@@ -369,23 +367,13 @@ def whole(connection: Any, query: str) -> dict[str, Tensor]:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
-def event_sums(
-    entries: RelevantItems, lengths: Tensor, best: Tensor, n_relevant: Tensor, cutoffs: Cutoffs, ties: str, gain: str
-) -> Tensor:
+def event_sums(entries: Entries, lengths: Tensor, n_relevant: Tensor, cutoffs: Cutoffs, ties: str, gain: str) -> Tensor:
     """(B, cutoffs, 5): what each of B events adds to its user's :data:`SUMS`."""
     depth = max(k for k in cutoffs if k is not None)
-    needs = RankingRequirements(depth, rules=frozenset({ties}))
-    relevance, tie_groups = columns_of(entries, (lengths.shape[0], depth), needs)
-    ranking = Ranking(
-        relevance,
-        lengths,
-        n_relevant,
-        best.shape[1],
-        Given(best),
-        depth,
-        tie_groups=tie_groups,
-        ordered=ties == "stable",
-    )
+    ranks = entries.by_user(lengths.shape[0], int(n_relevant.max()))
+    if ties == "stable":
+        ranks["place"] = ranks["above"]
+    ranking = Ranking(**ranks, n_relevant=n_relevant, width=depth, depth=depth, lengths=lengths)
     stats = ranking.stats(ties)
     sums = (
         stats.hits(cutoffs),
@@ -423,9 +411,8 @@ def values_of_kinds(kinds: tuple[Tensor, Tensor, Tensor], cutoffs: Cutoffs, ties
     for first in range(0, len(lengths), rows_at_once):
         rows = torch.arange(first, min(first + rows_at_once, len(lengths)))
         ones = torch.ones(len(rows), dtype=torch.float64)
-        entries = RelevantItems(torch.arange(len(rows)), start[rows], size[rows], None, ones)
-        n_relevant = torch.ones_like(rows)
-        table[rows] = event_sums(entries, lengths[rows], ones.unsqueeze(1), n_relevant, cutoffs, ties, gain)
+        entries = Entries(torch.arange(len(rows)), start[rows], size[rows], None, ones)
+        table[rows] = event_sums(entries, lengths[rows], torch.ones_like(rows), cutoffs, ties, gain)
     return table
 
 
@@ -579,9 +566,8 @@ def summed_events(connection: Any, cutoffs: Cutoffs, ties: str, gain: str, horiz
         event = first.cumsum(0) - 1
         users, lengths, grades = rows["number"][first], rows["length"][first], rows["grade"]
         n_relevant = torch.bincount(event, minlength=len(users))
-        best = largest_first(event, grades, len(users), int(n_relevant.max()))
-        entries = RelevantItems(event, rows["start"], rows["size"], None, grades)
-        sums.index_add_(0, users, event_sums(entries, lengths, best, n_relevant, cutoffs, ties, gain))
+        entries = Entries(event, rows["start"], rows["size"], None, grades)
+        sums.index_add_(0, users, event_sums(entries, lengths, n_relevant, cutoffs, ties, gain))
         relevant.index_add_(0, users, n_relevant.to(torch.float64))
         events.index_add_(0, users, torch.ones(len(users), dtype=torch.float64))
     return Sums(events, relevant, sums, None)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,9 +23,6 @@ from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.intervals import METHODS, Method, Spread, draw_interval
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
-
-if TYPE_CHECKING:
-    from torch_recmetrics.state.slots import SlotTable
 
 # Options of torchmetrics.Metric, with our one other default: a cached value would be returned without a collective on a
 # rank that had no update since, while the others wait for it.
@@ -95,7 +92,7 @@ class RecMetric(Configured, Metric):
     is_differentiable = False
     full_state_update = False
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
-    slot_table: ClassVar[type[SlotTable] | None] = None  # what remembers it in metrics around metrics
+    slot_table: ClassVar[type[Any] | None] = None  # the SlotTable that remembers it in metrics around metrics
     put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
