@@ -1,8 +1,9 @@
 """The one thing that every top-k metric reads.
 
-A :class:`Ranking` says how relevant the item at each rank is, how many relevant items there are and what the best list
-would have been. Layouts make it, measures read it through :class:`RankingStats`: sums under one tie rule, at any
-number of cutoffs. Reading deeper than the ranking was cut is an error.
+A :class:`Ranking` says of each relevant item how relevant it is and where it stands: how many items have a higher
+score, and how many the same. Layouts make it, measures read it through :class:`RankingStats`: sums under one tie rule,
+at any number of cutoffs. Cut lists are read from a table by rank that is made from it, whole lists from the items
+themselves. Reading deeper than the ranking was cut is an error.
 """
 
 from __future__ import annotations
