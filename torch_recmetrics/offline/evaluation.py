@@ -42,7 +42,7 @@ from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
-from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.tables import Names, Tables, refuse_unordered
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import UserMeasure
@@ -175,12 +175,12 @@ def evaluate(
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     given |= {"items": items, "groups": groups, "propensities": propensities}
     common = {"ties": ties, "empty_target_action": empty_target_action, **common}
-    session = session_of(given)
+    session = session_of(given, order)
     refuse_options(session, *options_of_engines(format, temp_directory, threads, progress, order, users))
-    if session is not None and ties == "stable" and order is None:
-        raise ValueError('`ties` must not be "stable" with Spark\'s frames, whose rows have no order: give `order`')
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
         tables = Tables(work, given, Names(user, item, score, rank, relevance, weight), format, seen_action)
+        if ties == "stable":
+            refuse_unordered(tables.lists)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
         if session is None:
             tables.number_users()

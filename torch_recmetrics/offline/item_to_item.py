@@ -42,7 +42,7 @@ from torch_recmetrics.offline.spark import (
     session_of,
     workspace_of,
 )
-from torch_recmetrics.offline.tables import UNORDERED, numbering_of
+from torch_recmetrics.offline.tables import numbering_of, refuse_unordered
 from torch_recmetrics.offline.workspace import half_the_threads
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.users.extras import needed
@@ -136,17 +136,15 @@ def item_to_item(
     for one, other, names in (("item1", "item2", (item1, item2)), ("user", "item", (user, item))):
         if names[0] == names[1]:
             raise InputError(f"`{one}` and `{other}` must be two columns, got {names[0]!r} for both")
-    session = session_of({"similar": similar, "behaviour": behaviour})
+    session = session_of({"similar": similar, "behaviour": behaviour}, order)
     local = {"temp_directory": (temp_directory, "Spark has its own"), "threads": (threads, "Spark has its own")}
     local["memory_limit"] = (memory_limit, "Spark has its own")
     spark = {"order": (order, "their rows are in order"), "users": (users, "report.users.save(path) writes them")}
     refuse_options(session, local, spark)
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work, half_the_threads():
         table, log = work.open("similar", similar), work.open("behaviour", behaviour)
-        if ties == "stable" and table.order == UNORDERED:
-            raise ValueError(
-                f'`ties` must not be "stable": the rows of {table} have no order, give its column as `order`'
-            )
+        if ties == "stable":
+            refuse_unordered(table)
         need_columns(table, {"item1": item1, "item2": item2, "score": score})
         graded = {} if relevance is None else {"relevance": relevance}
         need_columns(log, {"user": user, "item": item, **graded, "time": time})

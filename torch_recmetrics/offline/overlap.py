@@ -128,7 +128,7 @@ def overlap(
     [{'user_id': 3, 'item_id': 'b', 'time': 40}]
     """
     dropped = kinds_of(drop)
-    session = session_of({"train": train, "test": test})
+    session = session_of({"train": train, "test": test}, order)
     local = {"temp_directory": (temp_directory, "Spark has its own"), "threads": (threads, "Spark has its own")}
     local["memory_limit"] = (memory_limit, "Spark has its own")
     refuse_options(session, local, {"order": (order, "their rows are in order")})

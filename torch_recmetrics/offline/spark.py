@@ -58,13 +58,18 @@ def is_spark(frame: Any) -> bool:
     return type(frame).__module__.partition(".")[0] == "pyspark"
 
 
-def session_of(given: Mapping[str, Any]) -> Any:
-    """The session of Spark's frames, None where there is none; InputError where only some inputs are of Spark."""
+def session_of(given: Mapping[str, Any], order: str | None) -> Any:
+    """The session of Spark's frames, None where there is none.
+
+    InputError where only some inputs are of Spark, and where none has the column `order`.
+    """
     frames = {role: frame for role, frame in given.items() if frame is not None}
     spark = [frame for frame in frames.values() if is_spark(frame)]
     for role, frame in frames.items():
         if spark and not is_spark(frame):
             raise InputError(f"`{role}` must be a frame of Spark as the others are, got {type(frame).__name__}")
+    if spark and order is not None and not any(order in frame.columns for frame in spark):
+        raise InputError(f"`order` must be a column of {' or '.join(frames)}, and none has {order!r}")
     return spark[0].sparkSession if spark else None
 
 

@@ -14,7 +14,7 @@ from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
 from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.spark import Part, Parts, SparkWorkspace
-from torch_recmetrics.offline.tables import Names, Tables, no_user_in_common, numbering_of
+from torch_recmetrics.offline.tables import UNORDERED, Names, Tables, no_user_in_common, numbering_of
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
 
@@ -53,7 +53,7 @@ def measured_by_workers(
     columns = {role: tables.columns[role] for role in ROLES if role in work.frames}
     numbers = None if tables.n_items is None else work.query("SELECT id FROM items ORDER BY i").toArrow()
     action, catalogue = "remove" if tables.hidden is tables.lists else "miss", tables.items is not None
-    names, ordered = names_of(tables), work.order is not None
+    names, ordered = names_of(tables), tables.lists.order != UNORDERED
 
     def count(rows: Any) -> Part:
         given = {role: rows_of_role(rows, place, columns[role]) for place, role in enumerate(columns)}
@@ -81,7 +81,7 @@ def measured_by_workers(
     )
     for key, sums in total.tensors.items():
         if key.startswith(SLICE):
-            _, name, metric = key.split("\n")
+            name, _, metric = key.removeprefix(SLICE).rpartition("\n")
             outcome.slices.setdefault(name, {})[metric] = sums
     outcome.slices = {name: outcome.slices[name] for name in sorted(outcome.slices)}
     if asked.keep_users:
@@ -123,7 +123,7 @@ def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapp
         value = next((key for key in ("score", "rank", "relevance") if key in own), "score")
         picked = [functions.lit(place).alias("_role"), column("user").alias("_user"), column("item").alias("_item")]
         picked += [column(value).alias("_value"), *(column(key).alias(f"_{key}") for key in optional)]
-        if work.order is not None:
+        if tables.lists.order != UNORDERED:
             there = role == "recommendations"
             kind = dict(work.frames["recommendations"].dtypes)[work.order]
             given = frame[f"`{work.order}`"] if there else functions.lit(None).cast(kind)

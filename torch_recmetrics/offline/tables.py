@@ -626,6 +626,15 @@ def holds_numbers(source: Source, column: str) -> bool:
     return kind in NUMBERS or kind.startswith("DECIMAL") or text
 
 
+def refuse_unordered(source: Source) -> None:
+    """ValueError for a source whose rows have no order."""
+    if source.order == UNORDERED:
+        raise ValueError(
+            f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
+            "`order`"
+        )
+
+
 def no_user_in_common(lists: object, truth: object, n_users: int, one: Any, other: Any) -> InputError:
     """Lists that are of nobody in the truth: every value would be 0 or undefined, as that of a model without hits."""
     return InputError(
