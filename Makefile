@@ -8,7 +8,7 @@ SEED ?= 0
 SECONDS ?= 600
 FOLDERS ?=
 PYTHONS ?= python3.10 python3.11 python3.12 python3.13
-BENCH ?= $(filter-out __init__ __main__ harness gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out __init__ __main__ harness samples gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
@@ -47,7 +47,7 @@ evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare 
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(READY)  ## run all tests, doctests and examples
-	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(READY)  ## a few tests of what changed since main, and one case of each law: within 45 seconds
 	$(BIN)/python -m tests.tools.quick $(ARGS)

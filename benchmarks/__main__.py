@@ -12,7 +12,7 @@ KEPT = HERE.parent / "docs" / "performance"
 
 def names() -> list[str]:
     """Every module here that is a benchmark; `make gpu` runs that of a GPU."""
-    others = ("__init__", "__main__", "harness", "gpu")
+    others = ("__init__", "__main__", "harness", "samples", "gpu")
     return sorted(file.stem for file in HERE.glob("*.py") if file.stem not in others)
 
 

@@ -114,7 +114,7 @@ def shares(found: np.ndarray) -> tuple[float, float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--users", type=int, nargs="+", default=USERS)
     parser.add_argument("--replicates", type=int, default=100, help="R: users are left out in at most so many groups")
     options = parser.parse_args()

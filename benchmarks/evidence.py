@@ -10,7 +10,7 @@ import argparse
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness import machine
+from benchmarks.samples import LEVEL, Array, percent, table
 from torch_recmetrics import BinaryAUC
 from torch_recmetrics.compare import Gate, UserValues, chi_square, compare, preflight
 from torch_recmetrics.compare.randomization import randomization_test
@@ -27,9 +28,7 @@ from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.lightning.evidence import difference_bounds
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
-LEVEL = 0.95
 RESAMPLES = 199  # of one test: p may be 0.005, 0.01, ...
 SIZES = (20, 50, 200, 500, 1000)
 UNIT = (0.0, 1.0)
@@ -237,18 +236,6 @@ def group_auc_coverage(groups: int, separation: float, draws: int, method: Any) 
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
-
-
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
-
-
-def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    print(f"\n{title}\n")
-    lines = [list(head), *map(list, rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
-    for line in lines:
-        print("  ".join(c.rjust(w) if p else c.ljust(w) for p, (c, w) in enumerate(zip(line, widths))), flush=True)
 
 
 def tests(draws: int) -> None:

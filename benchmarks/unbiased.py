@@ -6,7 +6,8 @@
 2. OffPolicyValue: logs of a bandit whose new policy has a known value. "off" is the mean of the logs less the value,
    in standard errors of that mean.
 3. The table of FromSampled for 10 million items and 1,000 sampled ones; its update beside that of the metric inside;
-   and 10 million logged rows in batches of 65,536, beside sums of the same columns.
+   and 10 million logged rows in batches of 65,536, beside sums of the same columns: those of the value, and those
+   that its standard error and effective sample size need too. Neither looks at what it adds up.
 """
 
 from __future__ import annotations
@@ -208,6 +209,15 @@ def show_rows(rows: int, rounds: int) -> None:
             weight += w.sum()
         return float(total / weight)
 
+    def with_error() -> float:
+        sums, products = torch.zeros(2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
+        for r, p, q in batches:
+            w = q / p
+            both = torch.stack([w * r, w])
+            sums += both.sum(1)
+            products += both @ both.T
+        return float(sums[0] / sums[1])
+
     def updated(metric: OffPolicyValue) -> Callable[[], float]:
         def run() -> float:
             metric.reset()
@@ -221,7 +231,7 @@ def show_rows(rows: int, rounds: int) -> None:
         "OffPolicyValue": OffPolicyValue(),
         "OffPolicyValue, validate_args=False": OffPolicyValue(validate_args=False),
     }
-    contestants = [Contestant("bare sums", bare, 1)]
+    contestants = [Contestant("bare sums", bare, 1), Contestant("bare sums, and for the error", with_error, 3)]
     contestants += [Contestant(name, updated(one), 1) for name, one in metrics.items()]
     values = [one.run() for one in contestants]
     if max(values) - min(values) > 1e-9:

@@ -119,7 +119,9 @@ LIBRARIES = [
     Library(
         "LensKit",
         "2025.8.1",
-        note="Discounts 1 / log2(max(r, 2)), so ranks 1 and 2 count alike.",
+        note="Discounts 1 / log2(max(r, 2)), so ranks 1 and 2 count alike. No option gives its `rank_biased_overlap`, "
+        "which divides by the weight of the first n ranks where RBO goes on as the lists were. It has no metric with "
+        "propensities; one is proposed, of which `RBP(propensities=...)` is the kind.",
     ),
     Library(
         "implicit",
@@ -150,7 +152,16 @@ LIBRARIES = [
         "0.5.5",
         tested=False,
         note="`pscore` is our `logged`, the probability in `action_dist` of what was shown our `policy`. Early "
-        "versions divide the whole of SNDR by the mean weight. Its intervals are bootstraps of rows.",
+        "versions divide the whole of SNDR by the mean weight, and 0.4.1 calls `lambda_` of switch-dr `tau`. Its "
+        "intervals are bootstraps of rows. Computed by tests/metrics/test_off_policy.py where it is installed.",
+    ),
+    Library(
+        "jurity",
+        "2.1.0",
+        tested=False,
+        note="It takes the items that a new policy recommends, so our `policy` is 1 where the logged item is "
+        "recommended and 0 elsewhere, and `expected` and `expected_policy` are what the model says of the recommended "
+        "item. Computed by tests/metrics/test_off_policy.py where it and pandas 2 are installed.",
     ),
 ]
 
@@ -320,6 +331,9 @@ ROWS = [
     Row("obp", "SlateIndependentIPS()", "SlateOffPolicyValue", cut=None),
     Row("obp", "SlateRewardInteractionIPS()", "SlateOffPolicyValue", {"assumption": "cascade"}, cut=None),
     Row("obp", "SlateStandardIPS()", "SlateOffPolicyValue", {"assumption": "standard"}, cut=None),
+    Row("jurity", "CTR(k=1, estimation='ips')", "OffPolicyValue", {"estimator": "ips"}, cut=None),
+    Row("jurity", "CTR(k=1, estimation='dr')", "OffPolicyValue", {"estimator": "dr"}, cut=None),
+    Row("jurity", "CTR(k=1)", "OffPolicyValue", cut=None, note="where all items were logged as often"),
 ]
 
 

@@ -10,6 +10,9 @@ import torch
 from fixtures.ways import way  # noqa: F401 (a fixture of every test)
 from hypothesis import HealthCheck, settings
 
+# The files that take 8 s and more, longest first: `make test ARGS=--durations=100` says which.
+LONGEST = ("tests/laws/test_interval_coverage.py",)
+
 settings.register_profile(
     "suite",
     derandomize=True,  # a red run must be red again
@@ -23,6 +26,14 @@ settings.load_profile("suite")
 
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers none is left with a long file when the others are done (a file is one worker's)."""
+    if hasattr(config, "workerinput"):
+        places = {file: place for place, file in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,11 +19,18 @@ from benchmarks import (
     compare,
     count_intervals,
     evidence,
-    evidence_more,
+    evidence_corrections,
+    evidence_differences,
+    evidence_em,
+    evidence_gates,
+    evidence_policies,
+    evidence_resamples,
+    evidence_values,
     growth,
     harness,
     intervals,
     offline,
+    samples,
 )
 from benchmarks.__main__ import names
 from torch_recmetrics import MRR
@@ -151,27 +159,35 @@ def test_the_simulations_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         assert part in printed
 
 
+SIMULATIONS = {  # what each prints
+    evidence_values: ("Ratios of sums", "Sliced", "do not differ", "Areas", "Lists", "compare.agreement"),
+    evidence_resamples: ("UserBootstrap", "median", "average precision"),
+    evidence_em: ('method="em"',),
+    evidence_policies: ("from sampled, bv", "switch-dr", "tell as much"),
+    evidence_differences: ("Differences in compare", "Power with users_needed", "shuffled truth"),
+    evidence_corrections: ("Twelve rows",),
+    evidence_gates: ("Gate of four rules", "Gate of one rule", "Gate of a pooled recall"),
+}
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # two draws may have one value
-def test_more_simulations_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("benchmark", SIMULATIONS, ids=lambda benchmark: benchmark.__name__)
+def test_each_simulation_runs(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in (samples, benchmark):
+        for name, value in (("USERS", (30,)), ("MANY", 4000)):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(evidence_em, "STEPS", 50)
+    monkeypatch.setattr(sys, "argv", [benchmark.__name__, "--draws", "2"])
     n_threads = torch.get_num_threads()
-    monkeypatch.setattr(evidence_more, "USERS", (30,))
-    monkeypatch.setattr(evidence_more, "MANY", 4000)
-    monkeypatch.setattr(sys, "argv", ["evidence_more", "--draws", "2"])
     try:
-        evidence_more.main()
+        samples.show(benchmark.__doc__, benchmark.tables)
     finally:
         torch.set_num_threads(n_threads)
     printed = capsys.readouterr().out
-    for part in (
-        "2 draws",
-        "Ratios of sums",
-        "UserBootstrap",
-        "Sliced",
-        "from sampled, bv",
-        "Twelve rows",
-        "Gate of hits",
-    ):
-        assert part in printed
+    assert all(part in printed for part in ("2 draws", *SIMULATIONS[benchmark]))
 
 
 OTHERS: dict[str, tuple[str, dict[str, object]]] = {  # options, and what is smaller
@@ -211,8 +227,9 @@ def test_each_of_the_others_runs(
 
 
 def test_every_benchmark_is_run_here() -> None:
-    own = {"auc", "batches", "compare", "count_intervals", "evidence", "evidence_more", "intervals", "offline"}
-    assert {*OTHERS, *own} == set(names())
+    own = {"auc", "batches", "compare", "count_intervals", "evidence", "intervals", "offline"}
+    simulations = {benchmark.__name__.removeprefix("benchmarks.") for benchmark in SIMULATIONS}
+    assert {*OTHERS, *own, *simulations} == set(names())
 
 
 def test_another_value_stops_it() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import folders, fuzz, mutate, quick
+from tests.tools import folders, fuzz, mutate, quick, size
 
 ROOT = Path(__file__).parents[1]
 FILE = '''"""A text with 1 number."""
@@ -96,3 +96,8 @@ def test_another_seed_draws_other_cases(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("FUZZ_SEED", "3")
     monkeypatch.setenv("FUZZ_TIMES", "4")
     assert drawn() != first and len(drawn()) > 2 * len(first)
+
+
+def test_statements_are_counted_without_texts() -> None:
+    assert size.size_of(ast.parse(FILE)) == size.Size(statements=8, definitions=1, branches=3)
+    assert size.sizes()["all"].statements > 1000

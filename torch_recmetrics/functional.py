@@ -24,7 +24,6 @@ from torch_recmetrics.metrics import diagnostics, mean_rank, probability, rankin
 from torch_recmetrics.metrics.auc import auc, click_average_precision
 from torch_recmetrics.metrics.diversity import ILS, Similarity
 from torch_recmetrics.metrics.group_auc import group_auc
-from torch_recmetrics.state.evaluator import largest_relevance
 from torch_recmetrics.state.options import bind
 from torch_recmetrics.state.ranking_metric import UserMeasure, options_of_measure, requirements_of
 from torch_recmetrics.state.registry import METRICS
@@ -51,9 +50,9 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
     with torch.no_grad():
         ranked = read_layout(Labels(options["ignore_index"], options["min_relevance"]), **layout).rank(needs, checks)
         if "gain" in options and not ranked.binary:
-            check.defer_gains(checks, largest_relevance(ranked), exponential=options["gain"] == "exponential")
+            check.defer_gains(checks, ranked.largest(), exponential=options["gain"] == "exponential")
         if "max_relevance" in options and not ranked.binary:
-            check.defer_max_relevance(checks, largest_relevance(ranked), options["max_relevance"])
+            check.defer_max_relevance(checks, ranked.largest(), options["max_relevance"])
         asked = {name: options[name] for name in options_of_measure(metric)}
         values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
         checks.raise_first()

@@ -9,7 +9,19 @@ import torch
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import BinaryStatScores
 
-from torch_recmetrics import MAP, NDCG, BinaryAUC, GroupAUC, RecMetricCollection, ctr_metrics, ranking_metrics
+from torch_recmetrics import (
+    MAP,
+    MRR,
+    NDCG,
+    BinaryAUC,
+    FromSampled,
+    GroupAUC,
+    HitRate,
+    OffPolicyValue,
+    RecMetricCollection,
+    ctr_metrics,
+    ranking_metrics,
+)
 
 PREDS, TARGET = torch.tensor([[0.1, 0.3, 0.2]]), torch.tensor([[1, 0, 0]])
 
@@ -127,3 +139,28 @@ def test_a_member_without_a_plot_is_named() -> None:
 
 def test_plain_collections_are_left_as_they_are() -> None:
     assert type(MetricCollection([NDCG(3)]).clone()) is MetricCollection
+
+
+def test_arguments_by_position_have_the_names_that_all_members_give_them() -> None:
+    reward, logged, policy = torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.25]), torch.tensor([0.5, 0.5])
+    metrics = RecMetricCollection({"snips": OffPolicyValue(), "ips": OffPolicyValue(estimator="ips")})
+    metrics.update(reward, logged, policy)
+    assert {name: float(value) for name, value in metrics.compute().items()} == {"snips": 1 / 3, "ips": 0.5}
+    with pytest.raises(TypeError, match="`logged` was given twice, by position and by name"):
+        metrics.update(reward, logged, policy, logged=logged)
+    mixed = RecMetricCollection({"value": OffPolicyValue(), "auc": BinaryAUC()})
+    with pytest.raises(ValueError, match="`reward` is missing"):
+        mixed.update(reward, reward)
+
+
+def test_members_without_values_of_users_are_left_out() -> None:
+    em = FromSampled(NDCG(10), num_items=40, method="em")
+    given = {"item_ids": torch.arange(6), "target_ids": torch.arange(4), "sample_ids": torch.arange(4)}
+    metrics = RecMetricCollection([em, MRR()], keep_users=True)
+    metrics.update(torch.rand(4, 6), **given)
+    assert list(metrics.users()) == ["mrr"]
+    for alone in (em, HitRate(1, pooled=True)):
+        metrics = RecMetricCollection([alone.clone()], keep_users=True)
+        metrics.update(torch.rand(4, 6), **given)
+        with pytest.raises(ValueError, match=f"none of {alone.name} has values of users, add a mean over users"):
+            metrics.users()

@@ -16,7 +16,7 @@ from scipy import stats
 
 from torch_recmetrics import NDCG, MeanRank
 from torch_recmetrics.compare import Gate, UserValues, t_test
-from torch_recmetrics.compare.gate import holm_tails, paired_contrast
+from torch_recmetrics.compare.gate import bound_contrast, holm_tails, paired_contrast
 
 NAN = float("nan")
 
@@ -82,12 +82,15 @@ def test_weights() -> None:
     candidate, incumbent = pair(60, 0.1)
     c, b = candidate["ndcg@10"].numpy(), incumbent["ndcg@10"].numpy()
     w = np.full(60, 0.3)
-    plain = paired_contrast("a", c, b, None, 1.0)
-    for name, value in vars(paired_contrast("a", c, b, w, 1.0)).items():
-        assert value == pytest.approx(getattr(plain, name))
+
+    def numbers(candidate: Any, incumbent: Any, weights: Any) -> dict[str, Any]:
+        own = vars(paired_contrast("a", candidate, incumbent, weights, 1.0))
+        users = own.pop("users")
+        return {**own, **{str(held): users.statistic(-0.1, held=held) for held in (True, False)}}
+
+    assert numbers(c, b, w) == pytest.approx(numbers(c, b, None))
     w[:10] = 0
-    for name, value in vars(paired_contrast("a", c, b, w, 1.0)).items():
-        assert value == pytest.approx(getattr(paired_contrast("a", c[10:], b[10:], None, 1.0), name))
+    assert numbers(c, b, w) == pytest.approx(numbers(c[10:], b[10:], None))
     w = np.random.default_rng(1).uniform(0.2, 2, 60)
     own = paired_contrast("a", c, b, w, 1.0)
     for relative in (-0.1, 0.0, 0.3):  # the statistic is that of the t test, with weights too
@@ -223,6 +226,23 @@ def test_what_is_rare_is_not_ruled_out_by_few_users(
     weights = torch.full((len(candidate),), 0.25)
     weighted = [UserValues(one.sample_ids, {"a": one["a"]}, weights=weights) for one in runs]
     assert Gate(**rule).decide(*weighted).outcome == outcome
+
+
+def test_users_whose_values_are_skew_are_not_ruled_out_by_the_t_test() -> None:
+    """Hall's statistic, worked by its definition."""
+    values = np.concatenate([np.zeros(144), np.linspace(0.3, 1, 56)])
+    bound = 0.226  # the t test of 200 users is sure that the mean is less
+    off, n = values - values.mean(), len(values)
+    t = (values.mean() - bound) / values.std(ddof=1) * math.sqrt(n)
+    skew = (off**3).mean() / (off**2).mean() ** 1.5 / math.sqrt(n)
+    hall = t + skew * (t**2 / 3 + 1 / 6) + skew**2 * t**3 / 27
+    weights = torch.full((n,), 3.0)
+    for runs in (run({"a": values}), UserValues(np.arange(n), {"a": values}, weights=weights)):
+        found = bound_contrast(runs, "a", bound)
+        assert found.users is not None and found.users.statistic(0.0, held=False) == pytest.approx(hall)
+        rule = Gate(not_less={"a": bound}).decide(runs, runs).rules[0]
+        assert rule.outcome == "undecided" and rule.high < 0
+    assert stats.ttest_1samp(values, bound, alternative="less").pvalue < 0.025 < stats.t.cdf(hall, n - 1)
 
 
 def test_the_users_that_would_decide() -> None:

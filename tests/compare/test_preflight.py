@@ -171,8 +171,8 @@ def test_most_popular_is_shown() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"truth": torch.rand(USERS, 2)}, TypeError, "`truth` must be integer item ids"),
-        ({"truth": torch.arange(USERS)}, ValueError, r"`truth` must have shape \(U, n\)"),
+        ({"truth": torch.rand(USERS, 2)}, TypeError, "`truth` must hold integers"),
+        ({"truth": torch.arange(USERS)}, ValueError, "`truth` must have 2 dimensions, got shape"),
         ({"truth": torch.full((USERS, 2), -1)}, ValueError, "`truth` must have two users or more"),
         ({"truth": torch.full((USERS, 2), -2)}, ValueError, "`truth` must hold ids >= 0"),
         (

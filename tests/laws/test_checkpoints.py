@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures import old_checkpoints
 from fixtures.histories import HISTORIES, OF_RANKINGS, sums
 from fixtures.variants import STATES, Variant, ways
 
@@ -97,6 +98,14 @@ def test_a_checkpoint_of_other_options_is_refused(history: str, other: str, stri
     assert float(target.compute()) == before
 
 
+@pytest.mark.parametrize(("name", "history", "how"), old_checkpoints.NAMES)
+def test_checkpoints_of_before_are_read(name: str, history: str, how: str) -> None:
+    state, said = old_checkpoints.read()[name, history, how]
+    metric = old_checkpoints.made(name, how)
+    metric.load_state_dict(state)
+    assert old_checkpoints.said(metric, how) == pytest.approx(said, rel=1e-13, abs=1e-15, nan_ok=True)
+
+
 def test_state_names_stay_what_they_are() -> None:
     """A golden list: renaming a state would break the checkpoints of users."""
     metric = torch_recmetrics.NDCG(10)
@@ -117,21 +126,21 @@ def changed(state: dict[str, Any], how: str) -> dict[str, Any]:
     return {**state, name: wrong if isinstance(state[name], torch.Tensor) else [wrong]}
 
 
-@pytest.mark.parametrize("how", ["0-dim", "one more", "no tensor"])
 @pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
-def test_point_15_states_of_another_shape_are_refused(variant: Variant, history: str, how: str) -> None:
+def test_point_15_states_of_another_shape_are_refused(variant: Variant, history: str) -> None:
     """Neither a checkpoint nor a merge changes anything then, not even by the states that would fit."""
     updates = variant.history(history)
     source, target = variant.fed(updates[:3]), variant.fed(updates[:1])
     source.persistent(True)
     before, count = float(target.compute()), target.update_count
-    wrong = changed(dict(source.metric_state), how)
-    stem = next(name for name, value in wrong.items() if value is not source.metric_state[name])
-    with pytest.raises(ValueError, match=f"`{stem.partition('__')[0]}.* must be"):
-        target.merge_state(wrong)
-    with pytest.raises(RuntimeError, match=r"must be"):
-        target.load_state_dict({**source.state_dict(), **wrong})
-    assert float(target.compute()) == pytest.approx(before, nan_ok=True, abs=0)
+    for how in ("0-dim", "one more", "no tensor"):
+        wrong = changed(dict(source.metric_state), how)
+        stem = next(name for name, value in wrong.items() if value is not source.metric_state[name])
+        with pytest.raises(ValueError, match=f"`{stem.partition('__')[0]}.* must be"):
+            target.merge_state(wrong)
+        with pytest.raises(RuntimeError, match=r"must be"):
+            target.load_state_dict({**source.state_dict(), **wrong})
+        assert float(target.compute()) == pytest.approx(before, nan_ok=True, abs=0), how
     assert target.update_count == count
     assert all(
         len(value) == len(other) and all(map(torch.equal, value, other))
@@ -192,21 +201,21 @@ def shorter(state: dict[str, Any], how: str) -> dict[str, Any] | None:
     return {**state, name: value[1:] if how == "a piece" else [value[0][1:], *value[1:]]}
 
 
-@pytest.mark.parametrize("how", ["a piece", "a row"])
 @pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
-def test_point_15_lists_of_other_lengths_are_refused(variant: Variant, history: str, how: str) -> None:
+def test_point_15_lists_of_other_lengths_are_refused(variant: Variant, history: str) -> None:
     updates = variant.history(history)
     source, target = variant.fed(updates[:3]), variant.fed(updates[:1])
     source.persistent(True)
     before = float(target.compute())
-    wrong = shorter(dict(source.metric_state), how)
-    if wrong is None:
-        return
-    with pytest.raises(ValueError, match="must be of the same rows, piece by piece"):
-        target.merge_state(wrong)
-    with pytest.raises(RuntimeError, match="must be of the same rows, piece by piece"):
-        target.load_state_dict({**source.state_dict(), **wrong})
-    assert float(target.compute()) == pytest.approx(before, nan_ok=True, abs=0) and target.update_count == 1
+    for how in ("a piece", "a row"):
+        wrong = shorter(dict(source.metric_state), how)
+        if wrong is None:
+            return
+        with pytest.raises(ValueError, match="must be of the same rows, piece by piece"):
+            target.merge_state(wrong)
+        with pytest.raises(RuntimeError, match="must be of the same rows, piece by piece"):
+            target.load_state_dict({**source.state_dict(), **wrong})
+        assert float(target.compute()) == pytest.approx(before, nan_ok=True, abs=0) and target.update_count == 1, how
 
 
 def test_point_15_a_histogram_of_other_bins_is_refused() -> None:

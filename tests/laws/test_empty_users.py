@@ -9,7 +9,7 @@ import torch
 from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case
 from fixtures.histories import updated
 from fixtures.refusals import refused
-from fixtures.variants import DEFAULTS, PER_USER, RANKED, Variant, ways
+from fixtures.variants import DEFAULTS, PER_USER, Variant, ways
 from oracles.ranking import OF_RANKS
 
 import torch_recmetrics
@@ -32,7 +32,7 @@ def of_nothing(variant: Variant, update: Any, top_k: int | None) -> float:
     return variant.value([update], top_k) if variant.oracle in OF_RANKS else 0
 
 
-@pytest.mark.parametrize(("variant", "layout"), ways(PER_USER, "layouts"))
+@pytest.mark.parametrize(("variant", "layout"), ways([v for v in DEFAULTS if v in PER_USER], "layouts"))
 def test_skip_neg_pos(variant: Variant, layout: str) -> None:
     hit = of_a_hit(variant)
     assert value(variant, HALF, layout) == hit
@@ -61,7 +61,7 @@ def test_pooled_sums_have_nothing_of_an_empty_user(action: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ROW_LAYOUTS)
-@pytest.mark.parametrize("variant", RANKED, ids=str)
+@pytest.mark.parametrize("variant", DEFAULTS, ids=str)
 def test_error_is_raised_at_the_update_and_changes_nothing(variant: Variant, layout: str) -> None:
     metric = updated(variant.make(1, empty_target_action="error"), **LAYOUTS[layout](HALF.part([1])))
     before = metric.compute()

@@ -54,8 +54,8 @@ def ends(metric: Any, level: float = 0.95, **named: Any) -> tuple[float, float]:
     return float(low), float(high)
 
 
-@pytest.mark.parametrize(("variant", "layout"), ways(MEANS + CLICKS, "layouts"))
-def test_standard_errors_are_those_of_the_values(variant: Variant, layout: str) -> None:
+@pytest.mark.parametrize("variant", MEANS + CLICKS, ids=str)
+def test_standard_errors_are_those_of_the_values(variant: Variant) -> None:
     def law(updates: list[Update], top_k: Any, ties: Any, action: Any) -> None:
         metric = variant.fed(updates, top_k, ties=ties, empty_target_action=action)
         error = metric.standard_error()
@@ -64,9 +64,9 @@ def test_standard_errors_are_those_of_the_values(variant: Variant, layout: str) 
 
     holds(
         law,
-        f"interval {variant} {layout}",
-        examples=6,
-        updates=variant.drawn(layout),
+        f"interval {variant}",
+        examples=10,
+        updates=variant.drawn(None),
         top_k=st.sampled_from(variant.cuts),
         ties=st.sampled_from(variant.rules),
         action=st.sampled_from(variant.actions),
@@ -108,18 +108,19 @@ def member(variant: Variant, updates: list[Update]) -> Any:
 WAYS = {"fed": Variant.fed, "merged": merged, "resumed": resumed, "stepped": stepped, "a member": member}
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("variant", "history"), ways([v for v in STATES if v in MEANS + CLICKS], "histories"))
-def test_whatever_happens_between_updates(variant: Variant, history: str, way: str) -> None:
+def test_whatever_happens_between_updates(variant: Variant, history: str) -> None:
     updates = variant.history(history)
+    error = expected(variant, updates)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert float(WAYS[way](variant, updates).standard_error()) == expected(variant, updates)
+        for way, of in WAYS.items():
+            assert float(of(variant, updates).standard_error()) == error, way
 
 
 @pytest.mark.parametrize("variant", MEANS, ids=str)
 def test_intervals_are_cut_to_the_range(variant: Variant) -> None:
-    for history in variant.histories:
+    for history in variant.histories if variant in STATES else variant.histories[:1]:
         updates = variant.history(history)
         metric = variant.fed(updates)
         low, high = metric.value_range

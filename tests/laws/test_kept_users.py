@@ -30,7 +30,6 @@ from torch_recmetrics import (
     RecMetricCollection,
     ranking_metrics,
 )
-from torch_recmetrics.state.evaluator import WeightedValues
 from torch_recmetrics.users.user_values import UserValues
 
 KEEPING = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists") and not v.made.pooled]
@@ -346,38 +345,3 @@ def test_refused_updates_change_nothing() -> None:
     with pytest.raises(ValueError, match="which knows no weights"):
         alone.update(torch.rand(2), torch.ones(2), torch.tensor([1, 1]), weights=torch.ones(2))
     assert alone.update_count == 0 and not alone.state("values") and not alone.state("rows")
-
-
-# Those who ask -------------------------------------------------------------------------------------------------------
-
-
-def test_keepers_get_the_values_of_all_users_in_the_order_of_the_updates() -> None:
-    """Of those who waited and of those who did not, and before they are in a sum that somebody has read."""
-    metrics = RecMetricCollection([MRR(3), HitRate(1)])
-    heard: list[tuple[list[float], list[int] | None]] = []
-
-    def keep(values: WeightedValues, sample_ids: torch.Tensor | None) -> None:
-        heard.append((values.numerators()[0].tolist(), None if sample_ids is None else sample_ids.tolist()))
-
-    metrics._fused_state().evaluator.keepers.append(keep)
-    dense = torch.zeros(4, 3).scatter_(1, TARGETS.clamp(min=0), (TARGETS >= 0).float())
-    metrics.update(**four())
-    assert not heard  # they wait
-    metrics.update(**four(weights=torch.tensor([2.0, 1.0, 1.0, 3.0])))
-    metrics.update(**four(sample_ids=IDS))
-    metrics.update(**four())
-    metrics(SCORES, dense)
-    metrics.update(SCORES[:1], dense[:1])
-    metrics.compute()
-    values = [1.0, 0.5, 0.0, 1 / 3]
-    wanted = [
-        (values, None),
-        ([2.0, 0.5, 0.0, 1.0], None),
-        (values, IDS.tolist()),
-        *2 * [(values, None)],
-        ([1.0], None),
-    ]
-    assert [value for of_users, _ in heard for value in of_users] == pytest.approx(
-        [value for of_users, _ in wanted for value in of_users]
-    )
-    assert [ids for of_users, ids in heard for _ in of_users] == [ids for of_users, ids in wanted for _ in of_users]

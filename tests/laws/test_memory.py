@@ -89,16 +89,17 @@ def test_what_a_measure_writes_to_is_its_own() -> None:
     assert stats.hits((1, 2)).tolist() == kept.tolist() != hits.tolist()
 
 
-@pytest.mark.parametrize("again", AGAIN)
 @each
-def test_copies_go_on_alone(variant: Variant, updates: list[Update], again: Any) -> None:
-    metric = variant.fed(updates[:2])
-    other = again(metric)
-    assert str(other) == str(metric) and other.name == metric.name
-    metric.update(**updates[2])
-    other.update(**updates[3])
-    assert float(metric.compute()) == variant.expected(updates[:3])
-    assert float(other.compute()) == variant.expected([*updates[:2], updates[3]])
+def test_copies_go_on_alone(variant: Variant, updates: list[Update]) -> None:
+    one, two = variant.expected(updates[:3]), variant.expected([*updates[:2], updates[3]])
+    for again in AGAIN:
+        metric = variant.fed(updates[:2])
+        other = again(metric)
+        assert str(other) == str(metric) and other.name == metric.name
+        metric.update(**updates[2])
+        other.update(**updates[3])
+        assert float(metric.compute()) == one
+        assert float(other.compute()) == two
 
 
 @each
@@ -191,7 +192,7 @@ def test_nothing_to_count(variant: Variant) -> None:
 
 
 @pytest.mark.parametrize("name", ["no user", "only empty users", "no weight at all"])
-@pytest.mark.parametrize(("variant", "layout"), ways(DEFAULTS, "layouts"))
+@pytest.mark.parametrize(("variant", "layout"), ways([v for v in STATES if v in RANKED], "layouts"))
 def test_updates_without_a_user_that_counts_are_nan(variant: Variant, layout: str, name: str) -> None:
     metric = variant.fed([LAYOUTS[layout](NAMED[name])])
     assert metric.compute().isnan()

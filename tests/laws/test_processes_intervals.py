@@ -16,6 +16,7 @@ from processes.wrappers import (
     WHO,
     bootstrap,
     has_ids,
+    nested,
     said_of_replicates,
     said_of_slices,
     sliced,
@@ -111,6 +112,23 @@ def test_replicates_are_those_of_one_process(name: str, outcomes: Outcomes) -> N
                 assert found["replicates"][member] == replicates, member
             elif name.startswith("uneven"):  # users without an id are drawn by their place and their process
                 assert found["replicates"][member] != replicates or len(set(replicates)) == 1, member
+
+
+@pytest.mark.parametrize("name", WHO)
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_resamples_of_slices_are_those_of_one_process(name: str, outcomes: Outcomes) -> None:
+    world, told = outcomes
+    metric = nested(name)[1]
+    updates = [update for shard in sliced_shards(name, world) for update in shard]
+    one = said_of_replicates(fed(metric, taken(metric, updates)))
+    for rank, outcome in enumerate(told[AROUND + name]):
+        assert "error" not in outcome, f"process {rank}: {outcome['error']}"
+        assert outcome["nested"][0] == outcome["nested"][1], f"process {rank}"
+        found = outcome["replicates of slices"]
+        assert found["values"] == pytest.approx(one["values"], rel=1e-12, abs=1e-12, nan_ok=True)
+        for member, replicates in one["replicates"].items():
+            if has_ids(name) or member.startswith(("groups", "clustered")):  # to the last bit
+                assert found["replicates"][member] == replicates, member
 
 
 def test_processes_agree_to_the_last_bit(outcomes: Outcomes) -> None:

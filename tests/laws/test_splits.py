@@ -9,7 +9,7 @@ import pytest
 import torch
 from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case, Update, drawn, holds, rows
 from fixtures.items import NUM_ITEMS
-from fixtures.variants import DEFAULTS, LISTED, OF_ROWS, RANKED, VARIANTS, Variant, named, ways
+from fixtures.variants import LISTED, OF_ROWS, RANKED, STATES, Variant, named, ways
 from hypothesis import strategies as st
 from oracles.users import TIES
 
@@ -35,7 +35,7 @@ def parts(update: Update, borders: list[float], order: list[int] | None = None) 
     return [rows(update, place) for place in places]
 
 
-@pytest.mark.parametrize(("variant", "layout"), ways([v for v in VARIANTS if v.exact], "layouts"))
+@pytest.mark.parametrize(("variant", "layout"), ways([v for v in STATES if v.exact], "layouts"))
 def test_any_split_into_batches_in_any_order(variant: Variant, layout: str) -> None:
     """Some batches are empty; flat rows of one user fall into different ones; of lists that are counted some wait."""
 
@@ -87,7 +87,7 @@ def test_stable_flat_rows_keep_the_order_of_arrival() -> None:
     assert float(metric.compute()) == 1 / 3
 
 
-@pytest.mark.parametrize("variant", [*DEFAULTS, *(v for v in LISTED if not v.needs_samples)], ids=str)
+@pytest.mark.parametrize("variant", [v for v in STATES if v in OF_ROWS and not v.needs_samples], ids=str)
 def test_layouts_may_follow_each_other(variant: Variant) -> None:
     """Users of several updates count alike, whichever layout brought them."""
 
@@ -110,9 +110,7 @@ def test_batches_of_several_shapes_and_dtypes() -> None:
         assert float(variant.fed(updates).compute()) == variant.expected(updates), str(variant)
 
 
-@pytest.mark.parametrize(
-    ("variant", "layout"), ways([v for v in OF_ROWS if v in DEFAULTS or v.reads != "ranking"], "row_layouts")
-)
+@pytest.mark.parametrize(("variant", "layout"), ways([v for v in STATES if v in OF_ROWS], "row_layouts"))
 def test_a_row_with_a_known_sample_id_counts_once(variant: Variant, layout: str) -> None:
     def law(case: Case, top_k: Any, data: st.DataObject) -> None:
         n = len(case.scores)

@@ -16,7 +16,6 @@ from fixtures.devices import take_the_cpu_for_a_gpu
 
 from torch_recmetrics import DCG, MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
 from torch_recmetrics.core.kernels.runtime import plain
-from torch_recmetrics.core.layouts.ranked import DenseUsers, ListedUsers
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.state.evaluator import Evaluator
@@ -218,7 +217,6 @@ def test_users_of_counts_and_of_lists_are_evaluated_together(
             metric.update(**update)
     waiting = metric.evaluator.waiting
     assert waiting.n_users == 15
-    assert [isinstance(part, ListedUsers) for part in waiting.parts] == [number in listed for number in range(3)]
     torch.testing.assert_close(metric.compute(), expected, rtol=0, atol=1e-14)
 
 
@@ -303,7 +301,7 @@ def test_memory_is_bounded(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         for seed in range(7):
             metric.update(**batch(seed))
             waiting = metric.evaluator.waiting
-            assert waiting.n_users < 60 // max(1, *(part.width for part in waiting.parts), 0)
+            assert waiting.n_users < 60 // max(1, *(part.numbers() for part in waiting.parts), 0)
         torch.testing.assert_close(metric.compute(), mean_of(*range(7)), rtol=0, atol=1e-14)
         ids = torch.arange(3 * 40).view(3, 40) % N_ITEMS
         metric.update(torch.randn(3, N_ITEMS), target_ids=ids, target_relevance=torch.full((3, 40), 2))
@@ -328,10 +326,7 @@ def test_what_waits_keeps_nothing_of_the_caller() -> None:
         metric = NDCG(2)
         metric.update(**update)
         (users,) = metric.evaluator.waiting.parts
-        assert users.retrieved is None
         held = [value for value in vars(users).values() if isinstance(value, torch.Tensor)]
-        if isinstance(users, ListedUsers):
-            held.append(users.targets.sorted_ids)
         theirs = {tensor.untyped_storage().data_ptr() for tensor in update.values()}
         assert not theirs & {tensor.untyped_storage().data_ptr() for tensor in held}
         assert sum(tensor.untyped_storage().nbytes() for tensor in held) <= 4 * 328
@@ -394,9 +389,10 @@ def dense_updates() -> list[dict[str, torch.Tensor]]:
 
 @pytest.mark.parametrize("kind", ["int", "float", "bool", "weighted", "sample ids"])
 @pytest.mark.parametrize("rule", ["average", "optimistic", "pessimistic", "stable"])
-def test_dense_targets_wait_where_no_value_may_be_looked_at(
+def test_dense_targets_are_evaluated_at_once_where_no_value_may_be_looked_at(
     rule: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """How many items are relevant is a value: there every item is read, too many to keep."""
     here, there = (
         ranking_metrics(DENSE_NAMES, (2, 5), ties=rule, options={"dcg": {"gain": "linear"}}) for _ in range(2)
     )
@@ -412,18 +408,16 @@ def test_dense_targets_wait_where_no_value_may_be_looked_at(
     take_the_cpu_for_a_gpu(monkeypatch)
     for update in updates:
         there.update(**update)
-    waiting = there._fused.evaluator.waiting.parts
-    assert waiting and all(isinstance(users, DenseUsers) for users in waiting)
+        assert not there._fused.evaluator.waiting.parts
     for name, value in here.compute().items():
         torch.testing.assert_close(there.compute()[name], value, rtol=0, atol=1e-14, msg=name)
 
 
-def test_dense_targets_are_evaluated_at_once_for_gains_that_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sum of any gain over a tie at the cutoff may be asked for: it is not kept, but must be right."""
+def test_a_dense_target_of_which_any_gain_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the sum of it over a tie at the cutoff."""
 
     class Cubes(DCG):
         stem = "cubes"
-        known_gains = False
 
         @staticmethod
         def measure(stats: Any, cutoffs: Any, **_: Any) -> torch.Tensor:
@@ -435,7 +429,6 @@ def test_dense_targets_are_evaluated_at_once_for_gains_that_are_not_known(monkey
     take_the_cpu_for_a_gpu(monkeypatch)
     for update in dense_updates():
         there.update(**update)
-        assert not there._fused.evaluator.waiting.parts
     for name, value in here.compute().items():
         torch.testing.assert_close(there.compute()[name], value)
 

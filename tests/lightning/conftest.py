@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.start import HERE, free_ports, run_all
+from processes.start import free_ports, run_all, warm
 
 ALL_DONE_WITHIN = 200  # seconds
 
@@ -19,6 +18,6 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     world = request.param
     folder = tmp_path_factory.mktemp(f"lightning{world}")
     (port,) = free_ports(1)
-    program = [sys.executable, str(HERE / "lightning_driver.py"), str(folder)]
-    run_all([[*program, str(rank), str(world), port] for rank in range(world)], folder, ALL_DONE_WITHIN, cwd=folder)
+    given = [[str(folder), rank, world, port] for rank in range(world)]
+    run_all(warm("pytorch_lightning"), "processes.lightning_driver:main", given, folder, ALL_DONE_WITHIN)
     return world, folder, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]

@@ -129,9 +129,15 @@ BY_NAME: list[dict[str, object]] = [
 ]
 
 
+N_VALIDATED = 3  # lines of the callback, its pickle and its copy, before those of the files
+
+
 @pytest.fixture(scope="module", params=PACKAGES)
 def configured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """The folder of a run from a YAML file, and what it printed; another file is read behind it."""
+    """The folder of a run from a YAML file, and what it printed; another file is read behind it.
+
+    Before it the callback is imported ahead of the package, and used: one process for each package.
+    """
     package, folder = request.param, tmp_path_factory.mktemp("yaml")
     needs(package, "jsonargparse")
     (folder / "run.yaml").write_text(YAML)
@@ -141,11 +147,20 @@ def configured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     (folder / "names.yaml").write_text(json.dumps({"trainer": trainer}))  # YAML holds JSON
     told = run(
         f"""
-        import sys
+        import copy, pickle, sys
+        from torch_recmetrics.lightning import RankingMetrics
+        assert not {{"lightning", "pytorch_lightning", "jsonargparse"}} & set(sys.modules)
         import {package} as pl
-        from {package}.cli import LightningCLI
         MODEL
+        callback = RankingMetrics("ndcg", top_k=2)
+        assert isinstance(callback, pl.Callback)
+        for again in (callback, pickle.loads(pickle.dumps(callback)), copy.deepcopy(callback)):
+            assert type(again) is type(callback)
+            trainer = pl.Trainer(callbacks=again, **QUIET)
+            print(trainer.validate(Model(), verbose=False))
+        assert "{PACKAGES[package]}" not in sys.modules, "the other Lightning was imported"
 
+        from {package}.cli import LightningCLI
         cli = LightningCLI(Model, args=["fit", "--config", "run.yaml"])
         ours = [c for c in cli.trainer.callbacks if type(c).__name__ == "RankingMetrics"]
         assert len(ours) == 4 and all(isinstance(c, pl.Callback) for c in ours)
@@ -176,13 +191,13 @@ def test_class_path_in_a_yaml_file(configured: tuple[Path, list[str]]) -> None:
         ("val_ndcg_at_1", 0.5),
         ("val_ndcg_at_2", ndcg),
     ]
-    assert eval(told[0]) == [(name, pytest.approx(number, abs=1e-12)) for name, number in wanted]
+    assert eval(told[N_VALIDATED]) == [(name, pytest.approx(number, abs=1e-12)) for name, number in wanted]
     assert list((folder / "kept").glob("*.ckpt"))
 
 
 def test_every_metric_by_name_in_a_yaml_file(configured: tuple[Path, list[str]]) -> None:
     """Issue 11, items 3 and 4: names, options of single metrics, objects and a mixture of them."""
-    every, *others = (eval(line) for line in configured[1][1:])
+    every, *others = (eval(line) for line in configured[1][N_VALIDATED + 1 :])
     assert list(dict.fromkeys(name.removeprefix("val_").partition("@")[0] for name in every)) == list(IN_YAML)
     assert others == [
         ["one_coverage@10"],
@@ -193,27 +208,8 @@ def test_every_metric_by_name_in_a_yaml_file(configured: tuple[Path, list[str]])
     ]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_the_package_may_be_imported_later(package: str, tmp_path: Path) -> None:
-    needs(package)
-    told = run(
-        f"""
-        import copy, pickle, sys
-        from torch_recmetrics.lightning import RankingMetrics
-        assert not {{"lightning", "pytorch_lightning", "jsonargparse"}} & set(sys.modules)
-        import {package} as pl
-        MODEL
-        callback = RankingMetrics("ndcg", top_k=2)
-        assert isinstance(callback, pl.Callback)
-        for again in (callback, pickle.loads(pickle.dumps(callback)), copy.deepcopy(callback)):
-            assert type(again) is type(callback)
-            trainer = pl.Trainer(callbacks=again, **QUIET)
-            print(trainer.validate(Model(), verbose=False))
-        assert "{PACKAGES[package]}" not in sys.modules, "the other Lightning was imported"
-        """,
-        tmp_path,
-    )
-    assert told.splitlines() == ["[{'val_ndcg@2': 0.8154648767857288}]"] * 3
+def test_the_package_may_be_imported_later(configured: tuple[Path, list[str]]) -> None:
+    assert configured[1][:N_VALIDATED] == ["[{'val_ndcg@2': 0.8154648767857288}]"] * N_VALIDATED
 
 
 def test_both_at_once(tmp_path: Path) -> None:

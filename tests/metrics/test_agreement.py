@@ -136,6 +136,18 @@ def test_rbo_of_prefixes_is_the_sum_of_its_definition() -> None:
     assert value(RBO(800, persistence=p), [some], [others]) == pytest.approx(wanted, abs=1e-12, nan_ok=True)
 
 
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.97])
+def test_ranks_that_rbo_does_not_look_at_count_nothing(p: float) -> None:
+    """The worst case: up to there all is shared, and nothing behind it."""
+    from torch_recmetrics.metrics.agreement import reach
+
+    depth, some = reach(p), list(range(2000))
+    others = [*some[:depth], *range(5000, 7000 - depth)]
+    shared = [min(d, depth) / d for d in range(1, 2001)]
+    wanted = (1 - p) * math.fsum(p ** (d - 1) * a for d, a in enumerate(shared, 1))
+    assert value(RBO(persistence=p), [some], [others]) == pytest.approx(wanted, abs=1e-12)
+
+
 def test_rbo_is_that_of_the_package_of_this_name() -> None:
     """Of lists of one length and of two."""
     rbo = pytest.importorskip("rbo")

@@ -279,3 +279,19 @@ def test_relevance_that_the_metric_does_not_read_may_be_graded() -> None:
     metric = FromSampled(ours.NDCG(2), 9)
     metric.update(torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor([[0, 3, 0]]))
     assert float(metric.compute()) == pytest.approx(float(metric.users_of_ranks(2)[1]))
+
+
+def test_estimates_beside_each_other_in_a_collection() -> None:
+    """They have the names of the metrics inside, so a dict tells them apart; all share one ranking."""
+    update, inside = users(30, 12), [ours.NDCG(2), ours.MRR()]
+    with pytest.raises(ValueError, match=r"two metrics are named 'ndcg@2': name them yourself with a dict"):
+        ours.RecMetricCollection([ours.NDCG(2), FromSampled(ours.NDCG(2), 40)])
+    members = {method: FromSampled(inside, 40, method=method) for method in ("naive", "bv")}
+    metrics = ours.RecMetricCollection({"candidates": ours.NDCG(2), **members})
+    assert list(metrics) == ["candidates", "naive_ndcg@2", "naive_mrr", "bv_ndcg@2", "bv_mrr"]
+    metrics.update(**update)
+    for method in members:
+        alone = FromSampled(inside, 40, method=method)
+        alone.update(**update)
+        for name, value in alone.compute().items():
+            assert float(metrics.compute()[f"{method}_{name}"]) == float(value)

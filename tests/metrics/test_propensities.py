@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -56,17 +57,23 @@ def test_equals_oracle(metric: Any, definition: Any, layout: str, k: int | None)
 @each
 @pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic", "stable"])
 def test_equal_chances_give_the_metric_to_the_last_bit(metric: Any, definition: Any, ties: str) -> None:
-    """DCG and RBP, which add up where this is a mean, for users with one relevant item."""
+    """Divided by the weights or by R. DCG and RBP, which add up where this is a mean, give that of each user by R."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randint(0, 6, (60, 30), generator=generator).float()
     target = (torch.rand(60, 30, generator=generator) < 0.2).int()
-    if metric in (ours.DCG, ours.RBP):
-        target = torch.nn.functional.one_hot(torch.randint(0, 30, (60,), generator=generator), 30)
-    for k in (1, 5, None):
-        plain, weighed = metric(k, ties=ties), metric(k, ties=ties, propensities=torch.ones(30))
-        plain.update(scores, target)
-        weighed.update(scores, target)
-        assert float(weighed.compute()) == float(plain.compute())
+    one = torch.nn.functional.one_hot(torch.randint(0, 30, (60,), generator=generator), 30)
+    for k, by_weight in itertools.product((1, 5, None), (True, False)):
+        for truth in (target, one):
+            plain = metric(k, ties=ties)
+            weighed = metric(k, ties=ties, propensities=torch.ones(30), self_normalized=by_weight)
+            n_relevant = truth.sum(1) if metric in (ours.DCG, ours.RBP) else torch.ones(60)
+            plain.update(scores, truth, weights=(n_relevant > 0) / n_relevant.clamp(min=1).double())
+            weighed.update(scores, truth)
+            if truth is one or metric not in (ours.DCG, ours.RBP):
+                assert float(weighed.compute()) == float(plain.compute())
+            else:
+                total = plain.compute() * ((n_relevant > 0) / n_relevant.clamp(min=1).double()).sum()
+                assert float(weighed.compute()) == pytest.approx(float(total / (n_relevant > 0).sum()), rel=1e-14)
 
 
 @each

@@ -231,6 +231,17 @@ def test_pictures_of_odd_values() -> None:
     assert len(re.findall("<circle", pictures[6])) == 40
 
 
+@pytest.mark.parametrize(("name", "above"), [("ndcg@10", False), ("exposure@10/Documentary", True)])
+def test_labels_of_rows_are_not_cut(name: str, above: bool) -> None:
+    """Short ones stand before their rows; where one is long, all stand above theirs, from the left edge on."""
+    drawn = ET.fromstring(forest("rows", [("mrr", (0.5, None, None), ""), (name, (0.4, 0.3, 0.5), "")]))
+    (group,) = (g for g in drawn if any(e.tag == "title" and e.text == name for e in g))
+    label, point = group.find("text"), [e for e in drawn if e.tag == "circle"][1]
+    assert label is not None and label.text == name
+    assert (label.get("text-anchor") == "start" and label.get("x") == "0.0") == above
+    assert (float(label.attrib["y"]) < float(point.attrib["cy"]) - 8) == above
+
+
 @pytest.mark.skipif(browser.PROGRAM is None, reason=browser.MISSING)
 def test_in_a_browser(tmp_path: Path) -> None:
     path = tmp_path / "report.html"

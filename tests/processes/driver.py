@@ -1,15 +1,13 @@
 """A group of processes: each plays every scenario of a module in turn and writes down what came of it.
 
-Started once per world size, and forked from one that has everything imported, since that costs more than all scenarios
-together. After a scenario that failed on any process the group is made anew, so that a hang or an error costs one
-scenario and not the rest.
+Forked from a process that has everything imported, since that costs more than all scenarios together. After a scenario
+that failed on any process the group is made anew, so that a hang or an error costs one scenario and not the rest.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import sys
 import time
 import traceback
 from datetime import timedelta
@@ -69,13 +67,11 @@ def play_all(folder: Path, rank: int, world: int, scenarios: Any) -> None:
     dist.destroy_process_group()
 
 
-def main(folder: Path, world: int, module: str) -> int:
+def main(folder: str, world: int, module: str) -> int:
     """The exit status: that of the first process that failed."""
     import torch
-    import torch.distributed
 
-    import torch_recmetrics  # noqa: F401 (once, for all that are forked)
-
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     scenarios = importlib.import_module(f"processes.{module}")
     children = []
@@ -83,17 +79,10 @@ def main(folder: Path, world: int, module: str) -> int:
         pid = os.fork()
         if not pid:
             try:
-                play_all(folder, rank, world, scenarios)
+                play_all(Path(folder), rank, world, scenarios)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         children.append(pid)
     return max(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in children)
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [str(here.parent), str(here.parents[1]), *(place for place in sys.path if Path(place) != here)]
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import traceback
 import warnings
 from pathlib import Path
 
 
-def main(folder: Path, rank: int, world: int, port: str) -> None:
+def main(path: str, rank: int, world: int, port: str) -> None:
+    folder = Path(path)
+    os.chdir(folder)
     if world > 1:  # what torchrun sets
         os.environ |= {
             "MASTER_ADDR": "127.0.0.1",
@@ -23,9 +24,6 @@ def main(folder: Path, rank: int, world: int, port: str) -> None:
             "TORCHELASTIC_RUN_ID": "tests",
         }
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [str(here.parent), str(here.parents[1]), *(place for place in sys.path if Path(place) != here)]
     import torch
 
     torch.set_num_threads(1)
@@ -43,7 +41,3 @@ def main(folder: Path, rank: int, world: int, port: str) -> None:
             (folder / f"{rank}.json").write_text(json.dumps(told))
             raise  # the others would wait for a process that is out of step
     (folder / f"{rank}.json").write_text(json.dumps(told))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-import os
-import signal
 import socket
-import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from processes.warm import Warm
 
 HERE = Path(__file__).parent
 ALL_DONE_WITHIN = 600.0  # seconds
@@ -28,29 +28,18 @@ def free_ports(number: int) -> list[str]:
         return [str(one.getsockname()[1]) for one in sockets]
 
 
-def run_all(commands: list[list[str]], folder: Path, patience: float, cwd: Path | None = None) -> None:
-    """Run these commands at once and to their end; `patience` is in seconds. What they forked ends with them."""
-    logs = [(folder / f"log{number}").open("w+") for number in range(len(commands))]
-    children = [
-        subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=cwd, start_new_session=True)
-        for command, log in zip(commands, logs, strict=True)
-    ]
-    try:
-        for child in children:
-            child.wait(patience)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    said = []
-    for log in logs:
-        log.seek(0)
-        said.append(log.read()[-3000:])
-        log.close()
-    if any(child.returncode for child in children):
+@functools.cache
+def warm(*imports: str, python: str = sys.executable) -> Warm:
+    """The one process that all others are forked from, which need these imports."""
+    return Warm(["torch", "torch.distributed", "torch_recmetrics", *imports], [HERE.parent, HERE.parents[1]], python)
+
+
+def run_all(source: Warm, function: str, given: list[list[Any]], folder: Path, patience: float) -> None:
+    """Call a function in processes of their own, one for each of these arguments, to their end within `patience` s."""
+    logs = [folder / f"log{number}" for number in range(len(given))]
+    statuses = source.run([(function, own, log) for own, log in zip(given, logs, strict=True)], patience)
+    if statuses is None or any(statuses):
+        said = [log.read_text("utf-8", "replace")[-3000:] for log in logs if log.exists()]
         pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
 
 
@@ -58,7 +47,7 @@ def played(
     module: str, world: int, folder: Path, patience: float = ALL_DONE_WITHIN, python: str = sys.executable
 ) -> dict[str, list[Any]]:
     """What every process has to say of every scenario of a module of this folder."""
-    run_all([[python, str(HERE / "driver.py"), str(folder), str(world), module]], folder, patience)
+    run_all(warm(python=python), "processes.driver:main", [[str(folder), world, module]], folder, patience)
     names = importlib.import_module(f"processes.{module}").SCENARIOS
     return {
         name: [torch.load(folder / f"{number}-{rank}.pt", weights_only=True) for rank in range(world)]

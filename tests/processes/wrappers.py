@@ -71,6 +71,13 @@ def bootstrap(name: str) -> Any:
     return UserBootstrap(metrics_of(name), num_replicates=10)
 
 
+def nested(name: str) -> list[Any]:
+    """Slices of resamples and resamples of slices."""
+    from torch_recmetrics import Sliced, UserBootstrap
+
+    return [Sliced(bootstrap(name), 3), UserBootstrap(Sliced(metrics_of(name), 3), num_replicates=10)]
+
+
 def has_ids(name: str) -> bool:
     """Whether units are drawn by an id that is theirs in every split."""
     return any(word in name for word in ("sample ids", "flat", "user everywhere", "padded", "copies", "nobody"))
@@ -117,4 +124,14 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
     drawn = bootstrap(name)
     for update in taken(drawn, WHO[name](world)[rank]):
         drawn.update(**update)
-    return {"slices": said, "kept": str(metric.metric_state) == before, "bootstrap": said_of_replicates(drawn)}
+    both = nested(name)
+    for one in both:
+        for update in taken(one, sliced_shards(name, world)[rank]):
+            one.update(**update)
+    return {
+        "slices": said,
+        "kept": str(metric.metric_state) == before,
+        "bootstrap": said_of_replicates(drawn),
+        "nested": [repr(one.compute()) for one in both],
+        "replicates of slices": said_of_replicates(both[1]),
+    }

@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import json
-import os
 import random
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +24,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from tests.processes.warm import Warm
 from tests.tools.folders import PACKAGE, ROOT, TESTS, folder_of, tests_of
 
 COPIED = (PACKAGE, "tests", "docs", "examples", "benchmarks", "configs", *(p.name for p in ROOT.glob("*.[mt]*")))
@@ -118,29 +115,57 @@ def shown(node: Any) -> str:
     return ast.unparse(node.test if isinstance(node, ast.If | ast.While) else node)
 
 
-def tested(tree: Path, words: list[str], limit: float | None) -> tuple[str, float]:
-    """What came of the tests in a copy: "" where all passed, else the first that failed, or why there is none."""
-    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *words]
-    start = time.monotonic()
-    with tempfile.TemporaryFile("w+") as output:
-        run = subprocess.Popen(
-            command, cwd=tree, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            code = run.wait(limit)
-        except subprocess.TimeoutExpired:
-            code = None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(run.pid, signal.SIGKILL)  # what it has started ends with it
-        run.wait()
-        output.seek(0)
-        text = output.read()
-    took = time.monotonic() - start
-    if code is None:
-        return "took too long", took
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", text, re.MULTILINE)
-    return ("" if code == 0 else failed[0] if failed else f"pytest ended with {code}"), took
+HEAVY = (
+    "torch",
+    "torchmetrics",
+    "lightning",
+    "hypothesis.strategies",
+    "numba",
+    "pandas",
+    "pyarrow",
+    "duckdb",
+    "pytest",
+)
+
+
+def run_pytest(words: list[str], keep: bool) -> int:
+    """In the tree; whether the bytecode of what is imported is kept."""
+    import pytest
+
+    sys.dont_write_bytecode = not keep
+    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *words])
+
+
+class Tree:
+    """A copy of the package and its tests, and a process that runs them in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        for name in filter(lambda own: (ROOT / own).exists(), COPIED):
+            ignored = shutil.ignore_patterns("__pycache__", "_build")
+            is_folder = (ROOT / name).is_dir()
+            (shutil.copytree(ROOT / name, path / name, ignore=ignored) if is_folder else shutil.copy(ROOT / name, path))
+        self.process = Warm(HEAVY, [path], cwd=path)
+
+    def tested(self, words: list[str], limit: float | None = None) -> tuple[str, float]:
+        """What came of the tests: "" where all passed, else the first that failed, or why there is none.
+
+        The bytecode of what is unchanged, which has no limit, is kept.
+        """
+        output, start = self.path / "output.txt", time.monotonic()
+        output.unlink(missing_ok=True)
+        codes = self.process.run([("tests.tools.mutate:run_pytest", [words, limit is None], output)], limit)
+        took = time.monotonic() - start
+        if codes is None:
+            return "took too long", took
+        failed = re.findall(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", output.read_text("utf-8", "replace"), re.MULTILINE)
+        return ("" if codes == [0] else failed[0] if failed else f"pytest ended with {codes[0]}"), took
+
+
+def named_after(path: str, words: list[str]) -> list[str]:
+    """Of these tests the file that is named after the changed one: it catches most, and soonest."""
+    near = [file for word in words for file in sorted((ROOT / word).rglob(f"test_{Path(path).stem}.py"))]
+    return [file.relative_to(ROOT).as_posix() for file in near]
 
 
 def parsed() -> argparse.Namespace:
@@ -169,18 +194,14 @@ def main() -> int:
     print(f"{len(chosen)} of {len(places):,} changes, seed {options.seed}, in {', '.join(folders)}", flush=True)
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="mutants.") as place, ThreadPoolExecutor(options.processes) as pool:
-        trees: Queue[Path] = Queue()
-        for number in range(options.processes):
-            tree = Path(place, str(number))
-            for name in filter(lambda own: (ROOT / own).exists(), COPIED):
-                ignored = shutil.ignore_patterns("__pycache__", "_build")
-                is_folder = (ROOT / name).is_dir()
-                (shutil.copytree(ROOT / name, tree / name, ignore=ignored) if is_folder else shutil.copy(name, tree))
+        every = [Tree(Path(place, str(number))) for number in range(options.processes)]
+        trees: Queue[Tree] = Queue()
+        for tree in every:
             trees.put(tree)
 
         def unchanged(folder: str) -> float:
             tree = trees.get()
-            failed, took = tested(tree, tests_of(folder), None)
+            failed, took = tree.tested(tests_of(folder))
             trees.put(tree)
             if failed:
                 raise SystemExit(f"the tests of {folder} fail without a change: {failed}")
@@ -192,12 +213,13 @@ def main() -> int:
         def run(site: tuple[str, int, int]) -> None:
             path, folder, tree = site[0], str(folder_of(site[0])), trees.get()
             source, told = mutant(texts[path], *site[1:])
-            (tree / path).write_text(source, "utf-8")
-            limit, known = 60 + SLOWEST * limits[folder], caught_by.get(site, "")
-            caught, took = tested(tree, [known], limit) if "::" in known else ("", 0.0)
-            if not caught or caught.startswith("pytest ended"):  # the test is gone, or catches it no more
-                caught, took = tested(tree, tests_of(folder), limit)
-            (tree / path).write_text(texts[path], "utf-8")
+            (tree.path / path).write_text(source, "utf-8")
+            limit, known, words = 60 + SLOWEST * limits[folder], caught_by.get(site, ""), tests_of(folder)
+            caught, took = "", 0.0
+            for some in ([known] if "::" in known else [], named_after(path, words), words):
+                if some and (not caught or caught.startswith("pytest ended")):  # with a test that is gone
+                    caught, took = tree.tested(some, limit)
+            (tree.path / path).write_text(texts[path], "utf-8")
             trees.put(tree)
             results.append({"site": site, "folder": folder, "change": told, "caught": caught})
             print(f"{'caught  ' if caught else 'SURVIVED'} {took:4.0f} s  {path}:{told}", flush=True)
@@ -205,6 +227,8 @@ def main() -> int:
                 options.record.write_text("".join(json.dumps(own) + "\n" for own in results))
 
         list(pool.map(run, chosen))
+        for tree in every:
+            tree.process.close()
     print("\n| folder | changes | survived |\n| --- | ---: | ---: |")
     for folder in [*folders, "all"]:
         own = [result for result in results if folder in (result["folder"], "all")]

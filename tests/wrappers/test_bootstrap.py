@@ -13,6 +13,7 @@ import torch
 from fixtures.cases import Update, rows
 from fixtures.histories import HISTORIES, fed, floats
 from fixtures.items import NUM_ITEMS
+from fixtures.resamples import resampled
 from fixtures.slices import n_rows
 from fixtures.variants import VARIANTS, Variant
 from oracles import poisson
@@ -49,31 +50,6 @@ def variants() -> list[tuple[Variant, str]]:
     some += [next(v for v in VARIANTS if v.pooled), next(v for v in VARIANTS if v.options.get("max_fpr"))]
     some.append(next(v for v in VARIANTS if v.options.get("clustered")))
     return [(v, h) for v in some for h in v.histories if h in ("sample ids", "flat rows", "clicks with sample ids")]
-
-
-def resampled(variant: Variant, updates: list[Update], seed: int, replicate: int) -> list[Update]:
-    """Each unit as often as it was drawn, the first copy of each sample id alone."""
-    seen: set[int] = set()
-    found = []
-    for update in updates:
-        grouped = variant.name == "group_auc" or "clustered" in variant.options
-        key = "indexes" if grouped or "sample_ids" not in update else "sample_ids"
-        drawn = [poisson.weight(unit, seed, replicate) for unit in update[key].tolist()]
-        if "sample_ids" not in update and variant.name != "group_auc":
-            found.append({**update, "weights": update["weights"] * torch.tensor(drawn)})
-            continue
-        places, copies = [], []
-        for place, sample in enumerate(update["sample_ids"].tolist()):
-            if sample not in seen:
-                seen.add(sample)
-                places += [place] * drawn[place]
-                copies += range(drawn[place])
-        own = {name: value for name, value in update.items() if name != "sample_ids"}
-        own = rows(own, torch.tensor(places, dtype=torch.int64))
-        if variant.name == "group_auc":  # each copy of a group is a group
-            own["indexes"] = own["indexes"] + torch.tensor(copies, dtype=torch.int64)
-        found.append(own)
-    return found
 
 
 @pytest.mark.parametrize(("variant", "history"), variants(), ids=lambda value: str(value))

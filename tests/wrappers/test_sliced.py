@@ -275,7 +275,7 @@ def test_users_that_were_folded_count_as_those_that_wait(history: str, monkeypat
     updates = updates_of("both" if history != "flat rows" else "means", history)
     make = MEMORIES["both" if history != "flat rows" else "means"]
     waiting = floats(fed(make(), updates).compute())
-    monkeypatch.setattr("torch_recmetrics.wrappers.slice_memories.WAITING_PIECES", 1)
+    monkeypatch.setattr("torch_recmetrics.state.slot_sums.WAITING_PIECES", 1)
     folded = fed(make(), updates)
     assert floats(folded.compute()) == pytest.approx(waiting, abs=1e-12, nan_ok=True)
     if history == "sums":

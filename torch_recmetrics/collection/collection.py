@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+POSITIONS = ("preds", "target", "indexes")  # of the arguments of an update
+
+
 class RecMetricCollection(MetricCollection):
     """Metrics that are updated, synchronised and logged together.
 
@@ -125,6 +128,18 @@ class RecMetricCollection(MetricCollection):
             metric.start_keeping_users()
         super().__setitem__(name, metric)
 
+    def _by_own_names(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments where those given by position have the names that all members have for these positions."""
+        own = {tuple(member._update_signature.parameters)[: len(POSITIONS)] for member in self._modules.values()}
+        names = own.pop() if len(own) == 1 else POSITIONS
+        if "preds" in names or len(names) < len(POSITIONS):
+            return arguments
+        positional = {own: arguments[name] for name, own in zip(POSITIONS, names, strict=True) if name in arguments}
+        named = {name: value for name, value in arguments.items() if name not in POSITIONS}
+        if twice := [name for name in named if name in positional]:
+            raise TypeError(f"`{twice[0]}` was given twice, by position and by name")
+        return positional | named
+
     def _check_known(self, arguments: Iterable[str]) -> None:
         """Refuse an argument that no member takes."""
         known = self.argument_names()
@@ -210,6 +225,8 @@ class RecMetricCollection(MetricCollection):
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         arguments = {name: value for name, value in arguments.items() if value is not None}
+        if not fused.members:
+            arguments = self._by_own_names(arguments)
         layout = arguments
         if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
@@ -334,7 +351,9 @@ class RecMetricCollection(MetricCollection):
             elif isinstance(member, UserMeasure) or not hasattr(member, "named_values"):
                 others[name] = member
         if not keeping:
-            raise ValueError("no member keeps its users: make the collection with keep_users=True")
+            without = f"none of {', '.join(self._modules)} has values of users, add a mean over users"
+            asked = "make the collection with keep_users=True"
+            raise ValueError(f"no member keeps its users: {without if self._keep_users else asked}")
         return user_values(keeping, candidates, lambda: self._summaries(others))
 
     def _summaries(self, members: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

@@ -2,6 +2,7 @@ r"""What a metric would have been among all items, where relevant ones were rank
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,10 +12,12 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.ranking.full_lists import FullListStats
-from torch_recmetrics.core.ranking.ranking import Cutoffs, Given, Ranking, RankingStats
+from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.sampled_ranks import Sampling, corrected_tables, mean_over_ranks
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.metric import RecMetric
@@ -94,7 +97,10 @@ class FromSampled(OneForEach, UserMeans):
     relevant items each is ranked among these alone, where the metric is a sum over the items: Recall, DCG, RBP,
     MeanRank, MeanPercentileRank. A relevant item that is no candidate was not recommended. Equal scores spread a user
     evenly over the places that they span. Several metrics, ``FromSampled([NDCG(10), MRR()], ...)``, give a collection
-    of one for each. Tables are made once for each m: samples of very different sizes take time.
+    of one for each. An estimate has the name of the metric inside; beside others of that name put them into a dict,
+    ``RecMetricCollection({"naive": FromSampled(metrics, n, method="naive"), "bv": FromSampled(metrics, n)})``, which
+    has ``naive_ndcg@10`` and ``bv_ndcg@10``. Tables are made once for each m: samples of very different sizes take
+    time. An update reads m, so on another device it waits for what is computed there.
 
     Undefined: for users without relevant items (``empty_target_action`` decides) or without a sampled item, who are
     left out; nan where no user counts.  Range: that of the metric, for the mean of many users.
@@ -141,6 +147,10 @@ class FromSampled(OneForEach, UserMeans):
         default="skip", doc="Users without relevant items: left out, counted as 0, counted as 1, or refused."
     )
 
+    def start_keeping_users(self) -> None:
+        if self.method != EM:  # which has no values of users, as pooled metrics have none
+            super().start_keeping_users()
+
     def setup(self) -> None:
         inside = self.metric
         for name in SHARED:
@@ -155,6 +165,7 @@ class FromSampled(OneForEach, UserMeans):
         self.gamma = float(self.gamma)
         self.sampling = Sampling(self.num_items, self.replacement)
         self._tables: dict[int, Tensor] = {}
+        self._joined: Any = None  # what the last update needed of them
         graded = torch.ones(1, dtype=torch.int64, device=CPU)
         self._reads_grades = bool(self.of_ranks(graded) != self.of_ranks(graded, relevance=2.0))
         super().setup()
@@ -194,19 +205,26 @@ class FromSampled(OneForEach, UserMeans):
     def of_ranks(self, ranks: Tensor, *, relevance: float = 1.0) -> Tensor:
         """(n,) float64 f of (n,) int64 ranks among all items; a rank beyond N is that of an item that is not listed."""
         inside, length = self.metric, self.metric.top_k or self.num_items
-        every = torch.arange(ranks.shape[0], device=CPU)
-        found = every[ranks <= length]
-        ones, start = torch.ones_like(found), ranks[found] - 1
-        grades = torch.full(ranks.shape, relevance, dtype=torch.float64, device=CPU)
-        lists = FullListStats(found, start, ones, start, grades[found], torch.full_like(ranks, length), every, grades)
-        nothing = grades[:, None][:, :0]
-        ranking = Ranking(nothing, None, torch.ones_like(ranks), 1, Given(nothing), None, full_list=lists)
+        grades = torch.full((ranks.shape[0], 1), relevance, dtype=torch.float64, device=CPU)
+        above = torch.where(ranks <= length, ranks - 1, FAR).to(torch.int32).unsqueeze(1)
+        ranking = Ranking(
+            grades,
+            above,
+            None,
+            torch.ones_like(ranks),
+            0,
+            None,
+            place=above,
+            whole=True,
+            lengths=torch.full_like(ranks, length),
+        )
         values: Tensor = inside.values(ranking.stats("average"), (None,))
         return values[:, 0]
 
-    def unlisted(self) -> Tensor:
-        """0-dim float64 f of an item that is in no list."""
-        return self.of_ranks(torch.tensor([self.num_items + 1], device=CPU))[0]
+    @functools.cached_property
+    def unlisted(self) -> float:
+        """f of an item that is in no list."""
+        return float(self.of_ranks(torch.tensor([self.num_items + 1], device=CPU)))
 
     def users_of_ranks(self, n_sampled: int) -> Tensor:
         """(m + 1,) float64: what a user counts whose relevant item has rank 1 ... m + 1 among so many sampled items.
@@ -267,35 +285,45 @@ class FromSampled(OneForEach, UserMeans):
             )
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:  # noqa: ARG002
+        listed = stats.relevant_items().hits
         lists = stats.relevant_items().each_alone()
-        users, sampled = lists.users, lists.lengths
-        listed = sum_by(users, torch.ones_like(users), sampled.shape[0])
+        sampled = lists.lengths
         value = self._codes(lists) if self.method == EM else self._estimates(lists)
         if self.method == EM:
             value = torch.where(listed > 0, value, NOT_LISTED)
         else:
             missing = (stats.n_relevant[:, 0] - listed).clamp(min=0)
-            value = value + missing * self.unlisted().to(value.device, value.dtype)
+            value = value + missing * self.unlisted
             if self.over_items == "mean":
                 value = value / stats.n_relevant[:, 0].clamp(min=1)
         return torch.where((sampled == 0) & (listed > 0), float("nan"), value).unsqueeze(1)
 
     def _estimates(self, lists: FullListStats) -> Tensor:
         """(B,) the sum of the estimates of the listed relevant items."""
-        sizes = torch.unique(lists.lengths[lists.users])
-        tables = [
-            self.users_of_ranks(m) if 0 < m < self.num_items else lists.relevance.new_zeros(m + 1)
-            for m in sizes.tolist()
-        ]
-        joined = torch.cat([lists.relevance.new_zeros(1), *(t.to(lists.relevance) for t in tables)])
-        ends = (sizes + 1).cumsum(0)
-        first = torch.cat([ends.new_zeros(1), ends])[torch.searchsorted(sizes, lists.lengths[lists.users])]
-        there = replace(lists, start=first + lists.start)
+        sizes, which = torch.unique(lists.lengths[lists.users], return_inverse=True)
+        joined, first = self._joined_tables(tuple(sizes.tolist()), lists.relevance.device)
+        there = replace(lists, start=first[which] + lists.start)
 
         def of_place(places: Tensor) -> Tensor:
             return joined[places.to(torch.int64).clamp(max=joined.shape[0] - 1)]
 
         return there.gain_sum("hit", of_place)
+
+    def _joined_tables(self, sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+        """The tables of these numbers of sampled items, one after the other, and (sizes,) what stands before each.
+
+        A place counts from 1, so a number stands in front of all.
+        """
+        if self._joined is None or self._joined[0] != (sizes, device):
+            with CPU:
+                nothing = torch.zeros(1, dtype=torch.float64)
+                # A number that there cannot be is refused, or has no value.
+                tables = [self.users_of_ranks(m) if 0 < m < self.num_items else nothing.expand(m + 1) for m in sizes]
+                widths = torch.tensor(sizes, dtype=torch.int64) + 1
+                table = torch.cat([nothing, *tables])
+            self._joined = (sizes, device), (exact(table.to(device)), (widths.cumsum(0) - widths).to(device))
+        found: tuple[Tensor, Tensor] = self._joined[1]
+        return found
 
     # -- expectation maximisation -------------------------------------------------------------------------------------
 
@@ -314,7 +342,7 @@ class FromSampled(OneForEach, UserMeans):
 
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
         codes, masses = (column.cpu() for column in distinct(values[:, 0], weights))
-        value = masses[codes < 0].sum() * self.unlisted()
+        value = masses[codes < 0].sum() * self.unlisted
         codes, found = codes[codes >= 0].to(torch.int64), masses[codes >= 0]
         if found.shape[0]:
             with CPU:

@@ -13,7 +13,7 @@ import torch
 from torch_recmetrics.compare.pairing import OnMissing, common_users, read_run
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.agreement import RBO, Jaccard, KendallTau, Overlap
-from torch_recmetrics.users.texts import Column
+from torch_recmetrics.users.texts import Column, aligned
 from torch_recmetrics.users.user_values import UserValues, lists_of_both
 
 STEMS: dict[str, Any] = {kind.stem: kind for kind in (Overlap, Jaccard, RBO, KendallTau)}
@@ -67,11 +67,7 @@ class Agreement:
         for row in self.rows:
             both, interval = f"{row.system}, {row.other}", values.interval(row.low, row.high)
             lines.append((both, row.metric, values.text(row.value), interval, f"{row.n:,}"))
-        widths = [max(map(len, column)) for column in zip(*lines)]
-        return "\n".join(
-            "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()
-            for line in lines
-        )
+        return "\n".join(aligned(lines, names=2))
 
     def to_records(self) -> list[dict[str, Any]]:
         """A dict for each row: its attributes, and `level`."""

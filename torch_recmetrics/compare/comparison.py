@@ -44,7 +44,7 @@ from torch_recmetrics.compare.statistics import (
 )
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.users.extras import needed, write_text
-from torch_recmetrics.users.texts import Column, count_text, p_text
+from torch_recmetrics.users.texts import Column, aligned, count_text, p_text
 from torch_recmetrics.users.user_values import UserValues
 
 TestName = Literal["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"]
@@ -170,14 +170,8 @@ class Comparison:
         return f"{test}; {correction} correction over {len(self)} row{'' if len(self) == 1 else 's'}"
 
     def __str__(self) -> str:
-        lines = self._cells()
-        widths = [max(map(len, column)) for column in zip(*lines)]
-        table = [
-            "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()
-            for line in lines
-        ]
         agreement = [] if self.agreement is None else ["", str(self.agreement)]
-        return "\n".join([*table, self.about(), *self.notes, *agreement])
+        return "\n".join([*aligned(self._cells(), names=2), self.about(), *self.notes, *agreement])
 
     def to_markdown(self) -> str:
         """A Markdown table, and what to know about it."""

@@ -7,10 +7,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from torch_recmetrics.compare.statistics import (
     NO_SPREAD,
     POWER,
     Array,
+    Differences,
     standardized,
     summed_up,
     t_probability,
@@ -47,20 +48,46 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
 Outcome = Literal["promoted", "rejected", "undecided"]
-FEW = 30  # users beyond a margin, from which on the t test knows how far they go
+FEW = 10  # users beyond a margin, from which on their own values say how far they go
 # A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
 NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 
 
-class OneMore(NamedTuple):
-    """One user more, who lost what users have or gained it, where fewer than `FEW` did beyond the margin."""
+@dataclass(frozen=True)
+class Users:
+    """What the users add to a contrast, for a rule of a margin or a bound."""
 
-    lost: bool
-    margin: float
+    gains: Array  # (n,)
+    sizes: Array  # (n,)
+    weights: Array  # (n,) the largest of them 1
+    lost: tuple[float, float]  # gain and size of one more, who lost the most that a user has
+    gained: tuple[float, float]  # of one who gained as much
 
-    def counts(self, gains: Array) -> bool:
-        """Whether there are so few, of the (n,) gains beyond the margin."""
-        return int((gains < 0 if self.lost else gains > 0).sum()) < FEW
+    def statistic(self, relative: float, *, held: bool) -> float:
+        """How far the gain is beyond `relative` times the size, in standard errors, where few users may mislead t.
+
+        Of users whose values are skew Student's t is off to their longer side; P. Hall, On the removal of skewness by
+        transformation, 1992, turns it back. And losses that are rare may be in no user of a few hundred: where fewer
+        than `FEW` users lie on the other side, one more of these must not turn the rule around.
+        """
+        beyond, w = self.gains - relative * self.sizes, self.weights
+        found = [without_skewness(summed_up(beyond, w))]
+        if int((beyond < 0 if held else beyond > 0).sum()) < FEW:
+            gain, size = self.lost if held else self.gained
+            own = summed_up(np.append(beyond, gain - relative * size), np.append(w, w.mean()))
+            found.append(standardized(own.mean, own.standard_error))
+        return min(found) if held else max(found)
+
+
+def without_skewness(own: Differences) -> float:
+    """Hall's statistic of a mean, which is nearly Student's t however skew the users' values are."""
+    t = standardized(own.mean, own.standard_error)
+    parts = own.about_mean() if own.weights is None else own.weights * own.about_mean()
+    squares = float((parts**2).sum())
+    if not math.isfinite(t) or not squares:
+        return t
+    skew = float((parts**3).sum()) / squares**1.5
+    return float(t + skew * (t**2 / 3 + 1 / 6) + skew**2 * t**3 / 27)
 
 
 @dataclass(frozen=True)
@@ -80,6 +107,7 @@ class Contrast:
     n: int | None  # users; None where only summaries are known
     undefined: int
     paired: bool
+    users: Users | None = None
 
     @property
     def degrees_of_freedom(self) -> float:
@@ -238,10 +266,11 @@ class Gate:
     side has (1 - level) / 2 for all rules together, by Holm's correction. So an equal candidate is rejected in at most
     (1 - level) / 2 of such decisions, and a candidate that breaks a rule is promoted in at most as many.
 
-    Losses that are rare may be in no user of a few hundred, and the t test knows of none that it has not seen. So with
-    fewer than 30 users who lost more than it allows, a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held
-    only if it would be with one more, who lost all that users have on average. It has failed with fewer than 30 who did
-    better only if it would have with one more, who gained as much.
+    Few users may mislead the t test: of values most of which are 0 it is too sure of a low mean, and of losses that are
+    rare it knows none that it has not seen. So a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held or has
+    failed only if it has by Hall's t too, which takes the skewness of the users' values out. With fewer than 10 users
+    who lost more than it allows, it is held only if it would be with one more, who lost the most that a user has;
+    with fewer than 10 who did better, it has failed only if it would have with one more, who gained as much.
 
     Args:
         better: a metric, or several, in which the candidate must win.
@@ -277,22 +306,20 @@ class Gate:
     ) -> None:
         check.check_share("level", level)
         self.better = tuple(metric_names("better", better))
-        given: Any = {} if not_worse is None else not_worse
-        if not isinstance(given, Mapping):
-            raise TypeError(f"`not_worse` must be a dict of metrics and margins, {{'recall@20': 0.02}}, got {given!r}")
-        self.not_worse = dict(given)
-        for metric, margin in self.not_worse.items():
-            if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < 1:
-                raise ValueError(
-                    f"`not_worse[{metric!r}]` must be a relative loss, 0 <= margin < 1 (0.02 is 2 %), got {margin!r}"
-                )
-        bounds: Any = {} if not_less is None else not_less
-        if not isinstance(bounds, Mapping):
-            raise TypeError(f"`not_less` must be a dict of metrics and bounds, {{'overlap@10': 0.5}}, got {bounds!r}")
-        self.not_less = dict(bounds)
-        for metric, bound in self.not_less.items():
-            if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 < bound < math.inf:
-                raise ValueError(f"`not_less[{metric!r}]` must be a finite number above 0, got {bound!r}")
+        self.not_worse = numbers_of(
+            "not_worse",
+            {} if not_worse is None else not_worse,
+            "margins, {'recall@20': 0.02}",
+            "a relative loss, 0 <= margin < 1 (0.02 is 2 %)",
+            lambda margin: 0 <= margin < 1,
+        )
+        self.not_less = numbers_of(
+            "not_less",
+            {} if not_less is None else not_less,
+            "bounds, {'overlap@10': 0.5}",
+            "a finite number above 0",
+            lambda bound: 0 < bound < math.inf,
+        )
         names = [*self.better, *self.not_worse, *self.not_less]
         if not names:
             raise ValueError(
@@ -361,54 +388,20 @@ class Gate:
             lists = agreement(runs, agreeing, level=self.level, on_missing=on_missing)
             of_candidate |= dict.fromkeys(agreeing, *lists.users.values())
         contrasts |= {name: bound_contrast(of_candidate[name], name, bound) for name, bound in self.not_less.items()}
-        statistics = [contrasts[metric].statistic(-margin) for metric, margin in margins.items()]
-        p_failed = [own.below(t) for own, t in zip(contrasts.values(), statistics)]
-        p_held = [own.below(-t) for own, t in zip(contrasts.values(), statistics)]
+        t = {metric: contrasts[metric].statistic(-margin) for metric, margin in margins.items()}
         tail = (1 - self.level) / 2
-        tails_held, tails_failed = holm_tails(p_held, tail), holm_tails(p_failed, tail)
-        rules = []
-        for place, (metric, margin) in enumerate(margins.items()):
-            own, t, turned = contrasts[metric], statistics[place], False
-            held, failed = p_held[place] <= tails_held[place], p_failed[place] <= tails_failed[place]
-            if t == 0 or math.isnan(t):  # no difference and no error: nothing was shown
-                held = failed = False
-            if (held or failed) and own.paired and (margin > 0 or metric in self.not_less):
-                # Losses, or gains, that are rare may be in no user of a few, and then the t test knows of none.
-                one_more = OneMore(held, margin)
-                doubted = (
-                    bound_contrast(of_candidate[metric], metric, self.not_less[metric], one_more)
-                    if metric in self.not_less
-                    else contrast(runs, users, metric, sign_of[metric], one_more)
-                )
-                seen, t = t, doubted.statistic(-margin)
-                held = held and doubted.below(-t) <= tails_held[place]
-                failed = failed and doubted.below(t) <= tails_failed[place]
-                turned = t * seen <= 0  # then it says nothing of how many users would decide
-            rules.append(
-                RuleVerdict(
-                    metric=metric,
-                    rule=next(rule for rule in RULES if metric in getattr(self, rule)),
-                    margin=float(margin),
-                    candidate=own.candidate,
-                    incumbent=own.incumbent,
-                    relative_difference=own.gain / own.size if own.size else math.nan,
-                    low=own.bounds(tails_held[place])[0],
-                    high=own.bounds(tails_failed[place])[1],
-                    p_held=p_held[place],
-                    p_failed=p_failed[place],
-                    outcome="held" if held else "failed" if failed else "undecided",
-                    n=own.n,
-                    users_needed=None,
-                    paired=own.paired,
-                    undefined=own.undefined,
-                )
-            )
-            if rules[-1].outcome == "undecided" and own.n is not None and not turned:
-                side = tails_held[place] if t > 0 else tails_failed[place]
-                rules[-1] = replace(rules[-1], users_needed=deciding_users(own, t, side))
+        tails_held = holm_tails([own.below(-t[metric]) for metric, own in contrasts.items()], tail)
+        tails_failed = holm_tails([own.below(t[metric]) for metric, own in contrasts.items()], tail)
+        rules = [
+            rule_verdict(metric, self._rule_of(metric), margins[metric], own, t[metric], tails)
+            for (metric, own), tails in zip(contrasts.items(), zip(tails_held, tails_failed))
+        ]
         outcomes = {rule.outcome for rule in rules}
         outcome: Outcome = "rejected" if "failed" in outcomes else "promoted" if outcomes == {"held"} else "undecided"
         return Verdict(outcome, tuple(rules), self.level, self._record(runs, users, list(margins)))
+
+    def _rule_of(self, metric: str) -> str:
+        return next(rule for rule in RULES if metric in getattr(self, rule))
 
     def _record(self, runs: Mapping[str, Run], users: CommonUsers | None, metrics: Sequence[str]) -> dict[str, Any]:
         """What the verdict rests on."""
@@ -427,6 +420,16 @@ class Gate:
             digest = hashlib.sha256(ids).hexdigest()
             record["users"] = {"number": len(users.sample_ids), "sha256": digest, "left_out": users.left_out}
         return record
+
+
+def numbers_of(name: str, given: Any, example: str, rule: str, allowed: Callable[[float], bool]) -> dict[str, float]:
+    """Metrics with a number each; TypeError and ValueError for others."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"`{name}` must be a dict of metrics and {example}, got {given!r}")
+    for metric, number in given.items():
+        if isinstance(number, bool) or not isinstance(number, int | float) or not allowed(number):
+            raise ValueError(f"`{name}[{metric!r}]` must be {rule}, got {number!r}")
+    return dict(given)
 
 
 def metric_of(text: str) -> type[Any] | None:
@@ -450,13 +453,7 @@ def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
             )
 
 
-def contrast(
-    runs: Mapping[str, Run],
-    users: CommonUsers | None,
-    metric: str,
-    direction: float,
-    one_more: OneMore | None = None,
-) -> Contrast:
+def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:
     """The means of a metric in both runs, and what their relative difference varies by."""
     candidate, incumbent = runs["candidate"], runs["incumbent"]
     both = isinstance(candidate, UserValues) and isinstance(incumbent, UserValues)
@@ -467,7 +464,6 @@ def contrast(
             users.values("incumbent", incumbent, metric),  # type: ignore[arg-type]
             users.weighting(),
             direction,
-            one_more,
         )
     mean, error = summary_of("candidate", candidate, metric)
     other, other_error = summary_of("incumbent", incumbent, metric)
@@ -488,34 +484,24 @@ def contrast(
 
 
 def paired_contrast(
-    metric: str,
-    candidate: Array,
-    incumbent: Array,
-    weights: Array | None,
-    direction: float,
-    one_more: OneMore | None = None,
+    metric: str, candidate: Array, incumbent: Array, weights: Array | None, direction: float
 ) -> Contrast:
-    """From the values of the same users, and of one more who lost what users have, or gained it, where it is asked."""
+    """From the values of the same users."""
     w = np.ones(len(candidate)) if weights is None else weights
     known, other_known = ~np.isnan(candidate), ~np.isnan(incumbent)
     counted = known & other_known & (w > 0)
     undefined = int(((w > 0) & (known != other_known)).sum())
-    if int(counted.sum()) < 2:
-        raise ValueError(f"{metric} must have a value for two users or more in both runs, got {int(counted.sum())}")
+    n = int(counted.sum())
+    if n < 2:
+        raise ValueError(f"{metric} must have a value for two users or more in both runs, got {n}")
     candidate, incumbent, w = candidate[counted], incumbent[counted], w[counted] / w[counted].max()
-    if one_more is not None and one_more.counts(
-        direction * (candidate - incumbent) + one_more.margin * np.abs(incumbent)
-    ):
-        pair = (0.0, typical(incumbent, candidate))
-        lost = pair if direction * (pair[0] - pair[1]) < 0 else pair[::-1]
-        more = lost if one_more.lost else lost[::-1]
-        candidate, incumbent = np.append(candidate, more[0]), np.append(incumbent, more[1])
-        w = np.append(w, w.mean())
-    n = len(candidate)
     # signed as the incumbent's mean is, so that a relative loss of a negative mean is a loss too
     sign = math.copysign(1, float((w * incumbent).sum()))
-    gain, size = summed_up(direction * (candidate - incumbent), w), summed_up(sign * incumbent, w)
+    gains, sizes = direction * (candidate - incumbent), sign * incumbent
+    gain, size = summed_up(gains, w), summed_up(sizes, w)
     products = w * gain.about_mean() * w * size.about_mean()
+    most = largest(incumbent, candidate)
+    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((0.0, most), (most, 0.0)))
     return Contrast(
         candidate=float(np.average(candidate, weights=w)),
         incumbent=float(np.average(incumbent, weights=w)),
@@ -527,29 +513,67 @@ def paired_contrast(
         n=n,
         undefined=undefined,
         paired=True,
+        users=Users(gains, sizes, w, lost, gained),
     )
 
 
-def bound_contrast(run: Run, metric: str, bound: float, one_more: OneMore | None = None) -> Contrast:
-    """The mean of a metric in one run beside a bound, which varies by nothing; `one_more` as of users of two runs."""
+def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
+    """The mean of a metric in one run beside a bound, which varies by nothing."""
     mean, error = summary_of("candidate", run, metric)
-    n, paired = None, isinstance(run, UserValues) and metric in run
+    n, users = None, None
     if isinstance(run, UserValues):
         counted = torch.ones(len(run), dtype=torch.bool) if run.weights is None else run.weights > 0
-        counted &= ~run[metric].isnan() if metric in run else True
-        n = int(counted.sum()) if metric in run else len(run)
-        if one_more is not None and paired and one_more.counts((values := run[metric][counted].numpy()) - bound):
-            w = np.ones(n) if run.weights is None else (run.weights[counted] / run.weights[counted].max()).numpy()
-            least, most = min(0.0, float(values.min())), typical(values, np.array([max(1.0, bound)]))
-            own = summed_up(np.append(values, least if one_more.lost else most), np.append(w, w.mean()))
-            mean, error, n = own.mean, own.standard_error, own.n
-    return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, paired)
+        if metric in run:
+            counted &= ~run[metric].isnan()
+            values = run[metric][counted].numpy()
+            w = (
+                np.ones(len(values))
+                if run.weights is None
+                else (run.weights[counted] / run.weights[counted].max()).numpy()
+            )
+            least, most = min(0.0, float(values.min())), largest(values, np.array([max(1.0, bound)]))
+            users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
+        n = int(counted.sum()) if users is not None else len(run)
+    return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, users is not None, users)
 
 
-def typical(values: Array, others: Array) -> float:
-    """What users have who have anything, on average; of the others where none of these has."""
-    some = next((some for column in (values, others) if len(some := column[column != 0])), np.zeros(1))
-    return float(some.mean())
+def largest(values: Array, others: Array) -> float:
+    """The most that a user has, of either sign; of the others where none of these has anything."""
+    column = values if values.any() else others
+    return float(column[np.abs(column).argmax()])
+
+
+def rule_verdict(
+    metric: str, rule: str, margin: float, own: Contrast, t: float, tails: tuple[float, float]
+) -> RuleVerdict:
+    """The outcome of one rule, by what Holm's correction left to it on each side."""
+    p_held, p_failed = own.below(-t), own.below(t)
+    held, failed, turned = p_held <= tails[0], p_failed <= tails[1], False
+    if t == 0 or math.isnan(t):  # no difference and no error: nothing was shown
+        held = failed = False
+    if (held or failed) and own.users is not None and (margin > 0 or rule == "not_less"):
+        seen, t = t, own.users.statistic(-margin, held=held)
+        held = held and own.below(-t) <= tails[0]
+        failed = failed and own.below(t) <= tails[1]
+        turned = t * seen <= 0  # then it says nothing of how many users would decide
+    no_number = held or failed or turned or own.n is None
+    return RuleVerdict(
+        metric=metric,
+        rule=rule,
+        margin=float(margin),
+        candidate=own.candidate,
+        incumbent=own.incumbent,
+        relative_difference=own.gain / own.size if own.size else math.nan,
+        low=own.bounds(tails[0])[0],
+        high=own.bounds(tails[1])[1],
+        p_held=p_held,
+        p_failed=p_failed,
+        outcome="held" if held else "failed" if failed else "undecided",
+        n=own.n,
+        users_needed=None if no_number else deciding_users(own, t, tails[0] if t > 0 else tails[1]),
+        paired=own.paired,
+        undefined=own.undefined,
+    )
 
 
 def holm_tails(p_values: Sequence[float], tail: float) -> list[float]:

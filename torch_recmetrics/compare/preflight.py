@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,64 +151,37 @@ def preflight(
     if int((relevant >= 0).any(1).sum()) < 2:
         raise ValueError("`truth` must have two users or more with a relevant item")
 
-    own = {f"{name}@{top_k}": FUNCTIONS[name] for name in names}
     generator = torch.Generator().manual_seed(OWN_STREAM + seed)
-    harness = Harness(own, top_k, evaluate)
-    found = harness.means(lists, relevant)
-    results = []
-    n_relevant = (relevant >= 0).sum(1)
-
-    itself = harness.means(packed(relevant), relevant)
-    for metric, value in itself.items():
-        best = float(best_values(metric.partition("@")[0], n_relevant, top_k)[n_relevant > 0].mean())
-        passed = abs(value - best) <= EXACT
-        sentence = in_one_form("{}, the best that K allows is {}", value, best)
-        results.append(Check("truth", metric, value, best, passed, sentence))
-
-    drawn = random_lists(rows, min(top_k, n_items), n_items, generator)
-    by_chance, drawn_values = harness.means(drawn, relevant), harness.users(drawn, relevant)
-    for metric, value in by_chance.items():
-        chance = chance_value(own[metric], n_relevant, n_items, top_k)
-        defined = drawn_values[metric][~drawn_values[metric].isnan()]
-        # Few hits say little about their spread; values in [0, 1] have none beyond that of hits and misses.
-        enough = int((defined > 0).sum()) >= ENOUGH_HITS
-        spread = float(defined.std()) if enough else math.sqrt(chance * (1 - chance))
-        error = spread / math.sqrt(len(defined))
-        passed = abs(value - chance) <= STANDARD_ERRORS * error + EXACT
-        sentence = in_one_form("{}, chance is {} +- {}", value, chance, error)
-        results.append(Check("random lists", metric, value, chance, passed, sentence))
-
-    others = shuffled(relevant, generator)
-    destroyed, own_errors, errors = (
-        harness.means(lists, others),
-        harness.standard_errors(lists, relevant),
-        harness.standard_errors(lists, others),
-    )
-    for metric, value in destroyed.items():
-        gap = found[metric] - value
-        passed = gap > 2 * math.hypot(own_errors[metric], errors[metric])
-        sentence = in_one_form("{}, with the users' own truth {}", value, found[metric])
-        sentence += "" if passed else ": the lists are not personal, or users and truth do not belong together"
-        results.append(Check("shuffled truth", metric, value, found[metric], passed, sentence))
-
+    own = {f"{name}@{top_k}": FUNCTIONS[name] for name in names}
+    harness = Harness(own, top_k, n_items, lists, relevant, evaluate)
     if counts is None and known is not None:
         counts = torch.bincount(known[known >= 0], minlength=n_items)
-    if counts is None:
-        results.append(Check("most popular", "", math.nan, math.nan, None, "give `train` or `item_counts` to see it"))
-    else:
-        popular = harness.means(popular_lists(counts, known, rows, top_k), relevant)
-        for metric, value in popular.items():
-            sentence = in_one_form("{} is to be beaten, the recommendations have {}", value, found[metric])
-            results.append(Check("most popular", metric, value, found[metric], None, sentence))
-    results += [training_check(known, relevant), candidates_check(allowed, relevant, top_k)]
+    results = [
+        *harness.truth_checks(),
+        *harness.random_checks(generator),
+        *harness.shuffle_checks(generator),
+        *harness.popular_checks(counts, known),
+        training_check(known, relevant),
+        candidates_check(allowed, relevant, top_k),
+    ]
     return Preflight(tuple(results))
 
 
 class Harness:
     """What is checked, and the values of users by which chance is told from a fault."""
 
-    def __init__(self, functions: dict[str, str], top_k: int, evaluate: Evaluate | None) -> None:
-        self.functions, self.top_k, self.evaluate = functions, top_k, evaluate
+    def __init__(
+        self,
+        functions: dict[str, str],
+        top_k: int,
+        n_items: int,
+        lists: Tensor,
+        truth: Tensor,
+        evaluate: Evaluate | None,
+    ) -> None:
+        self.functions, self.top_k, self.n_items, self.evaluate = functions, top_k, n_items, evaluate
+        self.lists, self.truth, self.n_relevant = lists, truth, (truth >= 0).sum(1)
+        self.found = self.means(lists, truth)
 
     def users(self, lists: Tensor, truth: Tensor) -> dict[str, Tensor]:
         """metric -> (U,) values by this package."""
@@ -234,6 +207,49 @@ class Harness:
             errors[metric] = float(defined.std()) / math.sqrt(len(defined)) if len(defined) > 1 else 0.0
         return errors
 
+    def truth_checks(self) -> Iterator[Check]:
+        """The truth recommended to itself has the best value that K allows."""
+        for metric, value in self.means(packed(self.truth), self.truth).items():
+            of_users = best_values(metric.partition("@")[0], self.n_relevant, self.top_k)
+            best = float(of_users[self.n_relevant > 0].mean())
+            sentence = in_one_form("{}, the best that K allows is {}", value, best)
+            yield Check("truth", metric, value, best, abs(value - best) <= EXACT, sentence)
+
+    def random_checks(self, generator: torch.Generator) -> Iterator[Check]:
+        """Random lists have the value of chance."""
+        drawn = random_lists(len(self.truth), min(self.top_k, self.n_items), self.n_items, generator)
+        values = self.users(drawn, self.truth)
+        for metric, value in self.means(drawn, self.truth).items():
+            chance = chance_value(self.functions[metric], self.n_relevant, self.n_items, self.top_k)
+            defined = values[metric][~values[metric].isnan()]
+            # Few hits say little about their spread; values in [0, 1] have none beyond that of hits and misses.
+            enough = int((defined > 0).sum()) >= ENOUGH_HITS
+            spread = float(defined.std()) if enough else math.sqrt(chance * (1 - chance))
+            error = spread / math.sqrt(len(defined))
+            passed = abs(value - chance) <= STANDARD_ERRORS * error + EXACT
+            sentence = in_one_form("{}, chance is {} +- {}", value, chance, error)
+            yield Check("random lists", metric, value, chance, passed, sentence)
+
+    def shuffle_checks(self, generator: torch.Generator) -> Iterator[Check]:
+        """The value falls where each user has the truth of another."""
+        others = shuffled(self.truth, generator)
+        errors = [self.standard_errors(self.lists, truth) for truth in (self.truth, others)]
+        for metric, value in self.means(self.lists, others).items():
+            passed = self.found[metric] - value > 2 * math.hypot(*(error[metric] for error in errors))
+            sentence = in_one_form("{}, with the users' own truth {}", value, self.found[metric])
+            sentence += "" if passed else ": the lists are not personal, or users and truth do not belong together"
+            yield Check("shuffled truth", metric, value, self.found[metric], passed, sentence)
+
+    def popular_checks(self, counts: Tensor | None, train: Tensor | None) -> Iterator[Check]:
+        """What the most popular items are worth."""
+        if counts is None:
+            yield Check("most popular", "", math.nan, math.nan, None, "give `train` or `item_counts` to see it")
+            return
+        popular = popular_lists(counts, train, len(self.truth), self.top_k)
+        for metric, value in self.means(popular, self.truth).items():
+            sentence = in_one_form("{} is to be beaten, the recommendations have {}", value, self.found[metric])
+            yield Check("most popular", metric, value, self.found[metric], None, sentence)
+
 
 # -- input ------------------------------------------------------------------------------------------------------------
 
@@ -241,21 +257,17 @@ class Harness:
 def id_matrix(name: str, value: Any) -> Tensor:
     """(U, n) int64 ids on the CPU, -1 for none."""
     tensor = check.plain_tensor(name, value)
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"`{name}` must be a tensor of item ids, got {type(value).__name__}")
-    if tensor.dtype not in check.ID_DTYPES:
-        raise TypeError(f"`{name}` must be integer item ids, got {tensor.dtype}")
-    if tensor.ndim != 2:
-        raise ValueError(f"`{name}` must have shape (U, n), a row for each user, got {tuple(tensor.shape)}")
-    tensor = tensor.detach().cpu().to(torch.int64)
-    if bool((tensor < -1).any()):
-        raise ValueError(f"`{name}` must hold ids >= 0, and -1 for none, got {int(tensor.min())}")
-    ordered = tensor.sort(dim=1).values
+    check.check_tensor(name, tensor, ndim=2)
+    check.check_ids(name, tensor)
+    ids: Tensor = tensor.detach().cpu().to(torch.int64)
+    if bool((ids < -1).any()):
+        raise ValueError(f"`{name}` must hold ids >= 0, and -1 for none, got {int(ids.min())}")
+    ordered = ids.sort(dim=1).values
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if bool(twice.any()):
         row, place = twice.nonzero()[0].tolist()
         raise ValueError(f"`{name}` must not hold an id twice in one row, got {ordered[row, place]} twice in row {row}")
-    return tensor
+    return ids
 
 
 def candidate_ids(value: Any, rows: int) -> Tensor:

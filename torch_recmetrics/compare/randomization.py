@@ -63,13 +63,6 @@ def sign_tables(users: Complex) -> Complex:
     return tables
 
 
-def complex_column(real: Array, imaginary: Array) -> Complex:
-    """Two columns as one of complex numbers."""
-    both = np.empty(len(real), np.complex128)
-    both.real, both.imag = real, imaginary
-    return both
-
-
 class SignFlips:
     """The distribution of the studentised mean over sign flips of the differences from any supposed mean.
 
@@ -82,7 +75,7 @@ class SignFlips:
         one = np.ones_like(d) if w is None else w
         # differences and weights; squared weights only where they are others
         real = [d] if w is None else [w * d, w * w * d]
-        columns = [complex_column(a, b) for a, b in zip(real, [one, one * one])]
+        columns = [a + 1j * b for a, b in zip(real, [one, one * one])]
         sums = flip_sums(columns, num_draws, seed)
         self.flipped, self.flipped_squares = sums[0], sums[-1]
         self.total, self.squared_weights = float(one.sum()), float((one**2).sum())

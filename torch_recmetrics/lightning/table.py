@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torch_recmetrics.users.texts import Column
+from torch_recmetrics.users.texts import Column, aligned
 
 NAME = re.compile(r"(?P<stem>.+?)(?:(?:@|_at_)(?P<cut>\d+)(?P<slice>\W.+)?)?")
 Rows = dict[str, dict[str, tuple[float, float | None]]]  # value and standard error by metric and cutoff
@@ -78,9 +78,4 @@ def block(rows: Rows, title: str) -> str:
     cuts = list(dict.fromkeys(cut for row in rows.values() for cut in row))
     cuts.sort(key=lambda cut: cut == "")  # whole lists last
     columns = [[title, *rows], *([cut, *column_texts([row.get(cut) for row in rows.values()])] for cut in cuts)]
-    widths = [max(map(len, column)) for column in columns]
-    lines = (
-        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]
-        for line in zip(*columns)
-    )
-    return "\n".join("  ".join(cells).rstrip() for cells in lines)
+    return "\n".join(aligned(list(zip(*columns)), names=1))

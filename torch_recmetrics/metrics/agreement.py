@@ -27,7 +27,7 @@ from torch_recmetrics.state.user_means import CUTOFF
 
 __all__ = ["RBO", "Jaccard", "KendallTau", "Overlap"]
 
-NEGLIGIBLE = 2.0**-60  # what ranks may count together that are not looked at
+NEGLIGIBLE = 2.0**-43  # 1e-13: what ranks may count together that are not looked at
 LAST = (1 << 31) - 1  # a place behind all others
 
 

@@ -33,7 +33,6 @@ class TieRate(RelevanceMeans):
     """
 
     stem = "tie_rate"
-    known_gains = True
     interval_method = "wilson"
     higher_is_better = False
     best_value = 0.0
@@ -74,7 +73,6 @@ class CollapseRate(RelevanceMeans):
     """
 
     stem = "collapse_rate"
-    known_gains = True
     interval_method = "wilson"
     higher_is_better = False
     best_value = 0.0

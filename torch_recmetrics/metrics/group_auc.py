@@ -22,14 +22,16 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float,
 from torch_recmetrics.core.tensors.moments import addable, from_added, moments
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread, spread_of
+from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.slot_rows import GroupTable
 
 __all__ = ["GroupAUC"]
 
 
 # The groups that have both classes, ascending by id: (G,) int64 ids, float64 values and float64 weights.
-GroupTable = tuple[Tensor, Tensor, Tensor]
+Groups = tuple[Tensor, Tensor, Tensor]
 
 
 class GroupAUC(RowMetric):
@@ -55,6 +57,7 @@ class GroupAUC(RowMetric):
     tensor(0.7000, dtype=torch.float64)
     """
 
+    slot_table = GroupTable
     stems = ("keys", "labels", "groups", "weights", "sample_ids")
     needed = ("preds", "target", "indexes")
 
@@ -77,8 +80,8 @@ class GroupAUC(RowMetric):
 
     def setup(self) -> None:
         super().setup()
-        self.add("verdict", [])  # the value of all processes, between sync and unsync
-        self.add("table", [])  # or the groups of all processes
+        self.add("verdict", RowsOf(torch.float64))  # the value of all processes, between sync and unsync
+        self.add("table", RowsOf(columns=(0,)))  # or the groups of all processes
 
     def update(  # type: ignore[override]
         self,
@@ -120,11 +123,15 @@ class GroupAUC(RowMetric):
         """
         return self.read(self._table, "table")
 
-    def _table(self) -> GroupTable:
+    def table_of(self, groups: Tensor, rows: Rows) -> Groups:
+        """The AUC and the weight of each group of rows that has both classes."""
+        return group_table(groups, rows, self.weighting)
+
+    def _table(self) -> Groups:
         for packed in self.state("table"):
             indexes, values, weights = packed[torch.sort(packed[:, 0], stable=True).indices].unbind(1)
             return indexes.contiguous(), bits_float(values), bits_float(weights)
-        return group_table(*self._joined(list(self.counted())), self.weighting)
+        return self.table_of(*self._joined(list(self.counted())))
 
     def _joined(
         self, pieces: list[dict[str, Tensor]], *, weighted: bool = False, wide: bool = False
@@ -145,7 +152,7 @@ class GroupAUC(RowMetric):
         groups, rows = self._joined(pieces, weighted=weighted, wide=wide)
         if not self.groups_local:
             groups, rows = rows_of_own_groups(groups, rows, process_group)
-        table = group_table(groups, rows, self.weighting)
+        table = self.table_of(groups, rows)
         if self.asked == "verdict":
             summed = sum_over_processes(addable(sums_of(table)), process_group)
             self.set_state("verdict", [from_added(summed)])
@@ -163,7 +170,7 @@ def rows_in_groups(clicks: Clicks) -> tuple[Tensor, Rows]:
     return clicks.indexes, Rows(ordered_keys(preds), clicks.labels, clicks.weights)
 
 
-def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
+def group_table(groups: Tensor, rows: Rows, weighting: str) -> Groups:
     """The AUC and the weight of each group that has both classes."""
     if rows.weights is None:
         pairs = count_group_pairs(groups, rows.keys, rows.labels)
@@ -175,7 +182,7 @@ def group_table(groups: Tensor, rows: Rows, weighting: str) -> GroupTable:
     return pairs.indexes[both], (twice_u / (2 * positives * negatives)).clamp(max=1), weights[weighting]
 
 
-def sums_of(table: GroupTable) -> Tensor:
+def sums_of(table: Groups) -> Tensor:
     """(6,): the sums of the groups, see core/tensors/moments.py."""
     _, values, weights = table
     return moments((values * weights).unsqueeze(1), weights).flatten()

@@ -132,12 +132,24 @@ class OffPolicyValue(RewardSums):
         given |= {"expected_policy": expected_policy, "indexes": indexes, "weights": weights, "sample_ids": sample_ids}
         self.add_rows(given)
 
-    def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def rows_of(self, given: dict[str, Any]) -> LoggedRows:
+        """The rows of an update, whose values are yet to be checked."""
         for name in (*self.needed, *READS[self.estimator]):
             if given.get(name) is None:
                 raise ValueError(f'`{name}` is missing: estimator="{self.estimator}" needs it for each row')
         self.check_device("reward", given["reward"])
-        rows = read_logged(given, ndim=1, validate_args=self.validate_args)
+        return read_logged(given, ndim=1)
+
+    def with_rows(self, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        sums, options = (self.state("scatter"), self.state("largest")), (self.max_weight, self.switch)
+        rows = self.rows_of(given)
+        added = rows.add_to(*sums, READS[self.estimator], *options, validate_args=self.validate_args)
+        return super().with_rows(given) if added is None else added
+
+    def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        rows = self.rows_of(given)
+        if self.validate_args:
+            rows.check_values()
         column = rows.columns
         weight = column["policy"] / column["logged"]
         used = weight if self.max_weight is None else weight.clamp(max=self.max_weight)
@@ -236,7 +248,9 @@ class SlateOffPolicyValue(RewardSums):
             if given.get(name) is None:
                 raise ValueError(f"`{name}` is missing: each place of a slate has one")
         self.check_device("reward", given["reward"])
-        rows = read_logged(given, ndim=2, validate_args=self.validate_args)
+        rows = read_logged(given, ndim=2)
+        if self.validate_args:
+            rows.check_values()
         column = rows.columns
         weight = column["policy"] / column["logged"]
         if self.assumption == "cascade":

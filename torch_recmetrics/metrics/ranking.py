@@ -49,7 +49,6 @@ class HitRate(RelevanceMeans):
 
     stem = "hit_rate"
     of_rank = True
-    known_gains = True
     interval_method = "wilson"
 
     pooled: bool = option(default=False, doc="Micro-average: hits of all users by relevant items of all users.")
@@ -81,7 +80,6 @@ class Precision(RelevanceMeans):
     """
 
     stem = "precision"
-    known_gains = True
     reads_lengths = MappingProxyType({"denominator": "retrieved"})
 
     denominator: Literal["k", "retrieved"] = option(
@@ -118,7 +116,6 @@ class Recall(PropensityMeans):
 
     stem = "recall"
     of_rank = True
-    known_gains = True
 
     denominator: Literal["relevant", "min"] = option(
         default="relevant", doc="Divide by R, or by the hits that a list of K can have."
@@ -163,7 +160,6 @@ class F1(RelevanceMeans):
     """
 
     stem = "f1"
-    known_gains = True
 
     beta: float = option(
         default=1.0,
@@ -212,7 +208,6 @@ class DCG(PropensityMeans):
     stem = "dcg"
     over = "sum"
     of_rank = True
-    known_gains = True
     best_value = None
     plot_upper_bound = None
 
@@ -265,7 +260,6 @@ class NDCG(RelevanceMeans):
 
     stem = "ndcg"
     of_rank = True
-    known_gains = True
 
     gain: Literal["exponential", "linear"] = option(
         default="exponential", doc="What relevance g counts: :math:`2^g - 1`, or g; the same for relevance of 0 and 1."
@@ -319,7 +313,6 @@ class MAP(RelevanceMeans):
 
     stem = "map"
     of_rank = True
-    known_gains = True
     function = "average_precision"
 
     denominator: Literal["min", "relevant", "hits"] = option(
@@ -362,7 +355,6 @@ class MRR(RelevanceMeans):
 
     stem = "mrr"
     of_rank = True
-    known_gains = True
     function = "reciprocal_rank"
     reads_first_alone = True
 
@@ -395,7 +387,6 @@ class RPrecision(RelevanceMeans):
     """
 
     stem = "r_precision"
-    known_gains = True
 
     top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
 
@@ -430,7 +421,6 @@ class RBP(PropensityMeans):
     stem = "rbp"
     over = "sum"
     of_rank = True
-    known_gains = True
     best_value = None
 
     top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)

@@ -190,7 +190,10 @@ def evaluate(
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
         if slices is not None and not any(map(has_users, collection.values())):
-            raise ValueError('`slices` need values of users, which method="em" has not: take another method')
+            raise ValueError(
+                '`slices` need values of users, which method="em" has not: take another method, or evaluate the '
+                "users of each slice alone"
+            )
         if session is None:
             check_profiles(collection, tables)
             counts = tables.counted_lists() | counts

@@ -12,14 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.from_ranks import columns_of
-from torch_recmetrics.core.ranking.full_lists import RelevantItems
-from torch_recmetrics.core.ranking.ranking import Given, Ranking
-from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.full_lists import Entries
+from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import combined, moments, ratio, sums_by
-from torch_recmetrics.core.tensors.segments import largest_first, run_starts
+from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.members import CUTOFFS
@@ -281,14 +279,14 @@ def sums_of(table: Any, plan: Plan) -> tuple[list[Any], Tensor]:
     first_of_user = first_rows(ids)
     first = run_starts(first_of_user.cumsum(0), event) if plan.horizon > 1 else torch.ones_like(first_of_user)
     user = first_of_user.cumsum(0)[first] - 1
-    entries = RelevantItems(first.cumsum(0) - 1, start, size, None, grade)
+    entries = Entries(first.cumsum(0) - 1, start, size, None, grade)
     n_relevant = torch.bincount(entries.users, minlength=user.shape[0]).to(torch.float64).unsqueeze(1)
     own = torch.cat([torch.ones_like(n_relevant), n_relevant, values_of_events(entries, length[first], plan)], 1)
     sums = sums_by(user, own * n[first].unsqueeze(1), int(first_of_user.sum()))
     return ids.filter(needed("pyarrow", "item_to_item").array(first_of_user.numpy())).to_pylist(), sums
 
 
-def values_of_events(entries: RelevantItems, lengths: Tensor, plan: Plan) -> Tensor:
+def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:
     """(E, cutoffs * 5): what each event adds to :data:`SUMS`; of a list without a hit, only what was recommended."""
     found = torch.zeros((lengths.shape[0], len(plan.cutoffs), len(SUMS)), dtype=torch.float64)
     found[:, :, SUMS.index("retrieved")] = torch.minimum(lengths.unsqueeze(1), torch.tensor(plan.cutoffs)).double()
@@ -308,27 +306,18 @@ def values_of_events(entries: RelevantItems, lengths: Tensor, plan: Plan) -> Ten
     return found.flatten(1)
 
 
-def ranked_sums(entries: RelevantItems, lengths: Tensor, events: Tensor, plan: Plan) -> Tensor:
+def ranked_sums(entries: Entries, lengths: Tensor, events: Tensor, plan: Plan) -> Tensor:
     """(B, cutoffs, 5): what some of the events add to :data:`SUMS`."""
     place = torch.full_like(lengths, -1)
     place[events] = torch.arange(len(events))
     own = entries.pick(place[entries.users] >= 0)
     own = replace(own, users=place[own.users])
     n_relevant = torch.bincount(own.users, minlength=len(events))
-    best = largest_first(own.users, own.relevance, len(events), int(n_relevant.max()))
-    needs = RankingRequirements(plan.depth, rules=frozenset({plan.ties}))
-    relevance, tie_groups = columns_of(own, (len(events), plan.depth), needs)
-    ranking = Ranking(
-        relevance,
-        lengths[events],
-        n_relevant,
-        best.shape[1],
-        Given(best),
-        plan.depth,
-        tie_groups=tie_groups,
-        ordered=plan.ties == "stable",
-    )
-    stats = ranking.stats(plan.ties)
+    ranks = own.by_user(len(events), int(n_relevant.max()))
+    if plan.ties == "stable":
+        ranks["place"] = ranks["above"]
+    lengths, depth = lengths[events], plan.depth
+    stats = Ranking(**ranks, n_relevant=n_relevant, width=depth, depth=depth, lengths=lengths).stats(plan.ties)
     sums = (
         stats.hits(plan.cutoffs),
         stats.n_retrieved(plan.cutoffs),

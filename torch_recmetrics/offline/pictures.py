@@ -10,7 +10,8 @@ from typing import Any
 from torch_recmetrics.users.texts import Column
 
 WIDTH = 340  # units of all pictures: about the pixels of a phone, so that their text can be read there
-LONGEST_LABEL = 16  # of a row
+LONGEST_LABEL = 15  # that stands before its row; where one is longer all stand above theirs
+LONGEST_ABOVE = 46
 ROW_HEIGHT = 22
 MOST_ROWS = 40
 MOST_POINTS = 300
@@ -42,8 +43,8 @@ def tick_text(value: float) -> str:
 
 
 def short(label: str) -> str:
-    """A label that fits before a row, escaped."""
-    return escape(label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…")
+    """A label that fits above a row, escaped."""
+    return escape(label if len(label) <= LONGEST_ABOVE else label[: LONGEST_ABOVE - 1] + "…")
 
 
 def svg(height: float, label: str, parts: Sequence[str]) -> str:
@@ -151,8 +152,9 @@ def forest(label: str, rows: Sequence[tuple[str, Bar, str]], *, zero: bool = Fal
     marks = ticks(
         min([0.0, *finite_ends([bar for _, bar, _ in shown])]), max([0.0, *finite_ends([b for _, b, _ in shown])]), 3
     )
-    left, right, top = 130, 62, 6
-    height = top + ROW_HEIGHT * len(shown) + 22
+    above = any(len(name) > LONGEST_LABEL for name, _, _ in shown)
+    left, right, top, row_height = (14, 62, 6, 2 * ROW_HEIGHT - 6) if above else (130, 62, 6, ROW_HEIGHT)
+    height = top + row_height * len(shown) + 22
 
     def x_of(value: float) -> float:
         return left + (WIDTH - left - right) * (value - marks[0]) / (marks[-1] - marks[0])
@@ -164,8 +166,9 @@ def forest(label: str, rows: Sequence[tuple[str, Bar, str]], *, zero: bool = Fal
         parts += [line(x_of(mark), top, x_of(mark), foot, "mean" if zero and mark == 0 else "grid")]
         parts += [text(x_of(mark), foot + 14, tick_text(mark), "middle", "tick")]
     for place, (name, (value, low, high), kind) in enumerate(shown):
-        y = top + ROW_HEIGHT * (place + 0.5)
-        parts += [f"<g><title>{escape(name)}</title>{text(left - 8, y + 4, short(name), 'end')}</g>"]
+        y = top + row_height * (place + 1) - ROW_HEIGHT / 2
+        named = text(0, y - 13, short(name)) if above else text(left - 8, y + 4, short(name), "end")
+        parts += [f"<g><title>{escape(name)}</title>{named}</g>"]
         if low is not None and high is not None:
             parts += [line(x_of(low), y, x_of(high), y, f"whisker {kind}")]
         parts += [dot(x_of(value), y, f"dot {kind}")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.offline.page import page_of
 from torch_recmetrics.users.extras import write_text
-from torch_recmetrics.users.texts import Column, words
+from torch_recmetrics.users.texts import Column, aligned, words
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
 if TYPE_CHECKING:
@@ -132,11 +132,7 @@ class Report(Mapping[str, float]):
     def __str__(self) -> str:
         head = ("metric", "value", f"{100 * self.level:g} % interval")
         lines = [(name, self._column.text(value), self.interval_text(name)) for name, value in self._values.items()]
-        widths = [max(map(len, column)) for column in zip(head, *lines)]
-        table = [
-            f"{name:<{widths[0]}}  {value:>{widths[1]}}  {interval:>{widths[2]}}".rstrip()
-            for name, value, interval in (head, *lines)
-        ]
+        table = aligned([head, *lines], names=1)
         counts = [f"{words(name)}: {count:,}" for name, count in self.counts.items()]
         return "\n".join([*table, *([""] if counts else []), *counts])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,11 +19,11 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
-from torch_recmetrics.core.layouts.ranked import JoinableUsers, RankedUsers
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
@@ -52,10 +52,16 @@ class Evaluator:
     """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
 
     What follows from the metrics alone is worked out here, once. Users are evaluated at once or after they have waited;
-    either way their values come to :meth:`arrive`, which adds them to the sums and hands them to the :attr:`keepers`.
+    either way their values come to :meth:`arrive`, which adds them to the sums.
     """
 
-    def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[UserMeasure],
+        list_counters: Sequence[ListCounter] = (),
+        *,
+        of_some_items: bool = False,  # only some relevant items are given: that a user has none is no error
+    ) -> None:
         self.metrics = list(metrics)
         self.list_counters = list(list_counters)
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
@@ -75,8 +81,9 @@ class Evaluator:
             )
         (self.labels,) = labels
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
-        self.needs_filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
-        self._warns = self.validate_args  # once
+        filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
+        self.needs_filled = filled and not of_some_items
+        self._warns = self.validate_args and not of_some_items  # once
         # Those that look at the ids of what is recommended, or of what is relevant.
         self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
         # The best list of what was retrieved is read from the scores, which cannot wait. An item that a metric does not
@@ -85,7 +92,6 @@ class Evaluator:
         self.can_wait = bool(self.metrics) and not any(at_once)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
         self.waiting = WaitingUsers(self.metrics, widest, self._arrive_waiting)
-        self.keepers: list[Keeper] = []  # who asked for the values of users
         ends = itertools.accumulate(self.sizes)
         self._kept = [
             (metric, slice(end - size, end))
@@ -137,22 +143,20 @@ class Evaluator:
                 check.defer_max_relevance(checks, rows.relevance, self.max_relevance)
             checks.raise_first()
             return self._among(PendingUpdate(packed=pack(rows)), layout)
-        users = layout.ranked(self.needs, checks)
+        ranking = layout.ranked(self.needs, checks)
         if self._keeps:
-            self._check_keeping(users.sample_ids, users.weights)
-        if self.can_wait and isinstance(users, JoinableUsers) and users.join_key is not None:
-            self._defer_rules(checks, users.largest, users.n_relevant, users.weights)
-            lists = self._lists_of(users.ranking(), checks) if self.list_counters else {}
-            checks.raise_first()
-            self._warns = checks.warns
-            kept = PendingUpdate(users=users.kept(), sample_ids=users.sample_ids, lists=lists)
-            return self._among(kept, layout)
-        ranking = users.ranking()
-        values = self.evaluate(ranking, checks)
-        lists = self._lists_of(ranking, checks) if self.list_counters else {}
+            self._check_keeping(ranking.sample_ids, ranking.weights)
+        prepared = PendingUpdate(sample_ids=ranking.sample_ids)
+        if self.can_wait and ranking.join_key is not None:
+            self._defer_rules(checks, ranking)
+            prepared = prepared._replace(users=ranking.having(item_ids=None))
+        else:
+            prepared = prepared._replace(values=self.evaluate(ranking, checks))
+        if self.list_counters:
+            prepared = prepared._replace(lists=self._lists_of(ranking, checks))
         checks.raise_first()
         self._warns = checks.warns
-        return self._among(PendingUpdate(values=values, sample_ids=ranking.sample_ids, lists=lists), layout)
+        return self._among(prepared, layout)
 
     def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
         """The same, which says among what items users were ranked, where it is asked."""
@@ -270,7 +274,7 @@ class Evaluator:
             sample_ids: (B,) int64; users who have them are held until it is known which of them count.
             sums: (columns, 6) those of the values, where they are known.
         """
-        if self.keepers or self._kept:
+        if self._kept:
             self.waiting.evaluate()  # these users came before
         if sample_ids is not None:
             self._hold(values, sample_ids)
@@ -280,8 +284,6 @@ class Evaluator:
                 users = values.columns()
                 for metric, columns in self._kept:
                     metric.keep(users.values[:, columns], users.weights[:, columns.start])
-        for keep in self.keepers:
-            keep(values, sample_ids)
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
@@ -290,13 +292,13 @@ class Evaluator:
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", part)
 
-    def _arrive_waiting(self, parts: Sequence[JoinableUsers]) -> None:
+    def _arrive_waiting(self, parts: Sequence[Ranking]) -> None:
         for users in parts:
             self.arrive(self._values_of(users), users.sample_ids)
 
-    def _values_of(self, users: RankedUsers) -> WeightedValues:
+    def _values_of(self, users: Ranking) -> WeightedValues:
         """The values of users that were checked."""
-        return self.evaluate(users.ranking(), check.ValueChecks(False))
+        return self.evaluate(users, check.ValueChecks(False))
 
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
@@ -308,21 +310,16 @@ class Evaluator:
             metric.set_state("denominators", [*metric.state("denominators"), denominators[first]])
             first += size
 
-    def _defer_rules(
-        self,
-        checks: check.ValueChecks,
-        largest: Callable[[], Tensor | None],
-        n_relevant: Callable[[], Tensor],
-        weights: Tensor | None,
-    ) -> None:
-        """What the metrics ask of the relevance of users; `largest` gives None where it is 0 or 1."""
-        of_each = largest() if self.gains or self.max_relevance is not None else None
-        if of_each is not None and self.gains:
-            check.defer_gains(checks, of_each, exponential="exponential" in self.gains)
-        if of_each is not None and self.max_relevance is not None:
-            check.defer_max_relevance(checks, of_each, self.max_relevance)
+    def _defer_rules(self, checks: check.ValueChecks, ranking: Ranking) -> None:
+        """What the metrics ask of the relevance of users."""
+        if not ranking.binary and (self.gains or self.max_relevance is not None):
+            largest = ranking.largest()
+            if self.gains:
+                check.defer_gains(checks, largest, exponential="exponential" in self.gains)
+            if self.max_relevance is not None:
+                check.defer_max_relevance(checks, largest, self.max_relevance)
         if self.needs_filled:
-            empty = n_relevant() == 0
+            empty, weights = ranking.n_relevant == 0, ranking.weights
             checks.defer(
                 empty if weights is None else empty & (weights > 0),
                 lambda row: (
@@ -333,18 +330,13 @@ class Evaluator:
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
-        self._defer_rules(
-            checks,
-            lambda: None if ranking.binary else largest_relevance(ranking),
-            lambda: ranking.n_relevant,
-            ranking.weights,
-        )
+        self._defer_rules(checks, ranking)
         self._defer_items(self.metrics, ranking, checks)
         for metric in self.metrics:
             metric.defer_rules(ranking, checks)
         weights, has_relevant = ranking.weights, ranking.n_relevant > 0
         if weights is None:
-            weights = torch.ones_like(has_relevant, dtype=ranking.relevance.dtype)
+            weights = exact(torch.ones_like(has_relevant))
         filled = weights * has_relevant
         blocks: list[tuple[Tensor, Tensor, Tensor]] = []
         for families, skips_empty, pooled_by, partial in self.weightings:
@@ -367,7 +359,7 @@ class Evaluator:
 class PendingUpdate(NamedTuple):
     """An update that was checked but not yet counted: ranked users, evaluated users, or flat rows that wait."""
 
-    users: Any = None  # JoinableUsers; None where there are values or rows
+    users: Ranking | None = None  # who waits; None where there are values or rows
 
     values: Any = None  # WeightedValues; None for flat rows, which have none before all of them are known
     sample_ids: Tensor | None = None
@@ -482,20 +474,6 @@ def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_i
             f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
         ),
     )
-
-
-def largest_relevance(ranking: Ranking) -> Tensor:
-    """(B,) the largest relevance of each user, retrieved or not."""
-    if ranking.ideal.shape[1]:
-        return ranking.ideal[:, 0]
-    largest = torch.zeros(ranking.n_users, dtype=ranking.relevance.dtype, device=ranking.relevance.device)
-    if ranking.full_list is not None:
-        largest.scatter_reduce_(0, ranking.full_list.all_users, ranking.full_list.all_relevance, "amax")
-    return largest
-
-
-Keeper = Callable[[WeightedValues, Tensor | None], None]
-"""What is given the values of users when they are counted, and the (B,) int64 sample ids where they have some."""
 
 
 def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tensor:

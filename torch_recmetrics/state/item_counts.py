@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_alike, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import ListCounter
-from torch_recmetrics.state.repeated import warn_of_many_repeated
+from torch_recmetrics.state.repeated import counted_ids
+from torch_recmetrics.state.slot_counts import CountTable
 
 # Lists wait until they hold so many ids, and as many as there are items. Then the counts are written anew. So the cost
 # of an update does not grow with the catalogue.
@@ -34,6 +36,7 @@ class ItemCounts(ListCounter):
     A subclass says in :meth:`value` what follows from the counts.
     """
 
+    slot_table = CountTable
     needs_target = False
     reads_items = True
     parallel = (("sample_ids", "named_lists"),)
@@ -48,8 +51,10 @@ class ItemCounts(ListCounter):
     def setup(self) -> None:
         self.width = min(self.top_k, self.num_items)
         self.add("counts", torch.zeros(self.num_items + 1, dtype=torch.int64, device=self.device))
-        for stem in ("lists", "sample_ids", "named_lists"):
-            self.add(stem, [])
+        lists = RowsOf(columns=(0,))  # of any length up to the cutoff
+        self.add("lists", lists)
+        self.add("sample_ids", RowsOf())
+        self.add("named_lists", lists)
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:
         """0-dim float64, from (N,) int64, how many lists hold each item, and how many lists hold any."""
@@ -63,11 +68,6 @@ class ItemCounts(ListCounter):
     @property
     def n_items(self) -> int | None:
         return self.num_items
-
-    def empty_row(self, stem: str) -> Tensor:
-        if stem == "sample_ids":
-            return super().empty_row(stem)
-        return torch.zeros((0, 0), dtype=torch.int64, device=self.device)  # lists of any length up to the cutoff
 
     @property
     def list_shape(self) -> tuple[int, int]:
@@ -122,9 +122,7 @@ class ItemCounts(ListCounter):
 
     def compute(self) -> Tensor:
         """The value over everything that was counted, 0-dim float64; the class says what it is of nothing."""
-        is_first = first_of_each(self.joined("sample_ids"))
-        warn_of_many_repeated(is_first)
-        return self._value(self._total(is_first))
+        return self._value(self._total(counted_ids(self.joined("sample_ids"))))
 
     def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
         """The value of lists alone."""
@@ -150,8 +148,7 @@ class ItemCounts(ListCounter):
         ids = self.joined("sample_ids")
         n_named = torch.tensor([float(ids.shape[0])], dtype=accumulator_dtype(self.device), device=self.device)
         has_named = bool(sum_alike([self.exchanged], n_named, process_group))
-        is_first = first_everywhere(ids, process_group) if has_named else first_of_each(ids)
-        warn_of_many_repeated(is_first)
+        is_first = counted_ids(ids, process_group, everywhere=has_named)
         self.set_state("counts", sum_over_processes(self._total(is_first), process_group))
         for stem in ("sample_ids", "named_lists"):
             self.set_state(stem, [])

@@ -17,14 +17,13 @@ from torch_recmetrics.core.distributed.collectives import (
     owner_of,
     send_rows,
     sum_alike,
-    sum_over_processes,
 )
-from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
+from torch_recmetrics.core.layouts.flat_rows import joined_rows
 from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import UserColumns, flat_users
 from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
-from torch_recmetrics.state.sync import stores
+from torch_recmetrics.state.sync import sum_of_users, waiting_groups, waiting_rows
 from torch_recmetrics.users.user_values import UserValues
 
 
@@ -98,31 +97,21 @@ def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> Kept:
 
     Users without an id are in groups of their own, in the order in which they came, rank after rank.
     """
-    header, of_stems = [], []
-    for stem in ("sample_ids", "rows"):
-        groups = stores(metrics, stem)
-        header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
-    header.append(float(any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))))
+    header, of_stems = waiting_rows(metrics), []
     header.append(float(sum(len(metric.state("values")) for metric in metrics if metric.keeps_values)))
     header.append(float(sum(metric.state("sums")[0, COUNT] > 0 for metric in metrics if not metric.keeps_values)))
     things = ["values of users", *(metric.exchanged for metric in metrics)]
     like = metrics[0].state("sums")
-    n_sampled, split_samples, n_flat, split_flat, n_wide, n_unnamed, n_lost = ranks.summed(
-        things, like.new_tensor(header)
-    ).tolist()
+    *waits, n_unnamed, n_lost = ranks.summed(things, like.new_tensor(header)).tolist()
     if n_unnamed:
         for position, metric in enumerate(metrics):
             if metric.keeps_values:
                 values, weights = metric.joined("values"), metric.joined("weights")
                 of_stems.append(([position], KeptUsers(values, weights, None).everywhere(ranks)))
-    for stem, n_parts, split in (("sample_ids", n_sampled, split_samples), ("rows", n_flat, split_flat)):
-        groups = [[p] for p in range(len(metrics))] if split else [list(range(len(metrics)))]
-        for positions in groups if n_parts else ():
-            members = [metrics[p] for p in positions]
-            if stem == "sample_ids":
-                of_stems.append((positions, sampled_users(members).everywhere(ranks)))
-            else:
-                of_stems.append((positions, flat_everywhere(members, WIDE if n_wide else NARROW, ranks)))
+    for positions, columns in waiting_groups(len(metrics), waits):
+        members = [metrics[p] for p in positions]
+        users = flat_everywhere(members, columns, ranks) if columns else sampled_users(members).everywhere(ranks)
+        of_stems.append((positions, users))
     return Kept(of_stems, bool(n_lost))
 
 
@@ -143,18 +132,14 @@ def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) 
     if not ranks.several:
         return KeptUsers.of(flat_users(metrics, [packed]))
     packed = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(ranks.group)), ranks.group)
-    error, users = None, None
-    try:
-        users = KeptUsers.of(flat_users(metrics, [packed]))
-    except Exception as refused:  # the others must hear of it, or they would wait
-        error = refused
-    failed = torch.tensor([float(error is not None)], device=packed.device)
-    anywhere = bool(sum_over_processes(failed, ranks.group))
-    if error is not None:
-        raise error
-    if anywhere or users is None:
-        raise ValueError("another rank could not evaluate its users' rows; its message says why")
-    return users.everywhere(ranks)
+    found: list[KeptUsers] = []
+
+    def evaluate() -> Tensor:
+        found.append(KeptUsers.of(flat_users(metrics, [packed])))
+        return found[0].weights[:0]
+
+    sum_of_users(evaluate, (0,), packed.device, ranks.group, "evaluate")
+    return found[0].everywhere(ranks)
 
 
 def user_values(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -70,6 +71,13 @@ def left_out(function: F) -> F:
     return outside  # type: ignore[return-value]
 
 
+class RowsOf(NamedTuple):
+    """What a list state holds: rows of so many columns, 0 for any number of them; none for a (M,) list."""
+
+    dtype: torch.dtype = torch.int64  # float64 stands for the dtype of sums on the device of the metric
+    columns: tuple[int, ...] = ()
+
+
 class RecMetric(Configured, Metric):
     """Base of all metrics of this package.
 
@@ -84,8 +92,10 @@ class RecMetric(Configured, Metric):
     is_differentiable = False
     full_state_update = False
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
+    slot_table: ClassVar[type[Any] | None] = None  # the SlotTable that remembers it in metrics around metrics
     put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
+    _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
     _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
 
@@ -279,15 +289,17 @@ class RecMetric(Configured, Metric):
         words = [self.name, *(f"{name}={value}" for name, value in self.config().items())]
         return "_".join(words).replace(".", ",")
 
-    def add(
-        self, stem: str, default: Tensor | list[Tensor], combined: Callable[[Tensor], Tensor] | None = None
-    ) -> None:
-        """Declare a state: a list of tensors that is joined, or a tensor that is summed.
+    def add(self, stem: str, default: Tensor | RowsOf, combined: Callable[[Tensor], Tensor] | None = None) -> None:
+        """Declare a state: a list of such rows, which are joined, or a tensor that is summed.
 
         `combined` makes one such tensor from several, (n, ...), where plain addition does not.
         """
         self.__dict__.pop("_state_names", None)
-        self.add_state(self.state_name(stem), default, combined or ("sum" if isinstance(default, Tensor) else "cat"))
+        if isinstance(default, Tensor):
+            self.add_state(self.state_name(stem), default, combined or "sum")
+            return
+        self.__dict__["_rows_of"] = {**self._rows_of, stem: default}
+        self.add_state(self.state_name(stem), [], "cat")
 
     def _combined(self, name: str, parts: list[Tensor]) -> Tensor:
         """A tensor state of several metrics as one."""
@@ -331,9 +343,11 @@ class RecMetric(Configured, Metric):
         """Replace a state; not by way of Module's own setter, which looks for parameters and modules first."""
         self.__dict__[self._state_names[stem]] = value
 
-    def empty_row(self, stem: str) -> Tensor:  # noqa: ARG002 (a subclass looks at it)
+    def empty_row(self, stem: str) -> Tensor:
         """What an empty list state joins to: no rows, but of the right dtype and shape (0 columns: any number)."""
-        return torch.zeros(0, dtype=torch.int64, device=self.device)
+        dtype, columns = self._rows_of[stem]
+        dtype = accumulator_dtype(self.device) if dtype.is_floating_point else dtype
+        return torch.zeros((0, *columns), dtype=dtype, device=self.device)
 
     def joined(self, stem: str) -> Tensor:
         """A list state as one tensor on the device of the metric."""

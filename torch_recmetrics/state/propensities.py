@@ -50,7 +50,8 @@ class PropensityMeans(RelevanceMeans):
         kept=False,
         check=check_propensities,
         doc="(N,) the chance P in (0, 1] that an item is observed: each relevant item weighs 1 / P, and the value of a "
-        "user is the weighted mean over them. Relevance must be 0 or 1 but for DCG, whose gain multiplies the weight.",
+        "user is the weighted mean over them; of DCG and RBP too, which otherwise are a sum. Relevance must be 0 or 1 "
+        "but for DCG, whose gain multiplies the weight.",
     )
     max_weight: float | None = option(
         default=None, config="changed", check=check_max_weight, doc="The largest weight 1 / P; None for no bound."

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import SCALED_GAINS
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.candidates import CandidatesSeen
 from torch_recmetrics.state.options import option
@@ -189,7 +188,6 @@ class UserMeasure(RankingMetric):
     """
 
     measure: ClassVar[Callable[..., Tensor]]
-    known_gains: ClassVar[bool] = False  # True: the measure reads no other gain than "hit" and its option `gain`
     of_rank: ClassVar[bool] = False  # True: for a user with one relevant item it is a function of the rank of it
     partial: bool = False  # True: the measure is nan for users whose value is undefined; they are left out
     pooled: bool = False  # True: the measure is a count of hits, and the value all hits by all possible hits
@@ -311,7 +309,5 @@ def requirements_of(
         items=metric.reads_items,
         needs_target=metric.needs_target,
         nan_hidden=options["nan_action"] == "worst",
-        gains=frozenset({"hit", *(scaled for gain, scaled in SCALED_GAINS.items() if gain == options.get("gain"))}),
-        any_gain=not getattr(metric, "known_gains", False),
         list_places=frozenset({options["num_items"]} if top_k is None and metric.reads_places else ()),
     )

@@ -6,6 +6,8 @@ then a user is the unit, whose rows count together.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,12 +15,13 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_counts, gather_rows, sum_alike
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, float_bits
-from torch_recmetrics.core.tensors.scatter import joined, scatter_of, size_of, squares_along
-from torch_recmetrics.core.tensors.segments import first_of_each
+from torch_recmetrics.core.tensors.scatter import joined, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.repeated import warn_of_many_repeated
 from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.slot_sums import SumTable
+from torch_recmetrics.state.slots import Entries
 
 # The columns of a row of weight v whose new policy shows it w times as often: v, v times what the model of the rewards
 # expects of the new policy, v w times the reward (or its rest beside the model), v w, and (v w)^2.
@@ -35,9 +38,80 @@ def largest_of(parts: Tensor) -> Tensor:
     return parts.amax(0)
 
 
+class RewardTable(SumTable):
+    """How the five columns of several slots vary together, or their sums where they are drawn.
+
+    Rows with a user or a sample id wait; the rows of one user in one slot are a unit, and are drawn together.
+    """
+
+    n_columns = n_numbers = COLUMNS
+
+    def arrange(self) -> None:
+        super().arrange()
+        if not self.drawn:
+            self.of_sums = "scatter"
+            # Of `users` whether a row has one, and which.
+            self.columns = {"terms": RowsOf(torch.float64, (COLUMNS,)), "users": RowsOf(columns=(2,))}
+
+    def nothing(self) -> tuple[Tensor, Any]:
+        if self.drawn:
+            return super().nothing()
+        return torch.zeros((self.slots.number, size_of(COLUMNS)), dtype=self.wide, device=self.device), joined
+
+    def added(self, some: Tensor, others: Tensor) -> Tensor:
+        return super().added(some, others) if self.drawn else joined(torch.stack([some, others]))
+
+    def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
+        terms, users, ids = self.metric.terms_of(self.metric.arguments(given))
+        return functools.partial(self.count_rows, terms, users, ids, entries((terms.shape[0],), None))
+
+    def count_rows(self, terms: Tensor, users: Tensor | None, ids: Tensor | None, slices: Any) -> None:
+        """Add the rows of an update."""
+        if self.drawn:
+            self.count([terms], slices, ids, users)
+            return
+        rows, slots, _ = self.entry_columns(slices)
+        if users is None and ids is None:
+            units = terms[rows]
+            here = scatter_by(slots, units, units[:, ROWS] > 0, self.slots.number)
+            self.set_state("scatter", self.added(self.state("scatter"), here))
+            return
+        has = torch.full((terms.shape[0],), users is not None, dtype=torch.int64, device=self.device)
+        pairs = torch.stack([has, torch.zeros_like(has) if users is None else users], 1)
+        self.keep(slices, ids, terms=terms, users=pairs)
+
+    def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
+        """(S + 1, 1 + C + C^2): of all rows; those of one user in one slot are a unit."""
+        terms, users = columns
+        # A row without a user is a unit of its own.
+        alone = torch.where(users[:, 0] == 0, torch.arange(1, users.shape[0] + 1, device=self.device), 0)
+        units, place = torch.unique(torch.stack([alone, users[:, 1], slots], 1), dim=0, return_inverse=True)
+        sums = terms.new_zeros((units.shape[0], COLUMNS)).index_add_(0, place, terms)
+        return scatter_by(units[:, 2].contiguous(), sums, sums[:, ROWS] > 0, self.slots.number)
+
+    def exchange(self, process_group: Any) -> None:
+        if self.drawn:
+            super().exchange(process_group)
+            return
+        self.gather(process_group)
+        of_ranks = gather_counts(self.state("scatter").flatten(), process_group)
+        self.set_state("scatter", joined(of_ranks.view(-1, *self.state("scatter").shape)))
+
+    def spreads(self) -> dict[str, Spread]:
+        return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}
+
+    def values(self, sums: Tensor) -> Sequence[Tensor]:
+        return [self.metric.value(sums.movedim(-1, 0))]
+
+    def counted(self, numbers: Tensor) -> Tensor:
+        return numbers[:, ROWS : ROWS + 1] > 0
+
+
 class RewardSums(RowMetric):
     """A value that follows from the sums over logged rows; a subclass says how, in :meth:`value`."""
 
+    slot_table = RewardTable
+    may_lack = ("indexes",)
     stems = ("terms", "indexes", "sample_ids")
     needed = ("reward", "logged", "policy")
     has_interval = True
@@ -74,21 +148,25 @@ class RewardSums(RowMetric):
     def add_rows(self, given: dict[str, Any]) -> None:
         """Count the rows of an update."""
         with torch.no_grad():
-            terms, indexes, sample_ids = self.terms_of(given)
-            if indexes is None and sample_ids is None:
-                self.set_state("scatter", joined(torch.stack([self.state("scatter"), rows_scatter(terms)])))
-                self._note_largest(terms)
+            if given["indexes"] is None and given["sample_ids"] is None:
+                for name, state in zip(("scatter", "largest"), self.with_rows(given), strict=True):
+                    self.set_state(name, state)
                 return
+            terms, indexes, sample_ids = self.terms_of(given)
             if sample_ids is None and indexes is not None:
-                self._note_largest(terms)
+                self.set_state("largest", self._largest_with(terms))
                 indexes, terms = by_user(indexes, terms)
             self.keep(None, terms=terms, indexes=indexes, sample_ids=sample_ids)
             if sample_ids is None:
                 self._put_together()
 
-    def _note_largest(self, terms: Tensor) -> None:
-        if terms.shape[0]:
-            self.set_state("largest", torch.maximum(self.state("largest"), terms[:, WEIGHT].amax().reshape(1)))
+    def with_rows(self, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Both sums with the rows of an update that have neither a user nor a sample id."""
+        terms, _, _ = self.terms_of(given)
+        return joined(torch.stack([self.state("scatter"), rows_scatter(terms)])), self._largest_with(terms)
+
+    def _largest_with(self, terms: Tensor) -> Tensor:
+        return torch.cat([self.state("largest"), terms[:, WEIGHT]]).amax(0, keepdim=True)
 
     def _put_together(self) -> None:
         """Make one row of those of each user, now and then: as many stay as there are users."""
@@ -101,52 +179,19 @@ class RewardSums(RowMetric):
         for stem, column in zip(self.stems, zip(*pieces, strict=True), strict=True):
             self.set_state(stem, list(column))
 
-    def empty_row(self, stem: str) -> Tensor:
-        if stem == "terms":
-            return torch.zeros((0, COLUMNS), dtype=accumulator_dtype(self.device), device=self.device)
-        return super().empty_row(stem)
-
-    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        n_rows = pieces["terms"].shape[0]
-        return all(piece.shape[0] in (0, n_rows) for piece in pieces.values())
-
-    def counted_rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(R, 5) the rows that wait and count, (R,) their users, and (R,) bool whether they have one."""
-        terms, indexes, ids = (self.joined_columns(stem) for stem in self.stems)
-        nothing = ids.new_zeros(0, dtype=torch.bool)
-        has_user, has_id = (
-            torch.cat([nothing, *(nothing.new_full((t.shape[0],), i.shape[0] > 0) for t, i in self._pairs(stem))])
-            for stem in ("indexes", "sample_ids")
-        )
-        keep = torch.ones_like(has_id)
-        keep[has_id] = first_of_each(ids[has_id])
-        warn_of_many_repeated(keep[has_id])
-        return terms[keep], indexes[keep], has_user[keep]
-
-    def _pairs(self, stem: str) -> list[tuple[Tensor, Tensor]]:
-        return list(zip(self.state("terms"), self.state(stem), strict=True))
-
-    def joined_columns(self, stem: str) -> Tensor:
-        """A column of all rows that wait, 0 where a piece has none."""
-        parts = [
-            piece if piece.shape[0] == terms.shape[0] else terms.new_zeros(terms.shape[0], dtype=torch.int64)
-            for terms, piece in self._pairs(stem)
-        ]
-        return torch.cat([self.empty_row(stem), *(part.to(self.device) for part in parts)])
-
     def totals(self) -> tuple[Tensor, Tensor]:
         """(1 + C + C^2,) of all units, and the largest weight of a row."""
         scatter, largest = self.state("scatter"), self.state("largest")
-        if self.state("terms"):
-            terms, users, has_user = self.counted_rows()
-            largest = torch.maximum(largest, self._largest_named())
-            units = torch.cat([terms[~has_user], by_user(users[has_user], terms[has_user])[1]])
-            scatter = joined(torch.stack([scatter, rows_scatter(units)]))
-        return scatter, largest
-
-    def _largest_named(self) -> Tensor:
-        rows = [t[:, WEIGHT].to(self.device) for t, s in self._pairs("sample_ids") if s.shape[0]]
-        return torch.cat([self.state("largest"), *rows]).amax().reshape(1)
+        if not self.state("terms"):
+            return scatter, largest
+        pieces = list(self.counted())
+        nothing = {stem: self.empty_row(stem) for stem in self.stems}
+        alone = [piece["terms"] for piece in [nothing, *pieces] if piece is nothing or "indexes" not in piece]
+        of_users = [(piece["indexes"], piece["terms"]) for piece in [nothing, *pieces] if "indexes" in piece]
+        units = torch.cat([*alone, by_user(*map(torch.cat, zip(*of_users, strict=True)))[1]])
+        scatter = joined(torch.stack([scatter, rows_scatter(units)]))
+        named = [piece["terms"][:, WEIGHT] for piece in self.pieces() if "sample_ids" in piece]
+        return scatter, torch.cat([largest, *named]).amax().reshape(1)
 
     # Values
 
@@ -225,13 +270,8 @@ class RewardSums(RowMetric):
         self.set_state("scatter", joined(parts[:, :-1]))
         self.set_state("largest", parts[:, -1].amax().reshape(1))
         if waits:
-            flags = [
-                sums.new_tensor([[i.shape[0] > 0, s.shape[0] > 0]], dtype=torch.int64).expand(t.shape[0], 2)
-                for t, i, s in zip(*map(self.state, self.stems), strict=True)
-            ]
-            columns = [self.joined_columns(stem).unsqueeze(1) for stem in self.stems[1:]]
-            marks = torch.cat([sums.new_zeros((0, 2), dtype=torch.int64), *flags])
-            packed = torch.cat([marks, *columns, float_bits(self.joined_columns("terms"))], 1)
+            nothing = sums.new_zeros((0, 4 + COLUMNS), dtype=torch.int64)
+            packed = torch.cat([nothing, *(packed_rows(piece) for piece in self.pieces() if piece)])
             packed = torch.cat(gather_rows(packed, process_group))
             self.drop_rows()
             for has_user, has_id in ((0, 1), (1, 0), (1, 1)):
@@ -245,6 +285,16 @@ def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     """The users, ascending, and the sums of the rows of each."""
     found, place = torch.unique(users, return_inverse=True)
     return found, terms.new_zeros((found.shape[0], terms.shape[1])).index_add_(0, place, terms)
+
+
+def packed_rows(piece: dict[str, Tensor]) -> Tensor:
+    """(M, 9) int64: whether rows have a user and a sample id, which, and their columns bit by bit."""
+    terms = piece["terms"]
+    nothing = torch.zeros(terms.shape[0], dtype=torch.int64, device=terms.device)
+    columns = [piece.get(stem) for stem in ("indexes", "sample_ids")]
+    flags = [nothing if column is None else nothing + 1 for column in columns]
+    rows = torch.stack([*flags, *(nothing if column is None else column for column in columns)], 1)
+    return torch.cat([rows, float_bits(terms)], 1)
 
 
 def rows_scatter(units: Tensor) -> Tensor:

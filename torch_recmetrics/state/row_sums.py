@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +16,9 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.moments import (
     ADDABLE,
     COUNT,
+    DENOMINATOR,
     MOMENTS,
+    NUMERATOR,
     addable,
     added,
     combined,
@@ -23,10 +27,13 @@ from torch_recmetrics.core.tensors.moments import (
     ratio,
     squares_about,
 )
+from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.slot_sums import SumTable
+from torch_recmetrics.state.slots import Entries
 
 LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
 
@@ -37,13 +44,69 @@ def check_eps(name: str, eps: Any) -> None:
         raise ValueError(f"`{name}` must be a float between 0 and 1/2, or None, got {eps!r}")
 
 
+class ClickTable(SumTable):
+    """The sums of several slots: the rows of each class have a column, or where they are drawn all four sums have one.
+
+    The rows of one sample id are drawn together.
+    """
+
+    n_columns = 2
+    n_numbers = 4
+
+    def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
+        clicks, rows, _, shape = self.metric.rows_of_update(given)
+        return functools.partial(self.count_clicks, clicks, entries(shape, rows))
+
+    def count_clicks(self, clicks: Clicks, entries: Tensor | None) -> None:
+        """Add the rows of an update."""
+        rows = terms(clicks.preds, clicks.labels, clicks.weights, self.metric.eps)
+        ids = None if clicks.sample_ids is None else clicks.sample_ids.clone()
+        if self.drawn:
+            numbers = rows.T
+            if not self.sliced and ids is not None and ids.shape[0]:
+                numbers = numbers.reshape(ids.shape[0], -1, 4).sum(1)
+            self.count([numbers], entries, ids)
+            return
+        weights = rows[PASSED : CLICKS + 1].T.contiguous()
+        measured = torch.where(weights != 0, rows[self.metric.measured].unsqueeze(1), 0)
+        self.count([measured, weights], entries, ids)
+
+    def spreads(self) -> dict[str, Spread]:
+        ((name, metric),) = self.members.items()
+        total = self.total()  # (S + 1, 2, 6)
+        n = total[..., COUNT].sum(1)
+        rows = torch.zeros((4, self.slots.number), dtype=total.dtype, device=total.device)
+        rows[PASSED : CLICKS + 1] = total[..., DENOMINATOR].T
+        rows[PREDICTED if metric.measured == PREDICTED else LOSS] = total[..., NUMERATOR].sum(1)
+        value, (centres, denominator) = metric.value(rows), metric.centres(rows)
+        squares = squares_about(total, centres.T).sum(1)
+        error = (squares * n / (n - 1)).sqrt() / denominator
+        return {name: Spread(value, torch.where(n > 1, error, float("nan")), n)}
+
+    def values(self, sums: Tensor) -> Sequence[Tensor]:
+        return [self.metric.value(sums.movedim(-1, 0))]
+
+    def counted(self, numbers: Tensor) -> Tensor:
+        return (numbers[:, PASSED : CLICKS + 1] > 0).any(1, keepdim=True)
+
+    def summed_units(self, slots: Tensor, keys: Tensor, numbers: Tensor) -> Tensor:
+        if self.sliced:  # rows of one sample id in one slot are a unit
+            starts = run_starts(slots, keys)
+            unit = starts.cumsum(0) - 1
+            slots, keys = slots[starts], keys[starts]
+            numbers = numbers.new_zeros((keys.shape[0], numbers.shape[1])).index_add_(0, unit, numbers)
+        return super().summed_units(slots, keys, numbers)
+
+
 class ClickSums(RowMetric):
     """A metric whose value follows from four sums over the rows; a subclass says how, in :meth:`value`.
 
     Its standard error follows from six more for each class, see core/tensors/moments.py.
     """
 
+    slot_table = ClickTable
     stems = ("sums_of_sample", "spread_of_sample", "sample_ids")
+    may_lack = ("spread_of_sample",)  # samples of one row each have none of their own
     measured: ClassVar[int] = LOSS  # the column whose spread decides the error
     has_interval = True
     probabilities = True
@@ -116,13 +179,6 @@ class ClickSums(RowMetric):
             spread = added(spread, here)
         return sums, spread
 
-    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        """Samples of one row each have no spread of their own."""
-        several = pieces.pop("spread_of_sample", None)
-        return super().pieces_fit(pieces) and (
-            several is None or several.shape[0] in (0, pieces["sums_of_sample"].shape[0])
-        )
-
     def exchange(self, process_group: Any) -> None:
         sums = self.state("sums")
         n_pieces = sums.new_tensor([float(len(self.state("sample_ids")))])
@@ -137,12 +193,6 @@ class ClickSums(RowMetric):
         self.set_state("sums", sums)
         self.set_state("spread", spread)
         self.drop_rows()
-
-    def empty_row(self, stem: str) -> Tensor:
-        columns = {"sums_of_sample": 4, "spread_of_sample": 2 * MOMENTS}
-        if stem in columns:
-            return torch.zeros((0, columns[stem]), dtype=accumulator_dtype(self.device), device=self.device)
-        return super().empty_row(stem)
 
 
 class ClickLoss(ClickSums):

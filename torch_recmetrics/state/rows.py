@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
@@ -9,15 +10,20 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
-from torch_recmetrics.core.distributed.collectives import first_everywhere
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.core.tensors.moments import MOMENTS
+from torch_recmetrics.state.metric import RecMetric, RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.repeated import warn_of_many_repeated
+from torch_recmetrics.state.repeated import counted_rows
 
 T = TypeVar("T")
+COLUMNS = {  # of rows, those that are no int64
+    "labels": RowsOf(torch.bool),
+    "weights": RowsOf(torch.float64),
+    "terms": RowsOf(torch.float64, (5,)),
+    "sums_of_sample": RowsOf(torch.float64, (4,)),
+    "spread_of_sample": RowsOf(torch.float64, (2 * MOMENTS,)),
+}
 
 
 class RowMetric(RecMetric):
@@ -27,6 +33,7 @@ class RowMetric(RecMetric):
     """
 
     stems: ClassVar[tuple[str, ...]]
+    may_lack: ClassVar[tuple[str, ...]] = ("weights",)  # columns that an update may leave out
     needed: ClassVar[tuple[str, ...]] = ("preds", "target")
     probabilities: ClassVar[bool] = False  # whether predictions must lie in [0, 1]
     asked = "verdict"  # what the next exchange has to bring
@@ -54,11 +61,12 @@ class RowMetric(RecMetric):
         """A column may be missing; a sample id may stand for several rows."""
         sizes = {stem: piece.shape[0] for stem, piece in pieces.items()}
         n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids", 0)
-        return sizes.pop("weights", 0) in (0, n_rows) and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
+        may_lack = {sizes.pop(stem, 0) for stem in self.may_lack}
+        return may_lack <= {0, n_rows} and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
 
     def setup(self) -> None:
         for stem in self.stems:
-            self.add(stem, [])
+            self.add(stem, COLUMNS.get(stem, RowsOf()))
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Of the arguments of a collection's update, those that this metric takes."""
@@ -91,6 +99,21 @@ class RowMetric(RecMetric):
         columns |= {"ignore_index": self.ignore_index, "validate_args": self.validate_args}
         return read_clicks(preds, target, **columns)
 
+    def rows_of_update(self, given: dict[str, Any]) -> tuple[Clicks, Tensor | None, Tensor | None, tuple[int, ...]]:
+        """The rows of an update, of which row of `preds` each is, their groups, and the shape of the rows of `preds`.
+
+        Rows of `preds` are those of its first dimension where it is (B, N), and single predictions elsewhere.
+        """
+        given = self.arguments(given)
+        preds = given.get("preds")
+        groups = self.read_clicks(**given).indexes if "indexes" in given else None
+        rows, shape = None, tuple[int, ...]()
+        if isinstance(preds, Tensor):
+            shape = tuple(preds.shape)[:1] if preds.ndim == 2 else tuple(preds.shape)
+            rows = torch.arange(math.prod(shape), device=preds.device).view(shape)
+        clicks = self.read_clicks(**{**given, "indexes": rows})
+        return clicks, clicks.indexes, groups, shape
+
     def count(self, clicks: Clicks) -> None:
         """Add the rows of an update to the states."""
         raise NotImplementedError
@@ -114,26 +137,15 @@ class RowMetric(RecMetric):
             columns = zip(self.stems, parts, strict=True)
             yield {stem: part.to(self.device) for stem, part in columns if part.shape[0]}
 
-    def empty_row(self, stem: str) -> Tensor:
-        wide = accumulator_dtype(self.device)
-        dtypes = {"labels": torch.bool, "weights": wide, "verdict": wide}
-        return torch.zeros((0, 0) if stem == "table" else 0, dtype=dtypes.get(stem, torch.int64), device=self.device)
-
     def counted(self, group: Any = None, *, everywhere: bool = False) -> Iterator[dict[str, Tensor]]:
         """The pieces, without rows whose sample id came before, here or on any rank of the group (all must call it)."""
         pieces = [piece for piece in self.pieces() if piece]
-        parts = [piece["sample_ids"] for piece in pieces if "sample_ids" in piece]
-        ids = torch.cat(parts) if parts else self.empty_row("sample_ids")
-        is_first = first_everywhere(ids, group) if everywhere else first_of_each(ids)
-        warn_of_many_repeated(is_first)
-        for piece in pieces:
-            if "sample_ids" in piece:
-                n_ids = piece.pop("sample_ids").shape[0]
-                n_rows = next(iter(piece.values())).shape[0]
-                keep, is_first = is_first[:n_ids].repeat_interleave(n_rows // n_ids), is_first[n_ids:]
-                piece = {stem: part[keep] for stem, part in piece.items()}
-            if next(iter(piece.values())).shape[0]:
-                yield piece
+        for piece, counted in counted_rows(pieces, self.stems[0], self.device, group, everywhere=everywhere):
+            rows = {stem: part for stem, part in piece.items() if stem != "sample_ids"}
+            if counted is not None:
+                rows = {stem: part[counted] for stem, part in rows.items()}
+            if rows[self.stems[0]].shape[0]:
+                yield rows
 
     def read(self, function: Callable[[], T], asked: str = "verdict") -> T:
         """The result of a function of the states of all ranks; `asked` says what the exchange has to bring."""

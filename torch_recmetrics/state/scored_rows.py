@@ -17,8 +17,10 @@ from torch_recmetrics.core.auc.scored_labels import ScoredLabels, Tables, add_co
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
+from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.slot_rows import AucTable
 
 # So many rows or updates wait to be counted into bins where that costs a pass over all bins: while others hold the
 # histogram, it must be made anew.
@@ -90,6 +92,7 @@ class ScoredRows(RowMetric):
     A subclass says what it reads of them, here and on all ranks: a value, and how far bins can be from it.
     """
 
+    slot_table = AucTable
     stems = ("keys", "labels", "weights", "sample_ids")
     parallel = (("counts", "count_keys"),)
     put_away_states = ("counts",)
@@ -109,9 +112,9 @@ class ScoredRows(RowMetric):
 
     def setup(self) -> None:
         super().setup()
-        self.add("counts", [])  # histograms, one for each dtype of scores that is counted in bins
-        self.add("count_keys", [])  # for each an empty tensor of the dtype of its keys
-        self.add("verdict", [])  # value and error bound of all processes, between sync and unsync
+        self.add("counts", RowsOf())  # histograms, one for each dtype of scores that is counted in bins
+        self.add("count_keys", RowsOf())  # for each an empty tensor of the dtype of its keys
+        self.add("verdict", RowsOf(torch.float64))  # value and error bound of all processes, between sync and unsync
 
     def count(self, clicks: Clicks) -> None:
         n_rows, dtype = clicks.preds.shape[0], clicks.preds.dtype

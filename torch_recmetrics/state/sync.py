@@ -6,7 +6,7 @@ batches and ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import (
-    first_everywhere,
     owner_of,
     send_rows,
     sum_alike,
@@ -23,16 +22,14 @@ from torch_recmetrics.core.distributed.collectives import (
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.moments import ADDABLE, MOMENTS, addable, added, from_added, moments
-from torch_recmetrics.core.tensors.segments import first_of_each
+from torch_recmetrics.core.tensors.moments import ADDABLE, addable, added, from_added, moments
 from torch_recmetrics.state.evaluator import flat_sums
 from torch_recmetrics.state.ranking_metric import UserMeasure
-from torch_recmetrics.state.repeated import warn_of_many_repeated
+from torch_recmetrics.state.repeated import counted_ids
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 6): the sums of the rows with a sample id that count here."""
-    warn_of_many_repeated(counted)
     rows = counted.nonzero().squeeze(1)
     alike: dict[tuple[int, ...], list[int]] = {}  # those that are divided by the same
     for position, metric in enumerate(metrics):
@@ -92,7 +89,7 @@ def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
             parts = [part.to(members[0].device) for part in members[0].state(stem)]
             if parts:
                 flat = stem == "rows"
-                sums = flat_sums(members, parts) if flat else sample_sums(members, first_of_each(torch.cat(parts)))
+                sums = flat_sums(members, parts) if flat else sample_sums(members, counted_ids(torch.cat(parts)))
                 _add(totals, positions, sums)
     return totals
 
@@ -115,44 +112,66 @@ def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure
     things = [metric.exchanged for metric in metrics]
     if asked is not None:
         things.append(f"{asked.name} first of its collection")
+    header = waiting_rows(metrics)
+    summed = sum_alike(things, torch.cat([sums.new_tensor(header), addable(sums).flatten()]), group)
+    waits, everywhere = torch.split(summed, [len(header), summed.shape[0] - len(header)])
+    everywhere = from_added(everywhere.view(sums.shape[0], ADDABLE))
+    totals = list(torch.split(everywhere, [metric.state("sums").shape[0] for metric in metrics]))
+    for positions, columns in waiting_groups(len(metrics), waits.tolist()):
+        members = [metrics[p] for p in positions]
+        if columns:
+            summed = _flat_everywhere(members, columns, group)
+        else:  # a row counts on the lowest process that has it, and there where it arrived first
+            counted = counted_ids(members[0].joined("sample_ids"), group, everywhere=True)
+            summed = sum_over_processes(addable(sample_sums(members, counted)), group)
+        _add(totals, positions, from_added(summed))
+    return totals
+
+
+def waiting_rows(metrics: Sequence[UserMeasure]) -> list[float]:
+    """What rows wait here, numbers that ranks add up; see :func:`waiting_groups`."""
     header = []
     for stem in ("sample_ids", "rows"):
         groups = stores(metrics, stem)
         header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
-    header.append(float(any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))))
-    summed = sum_alike(things, torch.cat([sums.new_tensor(header), addable(sums).flatten()]), group)
-    n_sampled, split_samples, n_flat, split_flat, n_wide = summed[:5].tolist()
-    everywhere = from_added(summed[5:].view(sums.shape[0], ADDABLE))
-    totals = list(torch.split(everywhere, [metric.state("sums").shape[0] for metric in metrics]))
-    for stem, n_parts, split in (("sample_ids", n_sampled, split_samples), ("rows", n_flat, split_flat)):
-        # One exchange for all where all share their rows on every process, else one for each.
-        groups = [[p] for p in range(len(metrics))] if split else [list(range(len(metrics)))]
-        for positions in groups if n_parts else ():
-            members = [metrics[p] for p in positions]
-            if stem == "rows":
-                summed = _flat_everywhere(members, WIDE if n_wide else NARROW, group)
-            else:  # a row counts on the lowest process that has it, and there where it arrived first
-                counted = first_everywhere(members[0].joined(stem), group)
-                summed = sum_over_processes(addable(sample_sums(members, counted)), group)
-            _add(totals, positions, from_added(summed))
-    return totals
+    wide = any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))
+    return [*header, float(wide)]
+
+
+def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[list[int], int]]:
+    """The positions of metrics whose rows are exchanged together, and the columns of these rows, 0 of sample ids.
+
+    One exchange for all where all share their rows on every rank, else one for each.
+    """
+    n_sampled, split_samples, n_flat, split_flat, n_wide = waits
+    width = WIDE if n_wide else NARROW
+    for n_parts, split, columns in ((n_sampled, split_samples, 0), (n_flat, split_flat, width)):
+        groups = [[p] for p in range(n_metrics)] if split else [list(range(n_metrics))]
+        yield from ((positions, columns) for positions in groups if n_parts)
 
 
 def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:
     """What :func:`from_added` takes: the rows of a user go to one process, which counts that user."""
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
+    shape = (sum(len(metric.columns) for metric in metrics), ADDABLE)
+    return sum_of_users(lambda: addable(flat_sums(metrics, [mine])), shape, packed.device, group)
+
+
+def sum_of_users(
+    sums: Callable[[], Tensor], shape: tuple[int, ...], device: torch.device, group: Any, does: str = "count"
+) -> Tensor:
+    """The sum over the ranks of what each makes of its users' rows; where one refuses its rows, all raise an error."""
+    here = torch.zeros(shape, dtype=accumulator_dtype(device), device=device)
     error: Exception | None = None
-    shape, dtype = (sum(len(m.columns) for m in metrics), MOMENTS), accumulator_dtype(packed.device)
-    sums = torch.zeros(shape, dtype=dtype, device=packed.device)
     try:
-        sums = flat_sums(metrics, [mine])
+        here = sums()
     except Exception as refused:  # the others must hear of it, or they would wait
         error = refused
-    failed = sums.new_tensor([float(error is not None)])
-    summed = sum_over_processes(torch.cat([failed, addable(sums).flatten()]), group)
+    vector = torch.cat([here.new_tensor([float(error is not None)]), here.flatten()])
+    summed = sum_over_processes(vector, group)
     if error is not None:
         raise error
     if bool(summed[0]):
-        raise ValueError("another rank could not count its users' rows; its message says why")
-    return summed[1:].view(-1, ADDABLE)
+        raise ValueError(f"another rank could not {does} its users' rows; its message says why")
+    return summed[1:].view(shape)

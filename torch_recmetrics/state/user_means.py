@@ -25,8 +25,10 @@ from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.kept_users import KeptUsers, Ranks, kept_users, user_values
+from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
+from torch_recmetrics.state.slot_sums import MeanTable
 from torch_recmetrics.state.sync import local_totals, synced_totals
 from torch_recmetrics.users.user_values import UserValues
 
@@ -40,6 +42,7 @@ VALUES = ("values", "weights")  # of users without a sample id, where values are
 class UserMeans(UserMeasure):
     """A metric whose value is the weighted mean of a measure over the users."""
 
+    slot_table = MeanTable
     higher_is_better: bool | None = True
 
     has_interval = True
@@ -70,8 +73,15 @@ class UserMeans(UserMeasure):
             self.put_away_states = (*self.put_away_states, *VALUES)
         shape, dtype = (len(self.columns), MOMENTS), accumulator_dtype(self.device)
         self.add("sums", torch.zeros(shape, dtype=dtype, device=self.device), combined)
-        for stem in LISTS + VALUES if self.keeps_values else LISTS:
-            self.add(stem, [])
+        n = len(self.columns)
+        numbers, several = RowsOf(torch.float64), RowsOf(torch.float64, (n,))
+        self.add("rows", RowsOf(columns=(0,)))  # packed in 2 or 4 columns
+        self.add("sample_ids", RowsOf())
+        self.add("numerators", several if n > 1 else numbers)
+        self.add("denominators", numbers)
+        if self.keeps_values:
+            self.add("values", several)
+            self.add("weights", numbers)
 
     @functools.cached_property
     def evaluator(self) -> Evaluator:
@@ -169,13 +179,6 @@ class UserMeans(UserMeasure):
         self.set_state("sums", synced_totals([self], process_group)[0] if total is None else total)
         for stem in LISTS:
             self.set_state(stem, [])
-
-    def empty_row(self, stem: str) -> Tensor:
-        if stem in ("sample_ids", "rows"):  # a row is packed in 2 or 4 columns
-            return torch.zeros((0, 0) if stem == "rows" else 0, dtype=torch.int64, device=self.device)
-        wide = stem == "values" or (stem == "numerators" and len(self.columns) > 1)
-        shape = (0, len(self.columns)) if wide else (0,)
-        return torch.zeros(shape, dtype=accumulator_dtype(self.device), device=self.device)
 
 
 class RelevanceMeans(UserMeans):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from torch_recmetrics.core.layouts.ranked import JoinableUsers
+from torch_recmetrics.core.ranking.ranking import Ranking, joined
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
@@ -26,16 +26,14 @@ class WaitingUsers:
         evaluate: adds users to the sums of the metrics, some of them at a time.
     """
 
-    def __init__(
-        self, metrics: Sequence[RecMetric], width: int, evaluate: Callable[[Sequence[JoinableUsers]], None]
-    ) -> None:
+    def __init__(self, metrics: Sequence[RecMetric], width: int, evaluate: Callable[[Sequence[Ranking]], None]) -> None:
         self._metrics = metrics
         self._width = width
         self._evaluate = evaluate
-        self.parts: list[JoinableUsers] = []
+        self.parts: list[Ranking] = []
         self.n_users = self._most = 0
 
-    def append(self, users: JoinableUsers) -> None:
+    def append(self, users: Ranking) -> None:
         """Let users wait; bounded memory: so many of them are evaluated."""
         most = self.most_at_once(users)
         if self.parts:
@@ -52,11 +50,11 @@ class WaitingUsers:
         if self.n_users >= most:
             self.evaluate()
 
-    def most_at_once(self, users: JoinableUsers) -> int:
+    def most_at_once(self, users: Ranking) -> int:
         """Of how many users the numbers are not too many for one step."""
-        on_cpu = is_sync_free(users.device)
+        on_cpu = is_sync_free(users.above.device)
         numbers = thresholds.WAITING_NUMBERS if on_cpu else thresholds.WAITING_NUMBERS_ELSEWHERE
-        return max(1, numbers // max(self._width, users.width))
+        return max(1, numbers // max(self._width, users.numbers()))
 
     def evaluate(self) -> None:
         """Nobody waits any more."""
@@ -64,4 +62,4 @@ class WaitingUsers:
             parts, self.parts, self.n_users = self.parts, [], 0
             for metric in self._metrics:
                 metric.bring_back()
-            self._evaluate((parts[0].joined(parts) if len(parts) > 1 else parts[0]).split(self._most))
+            self._evaluate(joined(parts).split(self._most))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 PLACES = 4
@@ -76,6 +76,19 @@ def count_text(count: float | None) -> str:
     if count is None or math.isnan(count):
         return "-"
     return f"{count:,.0f}"
+
+
+def aligned(lines: Sequence[Sequence[str]], names: int) -> list[str]:
+    """Lines of cells as lines of text: the first `names` columns to the left, numbers to the right.
+
+    >>> aligned([("metric", "value"), ("mrr", "0.25")], names=1)
+    ['metric  value', 'mrr      0.25']
+    """
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return [
+        "  ".join(c.ljust(w) if i < names else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()
+        for line in lines
+    ]
 
 
 def words(name: str) -> str:

@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.intervals import Spread
-from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.reward_sums import RewardSums
-from torch_recmetrics.state.row_sums import ClickSums
-from torch_recmetrics.state.scored_rows import ScoredRows
-from torch_recmetrics.state.user_means import UserMeans
-from torch_recmetrics.wrappers.list_units import ListUnits
-from torch_recmetrics.wrappers.replicates import Jackknife, Resamples
-from torch_recmetrics.wrappers.reward_memories import RewardUnits
-from torch_recmetrics.wrappers.slice_memories import columns_of
-from torch_recmetrics.wrappers.unit_memories import (
-    AucUnits,
-    ClickUnits,
-    GroupUnits,
-    MeanUnits,
-    ValueUnits,
-)
-from torch_recmetrics.wrappers.wrapper import Memory, Wrapper, click_rows
-
-RESULTS = ("value", "standard_error", "low", "high")
-MEMORIES: dict[type, type[Memory]] = {
-    UserMeans: MeanUnits,
-    ClickSums: ClickUnits,
-    ScoredRows: AucUnits,
-    GroupAUC: GroupUnits,
-    RewardSums: RewardUnits,
-    ItemCounts: ListUnits,
-}
+from torch_recmetrics.wrappers.wrapper import Wrapper
 
 
 def check_replicates(name: str, number: Any) -> None:
@@ -72,6 +41,9 @@ class UserBootstrap(Wrapper):
     ``compute``. Counts over items keep the lists, a median the values, AUCs the rows. Between processes these go to all
     of them. ``update`` takes the arguments of the metric's ``update``.
 
+    ``UserBootstrap(Sliced(metric))`` and ``Sliced(UserBootstrap(metric))`` have the same results: those of each slice
+    are what its users alone would have, but that users without an id are drawn by their place among all.
+
     Undefined: nan where the metric is; standard error and ends also of fewer than two users with a value (of rows,
     where these are drawn; an AUC needs two of each class, personalization three users).  Range: that of the metric.
     Source: B. Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 1979; N. Chamandy et al.,
@@ -93,17 +65,23 @@ class UserBootstrap(Wrapper):
     """
 
     stem = "bootstrap"
+    does = "draws"
     public = ("replicates", "metric")
 
-    num_replicates: int = option(default=1000, check=check_replicates, doc="R >= 2, the number of resamples.")
-    level: float = option(default=0.95, check=check.check_share, doc="How often the interval holds the truth.")
-    seed: int = option(default=0, check=check.check_seed, doc="What the draws follow from, from 0 to 2^63 - 1.")
+    num_replicates: int = option(
+        default=1000, kw_only=False, check=check_replicates, doc="R >= 2, the number of resamples."
+    )
+    level: float = option(
+        default=0.95, kw_only=False, check=check.check_share, doc="How often the interval holds the truth."
+    )
+    seed: int = option(
+        default=0, kw_only=False, check=check.check_seed, doc="What the draws follow from, from 0 to 2^63 - 1."
+    )
 
     def setup(self) -> None:
         super().setup()
-        self.has_interval = False
         for member in self.members.values():
-            if isinstance(member, ScoredRows) and member.num_bins is not None:
+            if getattr(member, "num_bins", None) is not None:
                 raise ValueError("`num_bins` keeps no rows that could be drawn: leave it out")
             if getattr(member, "aggregation", None) in ("min", "max"):
                 raise ValueError(
@@ -111,25 +89,9 @@ class UserBootstrap(Wrapper):
                     "so their interval does not hold the extremes of other users"
                 )
 
-    def memory_of(self, kind: type, members: dict[str, Any]) -> type[Memory]:
-        of_values = kind is UserMeans and any(member.keeps_values for member in members.values())
-        return ValueUnits if of_values else MEMORIES[kind]
-
     @property
-    def name(self) -> str:
-        """That of the metric, and what tells that it is resampled."""
-        return self.stem if self.is_collection else f"{self.metric.name}/{self.stem}"
-
-    def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
-        """The results by the names that they have in a collection, where it is `key`: ``ndcg@10/low``."""
-        if not self.is_collection:
-            start = key.removesuffix(f"/{self.stem}")
-            values = {f"{start}/{name}": one for name, one in values.items()} if self.has_names else {start: values}
-        return {f"{name}/{word}": one for name, results in values.items() for word, one in results.items()}
-
-    def value_names(self, key: str) -> list[str]:
-        results = dict.fromkeys(RESULTS)
-        return list(self.named_values(key, dict.fromkeys(self.results, results) if self.has_names else results))
+    def ending(self) -> str:
+        return f"/{self.stem}"
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add users, or rows: the arguments of the metric's own ``update``.
@@ -140,80 +102,18 @@ class UserBootstrap(Wrapper):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = self.bound(args, kwargs)
-        with torch.no_grad():
-            counts: list[Callable[[], None]] = []
-            for memory in self.memories:
-                if isinstance(memory, RewardUnits):
-                    counts.append(memory.prepared(given))
-                elif isinstance(memory, ClickUnits | AucUnits | GroupUnits):
-                    counts.append(self._prepared(memory, given))
-            if self.evaluator is not None:
-                counts.append(self._of_users(given))
-            for count in counts:
-                count()
-
-    def _prepared(self, memory: Any, given: dict[str, Any]) -> Callable[[], None]:
-        """What counts the rows of a click metric, all rules checked."""
-        ((_, metric),) = memory.members.items()
-        clicks, _, groups = click_rows(metric, given)
-        count = memory.count_groups if isinstance(memory, GroupUnits) else memory.count_clicks
-        return lambda: count(clicks, groups)
-
-    def _of_users(self, given: dict[str, Any]) -> Callable[[], None]:
-        """What counts users, all rules checked."""
-        evaluator: Any = self.evaluator
-        prepared = evaluator.prepare(read_layout(evaluator.labels, **self.ranking_arguments(given)))
-
-        def count() -> None:
-            for memory in self.memories:
-                if isinstance(memory, MeanUnits) and prepared.packed is not None:
-                    memory.hold(prepared.packed)
-                elif isinstance(memory, MeanUnits):
-                    numbers = torch.cat(columns_of(evaluator, evaluator.evaluated(prepared).values), 1)
-                    memory.count(numbers, prepared.sample_ids)
-                elif isinstance(memory, ListUnits):
-                    shape = next(iter(memory.members.values())).list_shape
-                    memory.count(prepared.lists[shape], prepared.sample_ids)
-            self.note_candidates(prepared.among)
-
-        return count
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Update, and return the results of this batch alone."""
-        # A batch is counted after a reset, but its users have the places behind those before.
-        for memory in self.memories:
-            if hasattr(memory, "offset"):
-                memory.offset = int(memory.state("places"))
-        try:
-            return super().forward(*args, **kwargs)
-        finally:
-            for memory in self.memories:
-                if hasattr(memory, "offset"):
-                    memory.offset = 0
-
-    def compute(self) -> dict[str, Any]:
-        """``{"value", "standard_error", "low", "high"}``, 0-dim float64; of a collection by the name of the metric."""
-        found = {}
-        for name, replicates in self._replicates().items():
-            results = (replicates.values[-1].clone(), *replicates.interval(self.level))
-            found[name] = dict(zip(RESULTS, results, strict=True))
-        return found if self.has_names else next(iter(found.values()))
+        self.count_update(args, kwargs)
 
     def replicates(self) -> Any:
-        """(R,) float64: the value in each replicate; of a collection by the name of the metric.
+        """(R,) float64: the value in each replicate; of a collection by the name of the metric, of slices by theirs.
 
         Of a count over items (G,): the value without each of G <= R groups of users.
 
         All ranks must call it.
         """
-        found = {name: replicates.values[:-1] for name, replicates in self.read(self._replicates).items()}
-        return found if self.has_names else next(iter(found.values()))
+        slots = self.read(self.drawn_slots).items()
+        return self.arranged({name: [one.values[:-1] for one in of_each] for name, of_each in slots})
 
     def spread(self) -> Spread:
         """Refused: `compute` has the standard error and the interval."""
         raise NotImplementedError(f"{self.name} has its standard error and its interval in what compute() returns")
-
-    def _replicates(self) -> dict[str, Resamples | Jackknife]:
-        found = {name: one for memory in self.memories for name, one in memory.replicates().items()}
-        return {name: found[name] for name in self.results}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -15,39 +15,16 @@ from torch_recmetrics.core.layouts.sequences import LEADS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.intervals import METHODS, Method, interval_of_each
-from torch_recmetrics.state.item_counts import ItemCounts
+from torch_recmetrics.state.intervals import METHODS, Method, Spread, interval_of_each
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import check_names, option
-from torch_recmetrics.state.reward_sums import RewardSums
-from torch_recmetrics.state.row_sums import ClickSums
-from torch_recmetrics.state.scored_rows import ScoredRows
-from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.state.ranking_metric import UserMeasure
+from torch_recmetrics.state.slot_sums import columns_of
 from torch_recmetrics.wrappers.popularity import ItemSlices
-from torch_recmetrics.wrappers.reward_memories import RewardMemory
-from torch_recmetrics.wrappers.slice_memories import (
-    AucMemory,
-    ClickMemory,
-    CountMemory,
-    GroupMemory,
-    MeanMemory,
-    SliceMemory,
-    SliceSpread,
-    columns_of,
-)
-from torch_recmetrics.wrappers.wrapper import Wrapper, click_rows, inner_metrics
+from torch_recmetrics.wrappers.wrapper import Wrapper, inner_metrics
 
 SHOWN_NAMES = 20  # of slices, in a definition
-MEMORIES: dict[type, type[SliceMemory]] = {
-    UserMeans: MeanMemory,
-    ClickSums: ClickMemory,
-    ScoredRows: AucMemory,
-    GroupAUC: GroupMemory,
-    ItemCounts: CountMemory,
-    RewardSums: RewardMemory,
-}
 
 
 def check_slices(name: str, slices: Any) -> None:
@@ -86,7 +63,8 @@ class Sliced(Wrapper):
     Means over users, log loss and calibration keep S + 1 times their sums. Counts over items keep a count for each pair
     of a slice and an item that was recommended in it. AUCs keep their rows, each with its slices, also with
     ``num_bins`` and half precision. Between processes all rows of a slice go to one of them. A group counts in a slice
-    with those of its rows that are in the slice. :func:`~torch_recmetrics.slice_by_popularity` makes slices of the
+    with those of its rows that are in the slice. Around a :class:`~torch_recmetrics.UserBootstrap` a slice has its
+    results. :func:`~torch_recmetrics.slice_by_popularity` makes slices of the
     relevant items in place of the users.
 
     Undefined: nan for a slice without users, and where the metric is.  Range: that of the metric.
@@ -106,6 +84,7 @@ class Sliced(Wrapper):
     """
 
     stem = "sliced"
+    does = "slices"
     public = ("overall", "worst", "gap", "names", "metric")
     own_arguments = ("slice_ids",)
 
@@ -141,30 +120,20 @@ class Sliced(Wrapper):
         super().setup()
         if self.item_slices is not None:
             for member in self.members.values():
-                if not isinstance(member, UserMeans) or not member.needs_target or member.estimated:
+                if not isinstance(member, UserMeasure) or not member.needs_target or member.estimated:
                     raise ValueError(
                         f"`slices` of relevant items are for metrics that are a mean over users of what is relevant, "
                         f"and {member.name} is none: give it slices of users"
                     )
 
-    def memory_of(self, kind: type, members: dict[str, Any]) -> type[SliceMemory]:  # noqa: ARG002
-        return MEMORIES[kind]
+    @property
+    def ending(self) -> str:
+        return f"{self.sep}slices"
 
     @property
-    def name(self) -> str:
-        """That of the metric, and what tells that it is sliced; a collection gives way to those of its slices."""
-        return self.stem if self.is_collection else f"{self.metric.name}{self.sep}slices"
-
-    def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
-        """The values of its slices by the names that they have in a collection, where it is `key`."""
-        if self.is_collection:
-            return values
-        start = key.removesuffix(f"{self.sep}slices")
-        return {f"{start}{self.sep}{name}": value for name, value in values.items()}
-
-    def value_names(self, key: str) -> list[str]:
-        own = [f"{result}{self.sep}{name}" for result in self.results for name in self.names]
-        return list(self.named_values(key, dict.fromkeys(own if self.has_names else self.names)))
+    def n_slices(self) -> int:
+        """S."""
+        return len(self.names)
 
     def config(self) -> dict[str, Any]:
         names: Any = self.names
@@ -178,9 +147,7 @@ class Sliced(Wrapper):
     @functools.cached_property
     def slice_evaluator(self) -> Evaluator:
         """What evaluates the relevant items of one slice: that a user has none of them is no error."""
-        evaluator = Evaluator(list(self.members.values()))
-        evaluator.needs_filled = evaluator._warns = False
-        return evaluator
+        return Evaluator(list(self.members.values()), of_some_items=True)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "slice_evaluator"}
@@ -197,8 +164,11 @@ class Sliced(Wrapper):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = self.bound(args, kwargs if slice_ids is None else {**kwargs, "slice_ids": slice_ids})
-        slice_ids = given.pop("slice_ids", None)
+        self.count_update(args, kwargs if slice_ids is None else {**kwargs, "slice_ids": slice_ids})
+
+    def take_slice_ids(self, given: dict[str, Any]) -> Tensor | None:
+        """The slices of an update, taken out of its arguments and checked; None where items have them."""
+        slice_ids: Tensor | None = given.pop("slice_ids", None)
         if (slice_ids is None) == (self.item_slices is None):
             raise ValueError(
                 "`slice_ids` is missing: (B,) the slice of each row, -1 for none, or (B, S) bool"
@@ -206,83 +176,35 @@ class Sliced(Wrapper):
                 else "`slice_ids` must not be given: the slices are those of the relevant items"
             )
         if slice_ids is not None:
-            check_slice_ids(slice_ids, len(self.names), self.validate_args)
+            check_slice_ids(slice_ids, self.n_slices, self.validate_args)
             self.check_device("slice_ids", slice_ids)
-        with torch.no_grad():
-            counts = [self._prepared(memory, given, slice_ids) for memory in self.memories if is_of_clicks(memory)]
-            if self.evaluator is not None:
-                by_item = self.item_slices is not None
-                counts.append(self._by_item(given) if by_item else self._by_user(given, slice_ids))
-            for count in counts:
-                count()
+        return slice_ids
 
-    def _prepared(self, memory: Any, given: dict[str, Any], slice_ids: Any) -> Callable[[], None]:
-        """What counts the rows of a click metric, all rules checked."""
-        ((_, metric),) = memory.members.items()
-        if isinstance(memory, RewardMemory):
-            terms, users, ids = metric.terms_of(metric.arguments(given))
-            entries = entries_of(read_slices(slice_ids, (terms.shape[0],)), None, len(self.names))
-            return lambda: memory.count_rows(terms, users, ids, entries)
-        clicks, rows, groups = click_rows(metric, given)
-        preds = given["preds"]
-        like = tuple(preds.shape)[:1] if preds.ndim == 2 else tuple(preds.shape)
-        entries = entries_of(read_slices(slice_ids, like), rows, len(self.names))
-        if isinstance(memory, ClickMemory):
-            return lambda: memory.count_clicks(metric, clicks, entries)
-        memory.check_dtype(clicks.preds.dtype)
-        return lambda: memory.count_clicks(clicks, groups, entries)
+    def entries_of_rows(self, slice_ids: Tensor, shape: tuple[int, ...], rows: Tensor | None) -> Tensor:
+        """(E, 2) int64: each row and a slice that it is in, of rows of the input of this shape; see `entries_of`."""
+        return entries_of(read_slices(slice_ids, shape), rows, self.n_slices)
 
-    def _by_user(self, given: dict[str, Any], slice_ids: Any) -> Callable[[], None]:
-        """What counts users for their slices, all rules checked."""
-        evaluator: Any = self.evaluator
-        layout = read_layout(evaluator.labels, **self.ranking_arguments(given))
-        rows = rows_of_layout(layout, slice_ids, given)
-        prepared = evaluator.prepare(layout)
-        entries = entries_of(rows, None, len(self.names))
+    def entries_of_layout(self, slice_ids: Tensor, layout: Layout, given: Mapping[str, Any]) -> Tensor:
+        """The same of the users of a layout, or of its flat rows."""
+        return entries_of(rows_of_layout(layout, slice_ids, given), None, self.n_slices)
 
-        def count() -> None:
-            for memory in self.memories:
-                if isinstance(memory, MeanMemory) and prepared.packed is not None:
-                    memory.hold(prepared.packed, entries)
-                elif isinstance(memory, MeanMemory):
-                    memory.count(
-                        *columns_of(evaluator, evaluator.evaluated(prepared).values), entries, prepared.sample_ids
-                    )
-                elif isinstance(memory, CountMemory):
-                    shape = next(iter(memory.members.values())).list_shape
-                    memory.count(prepared.lists[shape], entries, prepared.sample_ids)
-            self.note_candidates(prepared.among)
-
-        return count
-
-    def _by_item(self, given: dict[str, Any]) -> Callable[[], None]:
-        """What counts users for the slices of their relevant items, all rules checked."""
-        evaluator: Any = self.evaluator
-        given = self.ranking_arguments(given)
+    def entries_by_item(self, evaluator: Evaluator, given: dict[str, Any]) -> tuple[list[Tensor], Tensor, Any]:
+        """The numbers of rows, a row for each user and slice, and one for all; their entries; the prepared update."""
         if isinstance(given.get("preds"), Ranking) or "indexes" in given:
             what = "a ready Ranking" if "indexes" not in given else "flat rows (`indexes`)"
             raise ValueError(f"slices of relevant items need to know their ids, which {what} do not tell")
         if any(getattr(given.get(name), "ndim", 0) == 3 for name in ("preds", "item_ids", "user_embeddings")):
             raise ValueError("slices of relevant items take no sequences: give each step as a row")
-        layout = read_layout(evaluator.labels, **given)
-        prepared = evaluator.prepare(layout)
-        n = len(self.names)
+        prepared = evaluator.prepare(read_layout(evaluator.labels, **given))
         found = []
-        for number in range(n):
+        for number in range(self.n_slices):
             own = self.slice_evaluator
             of_slice = own.prepare(read_layout(own.labels, **self._of_slice(given, number)))
             found.append(columns_of(own, own.evaluated(of_slice).values))
         found.append(columns_of(evaluator, evaluator.evaluated(prepared).values))
-        # A user has a row for each slice, and one for all.
         columns = [torch.stack(parts, 1).flatten(0, 1) for parts in zip(*found, strict=True)]
         rows = torch.arange(columns[0].shape[0], device=columns[0].device)
-        entries = torch.stack([rows, rows % (n + 1)], 1)
-
-        def count() -> None:
-            self.memories[0].count(*columns, entries, prepared.sample_ids)
-            self.note_candidates(prepared.among)
-
-        return count
+        return columns, torch.stack([rows, rows % (self.n_slices + 1)], 1), prepared
 
     def _of_slice(self, given: dict[str, Any], number: int) -> dict[str, Any]:
         """The same arguments, with the relevant items of one slice."""
@@ -312,40 +234,31 @@ class Sliced(Wrapper):
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def compute(self) -> dict[str, Tensor]:
-        """The value of each slice by its name, 0-dim float64; of a collection by ``ndcg@10/cold``."""
-        return self._by_slice(lambda spread, _: spread.value[:-1].unbind(0))
-
-    def _spreads(self) -> dict[str, SliceSpread]:
-        found = {name: spread for memory in self.memories for name, spread in memory.spreads().items()}
-        return {name: found[name] for name in self.results}
-
-    def _by_slice(self, read: Callable[[SliceSpread, Any], Any], *, with_error: bool = False) -> dict[str, Any]:
-        members = self.results
+    def by_slice(self, found: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
+        """What each value comes to in every slot, by the names of the slices; all that was given is left out."""
         values: dict[str, Any] = {}
-        for name, spread in self._spreads().items():
-            if with_error and not members[name].has_interval:
-                if not self.has_names:
-                    members[name].spread()  # says why there is none
-                continue
-            of_each = zip(self.names, read(spread, members[name]), strict=True)
+        for name, of_each in found.items():
             start = f"{name}{self.sep}" if self.has_names else ""
-            values |= {start + label: value for label, value in of_each}
+            values |= {start + label: one for label, one in zip(self.names, of_each, strict=False)}
         return values
-
-    def _of_each(self, read: Callable[[SliceSpread, Any], Any]) -> Any:
-        """A result, or of a collection one for each of its members."""
-        members = self.results
-        found = {name: read(spread, members[name]) for name, spread in self.read(self._spreads).items()}
-        return found if self.has_names else next(iter(found.values()))
 
     @property
     def overall(self) -> Any:
         """The value of all users that were given, those in no slice and in several too, each once.
 
-        A 0-dim float64; of a collection by the name of the metric. All ranks must read it.
+        A 0-dim float64, or what :class:`~torch_recmetrics.UserBootstrap` has of them; of a collection by the name of
+        the metric. All ranks must read it.
         """
-        return self._of_each(lambda spread, _: spread.value[-1].clone())
+        found = self.read(self.found).items()
+        return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, (*_, one) in found})
+
+    def _values(self) -> dict[str, tuple[Tensor, Any]]:
+        """Of each value that of every slot, and the metric that it is of."""
+        members = self.results
+        if self.layer("draws") is None:
+            return {name: (spread.value, members[name]) for name, spread in self.spreads().items()}
+        slots = self.drawn_slots().items()
+        return {name: (torch.stack([one.values[-1] for one in of_each]), members[name]) for name, of_each in slots}
 
     def worst(self) -> Any:
         """``(name, value)`` of the slice with the worst value; of a collection by the name of the metric.
@@ -359,13 +272,13 @@ class Sliced(Wrapper):
         for member in self.members.values():
             if badness(member, torch.zeros(1)) is None:
                 raise ValueError(f"{member.name} has no worst slice: neither more nor less of it is better")
-        return self._of_each(self._worst)
+        return self.by_value({name: self._worst(*both) for name, both in self.read(self._values).items()})
 
-    def _worst(self, spread: SliceSpread, member: Any) -> SliceValue:
-        values = spread.value[:-1]
+    def _worst(self, values: Tensor, member: Any) -> SliceValue:
+        values, overall = values[:-1], values[-1]
         bad: Any = badness(member, values)
         if bool(values.isnan().all()):
-            return SliceValue("", torch.full_like(spread.value[-1], float("nan")))
+            return SliceValue("", torch.full_like(overall, float("nan")))
         place = int(torch.where(values.isnan(), float("-inf"), bad).argmax())
         return SliceValue(self.names[place], values[place].clone())
 
@@ -376,16 +289,15 @@ class Sliced(Wrapper):
         All ranks must call it.
         """
 
-        def apart(spread: SliceSpread, _: Any) -> Tensor:
-            values = spread.value[:-1]
-            known = values[~values.isnan()]
-            return known.max() - known.min() if known.shape[0] else torch.full_like(spread.value[-1], float("nan"))
+        def apart(values: Tensor) -> Tensor:
+            known = values[:-1][~values[:-1].isnan()]
+            return known.max() - known.min() if known.shape[0] else torch.full_like(values[-1], float("nan"))
 
-        return self._of_each(apart)
+        return self.by_value({name: apart(values) for name, (values, _) in self.read(self._values).items()})
 
     def standard_error(self) -> Any:
         """The standard error of the value of each slice by its name, 0-dim float64; as that of the metric."""
-        return self.read(lambda: self._by_slice(lambda spread, _: spread.error[:-1].unbind(0), with_error=True))
+        return self.read(lambda: self._with_errors(lambda spread, _: spread.error.unbind(0)))
 
     def confidence_interval(self, level: float = 0.95, *, method: Method | None = None) -> Any:
         """``(low, high)`` for each slice by its name; as that of the metric."""
@@ -393,11 +305,21 @@ class Sliced(Wrapper):
         if method is not None:
             check.check_choice("method", method, METHODS)
 
-        def intervals(spread: SliceSpread, member: Any) -> Any:
+        def intervals(spread: Spread, member: Any) -> Iterable[Any]:
             low, high = interval_of_each(spread, level, method, member.value_range, member.interval_method)
-            return zip(low[:-1].unbind(0), high[:-1].unbind(0), strict=True)
+            return zip(low.unbind(0), high.unbind(0), strict=True)
 
-        return self.read(lambda: self._by_slice(intervals, with_error=True))
+        return self.read(lambda: self._with_errors(intervals))
+
+    def _with_errors(self, read: Callable[[Spread, Any], Iterable[Any]]) -> dict[str, Any]:
+        """Something of each value that has an error, by slice."""
+        drawn, members = self.layer("draws"), self.results
+        if drawn is not None:
+            drawn.spread()  # says where they are
+        if not self.has_names and not self.has_interval:
+            next(iter(members.values())).spread()  # says why there is none
+        spreads = self.spreads().items()
+        return self.by_slice({n: read(spread, members[n]) for n, spread in spreads if members[n].has_interval})
 
 
 def slice_names(slices: Any) -> tuple[str, ...]:
@@ -405,11 +327,6 @@ def slice_names(slices: Any) -> tuple[str, ...]:
     if isinstance(slices, ItemSlices):
         return slices.names
     return tuple(map(str, range(slices) if isinstance(slices, int) else slices))  # NumPy's texts are written otherwise
-
-
-def is_of_clicks(memory: Any) -> bool:
-    """Whether it remembers click rows."""
-    return not isinstance(memory, MeanMemory | CountMemory)
 
 
 def badness(member: RecMetric, values: Tensor) -> Tensor | None:

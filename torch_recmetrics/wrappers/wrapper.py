@@ -1,71 +1,55 @@
-"""What metrics around metrics share: the metric or collection inside, its arguments, and the pieces that wait."""
+"""What metrics around metrics share: the metric, collection or wrapper inside, its arguments, and tables of sums."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import itertools
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 from torchmetrics.utilities import rank_zero_warn
 
-from torch_recmetrics.core.distributed.collectives import first_everywhere
-from torch_recmetrics.core.layouts.arguments import ARGUMENTS
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.state.candidates import CandidatesSeen
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
-from torch_recmetrics.state.ranking_metric import RankingMetric
-from torch_recmetrics.state.repeated import warn_of_many_repeated
-from torch_recmetrics.state.reward_sums import RewardSums
-from torch_recmetrics.state.row_sums import ClickSums
-from torch_recmetrics.state.rows import RowMetric
-from torch_recmetrics.state.scored_rows import ScoredRows
-from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.slots import Slots, SlotTable
 
 NOT_UPDATED = (
     "The ``compute`` method of metric {} was called before the ``update`` method which may lead to errors, as metric "
     "states have not yet been updated."
 )  # torchmetrics' words, which others filter
-OF_ROWS = (ClickSums, ScoredRows, GroupAUC, RewardSums)  # each is remembered by itself
-KINDS = (UserMeans, ItemCounts, *OF_ROWS)
+RESULTS = ("value", "standard_error", "low", "high")  # of a value whose users are drawn
 
 
 def inner_metrics(metric: Any) -> list[Any]:
-    """The metric, or those of a collection."""
+    """The metric, or those of a collection, or those within a wrapper."""
+    if isinstance(metric, Wrapper):
+        return list(metric.members.values())
     return list(metric.values()) if isinstance(metric, MetricCollection) else [metric]
 
 
-def parts_of(members: Mapping[str, Any]) -> list[tuple[type, dict[str, Any]]]:
-    """The metrics that are remembered together, with their kind, in the order in which their states are numbered.
-
-    All means over users are one part, counts of the same lists another; each click metric is its own.
-    """
-    means = {name: member for name, member in members.items() if isinstance(member, UserMeans)}
-    parts: list[tuple[type, dict[str, Any]]] = [(UserMeans, means)] if means else []
-    counters: dict[Any, dict[str, Any]] = {}
+def tables_of(members: Mapping[str, Any]) -> list[tuple[type[SlotTable], dict[str, Any]]]:
+    """The kinds of the tables, and the metrics of each, in the order in which their states are numbered."""
+    tables: dict[tuple[Any, ...], tuple[type[SlotTable], dict[str, Any]]] = {}
     for name, member in members.items():
-        if isinstance(member, ItemCounts):
-            counters.setdefault(member.list_shape, {})[name] = member
-        parts += [(kind, {name: member}) for kind in OF_ROWS if isinstance(member, kind)]
-    return parts + [(ItemCounts, alike) for alike in counters.values()]
+        kind = member.slot_table
+        tables.setdefault((kind, kind.shared_by(name, member)), (kind, {}))[1][name] = member
+    return sorted(tables.values(), key=lambda table: table[0].order)
 
 
 def check_wrapped(name: str, metric: Any) -> None:
-    """Refuse what is no metric of this package, and no collection of them alone."""
+    """Refuse what is no metric of this package, no collection of them alone, and no wrapper of such."""
     members = inner_metrics(metric)
     for member in members:
-        if not isinstance(member, KINDS):
+        if not isinstance(member, RecMetric) or member.slot_table is None:
             what = member.__name__ if isinstance(member, type) else type(member).__name__
             raise TypeError(f"`{name}` must be a metric of this package, or a collection of such metrics, got {what}")
     if not members:
@@ -78,43 +62,75 @@ def check_wrapped(name: str, metric: Any) -> None:
 
 
 class Wrapper(CandidatesSeen):
-    """A metric around a metric or a collection."""
+    """A metric around a metric, a collection, or a wrapper of another kind.
+
+    It says which slices a row is in, and whether rows are drawn. What is remembered of them, and what the slots come
+    to, is a table of the kind that each metric names, ``slot_table``.
+    """
 
     metric: Any = option(
-        kw_only=False, config=False, check=check_wrapped, doc="A metric of this package, or a collection of such."
+        kw_only=False,
+        config=False,
+        check=check_wrapped,
+        doc="A metric of this package, or a collection of such; or a metric in the other of ``Sliced`` and "
+        "``UserBootstrap``, for the interval of each slice.",
     )
+
+    does: ClassVar[Literal["slices", "draws"]]
 
     def setup(self) -> None:
         inner = self.__dict__.pop("metric").clone()
         inner.reset()
         self.metric = inner
+        if isinstance(inner, Wrapper) and inner.layer(self.does) is not None:
+            own = type(self).__name__
+            raise TypeError(f"`metric` must not be in {own} already: {own}({own}(...)) would do the same twice")
         members = self.members
-        self.has_interval = any(member.has_interval for member in members.values())
-        self.memories = self.make_memories()
-        self.parallel = tuple(memory.names for memory in self.memories)
-        for memory in self.memories:
-            memory.declare()
+        drawn = self.layer("draws")
+        self.has_interval = drawn is None and any(member.has_interval for member in members.values())
+        n_slices = 0 if self.slicing is None else self.slicing.n_slices
+        slots = Slots(n_slices, *((0, 0) if drawn is None else (drawn.num_replicates, drawn.seed)))
+        parts = enumerate(tables_of(members))
+        self.tables = [kind(self, inside, place, slots) for place, (kind, inside) in parts]
+        self.parallel = tuple(table.names for table in self.tables)
+        for table in self.tables:
+            table.declare()
 
-    def make_memories(self) -> list[Any]:
-        """What is remembered: a memory for each part of the metrics inside."""
-        parts = parts_of(self.members)
-        return [self.memory_of(kind, inside)(self, inside, place) for place, (kind, inside) in enumerate(parts)]
+    @property
+    def ending(self) -> str:
+        """What its name has behind that of what is inside."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def memory_of(self, kind: type, members: dict[str, Any]) -> type[Memory]:
-        """What remembers metrics of a kind, one of ``KINDS``, by their names."""
+    # -- what is inside -----------------------------------------------------------------------------------------------
+
+    def layer(self, does: str) -> Any:
+        """The wrapper that does this, itself or the one inside; None where none does."""
+        if self.does == does:
+            return self
+        return self.metric.layer(does) if isinstance(self.metric, Wrapper) else None
+
+    @property
+    def slicing(self) -> Any:
+        """The wrapper that knows the slices, where there are some."""
+        return self.layer("slices")
+
+    @property
+    def innermost(self) -> Any:
+        """The metric or the collection that all is about."""
+        return self.metric.innermost if isinstance(self.metric, Wrapper) else self.metric
 
     @property
     def is_collection(self) -> bool:
         """Whether it is around several metrics."""
-        return isinstance(self.metric, MetricCollection)
+        return isinstance(self.innermost, MetricCollection)
 
     @property
     def members(self) -> dict[str, Any]:
         """The metrics inside by their names; a single one by its own."""
-        if isinstance(self.metric, MetricCollection):
-            return dict(self.metric.items(keep_base=False, copy_state=False))
-        return {self.metric.name: self.metric}
+        inside = self.innermost
+        if isinstance(inside, MetricCollection):
+            return dict(inside.items(keep_base=False, copy_state=False))
+        return {inside.name: inside}
 
     def result_names(self, name: str, member: Any) -> list[str]:
         """The names of the values of a member; those of a single metric that has several are their labels."""
@@ -131,27 +147,31 @@ class Wrapper(CandidatesSeen):
     @property
     def has_names(self) -> bool:
         """Whether its values have names, being several."""
-        return self.is_collection or self.metric.name not in self.results
+        return self.is_collection or self.innermost.name not in self.results
 
     @functools.cached_property
     def evaluator(self) -> Evaluator | None:
         """What ranks and evaluates for all members that read the one ranking."""
         members = self.members.values()
-        means = [member for member in members if isinstance(member, UserMeans)]
-        counters = [member for member in members if isinstance(member, ItemCounts)]
+        means = [member for member in members if isinstance(member, UserMeasure)]
+        counters = [member for member in members if isinstance(member, ListCounter)]
         return Evaluator(means, counters) if means or counters else None
 
     # -- options and names --------------------------------------------------------------------------------------------
 
     def config(self) -> dict[str, Any]:
-        inside = {name: RecMetric.definition(member) for name, member in self.members.items()}
-        what = "; ".join(f"{name}: {text}" for name, text in inside.items())
-        return {"metric": what if self.is_collection else next(iter(inside.values())), **super().config()}
+        if isinstance(self.metric, MetricCollection):
+            what = "; ".join(f"{name}: {RecMetric.definition(member)}" for name, member in self.members.items())
+        else:
+            what = RecMetric.definition(self.metric)
+        return {"metric": what, **super().config()}
 
     def definition(self) -> str:
         """One line that says exactly what is computed, sampled candidates included, as far as they have been seen."""
-        inside = [member.definition() for member in self.members.values()]
-        what = f"[{', '.join(inside)}]" if self.is_collection else inside[0]
+        if isinstance(self.metric, MetricCollection):
+            what = f"[{', '.join(member.definition() for member in self.members.values())}]"
+        else:
+            what = self.metric.definition()
         others = [f"{name}={value!r}" for name, value in self.config().items() if name != "metric"]
         return f"{type(self).__name__}({', '.join([what, *others])})"
 
@@ -167,7 +187,7 @@ class Wrapper(CandidatesSeen):
     def inner_signature(self) -> inspect.Signature:
         """The arguments of the metrics inside."""
         if not self.is_collection:
-            signature: inspect.Signature = self.metric._update_signature
+            signature: inspect.Signature = self.innermost._update_signature
             return signature
         names = [name for member in self.members.values() for name in member._update_signature.parameters]
         in_order = [name for name in ("preds", "target", "indexes") if name in names]
@@ -180,10 +200,11 @@ class Wrapper(CandidatesSeen):
 
     @property
     def _update_signature(self) -> inspect.Signature:
-        if "memories" not in self.__dict__:  # while it is made
+        if "tables" not in self.__dict__:  # while it is made
             return inspect.Signature()
         signature = self.inner_signature
-        own = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in self.own_arguments]
+        names = () if self.slicing is None else self.slicing.own_arguments
+        own = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
         return signature.replace(parameters=[*signature.parameters.values(), *own])
 
     @_update_signature.setter
@@ -198,6 +219,127 @@ class Wrapper(CandidatesSeen):
     def ranking_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Those of the members that read the ranking."""
         return {name: value for name, value in given.items() if name in ARGUMENTS}
+
+    # -- updates ------------------------------------------------------------------------------------------------------
+
+    def count_update(self, args: Any, kwargs: dict[str, Any]) -> None:
+        """Add the rows of an update, once all rules are checked."""
+        given = self.bound(args, kwargs)
+        slicing = self.slicing
+        slice_ids = None if slicing is None else slicing.take_slice_ids(given)
+        entries: Any = (lambda *_: None) if slicing is None else functools.partial(slicing.entries_of_rows, slice_ids)
+        with torch.no_grad():
+            counts = [table.prepare(given, entries) for table in self.tables if not table.of_users]
+            if self.evaluator is not None:
+                by_item = slicing is not None and slicing.item_slices is not None
+                counts.append(self._by_item(given) if by_item else self._by_user(given, slice_ids))
+            for count in counts:
+                count()
+
+    def _by_user(self, given: dict[str, Any], slice_ids: Tensor | None) -> Callable[[], None]:
+        """What counts users, or the flat rows of users."""
+        evaluator: Any = self.evaluator
+        given = self.ranking_arguments(given)
+        layout = read_layout(evaluator.labels, **given)
+        entries = None if slice_ids is None else self.slicing.entries_of_layout(slice_ids, layout, given)
+        prepared = evaluator.prepare(layout)
+
+        def count() -> None:
+            for table in self.tables:
+                if table.of_users:
+                    table.count_users(evaluator, prepared, entries)
+            self.note_candidates(prepared.among)
+
+        return count
+
+    def _by_item(self, given: dict[str, Any]) -> Callable[[], None]:
+        """What counts users for the slices of their relevant items."""
+        evaluator: Any = self.evaluator
+        columns, entries, prepared = self.slicing.entries_by_item(evaluator, self.ranking_arguments(given))
+
+        def count() -> None:
+            table: Any = self.tables[0]
+            n_users = columns[0].shape[0] // table.slots.number
+            table.count_values(columns, entries, prepared.sample_ids, n_users)
+            self.note_candidates(prepared.among)
+
+        return count
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Update, and return the values of this batch alone."""
+        # A batch is counted after a reset, but its users have the places behind those before.
+        keyed = [table for table in self.tables if table.keyed]
+        for table in keyed:
+            table.offset = int(table.state("places"))
+        try:
+            return super().forward(*args, **kwargs)
+        finally:
+            for table in keyed:
+                table.offset = 0
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def compute(self) -> Any:
+        """What each value comes to, by the name of the slice, or of the metric, where there are several."""
+        return self.arranged(self.found())
+
+    def found(self) -> dict[str, list[Any]]:
+        """Of each value what it comes to in every slot: a 0-dim tensor, or where users are drawn a dict of RESULTS."""
+        drawn = self.layer("draws")
+        if drawn is None:
+            return {name: list(spread.value.unbind(0)) for name, spread in self.spreads().items()}
+        return {
+            name: [
+                dict(zip(RESULTS, (one.values[-1].clone(), *one.interval(drawn.level)), strict=True)) for one in of_each
+            ]
+            for name, of_each in self.drawn_slots().items()
+        }
+
+    def arranged(self, found: dict[str, list[Any]]) -> Any:
+        """Something of each value and every slot, as :meth:`compute` returns it."""
+        if self.slicing is not None:
+            return self.slicing.by_slice(found)
+        return self.by_value({name: one for name, (one,) in found.items()})
+
+    def by_value(self, found: dict[str, Any]) -> Any:
+        """Something of each value; of a single one it alone."""
+        return found if self.has_names else next(iter(found.values()))
+
+    def spreads(self) -> dict[str, Any]:
+        """Of each value that of all slots, where nothing is drawn."""
+        found = {name: spread for table in self.tables for name, spread in table.spreads().items()}
+        return {name: found[name] for name in self.results}
+
+    def drawn_slots(self) -> dict[str, Any]:
+        """Of each value the replicates of every slot."""
+        found = {name: slots for table in self.tables for name, slots in table.replicates().items()}
+        return {name: found[name] for name in self.results}
+
+    def inner_name(self, key: str) -> str:
+        """What the metric inside would be called in a collection where this one is `key`."""
+        key = key.removesuffix(self.ending)
+        return self.metric.inner_name(key) if isinstance(self.metric, Wrapper) else key
+
+    def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
+        """Its values by the names that they have in a collection, where it is `key`: ``ndcg@10/cold``, ``.../low``."""
+        sep, several = ("/", self.has_names) if self.slicing is None else (self.slicing.sep, True)
+        if not self.is_collection:
+            start = self.inner_name(key)
+            values = {f"{start}{sep}{name}": one for name, one in values.items()} if several else {start: values}
+        if self.layer("draws") is None:
+            return values
+        return {f"{name}/{word}": one for name, results in values.items() for word, one in results.items()}
+
+    def value_names(self, key: str) -> list[str]:
+        """Their names."""
+        result = None if self.layer("draws") is None else dict.fromkeys(RESULTS)
+        slots = [None] if self.slicing is None else [None] * (self.slicing.n_slices + 1)
+        return list(self.named_values(key, self.arranged({name: [result for _ in slots] for name in self.results})))
+
+    @property
+    def name(self) -> str:
+        """That of what is inside, and what tells that it is wrapped."""
+        return self.stem if self.is_collection else f"{self.metric.name}{self.ending}"
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """As torchmetrics has it, without a copy of each of the values: there may be 100,000, and they are new."""
@@ -218,29 +360,25 @@ class Wrapper(CandidatesSeen):
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def owner(self, stem: str) -> tuple[Memory, str]:
-        """The memory that a state is of, and its name there."""
-        return next((memory, memory.bare(stem)) for memory in self.memories if stem in memory.all_names)
-
-    def empty_row(self, stem: str) -> Tensor:
-        memory, bare = self.owner(stem)
-        return memory.empty_row(bare)
+    def owner(self, stem: str) -> tuple[SlotTable, str]:
+        """The table that a state is of, and its name there."""
+        return next((table, table.bare(stem)) for table in self.tables if stem in table.all_names)
 
     def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:
-        memory, bare = self.owner(stem)
-        return memory.fits(bare, row) if bare == "keys" else super().fits(stem, row, like)
+        table, bare = self.owner(stem)
+        return table.fits(bare, row) if bare == "keys" else super().fits(stem, row, like)
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        memory = self.owner(next(iter(pieces)))[0]
-        return memory.pieces_fit({memory.bare(stem): piece for stem, piece in pieces.items()})
+        table = self.owner(next(iter(pieces)))[0]
+        return table.pieces_fit({table.bare(stem): piece for stem, piece in pieces.items()})
 
     def check_joined(self) -> None:
-        for memory in self.memories:
-            memory.check_joined()
+        for table in self.tables:
+            table.check_joined()
 
     def exchange(self, process_group: Any) -> None:
-        for memory in self.memories:
-            memory.exchange(process_group)
+        for table in self.tables:
+            table.exchange(process_group)
 
     def candidates_table(self) -> Tensor | None:
         seen = [getattr(member, "candidates_seen", ()) for member in self.members.values()]
@@ -266,164 +404,8 @@ class Wrapper(CandidatesSeen):
         """Plot its values, as torchmetrics does; needs matplotlib."""
         return self._plot(val, ax)
 
-    def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
-        """Its values by the names that they have in a collection, where it is `key`."""
-        raise NotImplementedError
-
-    def value_names(self, key: str) -> list[str]:
-        """Their names."""
-        raise NotImplementedError
-
     def note_candidates(self, among: Iterable[int]) -> None:
         """Remember for :meth:`definition` among what users were ranked."""
         for number, member in itertools.product(among, self.members.values()):
             if isinstance(member, RankingMetric):
                 member.note_candidates(number)
-
-
-class Memory:
-    """What a wrapper remembers for some of its members: pieces of rows that wait, and more where a subclass has it.
-
-    Each update leaves a piece in every list: the columns of its rows, their sample ids, and `entries`, what each row
-    is counted for. A sample id may stand for several rows. A column that is missing leaves an empty piece.
-    """
-
-    columns: tuple[str, ...] = ()  # of the rows; the first is always there
-    extra: tuple[str, ...] = ()  # states that are no pieces
-
-    def __init__(self, holder: Any, members: dict[str, Any], place: int) -> None:
-        self.holder, self.members = holder, members
-        self.suffix = str(place) if place else ""
-        self.stems = (*self.columns, "entries", "sample_ids")
-        self.names = tuple(stem + self.suffix for stem in self.stems)
-        self.all_names = (*self.names, *(stem + self.suffix for stem in self.extra))
-
-    @property
-    def results(self) -> list[str]:
-        """The names of the values."""
-        return [own for name, member in self.members.items() for own in self.holder.result_names(name, member)]
-
-    @property
-    def metric(self) -> Any:
-        """The metric, where it is of one alone."""
-        return next(iter(self.members.values()))
-
-    def bare(self, name: str) -> str:
-        """The name of a state without what tells memories apart."""
-        return name.removesuffix(self.suffix)
-
-    def declare(self) -> None:
-        """Add the states."""
-        for name in self.names:
-            self.holder.add(name, [])
-
-    def state(self, stem: str) -> Any:
-        """The present value of a state."""
-        return self.holder.state(stem + self.suffix)
-
-    def set_state(self, stem: str, value: Any) -> None:
-        """Replace a state."""
-        self.holder.set_state(stem + self.suffix, value)
-
-    @property
-    def device(self) -> torch.device:
-        device: torch.device = self.holder.device
-        return device
-
-    @property
-    def wide(self) -> torch.dtype:
-        """The dtype of sums."""
-        return accumulator_dtype(self.device)
-
-    def empty_row(self, stem: str) -> Tensor:
-        """What an empty list joins to."""
-        shape = {"entries": (0, 2)}.get(stem, (0,))
-        return torch.zeros(shape, dtype=torch.int64, device=self.device)
-
-    def fits(self, stem: str, row: Tensor) -> bool:
-        """Whether a tensor can be keys."""
-        raise NotImplementedError
-
-    def check_joined(self) -> None:
-        """Refuse pieces of two metrics that do not go together."""
-
-    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        """Whether parallel pieces can be of the same rows."""
-        n_rows, n_ids = pieces[self.columns[0]].shape[0], pieces["sample_ids"].shape[0]
-        rows = [piece.shape[0] for stem, piece in pieces.items() if stem in self.columns and stem != "weights"]
-        weights = pieces["weights"].shape[0] if "weights" in pieces else 0
-        entry_rows = pieces["entries"][:, 0]
-        inside = not entry_rows.numel() or (int(entry_rows.min()) >= 0 and int(entry_rows.max()) < n_rows)
-        return {*rows} == {n_rows} and weights in (0, n_rows) and n_rows % (n_ids or 1) == 0 and inside
-
-    def keep(self, entries: Tensor, sample_ids: Tensor | None, **columns: Tensor | None) -> None:
-        """Remember rows."""
-        given = {**columns, "entries": entries, "sample_ids": sample_ids}
-        for stem in self.stems:
-            column = given.get(stem)
-            self.set_state(stem, [*self.state(stem), self.empty_row(stem) if column is None else column])
-
-    def drop(self, *, named_too: bool = True) -> None:
-        """Forget the rows, or those without sample ids."""
-        kept = [] if named_too else [ids.shape[0] > 0 for ids in self.state("sample_ids")]
-        for stem in self.stems:
-            self.set_state(stem, [part for part, keep in zip(self.state(stem), kept, strict=False) if keep])
-
-    def has_named(self) -> bool:
-        """Whether rows with a sample id wait here."""
-        return any(ids.shape[0] for ids in self.state("sample_ids"))
-
-    def waiting(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Iterator[Any]:
-        """The pieces by stem, with the entries of those rows that count.
-
-        Args:
-            group: the ranks, which must all call it where `everywhere` is True: then a sample id counts once in all.
-            everywhere: see there.
-            named: True for the pieces with sample ids alone, False for the others alone.
-        """
-        parts = zip(*(self.state(stem) for stem in self.stems), strict=True)
-        pieces = [{s: part.to(self.device) for s, part in zip(self.stems, one, strict=True)} for one in parts]
-        if named is not None:
-            pieces = [piece for piece in pieces if (piece["sample_ids"].shape[0] > 0) == named]
-        ids = torch.cat([self.empty_row("sample_ids"), *(piece["sample_ids"] for piece in pieces)])
-        is_first = first_everywhere(ids, group) if everywhere else first_of_each(ids)
-        warn_of_many_repeated(is_first)
-        for piece in pieces:
-            n_ids, n_rows = piece["sample_ids"].shape[0], piece[self.columns[0]].shape[0]
-            if n_ids:
-                keep, is_first = is_first[:n_ids].repeat_interleave(n_rows // n_ids), is_first[n_ids:]
-                piece["entries"] = piece["entries"][keep[piece["entries"][:, 0]]]
-            yield piece
-
-    def exchange(self, process_group: Any) -> None:
-        """Replace the states by those of all ranks together."""
-        raise NotImplementedError
-
-
-def click_rows(metric: RowMetric, given: dict[str, Any]) -> tuple[Any, Tensor, Tensor | None]:
-    """The rows of an update of a click metric, the row of `preds` that each is of, and their groups.
-
-    Rows of `preds` are those of its first dimension where it is (B, N), and single predictions elsewhere.
-    """
-    given = metric.arguments(given)
-    preds = given.get("preds")
-    groups = None
-    if "indexes" in given:
-        groups = metric.read_clicks(**given).indexes
-    rows = None
-    if isinstance(preds, Tensor):
-        n = preds.shape[0] if preds.ndim == 2 else preds.numel()
-        rows = torch.arange(n, device=preds.device)
-        rows = rows if preds.ndim == 2 else rows.view(preds.shape)
-    clicks = metric.read_clicks(**{**given, "indexes": rows})
-    return clicks, clicks.indexes, groups  # type: ignore[return-value]
-
-
-def entries_of_pieces(pieces: list[dict[str, Tensor]], main: str, device: torch.device) -> Tensor:
-    """(E, 2) the entries of several pieces, their rows counted through."""
-    found, offset = [torch.zeros((0, 2), dtype=torch.int64, device=device)], 0
-    for piece in pieces:
-        entries = piece["entries"]
-        found.append(torch.stack([entries[:, 0] + offset, entries[:, 1]], 1) if offset else entries)
-        offset += piece[main].shape[0]
-    return torch.cat(found)

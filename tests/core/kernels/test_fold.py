@@ -10,8 +10,10 @@ import torch
 
 from torch_recmetrics.core.kernels import fold
 from torch_recmetrics.core.kernels.runtime import over_rows, plain
+from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.ranking import ties
-from torch_recmetrics.core.ranking.ties import CumulativeStats, CutoffTie, ExpectedStats, GainTotal, TieGroups
+from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.ranking.ties import CumulativeStats
 
 pytest.importorskip("numba")
 PLACES = [(0,), (4, 9, 19), (19, 3, 3), (19,)]
@@ -26,19 +28,19 @@ def lists(seed: int, *, graded: bool, n_users: int = 40, depth: int = 20) -> tor
     return relevance if graded else (relevance > 0).double()
 
 
-def tied_lists(seed: int, *, graded: bool, share: float) -> tuple[torch.Tensor, TieGroups]:
-    """Lists with groups of equal scores, some of which reach beyond the last rank."""
-    relevance = lists(seed, graded=graded)
+def tied_items(seed: int, *, graded: bool, share: float) -> Ranking:
+    """Relevant items with equal scores, in groups of which some reach beyond the last rank, and padding."""
     g = torch.Generator().manual_seed(seed)
-    tied = torch.rand(relevance.shape, generator=g) < share
-    start, size = ties.tie_groups_of(tied, relevance.shape[1])
-    crosses = tied[:, -1]
-    outside = torch.rand(relevance.shape[0], 3, generator=g, dtype=torch.float64).round(decimals=1)
-    inside = torch.where(start == start[:, -1:], relevance, 0)
-    members = torch.cat([inside, outside if graded else (outside > 0.5).double()], 1)
-    size = torch.where((start == start[:, -1:]) & crosses[:, None], size + 7, size)
-    totals = GainTotal(members, None, relevance.shape[0])
-    return relevance, TieGroups(start, size, CutoffTie(crosses, (members > 0).sum(1), totals, None, None))
+    scores = torch.randn(40, 60, generator=g)
+    if share:
+        scores = scores.div(share).round()
+    scores[0] = 0
+    relevance = torch.randint(0, 4 if graded else 2, (40, 25), generator=g).double()
+    wanted = scores[:, :25].unsqueeze(2)
+    above, equal = (scores.unsqueeze(1) > wanted).sum(2), (scores.unsqueeze(1) == wanted).sum(2)
+    above[relevance == 0] = FAR
+    ranks = above.to(torch.int32), equal.to(torch.int32)
+    return Ranking(relevance, *ranks, (relevance > 0).sum(1), 20, 20, binary=not graded)
 
 
 def reads(stats: CumulativeStats, places: tuple[int, ...]) -> list[torch.Tensor]:
@@ -63,9 +65,10 @@ def test_both_ways_give_the_same_bits(graded: bool, places: tuple[int, ...]) -> 
 @pytest.mark.parametrize("share", [0.2, 0.9, 1.0])
 @pytest.mark.parametrize("graded", [False, True])
 def test_both_ways_give_the_same_bits_with_equal_scores(graded: bool, share: float, places: tuple[int, ...]) -> None:
-    compiled = reads(ExpectedStats(*tied_lists(2, graded=graded, share=share), binary=not graded), places)
+    ranking = tied_items(2, graded=graded, share=share)
+    compiled = reads(ranking.columns("average"), places)
     with plain():
-        expected = reads(ExpectedStats(*tied_lists(2, graded=graded, share=share), binary=not graded), places)
+        expected = reads(ranking.columns("average"), places)
     for found, value in zip(compiled, expected, strict=True):
         assert found.shape == value.shape and torch.equal(found, value)
 
@@ -90,28 +93,37 @@ def test_hits_are_those_of_the_definition(places: tuple[int, ...]) -> None:
 
 
 def test_groups_are_those_of_the_definition() -> None:
-    g = torch.Generator().manual_seed(3)
-    tied, values = torch.rand(30, 12, generator=g) < 0.6, torch.randint(9, (30, 12), generator=g).double()
-    start, size = torch.empty((2, 30, 12), dtype=torch.int64)
-    over_rows(fold.tie_group_bounds, 30, 0, tied.numpy(), start.numpy(), size.numpy())
-    crossing, known = torch.rand(30, generator=g) < 0.5, torch.rand(30, generator=g, dtype=torch.float64)
-    totals, before = torch.empty((2, 30, 12), dtype=torch.float64)
-    given = (values, start, crossing, known, totals, before)
-    over_rows(fold.group_sums, 30, 0, *(tensor.numpy() for tensor in given))
-    for user in range(30):
-        groups: list[list[int]] = []
-        for rank in range(12):
-            if rank == 0 or not tied[user, rank - 1]:
-                groups.append([])
-            groups[-1].append(rank)
-        for group in groups:
-            total = sum(values[user, rank].item() for rank in group)
-            if group is groups[-1] and crossing[user]:
-                total = known[user].item()
-            for rank in group:
-                assert (start[user, rank], size[user, rank]) == (group[0], len(group))
-                assert totals[user, rank] == total
-                assert before[user, rank] == values[user, : group[0]].sum()
+    ranking = tied_items(3, graded=True, share=0.7)
+    above, equal, values = ranking.above, ranking.equal, ranking.target_relevance
+    start, size = torch.empty((2, 40, 20), dtype=torch.int64)
+    totals, before = torch.zeros((2, 40, 20), dtype=torch.float64)
+    over_rows(fold.tie_groups, 40, 0, *(tensor.numpy() for tensor in (above, equal, start, size)))
+    over_rows(fold.group_sums, 40, 0, *(tensor.numpy() for tensor in (values, above, start, totals, before)))
+    for user in range(40):
+        items = list(zip(above[user].tolist(), equal[user].tolist(), values[user].tolist(), strict=True))
+        for rank in range(20):
+            around = [(a, e) for a, e, _ in items if a <= rank < a + e]
+            first, members = around[0] if around else (rank, 1)
+            assert (start[user, rank], size[user, rank]) == (first, members)
+            assert totals[user, rank] == sum(value for a, _, value in items if a == first)
+            assert before[user, rank] == sum(value for a, _, value in items if a < first)
+
+
+@pytest.mark.parametrize("ties", ["optimistic", "pessimistic"])
+@pytest.mark.parametrize("graded", [False, True])
+def test_equal_scores_stand_in_the_order_of_the_rule(graded: bool, ties: str) -> None:
+    ranking = tied_items(4, graded=graded, share=0.7)
+    tables = [ranking.by_rank(ties)]
+    with plain():
+        tables.append(ranking.by_rank(ties))
+    rows = zip(ranking.above.tolist(), ranking.equal.tolist(), ranking.target_relevance.tolist(), strict=True)
+    for user, row in enumerate(rows):
+        expected = [0.0] * 100
+        for first, size, _ in zip(*row, strict=True):
+            members = [g for a, _, g in zip(*row, strict=True) if a == first < FAR]
+            members = sorted(members + [0.0] * (size - len(members)), reverse=ties == "optimistic")
+            expected[first : first + size] = members if first < FAR else []
+        assert all(table[user].tolist() == expected[:20] for table in tables)
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 1), (2, 256), (2, 257)])

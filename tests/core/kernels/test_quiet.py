@@ -18,21 +18,18 @@ COUNTED = """
 import contextlib, os, threading, torch
 from torch_recmetrics import ranking_metrics
 from torch_recmetrics.core.kernels.runtime import plain
-from torch_recmetrics.core.layouts.ranked import FoundUsers, ListedUsers
-from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.ranking.ranking import Ranking
 torch.set_num_threads(3)
 def threads():
     return len(os.listdir("/proc/self/task")) - threading.active_count()
-ids = torch.arange(20).expand(256, 20).contiguous()
-def users(kind, needs, number):
-    if kind == "graded":
-        return ListedUsers(
-            needs=needs, item_ids=ids, targets=Relevance(ids, ids % 3, ids), complete=False, ordered=False
-        )
-    found, relevant = torch.zeros(256, 20, dtype=torch.bool), torch.full((256,), number % 30)
-    found[:, number % 20] = True
-    tied = {"tied": torch.rand(256, 20) < 0.2} if kind == "ties" else {}
-    return FoundUsers(needs=needs, found=found, relevant=relevant, max_relevant=30, **tied)
+above = torch.arange(20, dtype=torch.int32).expand(256, 20).contiguous()
+def users(kind, number):
+    marks = torch.ones(256, 20, dtype=torch.uint8)
+    relevance = marks * (torch.arange(20, dtype=torch.uint8) % 3) if kind == "graded" else marks
+    equal = torch.full_like(above, 2) if kind == "ties" else None
+    ranks = (above // 2 * 2 if kind == "ties" else above) + number % 20
+    relevant = torch.full((256,), 20)
+    return Ranking(relevance, ranks, equal, relevant, 20, 20, binary=kind != "graded", can_join=True)
 names = ("ndcg", "dcg", "map", "mrr", "recall", "precision", "f1", "hit_rate")
 for kind in ("counts", "ties", "graded"):
     metrics = ranking_metrics(names, (5, 10, 20))
@@ -42,7 +39,7 @@ for kind in ("counts", "ties", "graded"):
         before = threads()
         with way():
             for number in range(100):
-                evaluator.waiting.append(users(kind, evaluator.needs, number))
+                evaluator.waiting.append(users(kind, number))
             metrics.compute()
         print(kind, way.__name__, threads() - before)
 before = threads()

@@ -34,43 +34,26 @@ class Sorted:
 
 
 def ranks_within(scores: ScoreMatrix, ids: torch.Tensor, depth: int, *, nan_matters: bool = True) -> list[Any]:
-    """What the loop writes, as lists: items by rank, ties, scores above and equal, flags."""
-    by_rank = np.zeros((ids.shape[0], depth), np.int32)
-    tied = np.zeros((ids.shape[0], depth), np.uint8)
+    """What the loop writes, as lists: scores above and equal, flags."""
     above, equal = np.full((2, *ids.shape), -7, np.int32)
     flags = np.full(ids.shape[0], 99, np.uint8)
-    made = by_rank, tied, above, equal, flags
+    made = above, equal, flags
     score_rows.ranks_within(0, ids.shape[0], scores.rows(), ids.numpy(), depth, nan_matters, *made)
     return [column.tolist() for column in made]
 
 
 def check_ranks(expected: Rows, ids: torch.Tensor, depth: int, made: list[Any]) -> None:
     """Against the definition: the rank of an item is how many scores are higher."""
-    for row, of_row, by_rank, tied, above, equal, flags in zip(expected, ids.tolist(), *made, strict=True):
+    for row, of_row, above, equal, flags in zip(expected, ids.tolist(), *made, strict=True):
         ordered = Sorted(row)
-        at = {}  # the first rank of a group of equal scores: the columns of its items
         wanted = []
-        for column, item in enumerate(of_row):
+        for item in of_row:
             score = row[item] if item >= 0 else -INF
             higher = ordered.above(score)
-            shown = score > -INF and higher < depth
-            wanted.append((higher, ordered.equal(score)) if shown else (depth, 0))
-            if shown:
-                at.setdefault(higher, []).append(column)
+            near = (higher, ordered.equal(score)) if higher < depth else (depth, 1)
+            wanted.append(near if score > -INF else (score_rows.FAR, 1))
         assert list(zip(above, equal, strict=True)) == wanted
-        places, groups = [0] * depth, [0] * depth
-        crosses = False
-        for rank, columns in at.items():
-            size = wanted[columns[0]][1]
-            crosses |= rank + size > depth
-            groups[rank : rank + size - 1] = [1] * (min(rank + size - 1, depth) - rank)
-            shown = by_rank[rank : rank + len(columns)]
-            assert set(shown) <= {column + 1 for column in columns} and len(set(shown)) == len(shown)
-            places[rank : rank + len(columns)] = shown
-        assert by_rank == places
-        assert tied == groups
-        has_ties = any(size > 1 for _, size in wanted)
-        assert flags == score_rows.HAS_TIES * has_ties + score_rows.CROSSES * crosses
+        assert flags == score_rows.HAS_TIES * any(size > 1 for _, size in wanted)
 
 
 def full_ranks(scores: ScoreMatrix, wanted: torch.Tensor, *, nan_matters: bool = True) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from fixtures.refusals import refused
 from fixtures.variants import LISTED, RANKING_NAMES, Variant
 from oracles.users import TIES
 
-from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, rank, ranking_metrics
+from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, functional, rank, ranking_metrics
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
@@ -293,3 +294,15 @@ def test_pieces_are_read_in_one_buffer() -> None:
     data = batch("smooth", 1, n_items=1000)
     scan = ApproxScores(PairScores(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
     assert len({piece.scores.data_ptr() for piece in scan}) == 1
+
+
+def test_the_best_list_may_be_longer_than_the_part_that_may_be_recommended() -> None:
+    """As with candidates, and as without a cutoff."""
+    items = torch.tensor([[1.0, 3.0], [2.0, 1.0], [4.0, 2.0], [0.0, 1.0]])
+    given = {"target_ids": torch.tensor([[0, 2, 3]]), "target_relevance": torch.tensor([[1, 2, 3]])}
+    part = {"user_embeddings": torch.tensor([[1.0, 0.0]]), "item_embeddings": items, "item_ids": torch.tensor([0, 1])}
+    candidates = {"preds": items[None, :2, 0], "item_ids": torch.tensor([[0, 1]])}
+    dcg, ideal = 1 / math.log2(3), 7 + 3 / math.log2(3) + 1 / 2
+    for update in ({**part, **given}, {**candidates, **given}):
+        for top_k in (3, 5, None):
+            assert functional.ndcg(**update, top_k=top_k).item() == pytest.approx(dcg / ideal, rel=1e-14)

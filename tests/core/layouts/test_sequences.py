@@ -69,16 +69,15 @@ def test_several_relevant_items_of_a_step() -> None:
     assert torch.equal(one.compute(), other.compute())
 
 
-def test_a_sequence_without_a_target_is_an_empty_user() -> None:
+def test_a_sequence_without_a_target_is_no_row() -> None:
     nothing = torch.full((1, T), -1)
     both = {"preds": PREDS[:2], "target_ids": torch.cat([nothing, NEXT[1:2]])}
-    hits = functional.hit_rate(**both, top_k=3)
-    assert hits.shape == (1 + T,) and hits[0].isnan()
-    for action, empty in (("skip", torch.zeros(0)), ("neg", torch.zeros(1)), ("pos", torch.ones(1))):
-        value = updated(HitRate(3, empty_target_action=action), **both).compute()
-        assert float(value) == pytest.approx(float(torch.cat([empty.double(), hits[1:]]).mean()), abs=1e-15)
-    with refused(metric := HitRate(3, empty_target_action="error"), "step 0 of sequence 0 has none"):
-        metric.update(**both)
+    alone = {"preds": PREDS[1:2], "target_ids": NEXT[1:2]}
+    assert torch.equal(functional.hit_rate(**both, top_k=3), functional.hit_rate(**alone, top_k=3))
+    for action in ("skip", "neg", "pos", "error"):
+        metric = HitRate(3, empty_target_action=action)
+        assert torch.equal(updated(metric.clone(), **both).compute(), updated(metric, **alone).compute())
+    assert updated(Coverage(N, 1), PREDS[:1], target_ids=nothing).compute() == 0
 
 
 def test_padded_steps_are_not_read() -> None:

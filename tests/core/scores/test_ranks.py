@@ -8,7 +8,7 @@ from fixtures.devices import watched
 
 from torch_recmetrics import NDCG, functional, ranking_metrics
 from torch_recmetrics.core.layouts import scores as layouts
-from torch_recmetrics.core.layouts.relevance import listed_relevance
+from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
@@ -61,12 +61,12 @@ def test_every_metric_reads_the_same_from_scores_as_from_lists(graded, rule, way
 
 def test_who_asks_for_lengths_must_say_so(way):
     preds, ids = drawn(40, 600, 3)
-    targets = listed_relevance(ids, None)
+    targets = Relevance(ids, None)
 
     def n_retrieved(*, lists: bool) -> torch.Tensor:
         needs = RankingRequirements(depth=5, lists=lists)
-        users = rank_scores(ScoreMatrix(preds), targets, needs, ValueChecks())
-        return users.ranking().stats("average").n_retrieved((5,))
+        ranking = rank_scores(ScoreMatrix(preds), targets.ids, targets, needs, ValueChecks())
+        return ranking.stats("average").n_retrieved((5,))
 
     assert (n_retrieved(lists=True) == 5).all()
     if way == "compiled":

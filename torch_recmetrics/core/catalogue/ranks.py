@@ -13,7 +13,6 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
 from torch_recmetrics.core.tensors.row_sort import sorted_pieces
-from torch_recmetrics.core.tensors.scratch import scratch
 
 
 def catalogue_ranks(
@@ -62,6 +61,7 @@ class RankCounts:
         # Scores are sorted to find the places of so many; below that, the higher ones of each are counted.
         self.sorts = target_scores.shape[1] > thresholds.COUNTED_TARGETS
         self._bounds: ScoreBounds | None = None
+        self._mask: Tensor | None = None  # of a chunk, for the next one too
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
         self._n_waiting = 0
 
@@ -75,12 +75,13 @@ class RankCounts:
         """The same with two reads of the scores for each target."""
         scores, ranges = chunk.scores, (bounds.low, bounds.high)
         above, not_below = torch.empty((2, *bounds.low.T.shape), dtype=torch.float32, device=scores.device)
-        with scratch(scores.numel(), torch.float32, scores.device) as numbers:
-            mask = numbers.view(scores.shape)  # faster to write and to add up than bool
-            # Comparing with strided numbers is slow.
-            for column, (low, high) in enumerate(zip(*(bound.T.contiguous() for bound in ranges), strict=True)):
-                torch.sum(torch.gt(scores, high, out=mask), 0, out=above[column])
-                torch.sum(torch.ge(scores, low, out=mask), 0, out=not_below[column])
+        if self._mask is None or self._mask.shape != scores.shape:
+            self._mask = torch.empty_like(scores, dtype=torch.float32)  # faster to write and to add up than bool
+        mask = self._mask
+        # Comparing with strided numbers is slow.
+        for column, (low, high) in enumerate(zip(*(bound.T.contiguous() for bound in ranges), strict=True)):
+            torch.sum(torch.gt(scores, high, out=mask), 0, out=above[column])
+            torch.sum(torch.ge(scores, low, out=mask), 0, out=not_below[column])
         self._counts[0] += not_below.T.to(torch.int64)
         columns, users = (not_below > above).nonzero(as_tuple=True)
         self._wait(scores.T, users, chunk.first + torch.zeros_like(users), users, columns, bounds)

@@ -28,6 +28,16 @@ def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) ->
     return [torch.from_numpy((part if columns is None else part[columns]).T) for part in out]
 
 
+def at_ranks(values: Tensor, ranks: Tensor, depth: int) -> Tensor:
+    """(B, D) float64: (B, T) values at their int32 `ranks`, 0 elsewhere; without threads of torch."""
+    table = np.zeros((ranks.shape[0], depth))
+    if values.dtype == torch.bfloat16:  # which NumPy has not
+        values = values.float()
+    given = values.numpy().astype(np.float64), ranks.contiguous().numpy(), table
+    over_rows(write_at_ranks, table.shape[0], ranks.numel(), *given)
+    return torch.from_numpy(table)
+
+
 @functools.lru_cache(maxsize=1024)
 def in_order(places: tuple[int, ...]) -> tuple[Array, list[int] | None]:
     """The different places, ascending, and which of them each is; None where they are in this order."""
@@ -68,47 +78,45 @@ def hit_sums(first: int, last: int, relevance: Array, counts: Array, places: Arr
 
 
 @compiled
-def tie_group_bounds(first: int, last: int, tied: Array, starts: Array, sizes: Array) -> None:
-    """(B, D) `starts` and `sizes` of the group of each rank; (B, >= D - 1) `tied` says which equal the one before."""
-    depth = starts.shape[1]
+def write_at_ranks(first: int, last: int, values: Array, ranks: Array, table: Array) -> None:
+    """Write (B, T) values at their int32 `ranks` into a (B, D) `table`; ranks beyond it are left out."""
+    depth = table.shape[1]
     for user in range(first, last):
-        start = 0
-        for rank in range(1, depth + 1):
-            if rank == depth or not tied[user, rank - 1]:
-                for member in range(start, rank):
-                    starts[user, member] = start
-                    sizes[user, member] = rank - start
-                start = rank
+        for item in range(ranks.shape[1]):
+            if ranks[user, item] < depth:
+                table[user, ranks[user, item]] = values[user, item]
 
 
 @compiled
-def group_sums(
-    first: int,
-    last: int,
-    values: Array,
-    starts: Array,
-    crossing: Array,
-    of_crossing: Array,
-    totals: Array,
-    before: Array,
-) -> None:
-    """(B, D) `totals` of the values of the group of each rank, and of those `before` it.
-
-    Of users who are `crossing`, (B,) bool, the last group reaches beyond the list: its total is (B,) `of_crossing`.
-    """
+def tie_groups(first: int, last: int, above: Array, equal: Array, starts: Array, sizes: Array) -> None:
+    """(B, D) `starts` and `sizes` of the group of each rank, as (B, T) int32 `above` and `equal` of items say."""
     depth = starts.shape[1]
     for user in range(first, last):
-        earlier, rank = 0.0, 0
-        while rank < depth:
-            start, total = rank, 0.0
-            while rank < depth and starts[user, rank] == start:
-                total += values[user, rank]
-                rank += 1
-            known = of_crossing[user] if rank == depth and crossing[user] else total
-            for member in range(start, rank):
-                totals[user, member] = known
-                before[user, member] = earlier
-            earlier += total
+        for rank in range(depth):
+            starts[user, rank], sizes[user, rank] = rank, 1
+        for item in range(above.shape[1]):
+            start = np.int64(above[user, item])
+            if start < depth and equal[user, item] > 1:
+                for rank in range(start, min(start + equal[user, item], depth)):
+                    starts[user, rank], sizes[user, rank] = start, equal[user, item]
+
+
+@compiled
+def group_sums(first: int, last: int, values: Array, above: Array, starts: Array, totals: Array, before: Array) -> None:
+    """(B, D) `totals`, zeros, of the (B, T) values of the group of each rank, and of those `before` it."""
+    depth = starts.shape[1]
+    for user in range(first, last):
+        for item in range(above.shape[1]):
+            if above[user, item] < depth:
+                totals[user, above[user, item]] += values[user, item]
+        earlier = 0.0
+        for rank in range(depth):
+            start = starts[user, rank]
+            if start < rank:
+                totals[user, rank], before[user, rank] = totals[user, start], before[user, start]
+            else:
+                before[user, rank] = earlier
+                earlier += totals[user, rank]
 
 
 @compiled

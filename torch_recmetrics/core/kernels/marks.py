@@ -63,8 +63,8 @@ def list_marks(
 
 
 @compiled
-def find_columns(first_row: int, last_row: int, ids: Array, wanted: Array, columns: Array) -> None:
-    """The first column of a row of ids that holds each wanted id, -1 for none and for padding.
+def find_columns(first_row: int, last_row: int, ids: Array, wanted: Array, columns: Array, missing: int) -> None:
+    """The first column of a row of ids that holds each wanted id, `missing` for none and for padding.
 
     Args:
         ids: (B, C) int64.
@@ -78,4 +78,4 @@ def find_columns(first_row: int, last_row: int, ids: Array, wanted: Array, colum
             column: Any = np.int64(n_ids)
             for i in range(n_ids):
                 column = min(column, i if ids[row, i] == item else n_ids)
-            columns[row, place] = column if item >= 0 and column < n_ids else -1
+            columns[row, place] = column if item >= 0 and column < n_ids else missing

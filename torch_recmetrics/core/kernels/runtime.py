@@ -80,11 +80,21 @@ class Loop:
     Compiled code is kept on disk beside the module, or where Numba's settings say; where nothing can be written it is
     compiled anew in each process. That code is made again when its own file changes, so a loop calls only loops of its
     own file.
+
+    Args:
+        function: what is compiled.
+        any_order: sums may be added up in any order, and so many terms at a time; NaN and infinities stay what they
+            are.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, any_order: bool = False) -> None:
         functools.update_wrapper(self, function)
         self.function = function
+        self.options: dict[str, Any] = {
+            "nogil": True,
+            "error_model": "numpy",
+            "fastmath": {"reassoc"} if any_order else False,
+        }
 
     @functools.cached_property
     def dispatcher(self) -> Any:
@@ -92,9 +102,9 @@ class Loop:
         import numba
 
         try:
-            return numba.njit(nogil=True, error_model="numpy", cache=True)(self.function)
+            return numba.njit(**self.options, cache=True)(self.function)
         except RuntimeError:  # no directory to keep it in
-            return numba.njit(nogil=True, error_model="numpy")(self.function)
+            return numba.njit(**self.options)(self.function)
 
     @property
     def _numba_type_(self) -> Any:
@@ -118,6 +128,7 @@ class Loop:
 
 
 compiled = Loop
+compiled_sums = functools.partial(Loop, any_order=True)
 
 
 def tell_of_slow_compilation(seconds: float) -> None:

@@ -21,7 +21,8 @@ from torch_recmetrics.core.kernels.runtime import compiled
 Array = Any  # one of NumPy's
 BFLOAT16, FLOAT16 = 1, 2
 NARROW, WIDE = 64, 1024  # columns of a block: few at first, when most items are yet to be ruled out
-HAS_NAN, HAS_TIES, CROSSES = 1, 2, 4  # what the flags of a row say
+HAS_NAN, HAS_TIES = 1, 2  # what the flags of a row say
+FAR = 1 << 30  # how many items stand above one that is not in the list
 INF = np.float32(np.inf)
 
 
@@ -134,13 +135,11 @@ def ranks_within(
     ids: Array,
     depth: int,
     nan_matters: bool,
-    by_rank: Array,
-    tied: Array,
     above: Array,
     equal: Array,
     flags: Array,
 ) -> None:
-    """Which items are among the first K of their row.
+    """Where items stand that are among the first K of their row.
 
     An item with K scores above it is dropped, so that after the first block few are left.
 
@@ -148,11 +147,9 @@ def ranks_within(
         ids: (B, T) int64, clamped, or -1.
         depth: K.
         nan_matters: whether rows with NaN must be flagged.
-        by_rank: (B, K) int32, zeros: for each rank 1 + the column of `ids`.
-        tied: (B, K) uint8, zeros: 1 where the next rank has an equal score; known where one of the items is in the
-            group.
-        above, equal: (B, T) int32: how many scores are higher (K: K and more), how many are equal, its own included.
-        flags: (B,) uint8.
+        above, equal: (B, T) int32: how many scores are higher (K: K and more, FAR: it is hidden), and how many are
+            equal, its own included (1 where it is not among the first).
+        flags: (B,) uint8; of ties among those that are.
     """
     values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
     n_ids, none = ids.shape[1], np.int64(0)
@@ -174,10 +171,11 @@ def ranks_within(
             start = 0
         n = np.int64(0)
         for column in range(n_ids):
-            above[row, column], equal[row, column] = depth, 0
+            above[row, column], equal[row, column] = FAR, 1
             if ids[row, column] >= 0:
                 score = source[start + ids[row, column]]
                 if score > -INF:
+                    above[row, column] = depth
                     scores[n], columns[n] = score, column
                     n += 1
         sort_descending(scores, columns, n)
@@ -207,22 +205,13 @@ def ranks_within(
                 while n_levels and n_above[n_levels - 1] >= depth:
                     n_levels -= 1
             first += width
-        place = 0
         for i in range(n):
             level = level_of[i]
             if level >= n_levels:
                 break
-            if i == 0 or level_of[i - 1] != level:
-                place = i
-            rank, size = n_above[level], n_equal[level]
-            above[row, columns[i]], equal[row, columns[i]] = rank, size
-            if rank + i - place < depth:
-                by_rank[row, rank + i - place] = columns[i] + 1
-            if size > 1 and i == place:
+            above[row, columns[i]], equal[row, columns[i]] = n_above[level], n_equal[level]
+            if n_equal[level] > 1:
                 flag |= HAS_TIES
-                if rank + size > depth:
-                    flag |= CROSSES
-                tied[row, rank : min(rank + size - 1, depth)] = 1
         flags[row] = flag
 
 

@@ -28,12 +28,10 @@ from torch_recmetrics.core.layouts.likely_mistakes import (
 )
 from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
-from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers, WeighedUsers
 from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
-from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, listed_relevance, no_relevance
+from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
-from torch_recmetrics.core.ranking.item_weights import ItemWeights
 from torch_recmetrics.core.ranking.ranking import PLAIN, Labels, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
@@ -144,13 +142,13 @@ class Layout(ABC):
         return False
 
     @abstractmethod
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
-        """These users with their lists; call ``checks.raise_first()`` before they are believed."""
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+        """The lists of these users; call ``checks.raise_first()`` before they are believed."""
 
     def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        """Their ranking."""
-        ranking = self.ranked(needs, checks).ranking()
-        return replace(ranking, hides=True) if self.hides else ranking
+        """The same, which say whether some items were hidden."""
+        ranking = self.ranked(needs, checks)
+        return ranking.having(hides=True) if self.hides else ranking
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +161,7 @@ class ReadyLayout(Layout):
     def hides(self) -> bool:
         return self.ranking.hides
 
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         ranking = self.ranking
         if needs.items and (ranking.item_ids is None or not ranking.ordered):
             raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
@@ -179,11 +177,10 @@ class ReadyLayout(Layout):
             raise ValueError("the Ranking does not know the ids of what is relevant; make it with rank(...) from ids")
         if ranking.depth is not None and (needs.depth is None or needs.depth > ranking.depth):
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={needs.depth} is needed")
-        if needs.full_list and ranking.full_list is None and ranking.depth is not None:
+        if needs.full_list and not ranking.whole and ranking.depth is not None:
             raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
-        users = ReadyUsers.of(ranking)
-        defer_unlisted(checks, users, needs)
-        return users
+        defer_unlisted(checks, ranking, needs)
+        return ranking
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +194,8 @@ class FlatLayout(Layout):
     def hides(self) -> bool:
         return self.masked
 
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
-        lists = read_lists(self.checked_rows(needs, checks), needs, checks)
-        return ReadyUsers.of(lists.ranking(needs))
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+        return read_lists(self.checked_rows(needs, checks), needs, checks).ranking(needs)
 
     def checked_rows(self, needs: RankingRequirements, checks: ValueChecks) -> FlatRows:
         """The rows, with the rules about their values."""
@@ -233,15 +229,15 @@ class Targets:
         if self.graded is not None:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
-        relevance = listed_relevance(self.ids, graded)
-        ids = relevance.sorted_ids
-        in_range = check.defer_ids(checks, "target_ids", ids, below=n_items)
-        check.defer_repeats(checks, "target_ids", ids)
-        if n_items is None or in_range:
-            return relevance
-        # An id that is out of range is reported when the checks raise, and must not reach an index before.
-        ids = ids.clamp(max=n_items - 1)
-        return Relevance(ids, relevance.relevance, ids)
+            graded = graded.to(torch.uint8) if graded.dtype == torch.bool else graded
+        ids = self.ids
+        ascending = sorted_ids(ids) if checks.active else ids
+        in_range = check.defer_ids(checks, "target_ids", ascending, below=n_items)
+        check.defer_repeats(checks, "target_ids", ascending)
+        if n_items is not None and not in_range:
+            # An id that is out of range is reported when the checks raise, and must not reach an index before.
+            ids = ids.clamp(max=n_items - 1)
+        return Relevance(ids, graded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +263,7 @@ class UserLayout(Layout):
     def hides(self) -> bool:
         return self.seen_ids is not None or self.mask is not None
 
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> RankedUsers:
+    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         checks.steps = self.steps
         if self.reference is not None and not needs.reference:
             raise TypeError(f"`{self.reference[0]}` must not be given: no metric compares lists with it")
@@ -288,9 +284,9 @@ class UserLayout(Layout):
             in_range = check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None and not in_range:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
-        hides, width = seen_ids is not None or self.mask is not None, relevance.like.shape[1]
+        hides, width = seen_ids is not None or self.mask is not None, relevance.width
         looks = checks.warns and self.targets is not None and (hides or width == self.n_items)
-        users = self.rank_users(relevance, seen_ids, needs, checks)
+        ranking = self.rank_users(relevance, seen_ids, needs, checks)
         if looks and self.like.shape[0]:
             defer_likely_mistakes(checks, relevance, seen_ids, self.mask, self.n_items)
         # Copies: both are kept, and the caller may fill their tensors anew.
@@ -301,20 +297,19 @@ class UserLayout(Layout):
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
         has_target = self.targets is not None
-        rows: dict[str, Any] = {"weights": weights, "sample_ids": sample_ids}
-        rows |= {"has_target": has_target, "n_items": self.n_items}
-        users = users.having(**rows)
-        defer_unlisted(checks, users, needs)
+        ranking = ranking.having(weights=weights, sample_ids=sample_ids, has_target=has_target, n_items=self.n_items)
+        defer_unlisted(checks, ranking, needs)
         if needs.item_weights:
-            rows["finished"] = users.finished
-            users = WeighedUsers(users, self._weighed(relevance, seen_ids, needs, checks), **rows)
+            of_each = {weights: relevance.weighed(weights, checks) for weights in needs.item_weights}
+            weighed = {
+                weights: ranking.having(target_relevance=weighed, total_weight=total, binary=False)
+                for weights, (weighed, total) in of_each.items()
+            }
+            ranking = ranking.having(weighed=weighed)
         if not (needs.reference or needs.relevant_ids):
-            return users
-        wanted = relevance.sorted_ids
-        if relevance.relevance is not None:
-            wanted = wanted.masked_fill(~(relevance.values > 0), -1)
-        others = self.reference_ids(needs, checks)
-        return ReadyUsers.of(replace(users.ranking(), relevant_ids=wanted, reference_ids=others, _stats={}))
+            return ranking
+        wanted = relevance.item_ids.masked_fill(~(relevance.values > 0), -1)
+        return ranking.having(relevant_ids=wanted, reference_ids=self.reference_ids(needs, checks))
 
     def reference_ids(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
         """(B, D) the second lists, where they are asked for."""
@@ -336,23 +331,12 @@ class UserLayout(Layout):
             needs_target=False,
             nan_hidden=needs.nan_hidden,
         )
-        return layout.ranked(own, ReferenceChecks(checks, name)).ranking().item_ids
-
-    def _weighed(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> dict[ItemWeights, Ranking]:
-        """The rankings of the same lists with weights of the items."""
-        found, checked = {}, ValueChecks(False)  # the lists are checked
-        for weights in needs.item_weights:
-            weighed, totals = relevance.weighed(weights, checks)
-            users = self.rank_users(weighed, seen_ids, replace(needs, any_gain=True), checked)
-            found[weights] = replace(users.ranking(), total_weight=totals)
-        return found
+        return layout.ranked(own, ReferenceChecks(checks, name)).item_ids
 
     @abstractmethod
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> RankedUsers:
+    ) -> Ranking:
         """The users without weights and sample ids."""
 
 
@@ -364,11 +348,11 @@ class ScoresLayout(UserLayout):
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> RankedUsers:
+    ) -> Ranking:
         if self.n_items == 1 and checks.warns and self.targets is not None and self.like.shape[0] > 1:
             defer_one_column(checks, self.like.device)
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
-        return rank_scores(scores, relevance, needs, checks)
+        return rank_scores(scores, relevance.ids, relevance, needs, checks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +361,7 @@ class ListsLayout(UserLayout):
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> RankedUsers:
+    ) -> Ranking:
         item_ids = self.like
         known = [number for number in needs.list_places if number is not None]
         check.defer_ids(checks, "item_ids", item_ids, below=min(known, default=None))
@@ -394,11 +378,11 @@ class CandidatesLayout(UserLayout):
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
-    ) -> RankedUsers:
+    ) -> Ranking:
         self.candidates.defer_rules(checks)
-        users = rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
+        ranking = rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
         # Those of each user are a list with scores; those of all users are all that there is.
-        return users.having(finished=self.candidates.item_ids.ndim == 2)
+        return ranking.having(finished=self.candidates.item_ids.ndim == 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,7 +398,7 @@ class EmbeddingsLayout(UserLayout):
         seen_ids: Tensor | None,
         needs: RankingRequirements,
         checks: ValueChecks,  # noqa: ARG002
-    ) -> RankedUsers:
+    ) -> Ranking:
         return rank_part(self.pairs, self.part, relevance, seen_ids, needs)
 
 

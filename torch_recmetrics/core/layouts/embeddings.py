@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,89 +12,80 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.parts import Part
 from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
 from torch_recmetrics.core.catalogue.topk import topk_items
-from torch_recmetrics.core.layouts.candidates import Candidates, RelevantColumns
-from torch_recmetrics.core.layouts.cutoff_members import CutoffMembers, with_cutoff_tie
-from torch_recmetrics.core.layouts.ranked import RankedUsers, ReadyUsers
-from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
-from torch_recmetrics.core.ranking.full_lists import FullListStats
+from torch_recmetrics.core.kernels.score_rows import FAR
+from torch_recmetrics.core.layouts.candidates import Candidates
+from torch_recmetrics.core.layouts.columns import columns_of
+from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.layouts.scores import places_in
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import TieGroups, tie_groups_of
 from torch_recmetrics.core.scores.matrix import HIDDEN
+from torch_recmetrics.core.scores.ranks import ranks_in_list
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.row_sort import sorted_rows
 
 
 def rank_part(
     pairs: PairScores, part: Part, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
-) -> RankedUsers:
+) -> Ranking:
     """The items of a part of the catalogue against what is relevant; what is not in the part was not recommended."""
     if part.rows is None:
-        return rank_catalogue(pairs, targets, seen_ids, needs, part.mask)
+        return rank_catalogue(ScoredItems(pairs, targets.item_ids, seen_ids, part.mask), targets, needs)
     items = Candidates(part.rows)
-    columns = RelevantColumns.of(targets, items.columns_of(targets.sorted_ids))
     seen_columns = None if seen_ids is None else items.columns_of(seen_ids)
-    ranking = rank_catalogue(part.of(pairs), columns, seen_columns, needs).ranking()
-    item_ids = None if ranking.item_ids is None else items.ids_of(ranking.item_ids)
-    return ReadyUsers(replace(ranking, item_ids=item_ids))
+    scored = ScoredItems(part.of(pairs), items.columns_of(targets.item_ids), seen_columns)
+    ranking = rank_catalogue(scored, targets, needs)
+    return ranking if ranking.item_ids is None else ranking.having(item_ids=items.ids_of(ranking.item_ids))
 
 
-def rank_catalogue(
-    pairs: PairScores,
-    targets: Relevance,
-    seen_ids: Tensor | None,
-    needs: RankingRequirements,
-    mask: Tensor | None = None,
-) -> RankedUsers:
-    """Every item of the catalogue against what is relevant, by the exact score of each pair.
-
-    (B, S) seen ids, or -1, are hidden, and so is what a (B, N) mask does not show.
-    """
-    n_items = pairs.n_items
-    counted = needs.full_list and not (needs.sort_full_list and (needs.items or needs.lists))
-    depth = n_items if needs.depth is None or (needs.full_list and not counted) else min(needs.depth, n_items)
-    scored = ScoredTargets(pairs, targets, seen_ids, mask)
+def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequirements) -> Ranking:
+    """Every item of the catalogue against what is relevant, by the exact score of each pair."""
+    n_items = scored.pairs.n_items
+    whole = needs.full_list and not (needs.sort_full_list and (needs.items or needs.lists))
+    depth = n_items if needs.depth is None or (needs.full_list and not whole) else min(needs.depth, n_items)
     # One more than is kept, to see whether a tie crosses the cutoff.
-    values, ids = topk_items(pairs, min(depth + 1, n_items) if depth else 0, seen_ids, mask=mask)
-    tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
-    tie_groups = None
-    if needs.rules - {"stable"} and bool(tied.any()):
-        tie_groups = TieGroups(*tie_groups_of(tied, depth), None)
-        if depth < n_items:
-            tie_groups = scored.with_all_tied(tie_groups, tied[:, depth - 1], values[:, depth - 1], needs)
+    n_best = min(depth + 1, n_items) if depth else 0
+    values, ids = topk_items(scored.pairs, n_best, scored.seen_ids, mask=scored.mask)
     item_ids = ids[:, :depth]
-    ranking = Ranking(
-        relevance=targets.lookup(item_ids),
-        lengths=(item_ids >= 0).sum(1),
-        n_relevant=targets.n_relevant(),
-        max_relevant=targets.like.shape[1],
-        best=partial(targets.ideal, depth),
-        depth=None if depth == n_items else depth,
-        binary=targets.relevance is None,
-        item_ids=item_ids,
-        tie_groups=tie_groups,
+    if whole:
+        above, equal, place, lengths = scored.whole_ranks(targets, needs)
+    else:
+        above, equal = ranks_in_list(values, scored.scores, depth, lambda rows: scored.count_equal(values, depth, rows))
+        place = above if equal is None else places_in(item_ids, scored.columns, above)
+        lengths = (item_ids >= 0).sum(1)
+    tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
+    return Ranking(
+        targets.values,
+        above,
+        equal,
+        targets.n_relevant(),
+        depth,
+        None if depth == n_items else depth,
+        place=place,
+        whole=whole,
+        lengths=lengths,
         best_tied=tied.cumprod(1).sum(1) + 1 if needs.lists else None,
-        full_list=scored.full_list(needs) if counted else None,
-        retrieved=lambda: targets.ideal(depth, scored.scores > HIDDEN),
+        item_ids=item_ids,
+        binary=targets.binary,
     )
-    return ReadyUsers(ranking)
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredTargets:
-    """The relevant items of B users in a catalogue that is scored from embeddings."""
+class ScoredItems:
+    """Some items of each of B users in a catalogue that is scored from embeddings."""
 
     pairs: PairScores
-    targets: Relevance
-    seen_ids: Tensor | None
-    mask: Tensor | None = None  # (B, N)
+    columns: Tensor  # (B, T) int64, or -1
+    seen_ids: Tensor | None  # (B, S) int64, or -1, that are hidden
+    mask: Tensor | None = None  # (B, N), what is not hidden
 
     @cached_property
     def scores(self) -> Tensor:
-        """(B, T) exact scores, -inf for padding and for what was seen."""
-        ids = self.targets.sorted_ids
+        """(B, T) exact scores, -inf for padding and for what is hidden."""
+        ids = self.columns
         shown = ids >= 0
         if self.seen_ids is not None:
-            shown = shown & (listed_relevance(self.seen_ids, None).lookup(ids) == 0)
+            shown = shown & (columns_of(self.seen_ids, ids) < 0)
         if self.mask is not None and self.pairs.n_items:
             shown = shown & self.mask.gather(1, ids.clamp(min=0))
         if not self.pairs.n_items:
@@ -103,37 +94,38 @@ class ScoredTargets:
         scores = self.pairs.pair_scores(users, ids.flatten().clamp(min=0)).view(ids.shape)
         return torch.where(shown, scores, HIDDEN)
 
-    def with_all_tied(
-        self, tie_groups: TieGroups, crosses: Tensor, kth: Tensor, needs: RankingRequirements
-    ) -> TieGroups:
-        """See :func:`with_cutoff_tie`; `kth` (B,) is the score of each group at the cutoff."""
-        rows = crosses.nonzero().squeeze(1)
-        if not rows.shape[0]:
-            return tie_groups
-        last = kth[rows].unsqueeze(1)
+    def count_equal(self, best: Tensor, depth: int, rows: Tensor | None) -> Tensor:
+        """(R,) how many scores of some users equal the last of their list, of which (B, >= D) are the scores."""
+        if rows is None:
+            rows = torch.arange(best.shape[0], device=best.device)
+        last = best[rows, depth - 1].unsqueeze(1)
         seen, mask = (None if hides is None else hides[rows] for hides in (self.seen_ids, self.mask))
         nobody = torch.zeros_like(last, dtype=torch.int64)
-        _, equal, _ = catalogue_ranks(self.pairs.of_users(rows), last, nobody, seen, mask=mask)
-        members = torch.where(self.scores[rows] == last, self.targets.values[rows], 0)
-        return with_cutoff_tie(tie_groups, crosses, CutoffMembers(rows, equal.squeeze(1), members), needs)
+        return catalogue_ranks(self.pairs.of_users(rows), last, nobody, seen, mask=mask)[1].squeeze(1)
 
-    def full_list(self, needs: RankingRequirements) -> FullListStats:
-        """The uncut lists, from the number of items above and beside each relevant one that is read."""
-        targets = self.targets
-        seen_ids, mask = self.seen_ids, self.mask
-        scores = counted = self.scores
-        ids = targets.sorted_ids
-        if not needs.all_places and targets.width:
+    def whole_ranks(
+        self, targets: Relevance, needs: RankingRequirements
+    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        """The ranks in whole lists, of each relevant item that is read, and how long the lists are."""
+        scores, ids = self.scores, self.columns
+        counted = scores
+        if not needs.all_places and needs.depth == 0 and targets.width:
             scores, place = targets.first_alone(scores)
             counted, ids = scores.gather(1, place), ids.gather(1, place)
-        ranks = catalogue_ranks(self.pairs, counted, ids, seen_ids, mask=mask)
-        above, equal, before = ranks.expand(-1, *scores.shape)
+        ranks = catalogue_ranks(self.pairs, counted, ids, self.seen_ids, mask=self.mask)
+        above, equal, before = ranks.to(torch.int32).expand(-1, *scores.shape)
+        above, equal = torch.where(scores > HIDDEN, above, FAR), torch.where(scores > HIDDEN, equal, 1)
+        return above, equal if bool((equal > 1).any()) else None, above + before, self._lengths(targets)
+
+    def _lengths(self, targets: Relevance) -> Tensor:
+        """(B,) how many items are not hidden."""
+        mask, seen_ids = self.mask, self.seen_ids
         lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items) if mask is None else mask.sum(1)
-        if seen_ids is not None and self.pairs.n_items:
-            seen = listed_relevance(seen_ids, None).sorted_ids
-            hides = seen >= 0
-            hides[:, 1:] &= seen[:, 1:] != seen[:, :-1]
-            if mask is not None:
-                hides &= mask.gather(1, seen.clamp(min=0))
-            lengths = lengths - hides.sum(1)
-        return targets.full_list(scores, above, equal, before, lengths)
+        if seen_ids is None or not self.pairs.n_items:
+            return lengths
+        seen = sorted_rows(seen_ids)
+        hides = seen >= 0
+        hides[:, 1:] &= seen[:, 1:] != seen[:, :-1]
+        if mask is not None:
+            hides &= mask.gather(1, seen.clamp(min=0))
+        return lengths - hides.sum(1)

@@ -7,7 +7,6 @@ from.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -15,9 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.layouts.flat_rows import FlatRows, weight_of_each
-from torch_recmetrics.core.ranking.from_ranks import columns_of
-from torch_recmetrics.core.ranking.full_lists import RelevantItems, full_list_stats
+from torch_recmetrics.core.ranking.full_lists import Entries
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
@@ -25,7 +24,6 @@ from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.segments import largest_first
 from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, write_keys
 
 # The largest table of users by ranks. A larger one would be fresh memory each time, which costs more than arithmetic.
@@ -44,7 +42,7 @@ class FlatLists:
 
     lengths: Tensor  # (U,) int64: items that are not hidden
     n_relevant: Tensor  # (U,) int64
-    relevant: RelevantItems  # users ascending; a hidden item starts beyond the end of its list
+    relevant: Entries  # users ascending; a hidden item starts beyond the end of its list
     weights: Tensor | None  # (U,)
     best_tied: Tensor | None  # (U,) int64: items with the best score
     binary: bool
@@ -65,49 +63,43 @@ class FlatLists:
             best_tied=self.best_tied[users] if self.best_tied is not None else None,
         )
 
-    @functools.cached_property
-    def _longest(self) -> int:
-        return int(self.lengths.max()) if self.lengths.shape[0] else 0
-
     def ranking(self, needs: RankingRequirements) -> Ranking:
-        """The lists as tables of users by ranks."""
-        n_users, longest = self.lengths.shape[0], self._longest
+        """The lists as tables of users by items."""
+        n_users = self.lengths.shape[0]
+        longest, most = (int(of.max()) if n_users else 0 for of in (self.lengths, self.n_relevant))
         depth = longest if needs.depth is None else min(needs.depth, longest)
-        users, relevance = self.relevant.users, self.relevant.relevance
-        entries = self.relevant.pick((self.relevant.start < self.lengths[users]).nonzero().flatten())
-        by_rank, tie_groups = columns_of(entries, (n_users, depth), needs)
-        max_relevant = int(self.n_relevant.max()) if n_users else 0
+        relevant = self.relevant
+        shown = relevant.start < self.lengths[relevant.users]
+        start = torch.where(shown, relevant.start, FAR)
+        place = torch.where(shown, relevant.place, FAR) if needs.ordered and relevant.place is not None else None
+        ranks = replace(relevant, start=start, place=place).by_user(n_users, most)
         return Ranking(
-            relevance=by_rank,
-            lengths=self.lengths.clamp(max=depth),
+            **ranks,
             n_relevant=self.n_relevant,
-            max_relevant=max_relevant,
-            best=lambda: largest_first(users, relevance, n_users, max_relevant if depth == longest else depth),
+            width=depth,
             depth=None if depth == longest else depth,
+            whole=needs.full_list,
+            lengths=self.lengths,
+            best_tied=self.best_tied,
             binary=self.binary,
             weights=self.weights,
-            tie_groups=tie_groups,
-            best_tied=self.best_tied,
-            full_list=full_list_stats(self.lengths, entries, users, relevance) if needs.full_list else None,
-            ordered=needs.ordered,
-            retrieved=lambda: largest_first(entries.users, entries.relevance, n_users, depth),
         )
 
     def rankings(self, needs: RankingRequirements) -> Iterator[tuple[Tensor | None, Ranking]]:
-        """The lists in tables of bounded size, each of users with lists of about one length.
+        """The lists in tables of bounded size, each of users with tables of about one width.
 
         Beside each its users, by their places among all users; None for all of them.
         """
         n_users = self.lengths.shape[0]
-        depth = self._longest if needs.depth is None else min(needs.depth, self._longest)
-        if n_users * depth <= TABLE_PLACES:
+        ranks = self.lengths if needs.depth is None else self.lengths.clamp(max=needs.depth)
+        widths, users = torch.sort(torch.maximum(ranks, self.n_relevant))
+        if n_users * int(widths[-1:].sum()) <= TABLE_PLACES:
             yield None, self.ranking(needs)
             return
-        lengths, users = torch.sort(self.lengths)
         first = 0
         while first < n_users:
             last = n_users
-            while last - first > 1 and (last - first) * min(depth, int(lengths[last - 1])) > TABLE_PLACES:
+            while last - first > 1 and (last - first) * int(widths[last - 1]) > TABLE_PLACES:
                 last = first + (last - first) // 2
             yield users[first:last], self.select(users[first:last]).ranking(needs)
             first = last
@@ -128,7 +120,7 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
     return FlatLists(
         lengths,
         n_relevant,
-        RelevantItems(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
+        Entries(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
         exact(weights) if weights is not None else None,
         torch.where(lengths > 0, tie_group_at(ranks, first)[1], 1) if needs.lists else None,
         binary=rows.relevance.dtype == torch.bool or ranks.max_relevance <= 1.0 == ranks.unit,

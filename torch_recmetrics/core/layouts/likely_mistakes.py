@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.ranked import RankedUsers
-from torch_recmetrics.core.layouts.relevance import Relevance, listed_relevance
+from torch_recmetrics.core.kernels.score_rows import FAR
+from torch_recmetrics.core.layouts.columns import columns_of
+from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors.checks import ValueChecks
 
@@ -64,23 +66,23 @@ def defer_one_column(checks: ValueChecks, device: torch.device) -> None:
     checks.defer_warning(torch.ones((), dtype=torch.bool, device=device), ONE_COLUMN)
 
 
-def defer_unlisted(checks: ValueChecks, users: RankedUsers, needs: RankingRequirements) -> None:
+def defer_unlisted(checks: ValueChecks, ranking: Ranking, needs: RankingRequirements) -> None:
     """Users whose finished list lacks a relevant item, where somebody asks for its place and nobody knows it."""
-    if not users.finished or None not in needs.list_places or not checks.warns:
+    if not ranking.finished or None not in needs.list_places or not checks.warns:
         return
-    ranking = users.ranking()
-    lacking = ranking.n_relevant.unsqueeze(1) > ranking.stats(next(iter(needs.rules))).hits((None,))
-    if users.weights is not None:
-        lacking &= users.weights.unsqueeze(1) > 0
-    checks.defer_warning(lacking, lambda: UNLISTED.format(f"{int(lacking.sum()):,}", f"{ranking.n_users:,}"))
+    lacking = (ranking.target_relevance > 0) & (ranking.above >= FAR)
+    if ranking.weights is not None:
+        lacking = lacking & (ranking.weights.unsqueeze(1) > 0)
+    of_users = lacking.any(1)
+    checks.defer_warning(of_users, lambda: UNLISTED.format(f"{int(of_users.sum()):,}", f"{ranking.n_users:,}"))
 
 
 def hides_every_target(relevance: Relevance, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:
     """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
-    wanted, ids = relevance.values > 0, relevance.sorted_ids
+    wanted, ids = relevance.values > 0, relevance.item_ids
     shown = wanted
     if seen_ids is not None:
-        shown = shown & (listed_relevance(seen_ids, None).lookup(ids) == 0)
+        shown = shown & (columns_of(seen_ids, ids) < 0)
     if mask is not None:
         shown = shown & mask.gather(1, ids.clamp(min=0))
     return wanted.any() & ~shown.any()

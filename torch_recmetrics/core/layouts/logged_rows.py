@@ -1,20 +1,25 @@
-"""Rows of a log of what a policy showed: rewards and probabilities, checked and flattened."""
+"""Rows of a log of what a policy showed: rewards and probabilities, read, checked and added up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import rewards
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.scatter import joined
 
 PROBABILITIES = ("logged", "policy")
 ESTIMATES = ("expected", "expected_policy")
+NOTHING = torch.zeros(0, dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,19 +28,71 @@ class LoggedRows:
 
     columns: Mapping[str, Tensor]  # reward, logged, policy and estimates, (M,) or (M, K) each
     shown: Tensor | None  # (M, K) bool, of slates: False for padding
-    weights: Tensor  # (M,)
+    given_weights: Tensor | None  # (M,) as they came
     indexes: Tensor | None  # (M,) int64
     sample_ids: Tensor | None  # (M,) int64
 
+    @property
+    def weights(self) -> Tensor:
+        """(M,)"""
+        reward = self.columns["reward"]
+        return reward.new_ones(reward.shape[0]) if self.given_weights is None else exact(self.given_weights)
 
-def read_logged(
-    given: Mapping[str, Any], *, ndim: int, n_ids: tuple[str, ...] = ("indexes", "sample_ids"), validate_args: bool
-) -> LoggedRows:
-    """The rows of an update; ValueError or TypeError for what breaks a rule, see the metrics' ``update``."""
+    def check_values(self) -> None:
+        """Refuse numbers that break a rule."""
+        checks = ValueChecks()
+        for name, column in self.columns.items():
+            defer_numbers(checks, name, column)
+        if self.given_weights is not None:
+            check.defer_weights(checks, self.given_weights)
+        checks.raise_first()
+
+    def add_to(
+        self,
+        sums: Tensor,
+        largest: Tensor,
+        read: Collection[str],
+        max_weight: float | None,
+        switch: float | None,
+        *,
+        validate_args: bool,
+    ) -> tuple[Tensor, Tensor] | None:
+        """Sums and the largest weight with those of the rows, by a loop; None where there is none.
+
+        Args:
+            sums: (1 + 5 + 25,) so far, see core/tensors/scatter.py.
+            largest: (1,) the largest weight so far.
+            read: which of the estimates count.
+            max_weight, switch: as options of the metrics.
+            validate_args: whether to refuse numbers that break a rule.
+        """
+        known = {name: column for name, column in self.columns.items() if name not in ESTIMATES or name in read}
+        if self.given_weights is not None:
+            known["weights"] = self.weights
+        if not usable(sums, largest, *self.columns.values(), *known.values()):
+            return None
+        arrays = {name: column.contiguous().numpy() for name, column in known.items()}
+        optional, n_rows = ("weights", *ESTIMATES), self.columns["reward"].shape[0]
+        bounds = (math.inf if bound is None else float(bound) for bound in (max_weight, switch))
+        in_order = (arrays.get(name, NOTHING.numpy()) for name in ("reward", *PROBABILITIES, *optional))
+        rows = (*in_order, *(name in arrays for name in optional), *bounds)
+        n_parts = max(1, -(-n_rows // rewards.PART))
+        parts, most, broken = (sums.new_zeros(n_parts, *shape) for shape in (sums.shape, (), ()))
+        parts[0], most[0] = sums, largest[0]
+        out = (each.numpy() for each in (parts, most, broken))
+        over_rows(rewards.add_rewards, n_parts, n_rows * len(arrays), rows, *out)
+        unread = (column for name, column in self.columns.items() if name not in known)
+        if validate_args and (broken.any() or not all(column.isfinite().all() for column in unread)):
+            self.check_values()
+        return parts[0] if n_parts == 1 else joined(parts), most.amax(0, keepdim=True)
+
+
+def read_logged(given: Mapping[str, Any], *, ndim: int) -> LoggedRows:
+    """The rows of an update, whose values are yet to be checked; ValueError or TypeError for what is no such row."""
     given = {name: value for name, value in given.items() if value is not None}
     reward = given["reward"]
     check.check_tensor("reward", reward, ndim=ndim)
-    shape, checks = tuple(reward.shape), ValueChecks(validate_args)
+    shape = tuple(reward.shape)
     check.check_device(reward.device, given)
     shown = given.get("mask")
     if shown is not None:
@@ -48,25 +105,21 @@ def read_logged(
             check.check_tensor(name, given[name])
             check.check_shape(name, given[name], shape, "`reward`")
             column = exact(given[name].detach())
-            if shown is not None:  # padding is not read
-                column = torch.where(shown, column, float(name in PROBABILITIES))
-            columns[name] = column
-            defer_numbers(checks, name, column)
-    ids: dict[str, Tensor | None] = dict.fromkeys(n_ids)
-    for name in n_ids:
+            # Padding is not read.
+            columns[name] = column if shown is None else torch.where(shown, column, float(name in PROBABILITIES))
+    ids: dict[str, Tensor | None] = {"indexes": None, "sample_ids": None}
+    for name in ids:
         if name in given:
             check.check_tensor(name, given[name])
             check.check_shape(name, given[name], shape[:1], "the rows of `reward`")
             check.check_ids(name, given[name])
             ids[name] = given[name].detach().to(torch.int64, copy=True)
-    weights = torch.ones(shape[0], dtype=columns["reward"].dtype, device=reward.device)
-    if "weights" in given:
-        check.check_tensor("weights", given["weights"])
-        check.check_shape("weights", given["weights"], shape[:1], "the rows of `reward`")
-        check.check_relevance("weights", given["weights"])
-        check.defer_weights(checks, given["weights"].detach())
-        weights = exact(given["weights"].detach())
-    checks.raise_first()
+    weights = given.get("weights")
+    if weights is not None:
+        check.check_tensor("weights", weights)
+        check.check_shape("weights", weights, shape[:1], "the rows of `reward`")
+        check.check_relevance("weights", weights)
+        weights = weights.detach()
     return LoggedRows(columns, shown, weights, **ids)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -70,4 +69,5 @@ def rank(
         )
         ranking = read_layout(labels, preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
         checks.raise_first()
-        return replace(ranking.kept(), labels=labels)
+        # On its own: it keeps nothing of the caller's.
+        return ranking.having(target_relevance=ranking.target_relevance.clone(), labels=labels)

@@ -8,162 +8,159 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.cutoff_members import CutoffMembers
-from torch_recmetrics.core.layouts.ranked import FoundUsers, ListedUsers, RankedUsers, ReadyUsers
+from torch_recmetrics.core.kernels.score_rows import FAR
+from torch_recmetrics.core.layouts.columns import columns_of
 from torch_recmetrics.core.layouts.relevance import Relevance
-from torch_recmetrics.core.ranking.from_ranks import columns_of
-from torch_recmetrics.core.ranking.full_lists import FullListStats
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
-from torch_recmetrics.core.scores.ranks import TargetRanks, full_ranks, ranks_within
+from torch_recmetrics.core.scores.ranks import full_ranks, ranks_in_list, ranks_within
 from torch_recmetrics.core.scores.topk import TopK, count_equal, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import checks as check
 
 
 def rank_scores(
-    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks
-) -> RankedUsers:
-    """Scores against what is relevant."""
+    scores: ScoreMatrix,
+    columns: Tensor | None,
+    targets: Relevance,
+    needs: RankingRequirements,
+    checks: check.ValueChecks,
+) -> Ranking:
+    """Scores against what is relevant.
+
+    Args:
+        scores: (B, N).
+        columns: (B, T) where the scores of the relevant items stand, -1 for none; None where column t is that of t.
+        targets: the relevant items.
+        needs: of those that will read it.
+        checks: that no score is NaN.
+    """
     n_items = scores.n_items
     if needs.full_list and (not scores.is_sync_free or needs.sort_full_list):
         needs = replace(needs, depth=None, full_list=False)
-    # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
-    full_list = _full_lists(scores, targets, needs, checks) if needs.full_list else None
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
-    if n_items and needs.depth is not None and not (needs.ordered or needs.lists):
-        if full_list is not None:
-            return _from_full_list(scores, targets, full_list, depth, needs)
-        ranks = ranks_within(scores, targets.ids, depth) if targets.ids is not None and depth < n_items else None
-        if ranks is not None:
-            return _counted_users(scores, targets, needs, ranks)
+    # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
+    sorts = not n_items or needs.depth is None or needs.ordered or needs.lists
+    ranks: tuple[Tensor, Tensor | None] | None = None
+    lengths = None
+    if needs.full_list:
+        ranks, lengths = _whole_ranks(scores, columns, targets, needs, checks)
+    elif not sorts and columns is not None and depth < n_items:
+        ranks = ranks_within(scores, columns, depth)
+    if ranks is not None and not sorts:
+        return _ranking(targets, *ranks, depth, n_items, lengths=lengths, whole=needs.full_list)
     top = topk_scores(scores, min(depth + 1, n_items))  # one more than is kept, to see whether a tie crosses the cutoff
     if n_items:
         check.defer_nan(checks, "preds", top.values[:, 0].isnan())
-    item_ids, members = top.ids[:, :depth], None
+    if ranks is None:
+        count = partial(_count_kth, scores, top, depth) if needs.rules - {"stable"} else None
+        ranks = ranks_in_list(top.values, scores.all_or(columns), depth, count)
+    if not sorts and depth < n_items:
+        return _ranking(targets, *ranks, depth, n_items)
     listed = top.values > HIDDEN
-    equal = (top.values[:, 1:] == top.values[:, :-1]) & listed[:, 1:]
-    tied = None if scores.is_sync_free and not bool(equal.any()) else equal
-    if tied is not None and needs.ordered and depth and not top.ordered:
-        item_ids = _ordered(scores, top.values[:, :depth], item_ids, tied)
-    if tied is not None and 0 < depth < n_items and needs.rules - {"stable"}:
-        members = _cutoff_members(scores, top, tied, depth, targets)
+    tied = (top.values[:, 1:] == top.values[:, :-1]) & listed[:, 1:]
+    item_ids = _ordered(scores, top, depth, tied) if needs.ordered else top.ids[:, :depth]
     item_ids = torch.where(listed[:, :depth], item_ids, -1)
-    return ListedUsers(
+    place = None
+    if needs.ordered:
+        place = ranks[0] if ranks[1] is None else places_in(item_ids, columns, ranks[0])
+    asked = depth == n_items or needs.items or needs.lists
+    return _ranking(
+        targets,
+        *ranks,
+        depth,
+        n_items,
+        place=place,
+        whole=needs.full_list,
+        lengths=lengths if needs.full_list else (item_ids >= 0).sum(1) if asked else None,
+        best_tied=tied.cumprod(1).sum(1) + 1 if needs.lists else None,
         item_ids=item_ids,
-        targets=targets,
-        needs=needs,
-        complete=depth == n_items,
-        tied=tied,
-        cutoff_members=members,
-        ordered=needs.ordered or top.ordered,
-        full_list=full_list,
-        retrieved=partial(_ideal_retrieved, scores, targets, depth),
     )
 
 
-def _from_full_list(
-    scores: ScoreMatrix, targets: Relevance, full_list: FullListStats, depth: int, needs: RankingRequirements
-) -> RankedUsers:
-    """The same from the whole lists, which hold the ranks of all relevant items."""
-    relevance, tie_groups = columns_of(full_list, (scores.n_users, depth), needs)
-    ranking = Ranking(
-        relevance=relevance,
-        lengths=None,
-        n_relevant=targets.n_relevant(),
-        max_relevant=targets.width,
-        best=partial(targets.ideal, depth),
-        depth=None if depth == scores.n_items else depth,
+def _ranking(
+    targets: Relevance,
+    above: Tensor,
+    equal: Tensor | None,
+    depth: int,
+    n_items: int,
+    *,
+    whole: bool = False,
+    **more: Any,
+) -> Ranking:
+    """The lists of items of these ranks."""
+    return Ranking(
+        targets.values,
+        above,
+        equal,
+        targets.n_relevant(),
+        depth,
+        None if depth == n_items else depth,
         binary=targets.binary,
-        tie_groups=tie_groups,
-        full_list=full_list,
-        ordered=False,
-        retrieved=partial(_ideal_retrieved, scores, targets, depth),
-    )
-    return ReadyUsers.of(ranking)
-
-
-def _counted_users(
-    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, ranks: TargetRanks
-) -> FoundUsers | ListedUsers:
-    """Users whose relevant items are known by their ranks, and nothing between them."""
-    found, depth, members = ranks.by_rank > 0, ranks.by_rank.shape[1], None
-    if ranks.crossing is not None:
-        rows = ranks.crossing
-        above, equal = ranks.above[rows], ranks.equal[rows]
-        inside = (above < depth) & (above + equal > depth)
-        n_equal = torch.where(inside, equal, 0).amax(1).to(torch.int64)
-        members = CutoffMembers(rows, n_equal, torch.where(inside, targets.values[rows], 0))
-    retrieved = partial(_ideal_retrieved, scores, targets, depth)
-    if targets.relevance is None:
-        return FoundUsers(
-            needs=needs,
-            found=found,
-            relevant=targets.n_relevant(),
-            max_relevant=targets.width,
-            tied=ranks.tied,
-            cutoff_members=members,
-            retrieved=retrieved,
-        )
-    ids = torch.nn.functional.pad(targets.sorted_ids, (0, 1), value=-1)  # one at least to read
-    item_ids = torch.where(found, ids.gather(1, (ranks.by_rank - 1).clamp(min=0).to(torch.int64)), -1)
-    return ListedUsers(
-        needs=needs,
-        item_ids=item_ids,
-        targets=targets,
-        complete=False,
-        tied=ranks.tied,
-        cutoff_members=members,
-        ordered=False,
-        retrieved=retrieved,
+        can_join=targets.ids is not None and not whole,
+        whole=whole,
+        **more,
     )
 
 
-def _ideal_retrieved(scores: ScoreMatrix, targets: Relevance, depth: int) -> Tensor:
-    return targets.ideal(depth, targets.scores(scores) > HIDDEN)
+def places_in(item_ids: Tensor, columns: Tensor | None, above: Tensor) -> Tensor:
+    """(B, T) int32: at which place of (B, D) lists each of (B, T) items stands; D or more where it is not in its list.
+
+    Args:
+        item_ids: -1 beyond the end of a list.
+        columns: (B, T) the items, or -1; None where item t is t.
+        above: (B, T) int32: how many items stand above each; FAR for those that are hidden.
+    """
+    depth = item_ids.shape[1]
+    if columns is None:
+        n_items = above.shape[1]
+        place = above.new_full((above.shape[0], n_items + 1), FAR)
+        ranks = torch.arange(depth, dtype=above.dtype, device=above.device).expand(item_ids.shape)
+        place = place.scatter_(1, torch.where(item_ids < 0, n_items, item_ids), ranks)[:, :n_items]
+    else:
+        place = columns_of(item_ids, columns, missing=FAR).to(above.dtype)
+    return torch.minimum(place, above.clamp(min=depth))
 
 
-def _ordered(scores: ScoreMatrix, values: Tensor, ids: Tensor, tied: Tensor) -> Tensor:
-    """`ids` with equal scores in the order of the columns."""
+def _ordered(scores: ScoreMatrix, top: TopK, depth: int, tied: Tensor) -> Tensor:
+    """(B, D) the best items with equal scores in the order of the columns."""
+    values, ids = top.values[:, :depth], top.ids[:, :depth]
+    if top.ordered or not depth:
+        return ids
     if not scores.is_sync_free:
         return in_input_order(scores, values, ids)
     rows = tied.any(1).nonzero().squeeze(1)
-    ids = ids.clone()
-    ids[rows] = in_input_order(scores, values[rows], ids[rows], rows)
-    return ids
+    return ids.index_copy(0, rows, in_input_order(scores, values[rows], ids[rows], rows)) if rows.shape[0] else ids
 
 
-def _cutoff_members(
-    scores: ScoreMatrix, top: TopK, tied: Tensor, depth: int, targets: Relevance
-) -> CutoffMembers | None:
-    """The members of the tie groups at the cutoff: the top-k shows only a part of them."""
-    kth, n_kth, relevance, rows = top.values[:, depth - 1], top.n_kth, targets.values, None
-    target_scores = targets.scores(scores)
-    if scores.is_sync_free:
-        rows = tied[:, depth - 1].nonzero().squeeze(1)
-        if not rows.shape[0]:
-            return None
-        kth, target_scores, relevance = kth[rows], target_scores[rows], relevance[rows]
-        n_kth = None if n_kth is None else n_kth[rows]
-    count = count_equal(scores, kth, rows) if n_kth is None else n_kth
-    return CutoffMembers(rows, count, torch.where(target_scores == kth.unsqueeze(1), relevance, 0))
+def _count_kth(scores: ScoreMatrix, top: TopK, depth: int, rows: Tensor | None) -> Tensor:
+    """(R,) how many scores of some rows equal the last of their list: the top-k shows only a part of them."""
+    every = slice(None) if rows is None else rows
+    if top.n_kth is not None:
+        return top.n_kth[every]
+    return count_equal(scores, top.values[every, depth - 1], rows)
 
 
-def _full_lists(
-    scores: ScoreMatrix, targets: Relevance, needs: RankingRequirements, checks: check.ValueChecks
-) -> FullListStats:
-    """The uncut lists, from the number of scores above and beside that of each relevant item that is read."""
-    target_scores = counted = targets.scores(scores)
+def _whole_ranks(
+    scores: ScoreMatrix,
+    columns: Tensor | None,
+    targets: Relevance,
+    needs: RankingRequirements,
+    checks: check.ValueChecks,
+) -> tuple[tuple[Tensor, Tensor | None], Tensor]:
+    """The ranks in whole lists, of each relevant item that is read, and how long the lists are."""
+    own = counted = scores.all_or(columns)
     # Lists that are cut too are made from the ranks of all.
     if not needs.all_places and needs.depth == 0 and targets.width:
-        target_scores, place = targets.first_alone(target_scores)
-        counted = target_scores.gather(1, place)
+        own, place = targets.first_alone(own)
+        counted = own.gather(1, place)
     above, equal, lengths = full_ranks(scores, counted)
     check.defer_nan(checks, "preds", lengths < 0)
-    return targets.full_list(
-        target_scores, above.expand_as(target_scores), equal.expand_as(target_scores), None, lengths
-    )
+    above, equal = (of.to(torch.int32).expand(own.shape) for of in (above, equal))
+    above = torch.where(own > HIDDEN, above, FAR)
+    return (above, equal if bool((equal > 1).any()) else None), lengths

@@ -18,8 +18,7 @@ PER_ITEM = ("item_embeddings", "item_bias")
 def rows_of_steps(given: Mapping[str, Any], lead: str, ragged: Mapping[str, Any]) -> tuple[dict[str, Any], Steps]:
     """The arguments of one update with a row for each step that has a target, and where each row comes from.
 
-    A step whose targets are all padding is no row. A sequence of such steps alone is one row, its first step: a user
-    without relevant items.
+    A step whose targets are all padding is no row, so a sequence of such steps alone has none.
 
     Args:
         given: tensors; those of steps begin with (B, T), which are the first dimensions of the lead.
@@ -42,8 +41,6 @@ def rows_of_steps(given: Mapping[str, Any], lead: str, ragged: Mapping[str, Any]
     target_ids = rows["target_ids"]
     check.check_ids("target_ids", target_ids)
     has_target = (target_ids != -1).any(2)
-    if has_target.shape[1]:
-        has_target[:, 0] |= ~has_target.any(1)
     sequences, steps = has_target.nonzero(as_tuple=True)
     every = sequences.shape[0] == has_target.numel()
     for name, value in rows.items():

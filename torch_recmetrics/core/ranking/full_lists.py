@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.ranking.cascade import products_before, stop_chance, stop_means
 from torch_recmetrics.core.ranking.ties import (
     TABLE_ELEMENTS,
@@ -35,7 +37,7 @@ from torch_recmetrics.core.tensors.segments import (
 
 
 @dataclass(frozen=True, eq=False)
-class RelevantItems:
+class Entries:
     """Retrieved relevant items of any users, one entry each."""
 
     users: Tensor  # (E,) int64: the row of the user
@@ -44,14 +46,28 @@ class RelevantItems:
     place: Tensor | None  # (E,) int64: items ranked before it in the order of the input; None where that is not known
     relevance: Tensor  # (E,)
 
-    def pick(self, which: Tensor) -> RelevantItems:
+    def pick(self, which: Tensor) -> Entries:
         """Some of the entries, by a mask or by their positions."""
         place = self.place[which] if self.place is not None else None
-        return RelevantItems(self.users[which], self.start[which], self.size[which], place, self.relevance[which])
+        return Entries(self.users[which], self.start[which], self.size[which], place, self.relevance[which])
+
+    def by_user(self, n_users: int, width: int) -> dict[str, Any]:
+        """The same as :class:`~torch_recmetrics.Ranking` has them, (n_users, width) each.
+
+        Those of a user stand together.
+        """
+        item, shape = place_in_run(run_starts(self.users)), (n_users, width)
+        size = self.size if bool((self.size > 1).any()) else None
+        ranks = {"above": (self.start, FAR), "equal": (size, 1), "place": (self.place, FAR)}
+        columns = {
+            name: None if of is None else table(self.users, item, of.to(torch.int32), shape, fill)
+            for name, (of, fill) in ranks.items()
+        }
+        return {"target_relevance": table(self.users, item, self.relevance, shape), **columns}
 
 
 @dataclass(frozen=True, eq=False)
-class FullListStats(RelevantItems):
+class FullListStats(Entries):
     """The retrieved relevant items of every user, ordered by user and rank, and all their relevant items."""
 
     lengths: Tensor  # (B,) int64: items in the list
@@ -75,11 +91,11 @@ class FullListStats(RelevantItems):
 
     def each_alone(self) -> FullListStats:
         """Each relevant item in a list of its own, without the other relevant items of its user."""
-        n_others = self._in_block.to(torch.int64) - 1
-        lengths = self.lengths - self.hits.to(torch.int64)
-        return replace(
-            self, start=self.start - self._earlier.to(torch.int64), size=self.size - n_others, lengths=lengths
-        )
+        alone = replace(self, lengths=self.lengths - self.hits.to(torch.int64))
+        if not bool((self.hits > 1).any()):
+            return alone
+        n_others, earlier = self._in_block.to(torch.int64) - 1, self._earlier.to(torch.int64)
+        return replace(alone, start=self.start - earlier, size=self.size - n_others)
 
     @property
     def _n_users(self) -> int:
@@ -258,7 +274,7 @@ def _over_blocks(
     return values[which]
 
 
-def full_list_stats(lengths: Tensor, entries: RelevantItems, all_users: Tensor, all_relevance: Tensor) -> FullListStats:
+def full_list_stats(lengths: Tensor, entries: Entries, all_users: Tensor, all_relevance: Tensor) -> FullListStats:
     """A :class:`FullListStats` from entries in any order."""
     entries = entries.pick(order_by(entries.users, entries.start if entries.place is None else entries.place))
     ideal_order = order_by(all_users, all_relevance, descending=True)

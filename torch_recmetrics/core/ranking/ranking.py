@@ -7,16 +7,20 @@ number of cutoffs. Reading deeper than the ranking was cut is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from torch_recmetrics.core.ranking.full_lists import FullListStats, RelevantItems, full_list_stats
+from torch_recmetrics.core.kernels import fold
+from torch_recmetrics.core.kernels.runtime import usable
+from torch_recmetrics.core.kernels.score_rows import FAR
+from torch_recmetrics.core.ranking.full_lists import Entries, FullListStats, full_list_stats
 from torch_recmetrics.core.ranking.item_weights import ItemWeights
 from torch_recmetrics.core.ranking.ties import (
     GAIN_SCALE,
@@ -30,8 +34,6 @@ from torch_recmetrics.core.ranking.ties import (
     ExpectedStats,
     Gain,
     Places,
-    TieGroups,
-    break_ties,
     constants,
     gain_of,
     log2_discount,
@@ -40,6 +42,7 @@ from torch_recmetrics.core.ranking.ties import (
     running_sum,
     running_sum_at,
 )
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 Cutoffs = tuple["int | None", ...]
 
@@ -56,28 +59,29 @@ PLAIN = Labels()
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Ranked lists of B users, cut at D ranks.
+    """Ranked lists of B users, cut at D ranks: where their relevant items stand, at most T for each.
 
     Made by :func:`torch_recmetrics.rank`, or by the update of a metric; take it to the ``update`` of any ranking
     metric. All fields live on the device of the scores; floats are float64 (float32 on a device without float64).
     """
 
-    relevance: Tensor  # (B, D) by rank; 0 beyond the end of the list
-    lengths: Tensor | None  # (B,) int64: items in the list, as far as D sees; None where nobody asks
+    target_relevance: Tensor  # (B, T) of every relevant item, in the list or not; 0 for padding
+    above: Tensor  # (B, T) int32: items with a higher score, as far as D sees; FAR where it is not in the list
+    equal: Tensor | None  # (B, T) int32: items with the same score, itself included; None where none has an equal
     n_relevant: Tensor  # (B,) int64: R, retrieved or not
-    max_relevant: int  # no R is larger
-    best: Callable[[], Tensor] = field(repr=False)  # makes `ideal`, which not every metric asks for
-    depth: int | None  # ranks that were kept; None where nothing was cut
-    binary: bool = False  # every relevance is 0 or 1 (False: not known)
+    width: int  # D
+    depth: int | None  # the same; None where nothing was cut
+    place: Tensor | None = (
+        None  # (B, T) int32: items before it, equal scores in the order of the input; None: not known
+    )
+    whole: bool = False  # the ranks are those in the whole lists, however many were kept
+    lengths: Tensor | None = None  # (B,) int64: items in the list, as far as D sees; None where nobody asks
+    best_tied: Tensor | None = None  # (B,) int64: items with the best score, as far as D + 1 sees; None if not asked
     # (B, D) int64, -1 beyond the end of the list; None for flat rows, and where nobody asks
     item_ids: Tensor | None = None
+    binary: bool = False  # every relevance is 0 or 1 (False: not known)
     weights: Tensor | None = None  # (B,)
     sample_ids: Tensor | None = None  # (B,) int64
-    tie_groups: TieGroups | None = None  # None where no two neighbours have the same score
-    best_tied: Tensor | None = None  # (B,) int64: items with the best score, as far as D + 1 sees; None if not asked
-    full_list: FullListStats | None = None  # values of the uncut lists, where those were asked for
-    ordered: bool = True  # equal scores stand in the order of the input
-    retrieved: Callable[[], Tensor] | None = field(default=None, repr=False)
     has_target: bool = True  # False: nobody said what is relevant
     finished: bool = False  # the lists came ready, so an item that is not in them may have been left out
     n_items: int | None = None  # items that were scored; None for lists of ids and flat rows
@@ -88,28 +92,44 @@ class Ranking:
     labels: Labels = PLAIN  # what the labels meant that it was made from
     reference_ids: Tensor | None = None  # (B, D) int64: second lists of these users, by rank, -1 beyond their end
     relevant_ids: Tensor | None = None  # (B, T) int64: all that is relevant, -1 for padding; None where nobody asks
+    can_join: bool = False  # T follows from no value, and may wait for the users of other updates
     _stats: dict[str, RankingStats] = field(default_factory=dict, repr=False)
-
-    def kept(self) -> Ranking:
-        """The same on its own: nothing is read from the caller's tensors any more, nor are they kept alive."""
-        return replace(self, best=Given(self.ideal), retrieved=Given(self.ideal_retrieved), _stats={})
 
     @property
     def n_users(self) -> int:
         """B."""
-        return self.relevance.shape[0]
+        return self.above.shape[0]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of equal scores in the input is known."""
+        return self.place is not None
+
+    @cached_property
+    def relevance(self) -> Tensor:
+        """(B, D) by rank; 0 beyond the end of the list."""
+        return self.by_rank("stable" if self.ordered else "optimistic")
 
     @cached_property
     def ideal(self) -> Tensor:
         """(B, <= D, or all R where nothing was cut) relevance of all relevant items, descending."""
-        return self.best()
+        return self._best_first(self.target_relevance)
 
     @cached_property
     def ideal_retrieved(self) -> Tensor:
         """(B, <= D) relevance of the retrieved relevant items (whole list, then cut at D), descending."""
-        if self.retrieved is not None:
-            return self.retrieved()
-        return self.relevance.sort(dim=1, descending=True).values
+        return self._best_first(torch.where(self.above < FAR, self.target_relevance, 0))
+
+    def _best_first(self, relevance: Tensor) -> Tensor:
+        width = relevance.shape[1] if self.depth is None else min(self.depth, relevance.shape[1])
+        if relevance.dtype == torch.bool:
+            relevance = relevance.to(torch.uint8)
+        return exact(relevance.topk(width, dim=1).values)
+
+    def largest(self) -> Tensor:
+        """(B,) the largest relevance of each user, retrieved or not."""
+        relevance = self.target_relevance
+        return exact(relevance.amax(1) if relevance.shape[1] else relevance.sum(1))
 
     def stats(self, ties: str) -> RankingStats:
         """The running sums under one tie rule, made once however many metrics ask."""
@@ -117,15 +137,112 @@ class Ranking:
             self._stats[ties] = RankingStats(self, ties)
         return self._stats[ties]
 
+    # -- where items stand --------------------------------------------------------------------------------------------
 
-@dataclass(frozen=True, eq=False)
-class Given:
-    """A tensor that is known already, where one might be made on demand."""
+    def ranks(self, ties: str) -> Tensor:
+        """(B, T) int32: how many items stand before each relevant one, equal scores in the order of a rule.
 
-    tensor: Tensor
+        Right as far as D sees; FAR for what is not in the list.
+        """
+        if ties == "stable":
+            if self.place is None:
+                raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+            return self.place
+        if self.equal is None:
+            return self.above
+        place = self._place_among_equal
+        ranks = self.above + place if ties == "optimistic" else self.above + self.equal - 1 - place
+        return torch.where(self.above < self.width, ranks, self.above)
 
-    def __call__(self) -> Tensor:
-        return self.tensor
+    @cached_property
+    def _place_among_equal(self) -> Tensor:
+        """(B, T) int32: how many relevant items of its score are more relevant than each, or as much and before it."""
+        by_relevance = torch.sort(self.target_relevance, dim=1, stable=True, descending=True).indices
+        by_score = torch.sort(self.above.gather(1, by_relevance), dim=1, stable=True)
+        column = torch.arange(self.above.shape[1], device=self.above.device).expand(self.above.shape)
+        begins = torch.ones_like(column, dtype=torch.bool)
+        begins[:, 1:] = by_score.values[:, 1:] != by_score.values[:, :-1]
+        place = (column - torch.where(begins, column, 0).cummax(1).values).to(torch.int32)
+        return torch.empty_like(place).scatter_(1, by_relevance.gather(1, by_score.indices), place)
+
+    def by_rank(self, ties: str) -> Tensor:
+        """(B, D) the relevance at each rank, equal scores in the order of a rule."""
+        ranks, values, depth = self.ranks(ties), self.target_relevance, self.width
+        if usable(ranks, values):
+            return fold.at_ranks(values, ranks, depth)
+        values = exact(values)
+        table = values.new_zeros((self.n_users, depth + 1))  # what stands beyond the last rank goes into a column more
+        return table.scatter_(1, ranks.clamp(max=depth).to(torch.int64), values)[:, :depth]
+
+    def columns(self, ties: str) -> CumulativeStats:
+        """What the lists count up to each rank, under a tie rule."""
+        if ties != "average" or self.equal is None:
+            return CumulativeStats(self.by_rank(ties), binary=self.binary)
+        by_rank = partial(self.by_rank, "optimistic")
+        return ExpectedStats(self.target_relevance, self.above, self.equal, self.width, by_rank, binary=self.binary)
+
+    @cached_property
+    def full_list(self) -> FullListStats:
+        """The relevant items in the whole lists."""
+        users, item = (self.target_relevance > 0).nonzero(as_tuple=True)
+        relevance, start = self.target_relevance[users, item], self.above[users, item].to(torch.int64)
+        size, place = (None if of is None else of[users, item].to(torch.int64) for of in (self.equal, self.place))
+        entries = Entries(users, start, torch.ones_like(start) if size is None else size, place, relevance)
+        lengths = torch.full_like(self.n_relevant, self.width) if self.lengths is None else self.lengths
+        return full_list_stats(lengths, entries.pick(start < FAR), users, relevance)
+
+    # -- users of several updates -------------------------------------------------------------------------------------
+
+    def having(self, **fields: Any) -> Ranking:
+        """The same with other fields: :func:`dataclasses.replace`, in a tenth of the time."""
+        ranking = object.__new__(Ranking)
+        own = self.__dict__
+        ranking.__dict__.update({name: own[name] for name in FIELDS}, _stats={}, **fields)
+        return ranking
+
+    @cached_property
+    def join_key(self) -> Any:
+        """What users of several updates must share to be joined; None where they cannot be."""
+        if not self.can_join or self.weighed:
+            return None
+        shape = self.width, self.depth, self.target_relevance.dtype, self.binary, self.has_target, self.finished
+        missing = self.place is None, self.lengths is None, self.best_tied is None, self.weights is None
+        return self.above.device, shape, missing, self.sample_ids is None
+
+    def numbers(self) -> int:
+        """How many numbers of each user an evaluation works on at once, outside of compiled loops."""
+        looped = self.equal is None and self.binary and usable(self.above)
+        return 0 if looped else max(self.width, self.above.shape[1])
+
+    def split(self, most: int) -> Sequence[Ranking]:
+        """The same users in order, on a CPU no more than so many at a time."""
+        if self.n_users <= most or not is_sync_free(self.above.device):
+            return [self]
+        names = [name for name in FIELDS if isinstance(getattr(self, name), Tensor)]
+        parts = zip(*(torch.split(getattr(self, name), most) for name in names), strict=True)
+        return [self.having(**dict(zip(names, part, strict=True))) for part in parts]
+
+
+FIELDS = tuple(name for name in Ranking.__dataclass_fields__ if name != "_stats")
+OF_ITEMS = {"target_relevance": 0, "above": FAR, "equal": 1, "place": FAR}  # (B, T), and what stands for padding
+OF_USERS = ("lengths", "best_tied", "weights", "sample_ids")  # (B,), which not all users have
+
+
+def joined(parts: Sequence[Ranking]) -> Ranking:
+    """The users of several updates, which have one :attr:`Ranking.join_key`."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(part.equal is not None for part in parts):
+        parts = [part.having(equal=torch.ones_like(part.above)) if part.equal is None else part for part in parts]
+    width, columns = max(part.above.shape[1] for part in parts), {}
+    for name in ("n_relevant", *OF_ITEMS, *OF_USERS):
+        tensors = [getattr(part, name) for part in parts]
+        if name in OF_ITEMS and tensors[0] is not None:
+            missing = [width - of_part.shape[1] for of_part in tensors]
+            both = zip(tensors, missing, strict=True)
+            tensors = [pad(of_part, (0, n), value=OF_ITEMS[name]) if n else of_part for of_part, n in both]
+        columns[name] = None if tensors[0] is None else torch.cat(tensors)
+    return parts[0].having(**columns)
 
 
 class RankingStats:
@@ -140,21 +257,17 @@ class RankingStats:
         self.ranking = ranking
         self.ties = ties
         counted = ranking.n_relevant if ranking.total_weight is None else ranking.total_weight
-        self.n_relevant = counted.to(ranking.relevance.dtype).unsqueeze(1)  # R, or all their weight
-        tie_groups = ranking.tie_groups
-        self._columns: CumulativeStats
-        self._decided = tie_groups is None or ties != "average"  # every place holds one item
-        if tie_groups is None or ties == "stable":
-            self._columns = CumulativeStats(ranking.relevance, binary=ranking.binary)
-        elif ties == "average":
-            self._columns = ExpectedStats(ranking.relevance, tie_groups, binary=ranking.binary)
-        else:
-            self._columns = CumulativeStats(break_ties(ranking.relevance, tie_groups, ties), binary=ranking.binary)
+        self.n_relevant = exact(counted).unsqueeze(1)  # R, or all their weight
+        self._decided = ranking.equal is None or ties != "average"  # every place holds one item
         self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}  # of REMEMBERED_GAINS and _DISCOUNTS
 
     @cached_property
+    def _columns(self) -> CumulativeStats:
+        return self.ranking.columns(self.ties)
+
+    @cached_property
     def _full_list(self) -> FullListStats | None:
-        return self.ranking.full_list.break_ties(self.ties) if self.ranking.full_list is not None else None
+        return self.ranking.full_list.break_ties(self.ties) if self.ranking.whole else None
 
     def weighed(self, weights: ItemWeights) -> RankingStats:
         """The same where a relevant item counts its weight: hits are sums of weights, and R is the sum of all."""
@@ -162,20 +275,8 @@ class RankingStats:
 
     def relevant_items(self) -> FullListStats:
         """The relevant items of whole lists, each with its rank."""
-        ranking = self.ranking
-        if self._full_list is not None:
-            return self._full_list
         self._columns_at((None,))
-        users, place = (ranking.relevance > 0).nonzero(as_tuple=True)
-        start, size, groups = place, torch.ones_like(place), ranking.tie_groups
-        if groups is not None:
-            start, size = groups.start[users, place], groups.size[users, place]
-        known = place if ranking.ordered else None
-        items = RelevantItems(users, start, size, known, ranking.relevance[users, place])
-        lengths = torch.full_like(ranking.n_relevant, ranking.relevance.shape[1])
-        if ranking.lengths is not None:
-            lengths = ranking.lengths
-        return full_list_stats(lengths, items, users, items.relevance).break_ties(self.ties)
+        return self._full_list or self.ranking.full_list.break_ties(self.ties)
 
     def items(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cutoff, or
@@ -208,11 +309,7 @@ class RankingStats:
             )
         self._columns_at(cutoffs)
         lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
-        n_retrieved = torch.minimum(lengths, self._table(cutoffs, float("inf")))
-        full_list = self.ranking.full_list
-        if full_list is None or None not in cutoffs:
-            return n_retrieved
-        return torch.where(self._table(cutoffs, 0) == 0, full_list.lengths.unsqueeze(1), n_retrieved)
+        return torch.minimum(lengths, self._table(cutoffs, float("inf")))
 
     def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
         """(B, cutoffs): what stands at the cutoffs of something that was summed up along :meth:`items`."""
@@ -259,7 +356,7 @@ class RankingStats:
         """Relevant items among the first min(K, n) ranks of the list; n (B, 1) integers, as a float or not."""
         within = torch.minimum(self._table(cutoffs, float("inf")), n.to(self.n_relevant.dtype))
         full_list = self._full_list if None in cutoffs else None
-        width = self.ranking.relevance.shape[1]
+        width = self.ranking.width
         if self._columns_at(cutoffs) and width and (full_list is None or cutoffs != (None,)):
             places = within.clamp(1, width).to(torch.int64) - 1
             hits = self._columns.hits(None).gather(1, places) * (within > 0)
@@ -323,7 +420,7 @@ class RankingStats:
             gain = "hit"
         if gain == "hit" and ideal == "relevant":
             self._columns_at(cutoffs)
-            n = self.ranking.max_relevant  # the best list holds what was not retrieved too
+            n = self.ranking.target_relevance.shape[1]  # the best list holds what was not retrieved too
             if None not in cutoffs:
                 n = min(n, max(filter(None, cutoffs), default=0))
             device = self.n_relevant.device
@@ -367,11 +464,8 @@ class RankingStats:
         table = self._table(cutoffs, 0)
         if None not in cutoffs:
             return table
+        self._columns_at((None,))
         lengths = self.ranking.lengths
-        if self._full_list is not None:
-            lengths = self._full_list.lengths
-        else:
-            self._columns_at((None,))
         if lengths is None:
             raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
         return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
@@ -404,8 +498,7 @@ class RankingStats:
     def _columns_at(self, cutoffs: Cutoffs, width: int | None = None) -> tuple[int, ...]:
         """The column that holds the value at each cutoff; -1 where there is no rank at all."""
         ranking = self.ranking
-        width = ranking.relevance.shape[1] if width is None else width
-        return columns_at(cutoffs, ranking.depth, width, ranking.full_list is not None)
+        return columns_at(cutoffs, ranking.depth, ranking.width if width is None else width, ranking.whole)
 
     def _read(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torch_recmetrics.core.ranking.item_weights import ItemWeights
-from torch_recmetrics.core.ranking.ties import Gain
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,6 @@ class RankingRequirements:
         items: their ids are read, equal scores in the order of the input.
         needs_target: somebody asks what is relevant; where nobody does, it need not be given.
         nan_hidden: a score that is NaN is below every number, as -inf is; else it is refused.
-        gains: the gains whose sum over equal scores at the cutoff is read, as :class:`RankingStats` knows them.
-        any_gain: somebody may read that of a gain which is not among them, or single members.
         reference: somebody compares with second lists of the same users.
         relevant_ids: somebody asks which items are relevant, retrieved or not.
         list_places: how many items could have been listed, as those say who ask for the place of a relevant item that
@@ -42,8 +39,6 @@ class RankingRequirements:
     items: bool = False
     needs_target: bool = True
     nan_hidden: bool = False
-    gains: frozenset[Gain] = frozenset()
-    any_gain: bool = True
     reference: bool = False
     relevant_ids: bool = False
     list_places: frozenset[int | None] = frozenset()

@@ -12,8 +12,7 @@ the block is j = r - s - 1, and H is the number of relevant items in all earlier
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 
 import torch
@@ -24,7 +23,7 @@ from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.cascade import stop_chance, stop_means
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import steps
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_sizes, run_starts, table
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
@@ -187,139 +186,6 @@ def hit_chances(size: Tensor, relevant: Tensor, places: Tensor, most: int) -> Te
     return torch.where(h >= fewest, log_weight, float("-inf")).softmax(1)
 
 
-@dataclass(frozen=True, eq=False)
-class GainTotal:
-    """The sum of a gain over members of tie groups: of (rows, T) relevance in the rows that are named."""
-
-    relevance: Tensor  # (rows, T), 0 for what is no member
-    rows: Tensor | None  # (rows,) int64; None for all
-    n_users: int
-
-    def __call__(self, gain: Gain) -> Tensor:
-        """(B,)."""
-        gains = gain_of(self.relevance, gain)
-        # One after the other, so that padding changes no bit: a sum goes by the width of the row.
-        totals = gains.cumsum(1)[:, -1] if gains.shape[1] else gains.sum(1)
-        return totals if self.rows is None else totals.new_zeros(self.n_users).index_add_(0, self.rows, totals)
-
-    def known(self, gains: Iterable[Gain]) -> KnownGainTotals:
-        """The sums of these gains alone."""
-        return KnownGainTotals({gain: self(gain) for gain in gains})
-
-    def members(self) -> tuple[Tensor, Tensor]:
-        """(E,) int64 and (E,): the users of the relevant members, and their relevance."""
-        row, column = self.relevance.nonzero(as_tuple=True)
-        return row if self.rows is None else self.rows[row], self.relevance[row, column]
-
-
-@dataclass(frozen=True, eq=False)
-class KnownGainTotals:
-    """The same where the sums were taken before, and the members are not known any more."""
-
-    totals: Mapping[Gain, Tensor]  # (B,) each
-
-    def __call__(self, gain: Gain) -> Tensor:
-        """(B,)."""
-        if gain not in self.totals:
-            raise KeyError(
-                f"the sum of the gain {gain!r} was not taken: a measure that reads it must not say known_gains"
-            )
-        return self.totals[gain]
-
-    def members(self) -> tuple[Tensor, Tensor]:
-        """Not known."""
-        raise NotImplementedError(
-            "the members of ties were not kept: a measure that reads them must not say known_gains"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class CutoffTie:
-    """The blocks that reach beyond the last rank that was kept: all their members, inside and outside.
-
-    `tied` says which users have one; the other fields mean nothing for the others.
-    """
-
-    tied: Tensor  # (B,) bool
-    n_relevant: Tensor  # (B,)
-    gain_total: GainTotal | KnownGainTotals  # (B,): the sum of a gain over the members
-    best: Tensor | None  # (B, <= D) relevance of the relevant members, descending, 0 beyond
-    worst: Tensor | None  # (B, <= D) the same ascending, inf beyond
-
-
-@dataclass(frozen=True, eq=False)
-class TieGroups:
-    """Where equal scores stand: for each rank the start and the size of its block."""
-
-    start: Tensor  # (B, D) int64: items ranked before the block
-    size: Tensor  # (B, D) int64: members, also those beyond rank D
-    cutoff_tie: CutoffTie | None  # None where no block reaches beyond rank D
-
-    @cached_property
-    def crosses(self) -> Tensor | None:
-        """(B, D) bool: the ranks whose block reaches beyond rank D; None where there are none."""
-        if self.cutoff_tie is None:
-            return None
-        return (self.start == self.start[:, -1:]) & self.cutoff_tie.tied.unsqueeze(1)
-
-
-def tie_groups_of(tied: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """Start and size (as far as rank `depth` sees) of the block of each rank.
-
-    Args:
-        tied: (B, depth - 1 or more) bool, True where rank r + 2 has the score of rank r + 1 (r counted from 0).
-    """
-    n_users, device = tied.shape[0], tied.device
-    if depth and usable(tied):
-        start, size = tied.new_empty((2, n_users, depth), dtype=torch.int64)
-        over_rows(fold.tie_group_bounds, n_users, start.numel(), tied.contiguous().numpy(), start.numpy(), size.numpy())
-        return start, size
-    place = torch.arange(depth, device=device).expand(n_users, depth)
-    first = torch.ones((n_users, depth), dtype=torch.bool, device=device)
-    first[:, 1:] = ~tied[:, : depth - 1]
-    start = torch.where(first, place, 0).cummax(1).values
-    ends = torch.full((n_users, depth), depth, dtype=torch.int64, device=device)
-    ends[:, :-1] = torch.where(first[:, 1:], place[:, 1:], depth)
-    end = ends.flip(1).cummin(1).values.flip(1)
-    return start, end - start
-
-
-def break_ties(relevance: Tensor, tie_groups: TieGroups, rule: str) -> Tensor:
-    """(B, D) relevance with every block ordered by the rule ``optimistic`` or ``pessimistic``."""
-    n_users, depth = relevance.shape
-    best_first = rule == "optimistic"
-    start = tie_groups.start
-    members, where = relevance, start
-    cutoff_tie, crosses = tie_groups.cutoff_tie, tie_groups.crosses
-    if cutoff_tie is not None and crosses is not None:
-        last = start[:, -1:]
-        if best_first:
-            reserve = _needed(cutoff_tie.best, "optimistic")
-        else:
-            # The irrelevant members come first, and only as many of them as there are.
-            relevant = _needed(cutoff_tie.worst, "pessimistic")
-            n_irrelevant = (tie_groups.size[:, -1] - cutoff_tie.n_relevant.to(torch.int64)).unsqueeze(1)
-            place = torch.arange(depth, device=start.device) - n_irrelevant
-            inside = (place >= 0) & (place < relevant.shape[1])
-            padded = torch.cat([relevant, relevant.new_full((n_users, 1), float("inf"))], 1)
-            picked = padded.gather(1, torch.where(inside, place, relevant.shape[1]))
-            reserve = torch.where(place < 0, 0.0, picked)
-        # The crossing block is filled from all its members, so those that happened to stand inside are taken out.
-        out_of_list = 0.0 if best_first else float("inf")
-        members = torch.cat([torch.where(crosses, out_of_list, relevance), reserve], 1)
-        reserve_at = torch.where(cutoff_tie.tied.unsqueeze(1), last, depth).expand(n_users, reserve.shape[1])
-        where = torch.cat([start, reserve_at], 1)
-    by_relevance = torch.sort(members, dim=1, stable=True, descending=best_first).indices
-    by_block = torch.sort(where.gather(1, by_relevance), dim=1, stable=True).indices[:, :depth]
-    return members.gather(1, by_relevance.gather(1, by_block))
-
-
-def _needed(relevance: Tensor | None, rule: str) -> Tensor:
-    if relevance is None:
-        raise ValueError(f'the Ranking was made without what ties="{rule}" needs; make it with rank(...)')
-    return relevance
-
-
 HITS, GAINS_OF_HITS, PRECISIONS, RECIPROCALS = range(4)
 
 
@@ -330,22 +196,24 @@ class CumulativeStats:
     places, None, each is (B, D).
     """
 
+    relevance: Tensor  # (B, D) by rank
+
     def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
         self.relevance = relevance
+        self._begin(relevance.shape[1], relevance.device, binary)
+
+    def _begin(self, depth: int, device: torch.device, binary: bool) -> None:
+        self._depth = depth
+        self.ranks = ranks(depth, device)  # (D,) 1, 2, ....
         self.binary = binary  # the relevance is the hit
         self._folded: dict[tuple[int, ...], list[Tensor]] = {}
-
-    @cached_property
-    def ranks(self) -> Tensor:
-        """(D,) 1, 2, ...."""
-        return ranks(self.relevance.shape[1], self.relevance.device)
 
     def _of_hits(self, which: int, places: Places) -> Tensor | None:
         """(B, C) HITS and what follows from them, all from one loop over the lists; None where that is not compiled."""
         if places is None or not foldable(self.relevance):
             return None
         if places not in self._folded:
-            counts = counts_of(log2_discount, self.relevance.shape[1], self.relevance.device)
+            counts = counts_of(log2_discount, self._depth, self.relevance.device)
             self._folded[places] = fold.read_lists(fold.hit_sums, places, self.relevance.contiguous(), counts, n=4)
         return self._folded[places][which]
 
@@ -415,38 +283,69 @@ class CumulativeStats:
 
 
 class ExpectedStats(CumulativeStats):
-    """The same running sums, each the exact expectation over all orders of the blocks of equal scores."""
+    """The same running sums, each the exact expectation over all orders of the groups of equal scores.
 
-    def __init__(self, relevance: Tensor, tie_groups: TieGroups, *, binary: bool = False) -> None:
-        super().__init__(relevance, binary=binary)
-        self.tie_groups = tie_groups
-        self.size = tie_groups.size.to(relevance.dtype)  # m
-        self.place = self.ranks - 1 - tie_groups.start.to(relevance.dtype)  # j
+    A group without a relevant item decides nothing: its ranks stand as if no two of its scores were equal.
 
-    def _of_groups(self, values: Tensor, of_crossing: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(B, D) the sum of values over the group of each rank, and over those before it.
+    Args:
+        items: (B, T) relevance of the relevant items, 0 for padding.
+        above, equal: (B, T) int32: how many scores are above each of them, and how many are equal.
+        depth: D.
+        by_rank: gives (B, D) relevance with equal scores in any order, which only a reader who stops asks for.
+        binary: the relevance is the hit.
+    """
 
-        Of a group that reaches beyond D the sum is given, (B,).
-        """
-        start, crosses = self.tie_groups.start, self.tie_groups.crosses
-        if foldable(values, start):
-            sums = values.new_empty((2, *values.shape))
-            tie = self.tie_groups.cutoff_tie
-            crossing = values.new_zeros(values.shape[0], dtype=torch.bool) if tie is None else tie.tied
-            known = values.new_zeros(values.shape[0]) if of_crossing is None else of_crossing.to(values.dtype)
-            tensors = (values.contiguous(), start.contiguous(), crossing, known, *sums)
-            over_rows(fold.group_sums, values.shape[0], values.numel(), *(tensor.numpy() for tensor in tensors))
-            return sums[0], sums[1]
-        total = torch.zeros_like(values).scatter_add_(1, start, values).gather(1, start)
-        before = (values.cumsum(1) - values).gather(1, start)
-        if crosses is not None and of_crossing is not None:
-            total = torch.where(crosses, of_crossing.unsqueeze(1), total)
-        return total, before
+    def __init__(
+        self,
+        items: Tensor,
+        above: Tensor,
+        equal: Tensor,
+        depth: int,
+        by_rank: Callable[[], Tensor],
+        *,
+        binary: bool,
+    ) -> None:
+        self._begin(depth, above.device, binary)
+        self._items, self._above, self._equal, self._by_rank = items, above, equal, by_rank
+        self.start, size = self._tie_groups()
+        self.size = exact(size)  # m
+        self.place = self.ranks - 1 - self.start  # j
 
-    def _gain_total(self, gain: Gain) -> tuple[Tensor, Tensor]:
-        """Those of the gain; of a group that reaches beyond D all members count."""
-        cutoff_tie = self.tie_groups.cutoff_tie
-        return self._of_groups(super().gains(gain), cutoff_tie.gain_total(gain) if cutoff_tie is not None else None)
+    @cached_property
+    def relevance(self) -> Tensor:  # type: ignore[override]
+        return self._by_rank()
+
+    def _tie_groups(self) -> tuple[Tensor, Tensor]:
+        """(B, D) int64: where the group of each rank begins, and how many members it has, inside and outside."""
+        above, equal, depth = self._above, self._equal, self._depth
+        shape = above.shape[0], depth
+        if usable(above, equal):
+            start, size = torch.empty((2, *shape), dtype=torch.int64, device=above.device)
+            given = (above, equal, start, size)
+            over_rows(fold.tie_groups, shape[0], start.numel(), *(tensor.numpy() for tensor in given))
+            return start, size
+        at = torch.where(equal > 1, above, depth).clamp(max=depth).to(torch.int64)
+        rank = torch.arange(depth + 1, device=above.device).expand(shape[0], -1)
+        heads = torch.full_like(rank, -1).scatter_(1, at, at)
+        sizes = torch.ones_like(rank).scatter_(1, at, equal.to(torch.int64))
+        head = heads.cummax(1).values
+        size = sizes.gather(1, head.clamp(min=0))
+        inside = ((head >= 0) & (rank < head + size))[:, :depth]
+        return torch.where(inside, head[:, :depth], rank[:, :depth]), torch.where(inside, size[:, :depth], 1)
+
+    def _of_groups(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, D) the sum of (B, T) values of items over the group of each rank, and over those before it."""
+        above, start, depth = self._above, self.start, self._depth
+        if usable(values, above):
+            total, before = values.new_zeros(start.shape), values.new_empty(start.shape)
+            given = values.contiguous(), above, start, total, before
+            over_rows(fold.group_sums, start.shape[0], values.numel(), *(tensor.numpy() for tensor in given))
+            return total, before
+        total = values.new_zeros((start.shape[0], depth + 1))
+        total.scatter_add_(1, above.clamp(max=depth).to(torch.int64), values)
+        total = total[:, :depth]
+        before = total.cumsum(1) - total
+        return total.gather(1, start), before.gather(1, start)
 
     def hits(self, places: Places) -> Tensor:
         """Whole numbers but for the last division: no running sum, so no drift."""
@@ -455,12 +354,12 @@ class ExpectedStats(CumulativeStats):
         return earlier + relevant * (place + 1) / size
 
     def gains(self, gain: Gain) -> Tensor:
-        """The mean gain of the block of each rank."""
-        return (self.relevant if gain == "hit" else self._gain_total(gain)[0]) / self.size
+        """The mean gain of the group of each rank."""
+        return (self.relevant if gain == "hit" else self._of_groups(gain_of(exact(self._items), gain))[0]) / self.size
 
     @cached_property
     def _members(self) -> tuple[Tensor, Tensor]:
-        return self._gain_total("hit")
+        return self._of_groups(exact(self._items > 0))
 
     @property
     def relevant(self) -> Tensor:
@@ -474,7 +373,7 @@ class ExpectedStats(CumulativeStats):
 
     @property
     def _bounds(self) -> tuple[Tensor, Tensor]:
-        return self.tie_groups.start.contiguous(), self.tie_groups.size.contiguous()
+        return self.start, self.size
 
     def _of_hits(self, which: int, places: Places) -> None:
         """Not of these hits."""
@@ -514,7 +413,7 @@ class ExpectedStats(CumulativeStats):
         Of that block n = K - s places lie inside. Given h, all places of the h hits in them are equally likely, and
         what stands before the block does not depend on h.
         """
-        start = self.tie_groups.start[:, column]
+        start = self.start[:, column]
         s, m = start.to(self.size.dtype), self.size[:, column]
         b, earlier = self.relevant[:, column], self.earlier[:, column]
         n = column + 1 - s
@@ -534,7 +433,7 @@ class ExpectedStats(CumulativeStats):
 
     def stop_chances(self, chance: Gain) -> Tensor:
         """See core/ranking/cascade.py."""
-        start, depth = self.tie_groups.start, self.relevance.shape[1]
+        start, depth = self.start, self._depth
         own = gain_of(self.relevance, chance)
         passed = self._passed(own).gather(1, start)  # whole blocks stand before a block: their order does not matter
         stops = passed * own
@@ -542,18 +441,11 @@ class ExpectedStats(CumulativeStats):
         user, column = tied.nonzero(as_tuple=True)
         if not user.shape[0]:
             return stops
-        # The relevant members of these blocks, ordered by block: those that crosses the last rank has its own.
+        # The relevant members of these blocks, ordered by block.
         first = start + torch.arange(start.shape[0], device=start.device).unsqueeze(1) * depth  # names the block
-        crosses, cutoff_tie = self.tie_groups.crosses, self.tie_groups.cutoff_tie
-        inside = tied & (self.relevance > 0)
-        if crosses is not None:
-            inside &= ~crosses
-        blocks, relevance = first[inside], self.relevance[inside]
-        if cutoff_tie is not None:
-            users, members = cutoff_tie.gain_total.members()
-            at_cut = cutoff_tie.tied[users]
-            blocks = torch.cat([blocks, first[users[at_cut], -1]])
-            relevance = torch.cat([relevance, members[at_cut]])
+        members = (self._equal > 1) & (self._above < depth) & (self._items > 0)
+        users, items = members.nonzero(as_tuple=True)
+        blocks, relevance = users * depth + self._above[users, items], exact(self._items[users, items])
         order = order_by(blocks, relevance)
         blocks, chances = blocks[order], gain_of(relevance[order], chance)
         heads = run_starts(blocks)

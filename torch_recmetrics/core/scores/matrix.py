@@ -75,6 +75,10 @@ class ScoreMatrix:
         """(B, N) all scores as one tensor, for callers that need a matrix of this size anyway."""
         return _hide(self._scores, self._seen, self._mask, self.nan_hidden).to(self.dtype)
 
+    def all_or(self, columns: Tensor | None) -> Tensor:
+        """The scores of these columns, or of all."""
+        return self.dense() if columns is None else self.gather(columns)
+
     def tiles(self, rows: Tensor | None = None, *, compared: bool = False) -> Iterator[tuple[slice, Tensor]]:
         """All scores, or those of (R,) rows, some rows after the other; the fewer where each is `compared`."""
         hides = self._seen is not None or self._mask is not None or self.nan_hidden

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,57 +10,63 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import over_rows
+from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.row_sort import sorted_rows
 
 
-@dataclass(frozen=True, eq=False)
-class TargetRanks:
-    """Some items of each user, by their ranks in lists of D items; equal scores in any order."""
+def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tensor, Tensor | None] | None:
+    """Where each of (B, T) columns, or -1, stands, as far as it is among the first D, by a compiled loop.
 
-    by_rank: Tensor  # (B, D) int32: 1 + the column of the item at each rank; 0 where none of the items stands
-    tied: (
-        Tensor | None
-    )  # (B, D) bool: rank r + 2 has the score of rank r + 1; None where none of the items has an equal
-    above: Tensor  # (B, T) int32: how many scores are higher; D for D and more
-    equal: Tensor  # (B, T) int32: how many scores are equal, its own included
-    crossing: Tensor | None  # (R,) int64: users with a group of equal scores that reaches beyond the cutoff
-
-
-def ranks_within(scores: ScoreMatrix, ids: Tensor, depth: int) -> TargetRanks | None:
-    """Which of the (B, T) `ids`, or -1, are among the first D, by a compiled loop.
-
-    None where there is no such loop, and where a score is NaN: a top-k shows them.
+    (B, T) int32 how many scores are higher (D: D and more, FAR: it is hidden), and how many are equal, its own
+    included; None where no two are. None where there is no such loop, and where a score is NaN: a top-k shows them.
     """
     n_users = scores.n_users
     if not (scores.compiled and depth):
         return None
-    by_rank, tied = (np.zeros((n_users, depth), dtype=dtype) for dtype in (np.int32, np.uint8))
-    above, equal = (np.empty(ids.shape, dtype=np.int32) for _ in range(2))
+    above, equal = (np.empty(columns.shape, dtype=np.int32) for _ in range(2))
     flags = np.empty(n_users, dtype=np.uint8)
-    over_rows(
-        score_rows.ranks_within,
-        n_users,
-        n_users * scores.n_items,
-        scores.rows(),
-        ids.contiguous().numpy(),
-        depth,
-        not scores.nan_hidden,
-        by_rank,
-        tied,
-        above,
-        equal,
-        flags,
-    )
-    higher, alike = torch.from_numpy(above), torch.from_numpy(equal)
+    wanted = scores.rows(), columns.contiguous().numpy(), depth, not scores.nan_hidden
+    over_rows(score_rows.ranks_within, n_users, n_users * scores.n_items, *wanted, above, equal, flags)
     if not flags.any():
-        return TargetRanks(torch.from_numpy(by_rank), None, higher, alike, None)
-    if (flags & score_rows.HAS_NAN).any():
-        return None
-    crossing = torch.from_numpy((flags & score_rows.CROSSES).nonzero()[0])
-    of_equal = torch.from_numpy(tied.view(np.bool_))
-    return TargetRanks(torch.from_numpy(by_rank), of_equal, higher, alike, crossing if crossing.shape[0] else None)
+        return torch.from_numpy(above), None
+    return None if (flags & score_rows.HAS_NAN).any() else (torch.from_numpy(above), torch.from_numpy(equal))
+
+
+def ranks_in_list(
+    best: Tensor, scores: Tensor, depth: int, count_equal: Callable[[Tensor | None], Tensor] | None
+) -> tuple[Tensor, Tensor | None]:
+    """The same from the D + 1 best scores of each row.
+
+    Args:
+        best: (B, D + 1) descending, or (B, D) of rows that have no more.
+        scores: (B, T) of the items, -inf for those that are hidden.
+        depth: D.
+        count_equal: gives (R,) how many scores of each of (R,) rows, or of all for None, equal the D-th; None where
+            nobody asks for those beyond the list.
+    """
+    on_cpu = is_sync_free(best.device)
+    ascending, wanted = best.flip(1).contiguous(), scores.contiguous()
+    if best.element_size() == 2:  # not every device searches such numbers
+        ascending, wanted = ascending.float(), wanted.float()
+    n_lower = torch.searchsorted(ascending, wanted, out_int32=True)
+    n_not_higher = torch.searchsorted(ascending, wanted, right=True, out_int32=True)
+    above, equal = torch.where(wanted > HIDDEN, best.shape[1] - n_not_higher, FAR), n_not_higher - n_lower
+    crosses, rows = n_lower == 0, None  # of those who stand in the list; the numbers of others mean nothing
+    if on_cpu:
+        near = above < depth
+        if not bool(((equal > 1) & near).any()):
+            return above, None
+        crosses &= near
+        rows = crosses.any(1).nonzero().squeeze(1)
+    if count_equal is None or depth == best.shape[1] or (rows is not None and not rows.shape[0]):
+        return above, equal
+    n_equal = count_equal(rows).to(torch.int32)
+    if rows is not None:
+        n_equal = n_equal.new_ones(crosses.shape[0]).index_copy_(0, rows, n_equal)
+    return above, torch.where(crosses, n_equal.unsqueeze(1), equal)
 
 
 def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:

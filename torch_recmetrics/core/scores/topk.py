@@ -68,10 +68,10 @@ def plain_topk(values: Tensor, k: int, *, in_blocks: bool) -> tuple[Tensor, Tens
 
 
 def count_equal(scores: ScoreMatrix, against: Tensor, rows: Tensor | None = None) -> Tensor:
-    """(R,) int64: how many scores of each row, or of (R,) rows, equal the row's number; `against` is (R,)."""
+    """(R,) int32: how many scores of each row, or of (R,) rows, equal the row's number; `against` is (R,)."""
 
     def count(part: slice, values: Tensor) -> tuple[Tensor, ...]:
-        return ((values == against[part].unsqueeze(1)).sum(1),)
+        return ((values == against[part].unsqueeze(1)).sum(1, dtype=torch.int32),)
 
     (counts,) = scores.over_tiles(count, rows, compared=True)
     return counts

@@ -52,14 +52,6 @@ def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], 
     return out
 
 
-def largest_first(group: Tensor, values: Tensor, n_groups: int, width: int, *, descending: bool = True) -> Tensor:
-    """(n_groups, width) the values of each group in order; beyond its end 0 (descending) or inf (ascending)."""
-    order = order_by(group, values, descending=descending)
-    group, values = group[order], values[order]
-    fill = 0.0 if descending else float("inf")
-    return table(group, place_in_run(run_starts(group)), values, (n_groups, width), fill)
-
-
 def first_of_each(ids: Tensor) -> Tensor:
     """(M,) True at the first arrival of each id."""
     order = torch.sort(ids, stable=True).indices

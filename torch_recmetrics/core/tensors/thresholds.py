@@ -12,7 +12,6 @@ from __future__ import annotations
 STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
 COMPARED_ELEMENTS = 1 << 18  # of a tile that is read many times
-KEPT_BYTES = 1 << 23  # the largest buffer that a thread keeps: a copy of scores, say
 
 # --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks batches --kinds dense` ---
 

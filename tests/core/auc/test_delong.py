@@ -1,0 +1,25 @@
+"""How sure an AUC is, by the definitions of DeLong and of Obuchowski in fractions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fixtures.cases import Update, holds, without
+from fixtures.clicks import drawn_clicks, rows_of
+from fixtures.histories import fed
+from oracles import intervals
+
+from torch_recmetrics import BinaryAUC
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("clustered", [False, True])
+def test_an_error_is_that_of_the_definition(clustered: bool, weighted: bool) -> None:
+    def law(updates: list[Update]) -> None:
+        given = updates if clustered else [without(update, "indexes") for update in updates]
+        error = float(fed(BinaryAUC(clustered=clustered), given).standard_error())
+        expected = intervals.of_clicks("auc", rows_of(updates), clustered=clustered)
+        assert error == pytest.approx(expected, rel=1e-9, abs=1e-10, nan_ok=True)
+
+    updates = drawn_clicks([torch.float32, torch.float64], weighted=weighted, named=False)
+    holds(law, f"errors {clustered} {weighted}", examples=30, updates=updates)

@@ -1,0 +1,119 @@
+"""Sums of five columns over logged rows, and how these vary together; state/reward_sums.py says what they are for.
+
+Every loop gets the rows as one tuple, `rows`: (reward, logged, policy, weights, expected, expected_policy, has_weights,
+has_expected, has_expected_policy, max_weight, switch). The first six are (M,) float64, or (0,) where they are missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torch_recmetrics.core.kernels.runtime import compiled_sums
+
+Array = Any  # one of NumPy's
+COLUMNS = 5
+PART = 1 << 17  # rows that one thread adds up
+BLOCK = 1 << 10  # of them are read twice, the second time from the cache: for the means, and for what is around these
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
+INF = np.inf
+
+
+@compiled_sums
+def terms_of(rows: tuple[Any, ...], i: int) -> Any:
+    """The five columns of a row: v, v times the expected reward of the new policy, v w times the reward, v w, (v w)^2.
+
+    w is policy / logged; where it exceeds `switch` the reward counts nothing.
+    """
+    reward, logged, policy, weights, expected, new, has_weights, has_expected, has_new, max_weight, switch = rows
+    own = weights[i] if has_weights else 1.0
+    model = new[i] if has_new else 0.0
+    weight = policy[i] / logged[i]
+    gain = reward[i] - (expected[i] if has_expected else 0.0) if weight <= switch else 0.0
+    shown = own * min(weight, max_weight)
+    return own, own * model, shown * gain, shown, shown * shown
+
+
+@compiled_sums
+def is_broken(rows: tuple[Any, ...], i: int) -> Any:
+    """1 where a row breaks a rule of core/layouts/logged_rows.py."""
+    reward, logged, policy, weights, expected, new, has_weights, has_expected, has_new, _, _ = rows
+    # First what is read whatever is given: behind a condition it would keep the loop from being vectorised.
+    gain, shown, new_shown = reward[i], logged[i], policy[i]
+    own = weights[i] if has_weights else 1.0
+    model = expected[i] if has_expected else 0.0
+    of_new = new[i] if has_new else 0.0
+    holds = (shown > 0) & (shown <= 1) & (new_shown >= 0) & (new_shown <= 1)
+    holds = holds & (abs(gain) < INF) & (abs(model) < INF) & (abs(of_new) < INF)
+    return 0.0 if holds & ((own == 0) | ((own >= SMALLEST_WEIGHT) & (own <= LARGEST_WEIGHT))) else 1.0
+
+
+@compiled_sums
+def sums_of(rows: tuple[Any, ...], first: int, last: int, largest: float) -> Any:
+    """How many rows break a rule, exceed the `largest` v w, and count; and the sums of their columns, and the means.
+
+    A running maximum would keep the loop from being vectorised, so those above it are counted.
+    """
+    broken = above = n = s0 = s1 = s2 = s3 = s4 = 0.0
+    for i in range(np.uint64(first), np.uint64(last)):
+        x0, x1, x2, x3, x4 = terms_of(rows, i)
+        broken += is_broken(rows, i)
+        above += 1.0 if x3 > largest else 0.0
+        n += 1.0 if x0 > 0 else 0.0
+        s0, s1, s2, s3, s4 = s0 + x0, s1 + x1, s2 + x2, s3 + x3, s4 + x4
+    m = max(n, 1.0)
+    return broken, above, n, (s0, s1, s2, s3, s4), (s0 / m, s1 / m, s2 / m, s3 / m, s4 / m)
+
+
+@compiled_sums
+def products_of(rows: tuple[Any, ...], first: int, last: int, means: tuple[float, ...]) -> Any:
+    """The sums of the products of what two columns are off their means, over the rows that count."""
+    m0, m1, m2, m3, m4 = means
+    p00 = p01 = p02 = p03 = p04 = p11 = p12 = p13 = p14 = p22 = p23 = p24 = p33 = p34 = p44 = 0.0
+    for i in range(np.uint64(first), np.uint64(last)):
+        x0, x1, x2, x3, x4 = terms_of(rows, i)
+        n = 1.0 if x0 > 0 else 0.0
+        x0, x1, x2, x3, x4 = x0 - n * m0, x1 - n * m1, x2 - n * m2, x3 - n * m3, x4 - n * m4
+        p00, p01, p02, p03, p04 = p00 + x0 * x0, p01 + x0 * x1, p02 + x0 * x2, p03 + x0 * x3, p04 + x0 * x4
+        p11, p12, p13, p14 = p11 + x1 * x1, p12 + x1 * x2, p13 + x1 * x3, p14 + x1 * x4
+        p22, p23, p24 = p22 + x2 * x2, p23 + x2 * x3, p24 + x2 * x4
+        p33, p34, p44 = p33 + x3 * x3, p34 + x3 * x4, p44 + x4 * x4
+    rows_of_products = (p00, p01, p02, p03, p04), (p01, p11, p12, p13, p14), (p02, p12, p22, p23, p24)
+    return *rows_of_products, (p03, p13, p23, p33, p34), (p04, p14, p24, p34, p44)
+
+
+@compiled_sums
+def add_block(scatter: Array, n: float, totals: Any, means: Any, around: Any) -> None:
+    """Add a block to (1 + 5 + 25,), as core/tensors/scatter.py joins two parts."""
+    before = scatter[0]
+    between = before * n / max(before + n, 1.0)
+    apart = scatter[1 : 1 + COLUMNS] / max(before, 1.0)
+    for a in range(COLUMNS):
+        apart[a] -= means[a]
+        scatter[1 + a] += totals[a]
+    scatter[0] += n
+    for a in range(COLUMNS):
+        for b in range(COLUMNS):
+            scatter[1 + COLUMNS * (1 + a) + b] += around[a][b] + apart[a] * apart[b] * between
+
+
+@compiled_sums
+def add_rewards(first: int, last: int, rows: tuple[Any, ...], sums: Array, largest: Array, broken: Array) -> None:
+    """Add parts of the rows to what is there.
+
+    Args:
+        sums: (parts, 1 + 5 + 25), as in core/tensors/scatter.py.
+        largest: (parts,) the largest v w.
+        broken: (parts,) how many rows break a rule.
+    """
+    for part in range(first, last):
+        stop = min((part + 1) * PART, rows[0].shape[0])
+        for begin in range(part * PART, stop, BLOCK):
+            end = min(begin + BLOCK, stop)
+            n_broken, n_above, n, totals, means = sums_of(rows, begin, end, largest[part])
+            broken[part] += n_broken
+            if n_above > 0:
+                for i in range(begin, end):
+                    largest[part] = max(largest[part], terms_of(rows, i)[3])
+            add_block(sums[part], n, totals, means, products_of(rows, begin, end, means))

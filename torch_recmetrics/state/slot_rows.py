@@ -1,0 +1,305 @@
+"""Rows with scores and labels of several slots: they are kept until all are known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, n_of_units
+from torch_recmetrics.core.auc.histogram import HALF_BINS
+from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
+from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of
+from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
+from torch_recmetrics.core.tensors.moments import addable, from_added, moments_by
+from torch_recmetrics.core.tensors.segments import order_by, run_starts, sum_by
+from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
+from torch_recmetrics.state.intervals import Spread, spread_of
+from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.replicates import Resamples
+from torch_recmetrics.state.slots import Entries, SlotTable, by_slot
+
+EntryColumns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of slot, group, key, label and weight
+
+
+class RowTable(SlotTable):
+    """The rows of an AUC: 5 to 13 bytes each, 16 for each slice that a row is in, and 16 for all."""
+
+    verdict: RowsOf | None = RowsOf(torch.float64, (0,))  # of all processes, between sync and unsync
+
+    def arrange(self) -> None:
+        self.columns = {"keys": RowsOf(), "labels": RowsOf(torch.bool), "weights": RowsOf(torch.float64)}
+
+    def declare(self) -> None:
+        super().declare()
+        if self.verdict is not None:
+            self.add("verdict", self.verdict)
+
+    def fits(self, stem: str, row: Tensor) -> bool:  # noqa: ARG002
+        if self.keyed:
+            return row.dtype == torch.int64 and row.ndim == 1
+        return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
+
+    @property
+    def num_bins(self) -> int | None:
+        n_bins: int | None = getattr(self.metric, "num_bins", None)
+        return n_bins
+
+    def check_joined(self) -> None:
+        self.check_dtype()
+
+    def check_dtype(self, *others: torch.dtype) -> None:
+        """Bins of scores of two dtypes do not match."""
+        seen = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")} | {*others}
+        if self.num_bins is not None and len(seen) > 1:
+            words = " and ".join(sorted(str(one).removeprefix("torch.") for one in seen))
+            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {words}")
+
+    def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
+        clicks, rows, groups, shape = self.metric.rows_of_update(given)
+        slices = entries(shape, rows)
+        self.check_dtype(clicks.preds.dtype)
+        return functools.partial(self.count_clicks, clicks, groups, slices)
+
+    def count_clicks(self, clicks: Any, groups: Tensor | None, slices: Tensor | None) -> None:
+        """Add the rows of an update, whose cluster or user is the key that they are drawn by."""
+        ids = None if clicks.sample_ids is None else clicks.sample_ids.clone()
+        entries = self.entries_of(slices, clicks.preds.shape[0], ids, groups)
+        keys = ordered_keys(clicks.preds.to(torch.float64) if self.keyed else clicks.preds)
+        weights = None if clicks.weights is None else clicks.weights.clone()
+        if weights is None and self.keyed:
+            weights = exact(torch.ones_like(clicks.labels))
+        own = None if groups is None else groups.clone()
+        self.keep(entries, ids, keys=keys, labels=clicks.labels.clone(), weights=weights, groups=own)
+
+    def entry_rows(self, group: Any = None, *, everywhere: bool = False) -> EntryColumns:
+        """For each entry: slot, group (0 where there are none), comparable key, label and weight."""
+        found = []
+        for piece in self.waiting(group, everywhere=everywhere):
+            rows, slots = piece["entries"].unbind(1)
+            keys = comparable(piece["keys"], self.num_bins)[rows]
+            labels = piece["labels"][rows]
+            weights = piece["weights"][rows] if piece["weights"].shape[0] else exact(torch.ones_like(keys))
+            groups = piece["groups"][rows] if "groups" in piece else torch.zeros_like(slots)
+            found.append((slots, groups, keys, labels, weights))
+        empty = self.empty_row("sample_ids")
+        nothing = empty, empty, empty, self.empty_row("labels"), self.empty_row("weights")
+        slots, groups, keys, labels, weights = (torch.cat(parts) for parts in zip(nothing, *found, strict=True))
+        return slots, groups, keys, labels, weights
+
+    def owned_rows(self, process_group: Any, owner: int) -> EntryColumns:
+        """The entries of all ranks that this rank owns, by one of the columns."""
+        dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+        seen = [dtype for keys in self.state("keys") for dtype in [SCORE_DTYPES[keys.dtype]]]
+        n_named, *used = self.agreed(*(float(dtype in seen) for dtype in dtypes), group=process_group)
+        if self.num_bins is not None and sum(number > 0 for number in used) > 1:
+            raise ValueError("`preds` must have one dtype on all ranks with `num_bins`")
+        columns = self.entry_rows(process_group, everywhere=n_named > 0)
+        slots, groups, keys, labels, weights = columns
+        packed = torch.stack([slots, groups, keys, labels.to(torch.int64), float_bits(weights)], 1)
+        owners = owner_of(columns[owner], dist.get_world_size(process_group))
+        slots, groups, keys, labels, bits = send_rows(packed, owners, process_group).unbind(1)
+        return slots, groups, keys, labels.to(torch.bool), bits_float(bits)
+
+
+def comparable(keys: Tensor, num_bins: int | None) -> Tensor:
+    """int64 that order as the scores do; scores that share a bin have the same."""
+    dtype = SCORE_DTYPES[keys.dtype]
+    n_bins = bins_of(dtype, num_bins)
+    if n_bins is None or (n_bins == HALF_BINS and dtype.itemsize == 2):
+        return widened(keys, torch.float64)
+    return integers(keys).to(torch.int64) >> (8 * dtype.itemsize - (n_bins.bit_length() - 1))
+
+
+class AucTable(RowTable):
+    """That of an area under a curve of all rows of a slot.
+
+    What is drawn takes 33 bytes a row; the rows of one sample id are drawn together, or those of a cluster.
+    """
+
+    def arrange(self) -> None:
+        super().arrange()
+        self.clustered = bool(getattr(self.metric, "clustered", False))
+        if self.drawn:
+            self.verdict = None
+        elif self.clustered:
+            self.columns = {**self.columns, "groups": RowsOf()}
+
+    def judged_rows(self, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """0-dim: what the metric says of rows, given by comparable keys."""
+        of_rows = None if bool((weights == 1).all()) else weights
+        value: Tensor = self.metric.judged(ScoredLabels([Rows(keys, labels, of_rows)], {}, keys.device))[0]
+        return value
+
+    # Slices
+
+    def judged(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """(S + 1, 3): value, standard error and the units of it; nan of a slot without rows."""
+        found = torch.full((self.slots.number, 3), float("nan"), dtype=self.wide, device=self.device)
+        found[:, 2] = 0
+        if not self.metric.is_area:  # of other numbers than the whole area, and without a standard error
+            for slot, rows in by_slot(slots):
+                found[slot, 0] = self.judged_rows(keys[rows], labels[rows], weights[rows])
+                found[slot, 2] = (weights[rows] > 0).sum()
+            return found
+        if bool((weights == 1).all()):
+            pairs = count_group_pairs(slots, keys, labels)
+        else:
+            pairs = weigh_group_pairs(slots, keys, labels, weights)
+        share = exact(pairs.twice_u) / (2 * exact(pairs.positives) * exact(pairs.negatives))
+        found[pairs.indexes, 0] = share.clamp(max=1)
+        if not self.clustered:
+            found[:, 1], found[:, 2] = delong_by(slots, self.slots.number, keys, labels, weights)
+            return found
+        for slot, rows in by_slot(slots):
+            own = Rows(keys[rows], labels[rows], weights[rows], groups[rows])
+            found[slot, 1:] = torch.stack(auc_and_clustered_error(own)[1:])
+        return found
+
+    def spreads(self) -> dict[str, Spread]:
+        synced = self.state("verdict")
+        verdict = synced[0].to(self.device) if synced else self.judged(*self.entry_rows())
+        return {name: Spread(*verdict.unbind(1)) for name in self.members}
+
+    def exchange(self, process_group: Any) -> None:
+        if self.drawn:
+            self.gather(process_group)
+            return
+        here = self.judged(*self.owned_rows(process_group, owner=0))
+        has_rows = here[:, 2:] > 0
+        # All rows of a slot are on one rank; the others add nothing to it.
+        summed = sum_over_processes(
+            torch.cat([torch.where(has_rows, here, 0), exact(has_rows)], 1).flatten(), process_group
+        )
+        summed = summed.view(-1, 4)
+        values = torch.where(summed[:, 3:] > 0, summed[:, :2], float("nan"))
+        self.set_state("verdict", [torch.cat([values, summed[:, 2:3]], 1)])
+        self.drop()
+
+    # Resamples
+
+    def replicates(self) -> dict[str, Sequence[Resamples]]:
+        resamples = []
+        for units, keys, labels, weights in self.units_by_slot():
+            of_classes = (torch.unique(units[(weights > 0) & label]) for label in (labels, ~labels))
+            several = all(len(of_class) > 1 for of_class in of_classes)
+            areas = self._areas if self.metric.is_area else self._values
+            resamples.append(Resamples(areas(units, keys, labels, weights), several))
+        return dict.fromkeys(self.members, resamples)
+
+    def _areas(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """(R + 1,): the areas of all replicates from cumulative sums of the rows."""
+        order = torch.sort(keys, stable=True).indices
+        units, keys, labels, weights = units[order], keys[order], labels[order], weights[order]
+        starts = run_starts(keys)
+        score = starts.cumsum(0) - 1
+        first = starts.nonzero().squeeze(1)
+        after = torch.cat([first[1:], torch.full_like(first[:1], keys.shape[0])])
+        found = []
+        for begin, end in self.blocks(keys.shape[0]):
+            drawn = exact(self.weights(units, begin, end)) * weights.unsqueeze(1)
+            positives = torch.where(labels.unsqueeze(1), drawn, 0)
+            negatives = torch.nn.functional.pad((drawn - positives).cumsum(0), (0, 0, 1, 0))
+            # Of each row the negatives below its score, and half of those beside it.
+            middle = (negatives[first] + negatives[after]) / 2
+            found.append((positives * middle[score]).sum(0) / (positives.sum(0) * negatives[-1]))
+        return torch.cat(found).clamp(max=1)
+
+    def _values(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """(R + 1,): one replicate after the other, of other numbers than the whole area."""
+        drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(units, first, last).unbind(1))
+        return torch.stack([self.judged_rows(keys, labels, weights * times) for times in drawn])
+
+
+class GroupTable(RowTable):
+    """That of an AUC within groups: those rows of a group that are in a slot. The groups are drawn."""
+
+    has_keys = False
+
+    def arrange(self) -> None:
+        super().arrange()
+        self.columns = {**self.columns, "groups": RowsOf()}
+        if self.drawn:
+            self.verdict = RowsOf(columns=(4,))
+
+    def groups(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """(G, 4) int64: slot, number, value and weight of the groups of these rows, floats bit by bit; ascending."""
+        numbers, number = torch.unique(groups, return_inverse=True)
+        n_groups = max(1, numbers.shape[0])
+        of_ones = None if bool((weights == 1).all()) else weights
+        codes, values, of_group = self.metric.table_of(slots * n_groups + number, Rows(keys, labels, of_ones))
+        return torch.stack([codes // n_groups, numbers[codes % n_groups], float_bits(values), float_bits(of_group)], 1)
+
+    def summed(self, table: Tensor) -> Tensor:
+        """Of groups, (S + 1, 6) moments; where they are drawn (S + 1, R + 2, 2) sums of their values and weights."""
+        slots, keys = table[:, 0].contiguous(), table[:, 1].contiguous()
+        values, weights = bits_float(table[:, 2]), bits_float(table[:, 3])
+        numbers = torch.stack([values * weights, weights], 1)
+        if self.drawn:
+            return self.drawn_sums(slots, keys, numbers, numbers[:, 1:] > 0)
+        return moments_by(slots, self.slots.number, numbers[:, :1], numbers[:, 1:])[:, 0]
+
+    def exchange(self, process_group: Any) -> None:
+        table = self.groups(*self.owned_rows(process_group, owner=1))
+        if self.drawn:
+            everywhere = torch.cat(gather_rows(table, process_group))
+        else:
+            here = addable(self.summed(table))
+            everywhere = from_added(sum_over_processes(here.flatten(), process_group).view(here.shape))
+        self.set_state("verdict", [everywhere])
+        self.drop()
+
+    def spreads(self) -> dict[str, Spread]:
+        synced = self.state("verdict")
+        sums = synced[0].to(self.device) if synced else self.summed(self.groups(*self.entry_rows()))
+        return dict.fromkeys(self.members, spread_of(sums))
+
+    def replicates(self) -> dict[str, Sequence[Resamples]]:
+        synced = self.state("verdict")
+        table = synced[0].to(self.device) if synced else self.groups(*self.entry_rows())
+        sums = self.summed(table[order_by(table[:, 0], table[:, 1])])
+        values = (sums[:, :-1, 0] / sums[:, :-1, 1]).unbind(0)
+        resamples = list(map(Resamples, values, (sums[:, -1, 0] > 1).tolist()))
+        return dict.fromkeys(self.members, resamples)
+
+
+def delong_by(groups: Tensor, n_groups: int, keys: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """(n_groups,) each: DeLong's standard error of the AUC of each group, and its units.
+
+    As core/auc/delong.py has it: the spread of the placements of the rows of each class among those of the other.
+    """
+    order = order_by(groups, keys)
+    groups, keys, labels, weights = groups[order], keys[order], labels[order], weights[order]
+    starts = run_starts(groups, keys)
+    score = starts.cumsum(0) - 1
+    n_scores = int(score[-1]) + 1 if score.shape[0] else 0
+    of_score = groups[starts]
+    begins = run_starts(of_score)
+    first = (
+        torch.where(begins, torch.arange(n_scores, device=groups.device), 0).cummax(0).values if n_scores else of_score
+    )
+    totals, placements, sides = [], [], []
+    for mine in (~labels, labels):
+        of_class = torch.where(mine, weights, 0)
+        at = sum_by(score, of_class, n_scores)
+        total = sum_by(of_score, at, n_groups)
+        running = at.cumsum(0) - at
+        below = running - running[first] if n_scores else running
+        totals.append(total)
+        placements.append((below + at / 2) / total[of_score])
+        sides.append((of_class, sum_by(score, of_class.square(), n_scores)))
+    auc = sum_by(of_score, placements[0] * sum_by(score, sides[1][0], n_scores), n_groups) / totals[1]
+    variances, counts = [], []
+    for place, placement in ((0, 1 - placements[1]), (1, placements[0])):
+        of_class, squares = sides[place]
+        n = sum_by(groups, exact(of_class > 0), n_groups)
+        deviations = squares * (placement - auc[of_score]).square()
+        variances.append(sum_by(of_score, deviations, n_groups) / totals[place].square() * n / (n - 1))
+        counts.append(n)
+    (below, above), (n_below, n_above) = variances, counts
+    return (below + above).sqrt(), n_of_units(below, above, n_below, n_above, n_below + n_above)

@@ -1,0 +1,365 @@
+"""Sums of several slots over users or rows: moments of slices, or of each slot sums with the weights of resamples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_recmetrics.core.distributed.collectives import (
+    gather_rows,
+    owner_of,
+    send_rows,
+    sum_alike,
+    sum_over_processes,
+)
+from torch_recmetrics.core.layouts.flat import read_lists
+from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows, unpack
+from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.moments import (
+    ADDABLE,
+    COUNT,
+    DENOMINATOR,
+    MOMENTS,
+    NUMERATOR,
+    addable,
+    added,
+    combined,
+    from_added,
+    moments_by,
+)
+from torch_recmetrics.core.tensors.segments import order_by
+from torch_recmetrics.state.intervals import Spread, standard_error
+from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.replicates import Resamples
+from torch_recmetrics.state.slots import SlotTable
+from torch_recmetrics.state.sync import sum_of_users
+
+# Rows wait until there are as many, or twice as many as slots. So the sums of all slots are written anew so seldom that
+# their number does not show in the time of an update.
+WAITING_ROWS = 1 << 12
+WAITING_PIECES = 1 << 10
+
+
+class SumTable(SlotTable):
+    """The sums of a few numbers of each unit. Units with a sample id wait until it is known which of them count.
+
+    Of a slot remain the moments of ratios of sums, in C columns; where it is drawn, R times the sums of its numbers and
+    once their sums without weights, and in how many units there is something to count.
+    """
+
+    of_sums = "sums"  # the name of their state
+
+    def arrange(self) -> None:
+        several = RowsOf(torch.float64, (self.n_columns,))
+        self.columns = {"numerators": several, "denominators": several}
+        if self.drawn:
+            self.columns = {"numbers": RowsOf(torch.float64, (self.n_numbers,))}
+
+    @property
+    def sums(self) -> Tensor:
+        """The present sums, those of the rows that wait left out."""
+        sums: Tensor = self.state(self.of_sums)
+        return sums
+
+    @sums.setter
+    def sums(self, sums: Tensor) -> None:
+        self.set_state(self.of_sums, sums)
+
+    # What a subclass says
+
+    @property
+    def n_columns(self) -> int:
+        """C."""
+        raise NotImplementedError
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers of a unit are drawn."""
+        return 2 * self.n_columns
+
+    def values(self, sums: Tensor) -> Sequence[Tensor]:
+        """Of each value (S + 1, R + 1), what (S + 1, R + 1, numbers) sums come to."""
+        raise NotImplementedError
+
+    def counted(self, numbers: Tensor) -> Tensor:
+        """(U, values) bool: whether a unit with these (U, numbers) counts in each."""
+        raise NotImplementedError
+
+    def at_once(self, named: bool) -> bool:
+        """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many."""
+        return not named and not self.sliced
+
+    def many(self, n_rows: int, n_pieces: int) -> bool:
+        """Whether so many rows without sample ids wait no longer."""
+        return n_rows >= max(WAITING_ROWS, 2 * self.slots.number) or n_pieces >= WAITING_PIECES
+
+    # Sums
+
+    def declare(self) -> None:
+        super().declare()
+        self.add(self.of_sums, *self.nothing())
+
+    def nothing(self) -> tuple[Tensor, Any]:
+        """The sums of no rows, and what makes one of those of several ranks where they do not add up."""
+        number = (self.slots.number,)
+        if not self.drawn:
+            return torch.zeros((*number, self.n_columns, MOMENTS), dtype=self.wide, device=self.device), combined
+        shape = (*(number if self.sliced else ()), self.slots.num_replicates + 2, self.n_numbers)
+        return torch.zeros(shape, dtype=self.wide, device=self.device), None
+
+    def added(self, some: Tensor, others: Tensor) -> Tensor:
+        """The sums of the rows of both."""
+        return some + others if self.drawn else added(some, others)
+
+    def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
+        """The sums of each slot of rows that are not drawn."""
+        return moments_by(slots, self.slots.number, *columns)
+
+    def summed(self, entries: Tensor, columns: Sequence[Tensor]) -> Tensor:
+        """The sums of the rows of each entry."""
+        rows, slots, keys = self.entry_columns(entries)
+        columns = [column[rows] for column in columns]
+        return self.summed_units(slots, keys, *columns) if self.drawn else self.moments(slots, columns)
+
+    def summed_units(self, slots: Tensor, keys: Tensor, numbers: Tensor) -> Tensor:
+        """The sums of units that are drawn."""
+        return self.drawn_sums(slots, keys, numbers, self.counted(numbers)).view_as(self.sums)
+
+    def count(
+        self, columns: Sequence[Tensor], entries: Tensor | None, sample_ids: Tensor | None, keys: Tensor | None = None
+    ) -> None:
+        """Add units: their columns, of what is drawn the one of its numbers."""
+        own = self.entries_of(entries, columns[0].shape[0], sample_ids, keys)
+        if self.at_once(sample_ids is not None):
+            self.sums = self.added(self.sums, self.summed_units(*self.entry_columns(own)[1:], *columns))
+            return
+        self.keep(own, sample_ids, **dict(zip(self.columns, columns, strict=True)))
+        if sample_ids is None:
+            parts = zip(self.state(self.stems[0]), self.state("sample_ids"), strict=True)
+            unnamed = [rows.shape[0] for rows, ids in parts if not ids.shape[0]]
+            if self.many(sum(unnamed), len(unnamed)):
+                self.sums = self.total(named=False)
+                self.drop(named_too=False)
+
+    def total(self, *, named: bool | None = None) -> Tensor:
+        """The sums, and those of the rows that wait; of all, or only of those without sample ids."""
+        waits = any(named is None or (ids.shape[0] > 0) == named for ids in self.state("sample_ids"))
+        return self.added(self.sums, self.summed(*self.in_order(*self.rows(named=named)))) if waits else self.sums
+
+    def in_order(self, entries: Tensor, columns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """The same; what is drawn ascends by its key, so that its sums depend on no split."""
+        if self.drawn:
+            entries = entries[order_by(*self.entry_columns(entries)[1:])]
+        return entries, columns
+
+    def exchange(self, process_group: Any) -> None:
+        if self.drawn:
+            self.gather(process_group)
+            self.sums = sum_over_processes(self.sums, process_group)
+            return
+        sums = self.total(named=False)
+        vector = torch.cat([self.numbers(float(self.has_named())), addable(sums).flatten()])
+        summed = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, process_group)
+        total = from_added(summed[1:].view(*sums.shape[:-1], ADDABLE))
+        if bool(summed[0]):
+            named = addable(self.summed(*self.rows(process_group, everywhere=True, named=True)))
+            total = added(total, from_added(sum_over_processes(named.flatten(), process_group).view(named.shape)))
+        self.sums = total
+        self.drop()
+
+    def replicates(self) -> dict[str, Sequence[Resamples]]:
+        sums = self.total()
+        sums = sums.view(self.slots.number, *sums.shape[-2:])
+        several = (sums[:, -1] > 1).T.tolist()
+        values = zip(self.results, self.values(sums[:, :-1]), several, strict=False)
+        return {name: list(map(Resamples, of_each.unbind(0), some)) for name, of_each, some in values}
+
+
+class MeanTable(SumTable):
+    """That of all means over users: a column each. Flat rows wait until all rows of a user are known.
+
+    A median and its like ask for the values of all users: then none are summed up.
+    """
+
+    order = 0
+    of_users = True
+
+    def arrange(self) -> None:
+        super().arrange()
+        # Of `indexes` (P, 2): a user of flat rows, and a slice that it is in.
+        self.flat_stems = {"packed": 0, "indexes": 2} if self.sliced else {"packed": 0}
+        self.keeps_values = any(member.keeps_values for member in self.members.values())
+
+    @classmethod
+    def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003
+        return cls
+
+    @property
+    def n_columns(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many numbers each member has."""
+        return [member.n_parts for member in self.members.values()]
+
+    def at_once(self, named: bool) -> bool:
+        return super().at_once(named) and not self.keeps_values
+
+    def many(self, n_rows: int, n_pieces: int) -> bool:
+        return super().many(n_rows, n_pieces) and not self.keeps_values
+
+    def declare(self) -> None:
+        super().declare()
+        for stem, width in self.flat_stems.items():
+            self.add(stem, RowsOf(columns=(width,)))
+
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:
+        """Add the users, or the flat rows, of a prepared update."""
+        if prepared.packed is None:
+            self.count_values(columns_of(evaluator, evaluator.evaluated(prepared).values), entries, prepared.sample_ids)
+            return
+        self.set_state("packed", [*self.state("packed"), prepared.packed])
+        if entries is not None:
+            pairs = torch.stack([prepared.packed[:, 0][entries[:, 0]], entries[:, 1]], 1)
+            self.set_state("indexes", [*self.state("indexes"), torch.unique(pairs, dim=0)])
+
+    def count_values(
+        self, columns: Sequence[Tensor], entries: Tensor | None, sample_ids: Tensor | None, n_units: int | None = None
+    ) -> None:
+        """Add rows, of which those of a unit, one by default, follow each other."""
+        keys = None
+        if n_units is not None and self.drawn and sample_ids is None:
+            keys = self.take_places(n_units).repeat_interleave(columns[0].shape[0] // (n_units or 1))
+        self.count([torch.cat(list(columns), 1)] if self.drawn else columns, entries, sample_ids, keys)
+
+    # Flat rows
+
+    def flat_rows(self, columns: int = NARROW) -> Tensor:
+        """All flat rows, packed."""
+        parts = self.state("packed")
+        return joined_rows(parts, max([columns, *(part.shape[1] for part in parts)]), self.device)
+
+    def pairs(self) -> Tensor | None:
+        """(P, 2) user and slice; None where there are no slices."""
+        if not self.sliced:
+            return None
+        return torch.cat([self.empty_row("indexes"), *(part.to(self.device) for part in self.state("indexes"))])
+
+    def of_flat(self, packed: Tensor, pairs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+        """The entries and the columns of users all of whose rows are here."""
+        evaluator = self.holder.evaluator
+        checks = check.ValueChecks(evaluator.validate_args)
+        ranking = read_lists(unpack([packed]), evaluator.needs, checks).ranking(evaluator.needs)
+        columns = list(columns_of(evaluator, evaluator.evaluate(ranking, checks)))
+        checks.raise_first()
+        users = torch.unique(packed[:, 0])  # ascending, as the values are
+        slices = None
+        if pairs is not None:
+            places = torch.stack([torch.searchsorted(users, pairs[:, 0].contiguous()), pairs[:, 1]], 1)
+            slices = torch.unique(places, dim=0)
+        return self.entries_of(slices, users.shape[0], keys=users), [torch.cat(columns, 1)] if self.drawn else columns
+
+    def all_rows(self) -> tuple[Tensor, list[Tensor]]:
+        entries, columns = self.rows()
+        if not self.state("packed"):
+            return entries, columns
+        flat, numbers = self.of_flat(self.flat_rows(), self.pairs())
+        flat = torch.cat([flat[:, :1] + columns[0].shape[0], flat[:, 1:]], 1)
+        return torch.cat([entries, flat]), [torch.cat([columns[0], numbers[0]])]
+
+    def total(self, *, named: bool | None = None) -> Tensor:
+        if named is None and self.drawn and self.state("packed"):
+            return self.added(self.sums, self.summed(*self.in_order(*self.all_rows())))
+        return super().total(named=named)
+
+    def exchange(self, process_group: Any) -> None:
+        super().exchange(process_group)
+        wide = any(part.shape[1] == WIDE for part in self.state("packed"))
+        has = self.numbers(float(len(self.state("packed"))), float(wide))
+        n_flat, n_wide = sum_over_processes(has, process_group).tolist()
+        if not n_flat:
+            return
+        both = self.flat_rows(WIDE if n_wide else NARROW), self.pairs()
+        rows = [part for part in both if part is not None]
+        if self.drawn:  # every rank has all rows, and finds the same values
+            for stem, part in zip(self.flat_stems, rows, strict=True):
+                self.set_state(stem, [torch.cat(gather_rows(part, process_group))])
+            return
+        n_ranks = dist.get_world_size(process_group)
+        packed, pairs = (send_rows(part, owner_of(part[:, 0], n_ranks), process_group) for part in rows)
+        nothing = addable(self.nothing()[0])
+
+        def here() -> Tensor:
+            return addable(self.summed(*self.of_flat(packed, pairs))) if packed.shape[0] else nothing
+
+        summed = sum_of_users(here, tuple(nothing.shape), self.device, process_group)
+        self.sums = added(self.sums, from_added(summed))
+        for stem in self.flat_stems:
+            self.set_state(stem, [])
+
+    # Values
+
+    def spreads(self) -> dict[str, Spread]:
+        total = self.total()
+        if self.state("packed"):
+            total = added(total, self.summed(*self.of_flat(self.flat_rows(), self.pairs())))
+        found: list[Spread] = []
+        for member, sums in zip(self.members.values(), torch.split(total, self.sizes, 1), strict=True):
+            values = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
+            if member.has_interval:
+                of_each = (values, standard_error(sums), sums[..., COUNT], sums)
+                found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=True))
+            else:
+                found.append(Spread(values[:, 0], torch.full_like(values[:, 0], float("nan")), sums[:, 0, COUNT]))
+        return dict(zip(self.results, found, strict=True))
+
+    def values(self, sums: Tensor) -> Sequence[Tensor]:
+        numerators, denominators = sums.chunk(2, -1)
+        parts = torch.split(numerators / denominators, self.sizes, -1)
+        values = [member.value_of(part) for member, part in zip(self.members.values(), parts, strict=True)]
+        return torch.cat(values, -1).unbind(-1)
+
+    def counted(self, numbers: Tensor) -> Tensor:
+        counts = torch.split(numbers[:, self.n_columns :] > 0, self.sizes, 1)  # what a value is divided by
+        members = zip(self.members.values(), counts, strict=True)
+        return torch.cat([part[:, : len(member.value_labels) or 1] for member, part in members], 1)
+
+    def replicates(self) -> dict[str, Sequence[Resamples]]:
+        if not self.keeps_values:
+            return super().replicates()
+        slots = [self._of_values(*units) for units in self.units_by_slot()]
+        return {name: list(of_each) for name, of_each in zip(self.results, zip(*slots, strict=True), strict=True)}
+
+    def _of_values(self, keys: Tensor, numbers: Tensor) -> list[Resamples]:
+        """Of each value, the replicates of users."""
+        numerators, denominators = numbers.chunk(2, 1)
+        found: list[Tensor] = []
+        drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(keys, first, last).unbind(1))
+        for weights in drawn:
+            values: list[Tensor] = []
+            parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
+            for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
+                of_each = torch.where(of_users > 0, own / of_users, float("nan"))
+                if isinstance(metric.aggregation, str):
+                    values.append(metric.value_of_users(of_each, of_users[:, 0] * weights))
+                else:  # a function knows no weights: a user comes as often as it was drawn
+                    repeated = of_each.repeat_interleave(weights.to(torch.int64), 0)
+                    values.append(metric.value_of_users(repeated, torch.ones_like(repeated[:, 0])))
+            found.append(torch.cat(values))
+        several = (self.counted(numbers).sum(0) > 1).tolist()
+        return list(map(Resamples, torch.stack(found, 1), several))
+
+
+def columns_of(evaluator: Any, values: Any) -> tuple[Tensor, Tensor]:
+    """(U, C) each: weight times value of every mean over users, and what it is divided by."""
+    places, place = list[int](), 0
+    for metric, size in zip(evaluator.metrics, evaluator.sizes, strict=True):
+        places += range(place, place + metric.n_parts)  # behind its values a metric may have those of its bounds
+        place += size
+    numerators, denominators = values.numerators(), values.denominators()
+    return torch.stack([numerators[p] for p in places], 1), torch.stack([denominators[p] for p in places], 1)

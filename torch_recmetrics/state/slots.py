@@ -1,0 +1,356 @@
+"""Sums of metrics for several slots: slices of what was given, and resamples of each; and the rows that wait for them.
+
+A metric says what kind of sums it is by its ``slot_table``: moments, counts over items, or rows. A table of that kind
+is filled by a wrapper, which says which slices a row is in, and whether it is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_recmetrics.core.distributed.collectives import gather_rows, sum_alike
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
+from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
+from torch_recmetrics.core.tensors.segments import order_by
+from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.repeated import counted_rows
+from torch_recmetrics.state.replicates import Jackknife, Resamples
+
+UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
+COUNTED = 1 << 23  # numbers of a block of replicates
+
+Entries = Callable[[tuple[int, ...], Tensor | None], Tensor | None]
+"""(E, 2) rows and their slices, of rows of the input of a shape, and the (n,) row of these that each row is of; None
+where there are no slices."""
+
+
+class Slots(NamedTuple):
+    """Number s < S is a slice, number S stands for all that was given; without slices there is number 0 alone."""
+
+    n_slices: int = 0  # S
+    num_replicates: int = 0  # R, of each slot; 0 where nothing is drawn
+    seed: int = 0
+
+    @property
+    def number(self) -> int:
+        """S + 1."""
+        return self.n_slices + 1
+
+
+class SlotTable:
+    """What a wrapper remembers for some of its members: pieces of rows that wait, and more where a subclass has it.
+
+    Each update leaves a piece in every list: the columns of its rows, their sample ids, and `entries`, what each row
+    is counted for: (E, 2 or 3) the row, its slice where there are some, and where it is drawn the key that its weights
+    follow from. A sample id may stand for several rows. A column that is missing leaves an empty piece.
+    """
+
+    order: ClassVar[int] = 1  # of the tables of a wrapper, whose states are numbered
+    of_users: ClassVar[bool] = False  # whether its rows are the users that one evaluator ranks for all
+    has_keys: ClassVar[bool] = True  # whether entries hold the keys of what is drawn
+    columns: Mapping[str, RowsOf] = MappingProxyType({})  # of the rows; the first is always there
+    offset = 0  # places that were taken before a state was put aside
+
+    def __init__(self, holder: Any, members: dict[str, Any], place: int, slots: Slots) -> None:
+        self.holder, self.members, self.slots = holder, members, slots
+        self.sliced, self.drawn = slots.n_slices > 0, slots.num_replicates > 0
+        self.keyed = self.drawn and self.has_keys
+        self.suffix = str(place) if place else ""
+        self.arrange()
+        self.stems = (*self.columns, "entries", "sample_ids")
+        self.names = tuple(stem + self.suffix for stem in self.stems)
+        self.all_names = self.names  # of its states
+
+    def arrange(self) -> None:
+        """Say which columns and states there are, where that depends on the members or the slots."""
+
+    @classmethod
+    def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003 (a subclass looks at it)
+        """Metrics of a wrapper that agree in it have one table."""
+        return name
+
+    @property
+    def results(self) -> list[str]:
+        """The names of the values."""
+        return [own for name, member in self.members.items() for own in self.holder.result_names(name, member)]
+
+    @property
+    def metric(self) -> Any:
+        """The metric, where it is of one alone."""
+        return next(iter(self.members.values()))
+
+    # What a subclass says
+
+    def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
+        """What counts the rows of an update, all rules checked."""
+        raise NotImplementedError
+
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:
+        """Add the users of a prepared update, where it is one `of_users`."""
+        raise NotImplementedError
+
+    def spreads(self) -> dict[str, Spread]:
+        """Of each value that of all slots, (S + 1,), from the present states, where nothing is drawn."""
+        raise NotImplementedError
+
+    def replicates(self) -> Mapping[str, Sequence[Resamples | Jackknife]]:
+        """Of each value those of each slot, from the present states."""
+        raise NotImplementedError
+
+    def exchange(self, process_group: Any) -> None:
+        """Replace the states by those of all ranks together."""
+        raise NotImplementedError
+
+    # States
+
+    def bare(self, name: str) -> str:
+        """The name of a state without what tells tables apart."""
+        return name.removesuffix(self.suffix)
+
+    def add(self, stem: str, default: Tensor | RowsOf, combined: Callable[[Tensor], Tensor] | None = None) -> None:
+        """Declare a state."""
+        self.holder.add(stem + self.suffix, default, combined)
+        self.all_names = (*dict.fromkeys([*self.all_names, stem + self.suffix]),)
+
+    def declare(self) -> None:
+        """Add the states."""
+        own = {"entries": RowsOf(columns=(self.entry_width,)), "sample_ids": RowsOf()}
+        for stem, rows in (*self.columns.items(), *own.items()):
+            self.add(stem, rows)
+        if self.keyed:
+            self.add("places", torch.zeros(1, dtype=torch.int64, device=self.device))
+
+    def state(self, stem: str) -> Any:
+        """The present value of a state."""
+        return self.holder.state(stem + self.suffix)
+
+    def set_state(self, stem: str, value: Any) -> None:
+        """Replace a state."""
+        self.holder.set_state(stem + self.suffix, value)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.holder.device
+        return device
+
+    @property
+    def wide(self) -> torch.dtype:
+        """The dtype of sums."""
+        return accumulator_dtype(self.device)
+
+    def numbers(self, *numbers: float) -> Tensor:
+        """A vector that ranks may add up."""
+        return torch.tensor(numbers, dtype=self.wide, device=self.device)
+
+    def empty_row(self, stem: str) -> Tensor:
+        """What an empty list joins to."""
+        row: Tensor = self.holder.empty_row(stem + self.suffix)
+        return row
+
+    def fits(self, stem: str, row: Tensor) -> bool:
+        """Whether a tensor can be keys."""
+        raise NotImplementedError
+
+    def check_joined(self) -> None:
+        """Refuse pieces of two metrics that do not go together."""
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """Whether parallel pieces can be of the same rows."""
+        n_rows, n_ids = pieces[self.stems[0]].shape[0], pieces["sample_ids"].shape[0]
+        rows = [piece.shape[0] for stem, piece in pieces.items() if stem in self.columns and stem != "weights"]
+        weights = pieces["weights"].shape[0] if "weights" in pieces else 0
+        numbers, slots, _ = self.entry_columns(pieces["entries"])
+        inside = within(numbers, n_rows) and within(slots, self.slots.number)
+        return {*rows} == {n_rows} and weights in (0, n_rows) and n_rows % (n_ids or 1) == 0 and inside
+
+    # Entries
+
+    @property
+    def entry_width(self) -> int:
+        return 1 + (self.sliced or not self.keyed) + self.keyed
+
+    def entry_columns(self, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, slot and key of each entry."""
+        rows = entries[:, 0]
+        slots = entries[:, 1] if self.sliced or not self.keyed else torch.zeros_like(rows)
+        return rows, slots, entries[:, -1]
+
+    def entries_of(
+        self, entries: Tensor | None, n_rows: int, sample_ids: Tensor | None = None, keys: Tensor | None = None
+    ) -> Tensor:
+        """What is remembered of the slices of rows, None for the one slot that there is.
+
+        The (n_rows,) keys are those given, or the sample ids, or follow from the places of the rows.
+        """
+        if entries is None:
+            rows = torch.arange(n_rows, device=self.device)
+            entries = torch.stack([rows, torch.zeros_like(rows)], 1)
+        if not self.keyed:
+            return entries
+        if keys is None and sample_ids is None:
+            keys = self.take_places(n_rows)
+        elif keys is None and sample_ids is not None:
+            keys = sample_ids.repeat_interleave(n_rows // (sample_ids.shape[0] or 1))
+        drawn: Any = keys
+        return torch.cat([entries[:, : self.entry_width - 1], drawn[entries[:, 0]].unsqueeze(1)], 1)
+
+    def take_places(self, number: int) -> Tensor:
+        """(number,) keys of units without an id."""
+        group = self.holder.process_group
+        rank = dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
+        taken = self.state("places")
+        self.set_state("places", taken + number)
+        return place_keys(int(taken) + self.offset, number, rank, self.device)
+
+    # Rows that wait
+
+    def keep(self, entries: Tensor, sample_ids: Tensor | None, **columns: Tensor | None) -> None:
+        """Remember rows."""
+        given = {**columns, "entries": entries, "sample_ids": sample_ids}
+        for stem in self.stems:
+            column = given.get(stem)
+            self.set_state(stem, [*self.state(stem), self.empty_row(stem) if column is None else column])
+
+    def drop(self, *, named_too: bool = True) -> None:
+        """Forget the rows, or those without sample ids."""
+        kept = [] if named_too else [ids.shape[0] > 0 for ids in self.state("sample_ids")]
+        for stem in self.stems:
+            self.set_state(stem, [part for part, keep in zip(self.state(stem), kept, strict=False) if keep])
+
+    def has_named(self) -> bool:
+        """Whether rows with a sample id wait here."""
+        return any(ids.shape[0] for ids in self.state("sample_ids"))
+
+    def waiting(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Iterator[Any]:
+        """The pieces by stem, with the entries of those rows that count.
+
+        Args:
+            group: the ranks, which must all call it where `everywhere` is True: then a sample id counts once in all.
+            everywhere: see there.
+            named: True for the pieces with sample ids alone, False for the others alone.
+        """
+        parts = zip(*(self.state(stem) for stem in self.stems), strict=True)
+        pieces = [{s: part.to(self.device) for s, part in zip(self.stems, one, strict=True)} for one in parts]
+        if named is not None:
+            pieces = [piece for piece in pieces if (piece["sample_ids"].shape[0] > 0) == named]
+        for piece, counted in counted_rows(pieces, self.stems[0], self.device, group, everywhere=everywhere):
+            if counted is not None:
+                piece["entries"] = piece["entries"][counted[piece["entries"][:, 0]]]
+            yield piece
+
+    def rows(self, group: Any = None, **which: Any) -> tuple[Tensor, list[Tensor]]:
+        """The entries of all rows that wait and count, see :meth:`waiting`, and the columns of these rows."""
+        pieces, found, offset = list(self.waiting(group, **which)), [self.empty_row("entries")], 0
+        for piece in pieces:
+            entries = piece["entries"]
+            found.append(torch.cat([entries[:, :1] + offset, entries[:, 1:]], 1) if offset else entries)
+            offset += piece[self.stems[0]].shape[0]
+        columns = [torch.cat([self.empty_row(stem), *(piece[stem] for piece in pieces)]) for stem in self.columns]
+        return torch.cat(found), columns
+
+    def all_rows(self) -> tuple[Tensor, list[Tensor]]:
+        """The same of all rows here, of those too that wait in another way."""
+        return self.rows()
+
+    def units(self) -> tuple[Tensor, ...]:
+        """The slot and the key of each row that waits and counts, ascending, and its columns."""
+        entries, columns = self.all_rows()
+        rows, slots, keys = self.entry_columns(entries)
+        order = order_by(slots, keys)
+        return slots[order], keys[order], *(column[rows[order]] for column in columns)
+
+    def units_by_slot(self) -> Iterator[tuple[Tensor, ...]]:
+        """The same of one slot after the other, without the slot."""
+        slots, *columns = self.units()
+        sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
+        yield from zip(*(torch.split(column, sizes) for column in columns), strict=True)
+
+    def agreed(self, *numbers: float, group: Any) -> list[float]:
+        """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
+        vector = self.numbers(float(self.has_named()), *numbers)
+        summed: list[float] = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, group).tolist()
+        return summed
+
+    def gather(self, group: Any) -> None:
+        """Let every rank have the rows of all that wait and count; which had an id does not matter any more."""
+        n_named, n_pieces = self.agreed(float(len(self.state("entries"))), group=group)
+        if not n_pieces:
+            return
+        entries, columns = self.rows(group, everywhere=n_named > 0)
+        numbers = [as_integers(column[entries[:, 0]]) for column in columns]
+        gathered = torch.cat(gather_rows(torch.cat([entries[:, 1:], *numbers], 1), group))
+        if self.keyed:
+            gathered = gathered[torch.sort(gathered[:, self.entry_width - 2], stable=True).indices]
+        widths = [self.entry_width - 1, *(part.shape[1] for part in numbers)]
+        rest, *parts = torch.split(gathered, widths, 1)
+        rows = torch.arange(gathered.shape[0], device=self.device).unsqueeze(1)
+        self.drop()
+        likes = map(self.empty_row, self.columns)
+        back = {s: from_integers(like, part) for s, like, part in zip(self.columns, likes, parts, strict=True)}
+        self.keep(torch.cat([rows, rest], 1), None, **back)
+
+    # Resamples
+
+    def weights(self, keys: Tensor, first: int, last: int) -> Tensor:
+        """(U, last - first) int8: the weights of replicates; number R, behind all, is 1 for each unit."""
+        number = self.slots.num_replicates
+        weights = poisson_weights(keys, self.slots.seed, min(last, number), first)
+        if last <= number:
+            return weights
+        return torch.cat([weights, torch.ones_like(keys, dtype=torch.int8).unsqueeze(1)], 1)
+
+    def blocks(self, size: int) -> Iterator[tuple[int, int]]:
+        """First and last replicates of blocks; of each unit or item there are `size` numbers in a replicate."""
+        step, end = max(LANES, COUNTED // (size or 1) // LANES * LANES), self.slots.num_replicates + 1
+        for first in range(0, end, step):
+            yield first, min(first + step, end)
+
+    def drawn_sums(self, slots: Tensor, keys: Tensor, numbers: Tensor, counted: Tensor) -> Tensor:
+        """(S + 1, R + 2, C): of each slot the sums of its (U, C) numbers with the weights of each replicate, and
+        without; and behind them in how many units there is something to count, (U, m) bool, padded with 0."""
+        found = numbers.new_zeros((self.slots.number, self.slots.num_replicates + 2, numbers.shape[1]))
+        every: list[tuple[int, Any]] = [(0, slice(None))]
+        for slot, places in by_slot(slots) if self.sliced else every:
+            found[slot, :-1] = self.weighted_sums(keys[places], numbers[places])
+            found[slot, -1, : counted.shape[1]] = counted[places].sum(0, dtype=found.dtype)
+        return found
+
+    def weighted_sums(self, keys: Tensor, numbers: Tensor) -> Tensor:
+        """(R + 1, C): the sums of units with the weights of each replicate, and without."""
+        n = self.slots.num_replicates
+        total = numbers.new_zeros((n + 1, numbers.shape[1]))
+        for some_keys, some in zip(torch.split(keys, UNITS), torch.split(numbers, UNITS), strict=True):
+            total[:-1] += exact(poisson_weights(some_keys, self.slots.seed, n)).T @ some
+            total[-1] += some.sum(0)
+        return total
+
+
+def within(numbers: Tensor, end: int) -> bool:
+    """Whether all are from 0 to below `end`."""
+    return not numbers.numel() or (int(numbers.min()) >= 0 and int(numbers.max()) < end)
+
+
+def by_slot(slots: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Each slot that there is, ascending, and the places of its rows."""
+    order = torch.sort(slots, stable=True).indices
+    found, sizes = torch.unique_consecutive(slots[order], return_counts=True)
+    yield from zip(found.tolist(), torch.split(order, sizes.tolist()), strict=True)
+
+
+def as_integers(column: Tensor) -> Tensor:
+    """(U, c) int64 of a column, without loss."""
+    column = column if column.ndim == 2 else column.unsqueeze(1)
+    return float_bits(column) if column.is_floating_point() else column.to(torch.int64)
+
+
+def from_integers(like: Tensor, column: Tensor) -> Tensor:
+    """Inverse of it."""
+    column = bits_float(column) if like.is_floating_point() else column.to(like.dtype)
+    return column if like.ndim == 2 else column.squeeze(1)
