@@ -273,12 +273,12 @@ def test_all_of_one_metric(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_failure_of_ours_is_another_exit_code(
     files: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torch_recmetrics.offline import evaluation
+    from torch_recmetrics.offline import measuring
 
     def broken(*_: Any) -> Any:
         raise IndexError
 
-    monkeypatch.setattr(evaluation, "arguments_of", broken)
+    monkeypatch.setattr(measuring, "arguments_of", broken)
     given = ("--recommendations", files / "good.parquet", "--truth", files / "truth.parquet")
     code, out, err = run(capfd, "evaluate", *given)
     assert (code, out) == (1, "")

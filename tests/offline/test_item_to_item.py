@@ -17,7 +17,7 @@ from oracles import next_items
 from oracles.users import TIES
 
 from torch_recmetrics.compare import compare
-from torch_recmetrics.offline import InputError, Report, item_to_item, next_events, workspace
+from torch_recmetrics.offline import InputError, Report, item_to_item
 
 MODULE = sys.modules[item_to_item.__module__]
 PAIRS = ("item1", "item2", "score")
@@ -148,28 +148,21 @@ def test_pieces_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_what_does_not_fit_into_memory_counts_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ties: Any
-) -> None:
-    """Ranks and events as tensors, or events sorted by DuckDB, or all of it joined by DuckDB; rows of several files."""
+def test_rows_of_several_files_count_as_those_of_one(tmp_path: Path, ties: Any) -> None:
     similar, log = drawn(11, n_users=5)
     log = log * 7
     for part in range(3):
         frame(similar[part::3], PAIRS).to_parquet(tmp_path / f"similar{part}.parquet")
         frame(log[part::3], EVENTS).to_parquet(tmp_path / f"log{part}.parquet")
     similar, log = ([row for part in range(3) for row in rows[part::3]] for rows in (similar, log))
-    reports = [run(similar, log, (1, 2, 4), ties=ties)]
     files = str(tmp_path / "similar*.parquet"), str(tmp_path / "log*.parquet")
-    for module, name in ((None, ""), (next_events, "EVENT_BYTES"), (workspace, "IN_MEMORY")):
-        if module is not None:
-            monkeypatch.setattr(module, name, 0 if name == "IN_MEMORY" else 2**40)
-        reports += [run(similar, log, (1, 2, 4), ties=ties), item_to_item(*files, (1, 2, 4), ties=ties)]
+    frames, read = run(similar, log, (1, 2, 4), ties=ties), item_to_item(*files, (1, 2, 4), ties=ties)
     values, _ = next_items.item_to_item(similar, log, (1, 2, 4), 1, ties, "exponential")
-    for report in reports:
+    for report in (frames, read):
         assert dict(report) == pytest.approx(values, abs=1e-12)
-        assert report.counts == reports[0].counts
-        assert report.user_ids == reports[0].user_ids
-        assert report.details == reports[0].details
+        assert report.counts == frames.counts
+        assert report.user_ids == frames.user_ids
+        assert report.details == frames.details
 
 
 @pytest.mark.parametrize(

@@ -7,62 +7,67 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
+from torch import Tensor
 
 from torch_recmetrics import Coverage, ranking_metrics
-from torch_recmetrics.offline import InputError, evaluate
-from torch_recmetrics.offline.evaluation import measure
-from torch_recmetrics.offline.spark import counted, gathered, merge_states, packed, states_of, unpacked
+from torch_recmetrics.offline import evaluate
+from torch_recmetrics.offline.measuring import Asked, measured
+from torch_recmetrics.offline.spark import Part, SparkWorkspace, in_words_of_spark
+from torch_recmetrics.offline.spark_evaluation import added, merge_states, part_of, states_of
+from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.workspace import Workspace
 
-METRICS = ("ndcg@3", "mrr@10", "hit_rate@3")
-ROWS = [(0, u, (7 * u + 3 * r) % 50, float((u * r) % 7), 1.0) for u in range(60) for r in range(8)]
-ROWS += [(1, u, (5 * u + 11 * r) % 50, 1.0 + r, 1.0 + u % 3) for u in range(5, 65) for r in range(3)]
+METRICS = ("ndcg", "mrr", "hit_rate")
+LISTED = [(u, (7 * u + 3 * r) % 50, float((u * r) % 7)) for u in range(60) for r in range(8)]
+TRUTH = [(u, (5 * u + 11 * r) % 50, 1.0 + r, 1.0 + u % 3) for u in range(5, 65) for r in range(3)]
+NAMES = ("user_id", "item_id", "v", "w")
 
 
 def table(rows: list[tuple[Any, ...]]) -> pa.Table:
-    return pa.table([pa.array(column) for column in zip(*rows)], ["_kind", "_user", "_item", "_value", "_weight"])
+    columns = list(zip(*rows)) or [()] * 4
+    return pa.table([pa.array(column) for column in columns], list(NAMES[: len(columns)]))
 
 
-def found(rows: list[tuple[Any, ...]], **options: Any) -> list[tuple[str, bytes]]:
-    chosen = {"by_rank": False, "graded": True, "weighted": True, "reads_items": False, "keep_users": True, **options}
-    return counted(
-        table(rows),
-        lambda _: collection(),
-        lambda tables, metrics, collector: measure(tables, metrics, collector, lambda _: None),
-        memory_limit=None,
-        **chosen,
-    )
-
-
-def collection() -> Any:
-    made = [
-        metric
-        for name in METRICS
-        for metric in ranking_metrics(name[: name.index("@")], int(name[name.index("@") + 1 :])).values()
-    ]
-    return ranking_metrics(made)
+def part(user: int, n_parts: int) -> Part:
+    lists, truth = (table([row for row in rows if row[0] % n_parts == user]) for rows in (LISTED, TRUTH))
+    with Workspace(threads=1) as workspace:
+        tables = Tables(
+            workspace,
+            {"recommendations": lists, "truth": truth},
+            Names(*NAMES[:2], "v", None, "v", "w"),
+            None,
+            whole=False,
+        )
+        tables.number_users()
+        tables.number_items()
+        collection = ranking_metrics(METRICS, 3)
+        asked = Asked(0.95, None, True, False, 3, False)
+        outcome = measured(tables, collection, asked, tables.counted_lists(strict=False), numbered=False)
+        return part_of(tables, collection, outcome)
 
 
 def test_partitions_add_up() -> None:
-    parts = [
-        [row for row in ROWS if row[1] < 5],
-        *([row for row in ROWS if row[1] >= 5 and row[1] % 3 == n] for n in range(3)),
-    ]
-    report = gathered([row for part in parts for row in found(part)], collection(), 0.9, "full", keep_users=True)
-    lists, truth = ([row[1:] for row in ROWS if row[0] == kind] for kind in (0, 1))
-    frames = [
-        table([(0, *row) for row in rows]).rename_columns(["k", "user_id", "item_id", "v", "w"])
-        for rows in (lists, truth)
-    ]
-    expected = evaluate(*frames, METRICS, score="v", relevance="v", weight="w", level=0.9, candidates="full")
-    assert dict(report) == pytest.approx(dict(expected), rel=1e-12)
-    assert report.counts == expected.counts
-    assert report.user_ids == expected.user_ids
-    assert report.users.weights.tolist() == expected.users.weights.tolist()
-    assert report.users.candidates == "full"
-    assert report.users.versions == expected.users.versions
-    for name in METRICS:
-        assert report.users[name].tolist() == expected.users[name].tolist()
-        assert report.intervals[name] == pytest.approx(expected.intervals[name], rel=1e-9)
+    collection = ranking_metrics(METRICS, 3)
+    parts = [Part.from_bytes(part(number, 4).to_bytes()) for number in range(4)]
+
+    def add(found: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        return added(collection, found)
+
+    rounds = [Part.joined(parts[:2], add), Part.from_bytes(Part.joined(parts[2:], add).to_bytes())]
+    for total in (Part.joined(parts, add), Part.joined(rounds, add)):
+        metrics = ranking_metrics(METRICS, 3)
+        merge_states(metrics, [total.tensors])
+        expected = evaluate(table(LISTED), table(TRUTH), METRICS, 3, score="v", relevance="v", weight="w")
+        assert {name: float(value) for name, value in metrics.compute().items()} == pytest.approx(
+            dict(expected), rel=1e-12
+        )
+        counts = {name: count for name, count in total.counts.items() if not name.startswith("digest")}
+        assert counts == expected.counts
+        assert total.most == {"longest_list": 8}
+    users = pa.concat_tables([part(number, 4).users for number in range(4)]).sort_by("_id")
+    assert users["_id"].to_pylist() == expected.user_ids
+    assert users["ndcg@3"].to_pylist() == expected.users["ndcg@3"].tolist()
+    assert users["_weight"].to_pylist() == expected.users.weights.tolist()
 
 
 def test_states_are_the_same_after_a_journey_as_bytes() -> None:
@@ -70,19 +75,41 @@ def test_states_are_the_same_after_a_journey_as_bytes() -> None:
     metrics.update(
         item_ids=torch.tensor([[0, 1], [1, 3]]), target_ids=torch.tensor([[1], [2]]), sample_ids=torch.tensor([4, 9])
     )
-    payload = packed(states_of(metrics))
+    sent = Part.from_bytes(Part(tensors=states_of(metrics)).to_bytes()).tensors
     other = metrics.clone()
     other.reset()
-    merge_states(other, unpacked(payload))
+    merge_states(other, [sent])
     assert other.compute() == metrics.compute()
-    merge_states(other, unpacked(payload))  # the same sample ids: nobody counts twice
+    merge_states(other, [sent])  # the same sample ids: nobody counts twice
     assert other.compute() == metrics.compute()
 
 
-def test_what_a_partition_refuses_is_raised_by_the_driver() -> None:
-    with pytest.raises(InputError, match="a second time"):
-        found([*ROWS, ROWS[100]])
-    with pytest.raises(InputError, match="user 7 is wrong"):
-        gathered([("error", b"user 7 is wrong")], collection(), 0.95, None, keep_users=True)
-    with pytest.raises(InputError, match="there is no row with a user"):
-        gathered([], collection(), 0.95, None, keep_users=True)
+def test_the_first_error_of_all_parts_is_told() -> None:
+    parts = [Part(counts={"users": 2}), Part(error="user 9 is wrong"), Part(error="user 7 is wrong")]
+    assert Part.joined(parts, lambda _: {}).error == "user 7 is wrong"
+    assert in_words_of_spark("`truth` (pyarrow Table, row 1,024): no") == "`truth` (Spark): no"
+
+
+class Session:
+    """What a session of Spark is asked to run."""
+
+    def sql(self, text: str) -> str:
+        return text
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ('SELECT CAST("a`b" AS VARCHAR) FROM x', "SELECT CAST(`a``b` AS STRING) FROM x"),
+        ("SELECT 'it''s \\' FROM listed AS l", "SELECT 'it\\'s \\\\' FROM listed_1 AS  l"),
+        ("SELECT 1 FROM x JOIN listed USING (i)", "SELECT 1 FROM x JOIN listed_1 AS listed USING (i)"),
+        (
+            "SELECT unnest([{'target': t1, 'grade': g1}]) AS step FROM x",
+            "SELECT explode(array(named_struct('target', t1, 'grade', g1))) AS step FROM x",
+        ),
+    ],
+)
+def test_sql_is_written_in_the_dialect_of_spark(sql: str, expected: str) -> None:
+    workspace = SparkWorkspace(Session())
+    workspace._views = {"listed": "listed_1"}
+    assert workspace.query(sql) == expected

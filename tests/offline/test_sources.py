@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ from pyarrow import parquet
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.sources import InputError, connect, open_source
 from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.workspace import Workspace
+
+
+@pytest.fixture
+def work() -> Iterator[Workspace]:
+    with Workspace() as workspace:
+        yield workspace
+
 
 ROWS = {"item": ["x", "y", "z"], "score": [1.0, 2.5, -1.0]}
 
@@ -47,15 +56,14 @@ def forms(folder: Path) -> dict[str, Any]:
     }
 
 
-def test_every_form_gives_the_same_rows(tmp_path: Path) -> None:
-    connection = connect()
+def test_every_form_gives_the_same_rows(work: Workspace, tmp_path: Path) -> None:
     for name, given in forms(tmp_path).items():
-        source = open_source(connection, f"truth_{name}", given)
+        source = work.open(f"truth_{name}", given)
         need_columns(source, {"item": "item", "score": "score"})
-        (item,), score = id_sql(connection, (source, "item")), number_sql(connection, source, "score")
-        rows = connection.execute(f"SELECT {item}, {score} FROM {source.sql}").fetchall()
+        (item,), score = id_sql(work, (source, "item")), number_sql(work, source, "score")
+        rows = work.rows(f"SELECT {item}, {score} FROM {source.sql}")
         assert rows == list(zip(*ROWS.values())), name
-        again = connection.execute(f"SELECT count(*) FROM {source.sql}").fetchall()
+        again = work.rows(f"SELECT count(*) FROM {source.sql}")
         assert again == [(3,)], name  # a stream too can be read twice
         assert (source.describe().sha256 is None) == (not source.files), name
 
@@ -85,20 +93,21 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
         ("name.csv", b"item,scores\na,1\n", "no column 'score': did you mean 'scores'"),
     ],
 )
-def test_bad_files_are_refused_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_bad_files_are_refused_in_one_line(
+    work: Workspace, tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message) as refused:
-        read_score(tmp_path / name)
+        read_score(work, tmp_path / name)
     assert "truth" in str(refused.value)
     assert name in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def read_score(given: Any) -> None:
-    connection = connect()
-    source = open_source(connection, "truth", given)
+def read_score(work: Workspace, given: Any) -> None:
+    source = work.open("truth", given)
     need_columns(source, {"score": "score"})
-    number_sql(connection, source, "score")
+    number_sql(work, source, "score")
 
 
 @pytest.mark.parametrize(
@@ -113,13 +122,12 @@ def read_score(given: Any) -> None:
         (pd.DataFrame({"score": [pd.Timestamp("2024-01-01")]}), "its type is TIMESTAMP"),
     ],
 )
-def test_what_is_no_input_is_refused(given: Any, message: str) -> None:
+def test_what_is_no_input_is_refused(work: Workspace, given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_score(given)
+        read_score(work, given)
 
 
-def test_ids_of_different_types_meet() -> None:
-    connection = connect()
+def test_ids_of_different_types_meet(work: Workspace) -> None:
     one = uuid.UUID(int=5)
     frames = {
         "numbers": {"id": [1, 2]},
@@ -129,32 +137,30 @@ def test_ids_of_different_types_meet() -> None:
         "uuids": {"id": [one]},
         "named": {"id": [str(one)]},
     }
-    sources = {name: open_source(connection, name, pd.DataFrame(frame)) for name, frame in frames.items()}
+    sources = {name: work.open(name, pd.DataFrame(frame)) for name, frame in frames.items()}
     pairs = [("numbers", "text"), ("numbers", "floats"), ("small", "text"), ("floats", "text"), ("uuids", "named")]
     for left, right in pairs:
-        one_id, other_id = id_sql(connection, (sources[left], "id"), (sources[right], "id"))
+        one_id, other_id = id_sql(work, (sources[left], "id"), (sources[right], "id"))
         ids, others = f"SELECT {one_id} k FROM {sources[left].sql}", f"SELECT {other_id} k FROM {sources[right].sql}"
         joined = f"SELECT count(*) FROM ({ids}) JOIN ({others}) USING (k)"
-        assert connection.execute(joined).fetchall() == [(len(frames[left]["id"]),)], (left, right)
-    source = open_source(connection, "halves", pd.DataFrame({"id": [1.0, 1.5]}))
+        assert work.rows(joined) == [(len(frames[left]["id"]),)], (left, right)
+    source = work.open("halves", pd.DataFrame({"id": [1.0, 1.5]}))
     with pytest.raises(InputError, match=r"row 2\): .* a whole number, .*got '1.5'"):
-        id_sql(connection, (source, "id"))
+        id_sql(work, (source, "id"))
 
 
-def test_times_that_do_not_parse_are_refused() -> None:
-    connection = connect()
-    source = open_source(connection, "log", pd.DataFrame({"time": ["2024-01-01", "soon"]}))
+def test_times_that_do_not_parse_are_refused(work: Workspace) -> None:
+    source = work.open("log", pd.DataFrame({"time": ["2024-01-01", "soon"]}))
     with pytest.raises(InputError, match=r"row 2\): .* must be a time, .* got 'soon'"):
-        time_sql(connection, source, "time")
+        time_sql(work, source, "time")
 
 
-def test_names_are_no_statements() -> None:
-    connection = connect()
+def test_names_are_no_statements(work: Workspace) -> None:
     name = 'a" FROM x; DROP TABLE x --'
-    source = open_source(connection, "log", pd.DataFrame({name: [3]}))
-    assert connection.execute(f"SELECT {quoted(name)} FROM {source.sql}").fetchall() == [(3,)]
-    (ids,) = id_sql(connection, (source, name))
-    assert connection.execute(f"SELECT {ids} FROM {source.sql}").fetchall() == [(3,)]
+    source = work.open("log", pd.DataFrame({name: [3]}))
+    assert work.rows(f"SELECT {quoted(name)} FROM {source.sql}") == [(3,)]
+    (ids,) = id_sql(work, (source, name))
+    assert work.rows(f"SELECT {ids} FROM {source.sql}") == [(3,)]
 
 
 @pytest.mark.parametrize("column", ["_row", "rowid", "RowID", "file_index", "file_row_number"])
@@ -168,10 +174,10 @@ def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> No
     frame = pa.concat_tables([first, second])
     stream = pa.RecordBatchReader.from_batches(frame.schema, frame.to_batches())
     for given in (*(f"{tmp_path}/*.{kind}" for kind in ("parquet", "csv", "jsonl")), frame, stream):
-        connection = connect()
-        source = open_source(connection, "truth", given)
-        found = connection.execute(f"SELECT {quoted(column)} FROM {source.sql} ORDER BY {', '.join(source.order)}")
-        assert [row[0] for row in found.fetchall()] == ["x", "y", "z", "x"]
-        place = rf"\(.*1\.{str(given).rpartition('.')[2]}, row 2\)" if isinstance(given, str) else r"row 4\)"
-        with pytest.raises(InputError, match=place):
-            number_sql(connection, source, "score")
+        with Workspace() as work:
+            source = work.open("truth", given)
+            found = work.rows(f"SELECT {quoted(column)} FROM {source.sql} ORDER BY {', '.join(source.order)}")
+            assert [row[0] for row in found] == ["x", "y", "z", "x"]
+            place = rf"\(.*1\.{str(given).rpartition('.')[2]}, row 2\)" if isinstance(given, str) else r"row 4\)"
+            with pytest.raises(InputError, match=place):
+                number_sql(work, source, "score")

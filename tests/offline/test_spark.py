@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
-from torch_recmetrics.offline import InputError, Report, evaluate
-from torch_recmetrics.offline.spark import in_words_of_spark
-from torch_recmetrics.offline.tables import Names
+from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
+from torch_recmetrics.offline.commands import main
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280), pytest.mark.filterwarnings("ignore")]
 MISSING = [name for name, there in (("java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]
 if MISSING and os.environ.get("SPARK_TESTS") != "required":
     pytest.skip(f"needs {' and '.join(MISSING)}", allow_module_level=True)
 
-USERS = 200
+USERS = 60
+Frames = dict[str, pa.Table]
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +42,10 @@ def spark() -> Iterator[Any]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.default.parallelism": "2",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "3",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "300",
+        "spark.sql.session.timeZone": "America/New_York",  # times without a zone are UTC all the same
     }.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -48,40 +54,197 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-def tables() -> tuple[pa.Table, pa.Table]:
-    listed = [(f"u{u}", (7 * u + 3 * r) % 50, (u * r) % 4 / 4) for u in range(USERS) for r in range(10)]
-    truth = [(f"u{u}", (5 * u + 11 * r) % 50, 1.0 + r) for u in range(5, USERS + 5) for r in range(3)]
-    lists = pa.table([pa.array(column) for column in zip(*listed)], ["user_id", "item_id", "score"])
-    return lists, pa.table([pa.array(column) for column in zip(*truth)], ["user_id", "item_id", "relevance"])
+def drawn(seed: int, user: Callable[[int], Any] = int, item: Callable[[int], Any] = int) -> Frames:
+    """Lists with equal scores, an order of their rows, and all tables that may stand beside them."""
+    draw, items = random.Random(seed), list(range(25))
+    listed = [(u, i, draw.randrange(4) / 4) for u in range(USERS) for i in draw.sample(items, draw.randint(1, 9))]
+    truth = [(u, i, draw.randint(0, 4), 1 + u % 3) for u in range(4, USERS + 4) for i in draw.sample(items, 3)]
+    seen = [(u, i) for u in range(0, USERS, 3) for i in draw.sample(items, 4)]
+    train = [(u, i) for u in range(USERS) for i in draw.sample(items, 6) if not any(t[:2] == (u, i) for t in truth)]
+    columns = {
+        "lists": (listed, ("user_id", "item_id", "score")),
+        "truth": (truth, ("user_id", "item_id", "stars", "w")),
+        "seen": (seen, ("user_id", "item_id")),
+        "train": (train, ("user_id", "item_id")),
+        "slices": ([(u, f"s{u % 4}") for u in range(USERS + 9)], ("user_id", "slice")),
+        "items": ([(i,) for i in items], ("item_id",)),
+        "groups": ([(i, "indie" if i % 3 else "major") for i in items], ("item_id", "group")),
+        "propensities": ([(i, (1 + i) / 30) for i in items], ("item_id", "propensity")),
+    }
+    to = {"user_id": user, "item_id": item}
+    made = {}
+    for name, (rows, names) in columns.items():
+        own = dict(zip(names, zip(*rows)))
+        made[name] = pa.table({key: [to.get(key, lambda v: v)(v) for v in column] for key, column in own.items()})
+    made["lists"] = made["lists"].append_column("place", pa.array(range(len(listed))))
+    return made
 
 
-METRICS: dict[str, Any] = {
-    "metrics": ("ndcg", "hit_rate", "mrr", "coverage@10"),
-    "top_k": (3, 10),
-    "relevance": "relevance",
-    "options": {"coverage": {"num_items": 50}},
-}
+def in_spark(spark: Any, table: Any) -> Any:
+    """A frame of Spark whose rows stand in no order."""
+    return spark.createDataFrame(table).repartition(3)
 
 
-def frames(spark: Any) -> list[Any]:
-    return [spark.createDataFrame(table.to_pandas()) for table in tables()]
+def told(function: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """What a function returns, and what it warns of, whatever the tables are called."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        result = function()
+    ours = {str(one.message) for one in found if "PySpark" not in str(one.message)}
+    return result, sorted(text.replace("(pyarrow Table)", "(Spark)") for text in ours)
 
 
 def same(report: Report, other: Report) -> None:
-    assert dict(report) == pytest.approx(dict(other), rel=1e-12)
+    assert dict(report) == pytest.approx(dict(other), rel=1e-12, abs=1e-15, nan_ok=True)
     assert report.counts == other.counts
     assert report.user_ids == other.user_ids
-    for name in other.users:
-        assert report.users[name].tolist() == other.users[name].tolist()
-    for name, ends in other.intervals.items():
-        assert report.intervals[name] == pytest.approx(ends, rel=1e-9)
     assert report.definitions == other.definitions
+    for name, ends in other.intervals.items():
+        assert report.intervals[name] == pytest.approx(ends, rel=1e-9, abs=1e-12, nan_ok=True), name
+    assert [(given.role, given.rows) for given in report.inputs] == [(g.role, g.rows) for g in other.inputs]
+    nested(report.details, other.details)
+    if other.users is not None:
+        assert report.users.truth == other.users.truth
+        assert report.users.versions == other.users.versions
+        assert report.users.lists == other.users.lists
+        for name in other.users:
+            assert report.users[name].tolist() == pytest.approx(other.users[name].tolist(), abs=1e-15, nan_ok=True)
 
 
-def test_partitions_give_what_one_machine_gives_though_a_worker_dies(spark: Any, tmp_path: Path) -> None:
-    expected = evaluate(*tables(), **METRICS)
-    lists, truth = frames(spark)
-    mark = str(tmp_path / "died")
+def nested(found: Any, expected: Any) -> None:
+    """Equal dictionaries of numbers."""
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key, value in expected.items():
+            nested(found[key], value)
+    else:
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "plain": {"metrics": ("ndcg", "hit_rate", "mrr", "map"), "keep_lists": True},
+    "of_items": {
+        "metrics": ("coverage", "gini", "user_coverage", "novelty", "exposure", "tie_rate"),
+        "train": "train", "items": "items", "groups": "groups",
+    },
+    "graded": {"metrics": ("ndcg", "recall"), "relevance": "stars", "weight": "w", "min_relevance": 2,
+               "empty_target_action": "neg", "slices": "slices", "curves": True},
+    "seen": {"metrics": ("ndcg", "precision"), "seen": "seen", "slices": "slices", "train": "train", "curves": True},
+    "missed": {"metrics": ("ndcg",), "seen": "seen", "seen_action": "miss", "ties": "optimistic"},
+    "stable": {"metrics": ("ndcg", "coverage"), "ties": "stable", "items": "items", "order": "place"},
+    "weighed": {"metrics": ("recall", "dcg"), "propensities": "propensities"},
+    "sampled": {"metrics": ("hit_rate", "ndcg"), "sampled_from": 1000, "truth": "one", "top_k": 5},
+    "pooled": {"metrics": ("recall", "hit_rate"), "options": {"recall": {"pooled": True}}, "slices": "slices"},
+    "median": {"metrics": ("ndcg",), "options": {"ndcg": {"aggregation": "median"}}, "keep_users": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_evaluate_is_that_of_one_machine(spark: Any, case: str) -> None:
+    ids: Any = int if list(ARGUMENTS).index(case) % 2 else "{:03d}".format
+    tables, options = drawn(len(case), ids, ids), dict(ARGUMENTS[case])
+    tables["one"] = tables["truth"].filter(pa.array([place % 3 == 0 for place in range(len(tables["truth"]))]))
+    truth = tables[options.pop("truth", "truth")]
+    options = {"top_k": (2, 5), **options}
+    roles = {
+        name: options.pop(name)
+        for name in ("seen", "train", "items", "groups", "propensities", "slices")
+        if name in options
+    }
+    here = {**options, **{name: tables[key] for name, key in roles.items()}}
+    there = {**options, **{name: in_spark(spark, tables[key]) for name, key in roles.items()}}
+    lists = tables["lists"] if "order" in options else tables["lists"].sort_by("item_id")
+    here.pop("order", None)
+    expected, warned = told(lambda: evaluate(lists.drop_columns("place"), truth, **here))
+    report, also = told(lambda: evaluate(in_spark(spark, tables["lists"]), in_spark(spark, truth), **there))
+    same(report, expected)
+    assert also == warned
+
+
+def behaviour(
+    seed: int, user: Callable[[int], Any] = int, item: Callable[[int], Any] = int
+) -> tuple[pa.Table, pa.Table]:
+    draw, items = random.Random(seed), list(range(12))
+    pairs = [(a, b, draw.randrange(4) / 4) for a in items[:9] for b in draw.sample(items, draw.randint(1, 6))]
+    log = [(draw.randrange(20), draw.choice(items), draw.randint(0, 3), place) for place in range(300)]
+    names = ("item1", "item2", "score"), ("user", "item", "relevance", "time")
+    similar, events = (pa.table(dict(zip(own, map(list, zip(*rows))))) for own, rows in zip(names, (pairs, log)))
+    for name in ("item1", "item2"):
+        column = pa.array([item(v) for v in similar[name].to_pylist()])
+        similar = similar.set_column(similar.column_names.index(name), name, column)
+    for name, to in (("user", user), ("item", item)):
+        column = pa.array([to(v) for v in events[name].to_pylist()])
+        events = events.set_column(events.column_names.index(name), name, column)
+    places = [pa.array(range(len(table))) for table in (similar, events)]
+    return similar.append_column("place", places[0]), events.append_column("place", places[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ({}, "{:03d}".format),
+        ({"horizon": 3, "gain": "linear"}, int),
+        ({"ties": "stable", "order": "place", "top_k": (1, 2, 4)}, "{:03d}".format),
+        ({"horizon": 2, "ties": "pessimistic", "relevance": None}, int),
+    ],
+    ids=["next", "horizon", "stable", "ungraded"],
+)
+def test_item_to_item_is_that_of_one_machine(spark: Any, options: dict[str, Any], ids: Any) -> None:
+    similar, log = behaviour(7, ids, ids)
+    own = {name: value for name, value in options.items() if name != "order"}
+    expected, warned = told(lambda: item_to_item(similar, log, **own))
+    report, also = told(lambda: item_to_item(in_spark(spark, similar), in_spark(spark, log), **options))
+    same(report, expected)
+    assert also == warned
+
+
+def same_overlap(found: Overlap, expected: Overlap) -> None:
+    assert found.counts == expected.counts
+    assert (found.rows, found.dropped, found.notes) == (expected.rows, expected.dropped, expected.notes)
+    for name, frame in {**expected.frames, "kept": expected.kept}.items():
+        own = found.kept if name == "kept" else found.frames[name]
+        rows = [[row | {"time": None} for row in table.to_pylist()] for table in (own.toArrow(), frame)]  # of two types
+        assert sorted(map(repr, rows[0])) == sorted(map(repr, rows[1])), name
+    assert str(found) == str(expected)
+
+
+def test_overlap_is_that_of_one_machine(spark: Any) -> None:
+    draw = random.Random(5)
+    train, test = (
+        pa.table({
+            "user": [f"u{draw.randrange(9 + more)}" for _ in range(50)],
+            "item": [draw.randrange(15 + more) for _ in range(50)],
+            "time": [datetime(2024, 5, 1) + timedelta(hours=draw.randrange(99) + 40 * more) for _ in range(50)],
+            "place": list(range(50)),
+        })
+        for more in (0, 2)
+    )  # fmt: skip
+    for drop in (True, ["interactions", "duplicates"]):
+        expected = overlap(train, test, drop=drop)
+        same_overlap(overlap(in_spark(spark, train), in_spark(spark, test), drop=drop, order="place"), expected)
+    untimed = [table.drop_columns("time") for table in (train, test)]
+    same_overlap(
+        overlap(*(in_spark(spark, table) for table in untimed), drop=True, order="place"), overlap(*untimed, drop=True)
+    )
+
+
+def test_times_without_a_zone_are_utc(spark: Any) -> None:
+    """The zone of the session is another, and text may name its own."""
+    similar, log = behaviour(3)
+    stamps = [datetime(2024, 3, 10) + timedelta(minutes=17 * place) for place in range(len(log))]
+    texts = [stamp.strftime("%Y-%m-%d %H:%M:%S") for stamp in stamps]
+    texts[5] = (stamps[5] + timedelta(hours=2)).strftime("%Y-%m-%d %H:%M:%S+02:00")
+    expected = item_to_item(similar, log)
+    for column in (pa.array(texts), pa.array(stamps, pa.timestamp("us", "UTC"))):
+        table = log.set_column(log.column_names.index("time"), "time", column)
+        same(item_to_item(in_spark(spark, similar), in_spark(spark, table)), expected)
+    assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
+
+
+def test_a_worker_that_dies_changes_nothing(spark: Any, tmp_path: Path) -> None:
+    tables = drawn(1)
+    expected = evaluate(tables["lists"], tables["truth"], "ndcg")
+    lists, mark = in_spark(spark, tables["lists"]), str(tmp_path / "died")
 
     def dies_once(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -90,26 +253,96 @@ def test_partitions_give_what_one_machine_gives_though_a_worker_dies(spark: Any,
                 open(mark, "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    same(evaluate(lists.mapInArrow(dies_once, lists.schema), truth, **METRICS), expected)
+    same(evaluate(lists.mapInArrow(dies_once, lists.schema), in_spark(spark, tables["truth"]), "ndcg"), expected)
     assert os.path.exists(mark)
 
-    twice = lists.union(lists.where("user_id = 'u7'").limit(1))
-    with pytest.raises(InputError, match=r"^`recommendations` \(Spark\): user 'u7' has item .* a second time"):
-        evaluate(twice, truth, "ndcg")
-    told = "`truth` (pyarrow Table, row 1,024): column '_value' must be a finite number"
-    names = Names("user_id", "item_id", relevance="stars")
-    assert in_words_of_spark(told, names, "score") == "`truth` (Spark): column 'stars' must be a finite number"
-    with pytest.raises(InputError, match="`truth` must be a frame of Spark"):
-        evaluate(lists, tables()[1], "ndcg")
-    with pytest.raises(InputError, match="has no column 'items'"):
-        evaluate(lists, truth, "ndcg", item="items")
-    with pytest.raises(ValueError, match="`train` is not taken"):
-        evaluate(lists, truth, "ndcg", train=lists)
-    for name, value in {"threads": 2, "temp_directory": tmp_path, "progress": True, "curves": True}.items():
-        with pytest.raises(ValueError, match=f"`{name}` is not taken with Spark's frames: leave it out"):
-            evaluate(lists, truth, "ndcg", **{name: value})
-    with pytest.raises(ValueError, match="`ties` must not be"):
-        evaluate(lists, truth, "ndcg", ties="stable")
+
+def test_many_parts_are_added_up_in_rounds(spark: Any) -> None:
+    """One user has most of the rows, and most partitions have none."""
+    tables = drawn(2)
+    long = pa.table({"user_id": [7] * 3000, "item_id": list(range(1000, 4000)), "score": [-1.0] * 3000})
+    lists = pa.concat_tables([tables["lists"].drop_columns("place"), long])
+    expected = evaluate(
+        lists, tables["truth"], ("ndcg", "coverage"), items=None, options={"coverage": {"num_items": 4000}}
+    )
+    spark.conf.set("spark.sql.shuffle.partitions", "100")
+    try:
+        report = evaluate(
+            in_spark(spark, lists), in_spark(spark, tables["truth"]), ("ndcg", "coverage"),
+            options={"coverage": {"num_items": 4000}},
+        )  # fmt: skip
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "3")
+    same(report, expected)
+
+
+def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = drawn(3, "u{}".format)
+    lists, truth = tables["lists"], tables["truth"]
+    expected = evaluate(lists, truth, "ndcg", 5)
+    report = evaluate(*(in_spark(spark, table) for table in (lists, truth)), "ndcg", 5, users=str(tmp_path / "users"))
+    assert report.users is None
+    assert report.user_ids is None
+    written = pyarrow.parquet.read_table(tmp_path / "users").sort_by("user_id")
+    assert written["user_id"].to_pylist() == expected.user_ids
+    assert written["ndcg@5"].to_pylist() == pytest.approx(expected.users["ndcg@5"].tolist(), nan_ok=True)
+    similar, log = behaviour(3)
+    expected = item_to_item(similar, log, 2)
+    item_to_item(in_spark(spark, similar), in_spark(spark, log), 2, users=str(tmp_path / "more"))
+    written = pyarrow.parquet.read_table(tmp_path / "more").sort_by("user")
+    assert written["user"].to_pylist() == expected.user_ids
+    assert written["user_mrr@2"].to_pylist() == pytest.approx(expected.users["user_mrr@2"].tolist())
+    monkeypatch.setattr("torch_recmetrics.offline.spark.MOST_USERS", 5)
+    with pytest.warns(UserWarning, match="the values of 60 users stay with the workers: give users="):
+        report = evaluate(in_spark(spark, lists), in_spark(spark, truth), "ndcg", 5)
+    assert report.users is None
+
+
+LISTS, TRUTH = [("ann", 1, 0.5), ("ann", 2, 0.25)], [("ann", 2)]
+
+
+@pytest.mark.parametrize(("lists", "truth", "options", "says"), [
+    ([*LISTS, LISTS[0]], TRUTH, {}, r"^`recommendations` \(Spark\): user 'ann' has item '1' a second time"),
+    ([*LISTS, ("bob", 1, None)], TRUTH, {}, "no row with a user|finite number"),
+    ([("ann", 1, float("nan"))], TRUTH, {}, r"`recommendations` \(Spark\): column 'score' must be a finite number"),
+    ([(None, 1, 1.0)], TRUTH, {}, r"`recommendations` \(Spark\): column 'user_id' must have a value in every row"),
+    ([("eve", 1, 1.0)], TRUTH, {}, r"for any of the 1 users .* such as users 'eve' and 'ann'; look whether `user`"),
+    ([], TRUTH, {}, r"^`recommendations` \(Spark\): there is no row"),
+    (LISTS, [], {}, r"^`truth` \(Spark\): there is no row with a user"),
+    (LISTS, TRUTH, {"item": "items"}, "has no column 'items'"),
+    (LISTS, TRUTH, {"ties": "stable"}, '`ties` must not be "stable": the rows of .* have no order'),
+    (LISTS, TRUTH, {"order": "place"}, "`order` must be a column of recommendations or truth, and none has 'place'"),
+    (LISTS, TRUTH, {"threads": 2}, "`threads` is not taken with Spark's frames: a task of Spark has one"),
+    (LISTS, TRUTH, {"temp_directory": "x"}, "`temp_directory` is not taken"),
+    (LISTS, TRUTH, {"progress": True}, "`progress` is not taken with Spark's frames: Spark shows its own"),
+    (LISTS, TRUTH, {"format": "csv"}, "`format` is not taken"),
+    (LISTS, TRUTH, {"slices": "slices", "options": {"ndcg": {"aggregation": "median"}}}, "ndcg@5 is no mean: the"),
+])  # fmt: skip
+def test_what_is_wrong_is_told_in_one_line(spark: Any, lists: Any, truth: Any, options: Any, says: str) -> None:
+    if lists and lists[-1] == ("bob", 1, None):
+        truth = [*truth, ("bob", 1)]
+    rows = spark.createDataFrame(lists, "user_id string, item_id bigint, score double")
+    relevant = spark.createDataFrame(truth, "user_id string, item_id bigint")
+    if "slices" in options:
+        options = {**options, "slices": spark.createDataFrame([("ann", "new")], "user_id string, slice string")}
+    with pytest.raises(ValueError, match=says):
+        evaluate(rows, relevant, "ndcg", 5, **options)
+
+
+def test_frames_of_two_kinds_are_refused(spark: Any) -> None:
+    tables = drawn(0)
+    with pytest.raises(InputError, match="`truth` must be a frame of Spark as the others are, got Table"):
+        evaluate(in_spark(spark, tables["lists"]), tables["truth"], "ndcg")
+    with pytest.raises(ValueError, match="`order` is not taken with files and other frames: their rows are in order"):
+        evaluate(tables["lists"], tables["truth"], "ndcg", order="place")
+    with pytest.raises(
+        InputError, match=r"^`truth` \(Spark\): .* pairs of user and item stand in `train` \(Spark\) too"
+    ):
+        evaluate(
+            *(in_spark(spark, tables[name]) for name in ("lists", "truth")),
+            "ndcg",
+            train=in_spark(spark, tables["truth"]),
+        )
 
 
 def test_whole_numbers_beyond_floats_are_refused(spark: Any) -> None:
@@ -123,14 +356,40 @@ def test_whole_numbers_beyond_floats_are_refused(spark: Any) -> None:
     assert evaluate(spark.createDataFrame(lists[:1], columns), truth, "ndcg@2")["ndcg@2"] == 0
 
 
-def test_lists_of_nobody_in_the_truth_are_refused(spark: Any) -> None:
-    lists, truth = frames(spark)
-    strangers = lists.selectExpr("concat('x', user_id) AS user_id", "item_id", "score")
-    with pytest.raises(
-        InputError, match=r"for any of the 200 users .* such as users 'xu0' and 'u10'; look whether `user`"
-    ):
-        evaluate(strangers, truth, "ndcg")
-    with pytest.raises(InputError, match=r"^`recommendations` \(Spark\): there is no row"):
-        evaluate(lists.limit(0), truth, "ndcg")
-    report = evaluate(lists, truth, "ndcg@3", seen=lists)  # lists of which all was seen are without hits
+def test_lists_of_which_all_was_seen_are_without_hits(spark: Any) -> None:
+    tables = drawn(4)
+    frames = [in_spark(spark, tables[name]) for name in ("lists", "truth")]
+    report = evaluate(*frames, "ndcg@3", seen=frames[0])
     assert (report["ndcg@3"], report.counts["users_without_list"]) == (0, USERS)
+
+
+def test_item_to_item_and_overlap_refuse_in_one_line(spark: Any) -> None:
+    similar, log = (in_spark(spark, table) for table in behaviour(1))
+    with pytest.raises(ValueError, match=r"the rows of `similar` \(Spark\) have no order"):
+        item_to_item(similar, log, ties="stable")
+    with pytest.raises(InputError, match=r"^`similar` \(Spark\): a pair must stand there once"):
+        item_to_item(similar.union(similar), log)
+    with pytest.raises(InputError, match=r"^`behaviour` \(Spark\): column 'item' must be an id, got nothing"):
+        item_to_item(similar, log.selectExpr("user", "nullif(item, 3) AS item", "relevance", "time"))
+    with pytest.raises(ValueError, match="`threads` is not taken with Spark's frames"):
+        overlap(log, log, user="user", item="item", threads=1)
+    with pytest.raises(InputError, match=r"^`test` \(Spark\): there is no row"):
+        overlap(log, log.limit(0), user="user", item="item")
+
+
+def test_the_command_reads_by_spark(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tables = drawn(6)
+    for name in ("lists", "truth"):
+        pyarrow.parquet.write_table(tables[name], tmp_path / f"{name}.parquet")
+    files = ["--recommendations", str(tmp_path / "lists.parquet"), "--truth", str(tmp_path / "truth.parquet")]
+    found = {}
+    for engine in ("files", "spark"):
+        assert main(["evaluate", *files, "-m", "ndcg@3", "--engine", engine, "--json"]) == 0
+        found[engine] = json.loads(capfd.readouterr().out)
+    assert found["spark"]["values"] == pytest.approx(found["files"]["values"], rel=1e-12)
+    assert found["spark"]["counts"] == found["files"]["counts"]
+    log = str(tmp_path / "log.csv")
+    assert main(["item-to-item", "--similar", log, "--behaviour", log, "--engine", "spark"]) == 2
+    assert "has no types, and Spark would guess whether 007 is 7" in capfd.readouterr().err
+    assert main(["overlap", "--train", log, "--test", log, "--master", "local[2]"]) == 2
+    assert "--master is for --engine spark" in capfd.readouterr().err

@@ -1,15 +1,32 @@
-"""The arguments of the command ``torch-recmetrics``: what each of its commands takes."""
+"""The arguments of the command ``torch-recmetrics``: those of its functions, from their signatures and docstrings."""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch_recmetrics.core.ranking.ties import TIES
-from torch_recmetrics.offline.sources import FORMATS
+from torch_recmetrics.offline.evaluation import evaluate
+from torch_recmetrics.offline.item_to_item import item_to_item
+from torch_recmetrics.offline.off_policy import off_policy
+from torch_recmetrics.offline.overlap import overlap
 
-EMPTY_ACTIONS = ("skip", "neg", "pos", "error")
+# How an annotation begins -> what a flag takes; the functions themselves say which words and files they know.
+TYPES: dict[str, Any] = {
+    "Any": str | list[str] | None,
+    "bool | Kind": list[str] | bool | None,
+    "bool": bool | None,
+    "float | None": float | None,
+    "float": float,
+    "int | Sequence": list[int] | int | None,
+    "int | None": int | None,
+    "int": int,
+    "Mapping": dict[str, Any] | None,
+    "str |": str | None,
+    "": str,
+}
 
 # Flags that may be repeated -> the name under which a configuration has them.
 REPEATED = {
@@ -51,158 +68,138 @@ def arranged(argv: list[str]) -> list[str]:
     return [argv[0], *first, *(f"--{name}={json.dumps(values)}" for name, values in lists.items()), *rest]
 
 
-def add_input(parser: Any) -> None:
-    """The options that all commands of files have."""
-    parser.add_argument(
-        "--format", type=str | None, help=f"of the files: {', '.join(FORMATS)}; by default their suffix"
-    )
-    parser.add_argument("--memory_limit", "--memory-limit", type=str | None, help="of DuckDB, such as 1GB")
-    parser.add_argument(
-        "--temp_directory", "--temp-directory", type=str | None, help="for what does not fit into memory"
-    )
-    parser.add_argument("--threads", type=int | None, help="of DuckDB")
-    parser.add_argument("--level", type=float, default=0.95, help="of the intervals")
+def add_function(parser: Any, function: Callable[..., Any], *left_out: str) -> None:
+    """An option for each argument of a function; what it must be given, and lists, are None by default."""
+    texts = texts_of(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in left_out and parameter.kind is not parameter.VAR_KEYWORD:
+            kind = next(kind for start, kind in TYPES.items() if str(parameter.annotation).startswith(start))
+            plain = isinstance(parameter.default, str | int | float) and not isinstance(parameter.default, bool)
+            add_option(parser, name, kind, parameter.default if plain else None, texts.get(name, ""))
+
+
+def add_option(parser: Any, name: str, kind: Any, default: Any, text: str) -> None:
+    """An option; the words of its name have lines between them, or one below."""
+    flags = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
+    parser.add_argument(*flags, type=kind, default=default, help=text)
+
+
+def texts_of(function: Callable[..., Any]) -> dict[str, str]:
+    """The first sentence about each argument in a docstring."""
+    text = re.split(r"\n(?:Args|Raises):\n", inspect.getdoc(function) or "")[1]
+    found: dict[str, str] = {}
+    for names, own in re.findall(r"(?ms)^    (\w[\w, ]*): (.*?)(?=^    \w|\Z)", text):
+        sentence = re.split(r"(?<=[^.])[.:;](?: |$)", " ".join(own.split()))[0]
+        found |= dict.fromkeys(names.split(", "), sentence.replace("`", "").replace("%", "%%"))
+    return found
+
+
+def add_options(parser: Any, options: Mapping[str, tuple[Any, Any, str]]) -> None:
+    """Options that no function has: their type, default and meaning."""
+    for name, option in options.items():
+        add_option(parser, name, *option)
+
+
+REPORT = {"report": (str | None, None, "a folder for report.html, report.json and users.parquet")}
+FORMAT = {"format": (str | None, None, "of evaluate, compare and gate alone")}
+ENGINE = {
+    "engine": (str, "files", "files, or spark"),
+    "master": (str | None, None, "of Spark, such as local[2]; by default that of spark-submit"),
+}
+RUNS = {
+    "compare": "NAME=FILE of lists (with --truth) or of values of users",
+    "gate": "CANDIDATE INCUMBENT: files of lists (with --truth) or of users",
+    "agreement": "OLD NEW: two files of lists",
+}
 
 
 def add_evaluation(parser: Any) -> None:
     """The options of an evaluation but for the lists."""
-    add_input(parser)
-    parser.add_argument("--truth", type=str | list[str] | None, help="a file or pattern of users and relevant items")
-    parser.add_argument("--metric", type=list[str] | None, help="-m NAME or -m NAME@K, as often as needed")
-    parser.add_argument("--top_k", type=list[int] | int | None, help="-k K, as often as needed: of metrics without @K")
-    parser.add_argument("--user", type=str, default="user_id", help="the column of users")
-    parser.add_argument("--item", type=str, default="item_id", help="the column of items")
-    parser.add_argument("--score", type=str | None, help="the column of scores")
-    parser.add_argument("--rank", type=str | None, help="the column of ranks, in place of scores")
-    parser.add_argument("--relevance", type=str | None, help="the column of the truth with relevance; by default 1")
-    parser.add_argument(
-        "--min_relevance", "--min-relevance", type=int | float | None, help="relevance below it is 0, such as 4 of 5"
+    left_out = ("recommendations", "metrics", "progress", "keep_users", "keep_lists", "curves", "order", "users")
+    add_function(parser, evaluate, *left_out)
+    add_options(
+        parser,
+        {
+            "metric": (list[str] | None, None, "-m NAME or -m NAME@K, as often as needed"),
+            "min_relevance": (int | float | None, None, "relevance below it is 0, such as 4 of 5"),
+            "progress": (bool | None, None, "by default where standard error is a terminal"),
+        },
     )
-    parser.add_argument("--weight", type=str | None, help="the column of the truth with the weight of the user")
-    parser.add_argument("--seen", type=str | None, help="a file of users and items that must not be recommended")
-    parser.add_argument(
-        "--seen_action",
-        "--seen-action",
-        type=str,
-        default="remove",
-        help="remove them from the lists, or miss: no hits",
-    )
-    parser.add_argument("--slices", type=str | None, help="a file of users and slices")
-    parser.add_argument("--train", type=str | None, help="a file of users and items of the training data")
-    parser.add_argument("--train_overlap", "--train-overlap", type=str, default="error", help="error or keep")
-    parser.add_argument("--items", type=str | None, help="a file with the catalogue")
-    parser.add_argument("--groups", type=str | None, help="a file of items and groups, for exposure")
-    parser.add_argument("--propensities", type=str | None, help="a file of items and the chance that each is observed")
-    parser.add_argument(
-        "--sampled_from",
-        "--sampled-from",
-        type=int | None,
-        help="the number of all items, of which the lists are samples",
-    )
-    parser.add_argument(
-        "--options", type=dict[str, Any] | None, help='of single metrics, {"map": {"denominator": "hits"}}'
-    )
-    parser.add_argument("--ties", type=str, default="average", help=f"how equal scores count: {', '.join(TIES)}")
-    parser.add_argument(
-        "--empty_target_action", "--empty-target-action", type=str, default="skip", help=", ".join(EMPTY_ACTIONS)
-    )
-    parser.add_argument("--candidates", type=str | None, help="what was ranked, such as full or sampled(100)")
-    parser.add_argument("--progress", type=bool | None, help="by default where standard error is a terminal")
 
 
 def add_evaluate(parser: Any) -> None:
-    parser.add_argument("--recommendations", type=str | list[str] | None, help="a file or pattern of lists")
-    parser.add_argument("--report", type=str | None, help="a folder for report.html, report.json and users.parquet")
     add_evaluation(parser)
+    add_options(parser, {"recommendations": (str | list[str] | None, None, "a file or pattern of lists")})
+    add_options(parser, {"order": (str | None, None, "the column that orders Spark's rows")})
+    add_options(
+        parser, {"users": (str | None, None, "a folder for the values of the users, which Spark's workers write")}
+    )
+    add_options(parser, REPORT | ENGINE)
 
 
 def add_compare(parser: Any) -> None:
-    parser.add_argument("runs", nargs="*", type=str, help="NAME=FILE of lists (with --truth) or of values of users")
-    parser.add_argument("--baseline", type=str | None, help="the name that the others are compared with; the first")
-    parser.add_argument("--test", type=str, default="randomization", help="randomization, t, wilcoxon or bootstrap")
-    parser.add_argument("--correction", type=str | None, default="holm", help="holm, bh or null")
-    parser.add_argument("--num_draws", "--num-draws", type=int, default=10_000, help="of the test")
-    parser.add_argument("--seed", type=int, default=0, help="of the test")
-    parser.add_argument("--report", type=str | None, help="a folder for report.html, report.json and users of each run")
+    parser.add_argument("runs", nargs="*", type=str, help=RUNS["compare"])
+    add_options(
+        parser,
+        {
+            "baseline": (str | None, None, "the name that the others are compared with; the first"),
+            "test": (str, "randomization", "randomization, t, wilcoxon or bootstrap"),
+            "correction": (str | None, "holm", "holm, bh or null"),
+            "num_draws": (int, 10_000, "of the test"),
+            "seed": (int, 0, "of the test"),
+            "report": (str | None, None, "a folder for report.html, report.json and users of each run"),
+        },
+    )
     add_evaluation(parser)
 
 
 def add_gate(parser: Any) -> None:
-    parser.add_argument(
-        "runs", nargs="*", type=str, help="CANDIDATE INCUMBENT: files of lists (with --truth) or of users"
+    parser.add_argument("runs", nargs="*", type=str, help=RUNS["gate"])
+    numbers = list[str] | dict[str, float] | None
+    add_options(
+        parser,
+        {
+            "better": (list[str] | None, None, "a metric in which the candidate must win"),
+            "not_worse": (numbers, None, "METRIC=MARGIN, a relative loss"),
+            "not_less": (numbers, None, "METRIC=BOUND, such as overlap@10=0.5"),
+            "lower_is_better": (list[str] | None, None, "a metric in which less is better"),
+            "report": (str | None, None, "a folder for verdict.json"),
+        },
     )
-    parser.add_argument("--better", type=list[str] | None, help="a metric in which the candidate must win")
-    parser.add_argument("--not_worse", type=list[str] | dict[str, float] | None, help="METRIC=MARGIN, a relative loss")
-    parser.add_argument(
-        "--not_less", type=list[str] | dict[str, float] | None, help="METRIC=BOUND, such as overlap@10=0.5"
-    )
-    parser.add_argument("--lower_is_better", type=list[str] | None, help="a metric in which less is better")
-    parser.add_argument("--report", type=str | None, help="a folder for verdict.json")
     add_evaluation(parser)
 
 
 def add_agreement(parser: Any) -> None:
-    parser.add_argument("runs", nargs="*", type=str, help="OLD NEW: two files of lists")
-    parser.add_argument("--top_k", type=list[int] | int | None, help="-k K, as often as needed; 10")
-    parser.add_argument("--persistence", type=float, default=0.9, help="of the rank-biased overlap")
-    parser.add_argument("--user", type=str, default="user_id", help="the column of users")
-    parser.add_argument("--item", type=str, default="item_id", help="the column of items")
-    parser.add_argument("--score", type=str | None, help="the column of scores")
-    parser.add_argument("--rank", type=str | None, help="the column of ranks, in place of scores")
-    add_input(parser)
+    parser.add_argument("runs", nargs="*", type=str, help=RUNS["agreement"])
+    taken = ("top_k", "user", "item", "score", "rank", "format", "memory_limit", "temp_directory", "threads", "level")
+    add_function(parser, evaluate, *(name for name in inspect.signature(evaluate).parameters if name not in taken))
+    add_options(parser, {"persistence": (float, 0.9, "of the rank-biased overlap")})
 
 
-def add_item_to_item(parser: Any) -> None:
-    parser.add_argument("--similar", type=str | None, help="a file of item1, item2, score")
-    parser.add_argument("--behaviour", type=str | None, help="a file of user, item, relevance, time")
-    parser.add_argument("--top_k", type=list[int] | int | None, help="-k K, as often as needed")
-    parser.add_argument("--horizon", type=int, default=1, help="how many events ahead")
-    parser.add_argument("--report", type=str | None, help="a folder for report.html, report.json and users.parquet")
-    for name in ("item1", "item2", "score", "user", "item", "time"):
-        parser.add_argument(f"--{name}", type=str, default=name, help="the name of the column")
-    parser.add_argument("--relevance", type=str | None, default="relevance", help="the name of the column, or null")
-    parser.add_argument("--ties", type=str, default="average", help=f"how equal scores count: {', '.join(TIES)}")
-    parser.add_argument("--gain", type=str, default="exponential", help="exponential or linear")
-    add_input(parser)
+def add_files(function: Callable[..., Any], *options: Mapping[str, tuple[Any, Any, str]]) -> Callable[[Any], None]:
+    """What adds the options of a function of files, and `options`."""
 
+    def add(parser: Any) -> None:
+        add_function(parser, function)
+        for own in (FORMAT, *options):
+            add_options(parser, own)
 
-def add_off_policy(parser: Any) -> None:
-    parser.add_argument("--log", type=str | list[str] | None, help="a file or pattern of rewards and probabilities")
-    parser.add_argument("--estimator", type=str, default="snips", help="snips, ips, dm, dr, sndr or switch-dr")
-    parser.add_argument("--max_weight", "--max-weight", type=float | None, help="the largest weight policy / logged")
-    parser.add_argument("--switch", type=float | None, help="the largest weight that switch-dr corrects with")
-    parser.add_argument("--report", type=str | None, help="a folder for report.html and report.json")
-    for name in ("reward", "logged", "policy", "expected"):
-        parser.add_argument(f"--{name}", type=str, default=name, help="the name of the column")
-    parser.add_argument(
-        "--expected_policy", "--expected-policy", type=str, default="expected_policy", help="the name of the column"
-    )
-    parser.add_argument("--user", type=str | None, help="the column of users, whose rows count together in intervals")
-    parser.add_argument("--weight", type=str | None, help="the column of the weight of a row; by default 1")
-    add_input(parser)
-
-
-def add_overlap(parser: Any) -> None:
-    for name in ("train", "test"):
-        parser.add_argument(f"--{name}", type=str | None, help="a file of users and items, with their time or without")
-    parser.add_argument("--drop", type=list[str] | bool | None, help="kinds to take out of the test data")
-    parser.add_argument("--output", type=str | None, help="a Parquet file for the test data without what was dropped")
-    for name in ("user", "item", "time"):
-        parser.add_argument(f"--{name}", type=str | None, help="the name of the column")
-    add_input(parser)
+    return add
 
 
 def add_metrics(parser: Any) -> None:
     parser.add_argument("names", nargs="*", type=str, help="some of them")
 
 
+LEVEL = {"level": (float, 0.95, "of intervals, which overlap has not")}
+OUTPUT = {"output": (str | None, None, "a Parquet file for the test data without what was dropped")}
 ARGUMENTS: dict[str, Callable[[Any], None]] = {
     "evaluate": add_evaluate,
     "compare": add_compare,
     "gate": add_gate,
     "agreement": add_agreement,
-    "item-to-item": add_item_to_item,
-    "off-policy": add_off_policy,
-    "overlap": add_overlap,
+    "item-to-item": add_files(item_to_item, REPORT, ENGINE),
+    "off-policy": add_files(off_policy, REPORT),
+    "overlap": add_files(overlap, OUTPUT, LEVEL, ENGINE),
     "metrics": add_metrics,
 }

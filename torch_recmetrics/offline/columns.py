@@ -7,27 +7,20 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from torch_recmetrics.offline.sources import (
-    FLOATS,
-    INTEGERS,
-    TEXT,
-    InputError,
-    Source,
-    refused_in_one_line,
-)
-from torch_recmetrics.offline.sql import cast, one_row, quoted
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source
+from torch_recmetrics.offline.sql import cast, finite, quoted
 
 EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
 
 
-def place_sql(connection: Any, source: Source, prefix: str = "") -> str:
+def place_sql(work: Any, source: Source, prefix: str = "") -> str:
     """SQL of the place of a row of a source, as int64: all its files are numbered through from 0 on."""
     place = cast(prefix + source.order[-1], "BIGINT")
     if len(source.order) == 1 or len(source.files) == 1:
         return place
     file = source.order[0]
-    counts = dict(connection.execute(f"SELECT {file}, count(*) FROM {source.sql} GROUP BY 1").fetchall())
+    counts = dict(work.rows(f"SELECT {file}, count(*) FROM {source.sql} GROUP BY 1"))
     starts = itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0)
     return f"[{', '.join(map(str, starts))}][{cast(prefix + file, 'BIGINT')} + 1] + {place}"
 
@@ -50,26 +43,28 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{shared}")
 
 
-def refuse_rows(connection: Any, source: Source, column: str, wrong: str, rule: str) -> None:
+def first_row(work: Any, source: Source, column: str, wrong: str) -> tuple[str, str | None] | None:
+    """The place of the first row that meets a condition, in words, and the text of a column of it."""
+    order = ", ".join(source.order)
+    found = work.rows(
+        f"SELECT {order}, CAST({quoted(column)} AS VARCHAR) FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
+    )
+    return (source.place(found[0][:-1]), found[0][-1]) if found else None
+
+
+def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str) -> None:
     """InputError that names the first row for which the condition `wrong` is true.
 
     Args:
-        connection, source: where.
+        work, source: where.
         column: its name; it is shown.
         wrong: SQL of the columns of the source.
         rule: what the column must be.
     """
-    name = quoted(column)
-    with refused_in_one_line(source):
-        if not one_row(connection, f"SELECT count(*) FROM {source.sql} WHERE {wrong}")[0]:
-            return
-        *row, value = one_row(
-            connection,
-            f"SELECT {', '.join(source.order)}, CAST({name} AS VARCHAR) FROM {source.sql} WHERE {wrong} "
-            f"ORDER BY {', '.join(source.order)} LIMIT 1",
-        )
-    shown = "nothing (null)" if value is None else repr(value[:80])
-    raise InputError(f"{source.place(row)}: column {column!r} must be {rule}, got {shown}")
+    if found := first_row(work, source, column, wrong):
+        place, value = found
+        shown = "nothing (null)" if value is None else repr(value[:80])
+        raise InputError(f"{place}: column {column!r} must be {rule}, got {shown}")
 
 
 def beyond_floats(source: Source, column: str) -> str:
@@ -77,12 +72,12 @@ def beyond_floats(source: Source, column: str) -> str:
     name, kind = quoted(column), source.types[column]
     if kind not in (TEXT, "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"):
         return ""
-    whole = f"regexp_full_match({name}, '[+-]?[0-9]+')" if kind == TEXT else "true"
+    whole = f"regexp_matches({name}, '^[+-]?[0-9]+$')" if kind == TEXT else "true"
     # What no int128 holds is NULL.
     return f"{whole} AND coalesce(abs(TRY_CAST({name} AS HUGEINT)) > {EXACT['DOUBLE']}, {name} IS NOT NULL)"
 
 
-def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> str:
+def number_sql(work: Any, source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> str:
     """SQL of a column as float64; InputError for one that is not finite, or for which `wrong` is true.
 
     In `wrong`, ``{}`` is the number.
@@ -95,20 +90,20 @@ def number_sql(connection: Any, source: Source, column: str, *, rule: str = "a f
     else:
         raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
     also = f" OR {wrong.format(number)}" if wrong else ""
-    refuse_rows(connection, source, column, f"{number} IS NULL OR NOT isfinite({number}){also}", rule)
+    refuse_rows(work, source, column, f"{number} IS NULL OR NOT {finite(number)}{also}", rule)
     if beyond := beyond_floats(source, column):
-        refuse_rows(connection, source, column, beyond, BEYOND_FLOATS)
+        refuse_rows(work, source, column, beyond, BEYOND_FLOATS)
     return number
 
 
 def no_float_id(name: str, kind: str) -> tuple[str, str]:
     """SQL of what is wrong with an id in a column of floats, and what it must be; above 2^53 ids become each other."""
     most = EXACT[kind]
-    wrong = f"{name} IS NULL OR NOT isfinite({name}) OR {name} <> trunc({name}) OR abs({name}) > {most}"
+    wrong = f"{name} IS NULL OR NOT {finite(name)} OR {name} <> floor({name}) OR abs({name}) > {most}"
     return wrong, f"an id, a whole number, and as a float up to {most}"
 
 
-def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
+def id_sql(work: Any, *columns: tuple[Source, str]) -> list[str]:
     """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
 
     Floats (what pandas makes of integers beside a gap) must be whole numbers. InputError for nulls.
@@ -122,7 +117,7 @@ def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
             kind = "BIGINT"
         elif kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
             raise InputError(f"{source}: column {column!r} must be ids, its type is {kind}")
-        refuse_rows(connection, source, column, wrong, rule)
+        refuse_rows(work, source, column, wrong, rule)
         kinds.append("BIGINT" if kind in INTEGERS and kind not in ("HUGEINT", "UHUGEINT", "UBIGINT") else kind)
     common = kinds[0] if len(set(kinds)) == 1 else TEXT
     return [
@@ -131,31 +126,30 @@ def id_sql(connection: Any, *columns: tuple[Source, str]) -> list[str]:
     ]
 
 
-def time_sql(connection: Any, source: Source, column: str) -> str:
+def time_sql(work: Any, source: Source, column: str) -> str:
     """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp.
 
     What names no time zone is UTC.
     """
     name, kind = quoted(column), source.types[column]
     if kind == TEXT:
-        whole = f"regexp_full_match({name}, '[+-]?[0-9]+') AND TRY_CAST({name} AS BIGINT) IS NOT NULL"
-        others, texts = one_row(
-            connection,
-            f"SELECT count(*) FILTER (NOT coalesce({whole}, false)), "
-            f"count(*) FILTER (TRY_CAST({name} AS DOUBLE) IS NULL) FROM {source.sql}",
+        whole = f"regexp_matches({name}, '^[+-]?[0-9]+$') AND TRY_CAST({name} AS BIGINT) IS NOT NULL"
+        others, texts = work.one(
+            f"SELECT count(*) FILTER (WHERE NOT coalesce({whole}, false)), "
+            f"count(*) FILTER (WHERE TRY_CAST({name} AS DOUBLE) IS NULL) FROM {source.sql}",
         )
         if not others:
             return f"CAST({name} AS BIGINT)"  # nanoseconds are beyond the floats
         if not texts:
-            return number_sql(connection, source, column, rule="a time")
+            return number_sql(work, source, column, rule="a time")
         time = f"TRY_CAST({name} AS TIMESTAMPTZ)"  # without the zone DuckDB leaves an offset out
-        refuse_rows(connection, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
+        refuse_rows(work, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
         finer = f"regexp_matches({name}, '[.][0-9]{{6}}[0-9]*[1-9]')"
-        refuse_rows(connection, source, column, finer, "a time to the microsecond, or nanoseconds as an integer")
+        refuse_rows(work, source, column, finer, "a time to the microsecond, or nanoseconds as an integer")
         return time
     if kind in FLOATS:
-        return number_sql(connection, source, column, rule="a time")
+        return number_sql(work, source, column, rule="a time")
     if not (kind in INTEGERS or kind.startswith(("DECIMAL", "TIMESTAMP", "DATE", "TIME"))):
         raise InputError(f"{source}: column {column!r} must be times or numbers, its type is {kind}")
-    refuse_rows(connection, source, column, f"{name} IS NULL", "a time")
+    refuse_rows(work, source, column, f"{name} IS NULL", "a time")
     return name

@@ -43,6 +43,7 @@ from torch_recmetrics.offline.outputs import (
 from torch_recmetrics.offline.overlap import overlap
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import InputError
+from torch_recmetrics.offline.spark import is_spark, read_by_spark
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import UserValues
 
@@ -209,7 +210,10 @@ def run_evaluate(options: Options, output: Output) -> int:
     torch-recmetrics evaluate --recommendations 'recs/*.parquet' --truth test.parquet -m ndcg@10 -m hit_rate@10
     """
     lists, folder = required(options, "recommendations"), folder_of(options)
-    report = evaluated(lists, options | {"curves": folder is not None})
+    with engine_of(options) as read:
+        files = ("truth", "seen", "slices", "train", "items", "groups", "propensities")
+        options |= {name: read(options[name]) for name in files} | {"curves": folder is not None}
+        report = evaluated(read(lists), options)
     if folder is not None and not output.silent:
         write_folder(folder, files_of(report))
     output.show(str(report), report.to_json)
@@ -318,7 +322,8 @@ def run_item_to_item(options: Options, output: Output) -> int:
     similar, behaviour = required(options, "similar"), required(options, "behaviour")
     folder, top_k = folder_of(options), options.pop("top_k")
     refuse_format(options)
-    report = item_to_item(similar, behaviour, CUTOFFS if top_k is None else top_k, **options)
+    with engine_of(options) as read:
+        report = item_to_item(read(similar), read(behaviour), CUTOFFS if top_k is None else top_k, **options)
     if folder is not None and not output.silent:
         write_folder(folder, files_of(report))
     output.show(str(report), report.to_json)
@@ -349,10 +354,13 @@ def run_overlap(options: Options, output: Output) -> int:
         raise InputError(f"`output` must be a Parquet file, {target!r} is {'a folder' if target else 'none'}")
     refuse_format(options)
     options.pop("level")
-    found = overlap(train, test, options.pop("drop") or target is not None, **options)
-    if target is not None and not output.silent:
-        parquet = needed("pyarrow.parquet", "--output")
-        write_whole(Path(target), lambda path: parquet.write_table(found.kept, path))
+    with engine_of(options) as read:
+        found = overlap(read(train), read(test), options.pop("drop") or target is not None, **options)
+        if target is not None and is_spark(found.kept):
+            found.kept.write.parquet(target)
+        elif target is not None and not output.silent:
+            parquet = needed("pyarrow.parquet", "--output")
+            write_whole(Path(target), lambda path: parquet.write_table(found.kept, path))
     output.show(str(found), found.to_json)
     return 0
 
@@ -418,12 +426,33 @@ def refuse_format(options: Options) -> None:
         raise InputError("`format` is for evaluate, compare and gate: here the suffix of a file says what it is")
 
 
+@contextmanager
+def engine_of(options: Options) -> Iterator[Callable[[Any], Any]]:
+    """What makes of the path of a file what the functions take: the path, or a frame of Spark."""
+    engine, master = options.pop("engine"), options.pop("master")
+    if engine not in ("files", "spark"):
+        raise InputError(f"`engine` must be files or spark, got {engine!r}")
+    if engine == "files":
+        if master is not None:
+            raise InputError(f"`master` is for engine='spark', got {master!r}")
+        yield lambda path: path
+        return
+    spark = needed("pyspark.sql", "--engine spark").SparkSession
+    running, builder = spark.getActiveSession(), spark.builder.appName("torch-recmetrics")
+    session = running or (builder if master is None else builder.master(master)).getOrCreate()
+    try:
+        yield lambda path: None if path is None else read_by_spark(session, path)
+    finally:
+        if running is None:
+            session.stop()
+
+
 def evaluated(lists: Any, options: Options) -> Report:
     """The report of one run."""
     own = dict(options)
     metrics, top_k, truth = own.pop("metric"), own.pop("top_k"), required(own, "truth")
     if own["progress"] is None:
-        own["progress"] = sys.stderr.isatty()
+        own["progress"] = sys.stderr.isatty() and not is_spark(lists)
     if own["threads"] is None and "LOCAL_WORLD_SIZE" in os.environ:  # a process has its part of the machine
         own["threads"] = max(1, (os.cpu_count() or 1) // int(os.environ["LOCAL_WORLD_SIZE"]))
     if top_k is not None:

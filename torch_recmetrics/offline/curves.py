@@ -29,21 +29,22 @@ def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str,
     work = tables.workspace
     key = next(key for key in ("score", "rank") if key in tables.columns["recommendations"])
     shown = "true" if labels.ignore_index is None else f"CAST(r._item AS VARCHAR) <> '{labels.ignore_index}'"
-    work.run(
-        "CREATE TEMP TABLE wanted AS SELECT DISTINCT r._user, r._item "
-        f"FROM ({tables.relevant_pairs(labels)}) AS r {tables.without_seen(tables.truth)}"
+    work.table(
+        "wanted",
+        "SELECT DISTINCT r._user, r._item "
+        f"FROM ({tables.relevant_pairs(labels)}) AS r {tables.without_seen(tables.truth)}",
     )
     order = "_score DESC" if key == "score" else "_rank"
-    work.run(
-        f"CREATE TEMP TABLE listed AS SELECT r._user, r._item, _{key} AS _place, "
+    work.table(
+        "listed",
+        f"SELECT r._user, r._item, _{key} AS _place, "
         f"rank() OVER (PARTITION BY r._user ORDER BY {order}) - 1 AS start, "
         f"count(*) OVER (PARTITION BY r._user, _{key}) AS size "
-        f"FROM ({tables.pairs(tables.lists, key)}) AS r {tables.without_seen(tables.lists)} WHERE {shown}"
+        f"FROM ({tables.pairs(tables.lists, key)}) AS r {tables.without_seen(tables.lists)} WHERE {shown}",
     )
     found = {"popularity": recall_by_popularity(tables, cutoffs_of(names))}
     if key == "score":
         found["roc"] = roc_of(tables)
-    work.run("DROP TABLE listed; DROP TABLE wanted")
     return {name: part for name, part in found.items() if part}
 
 
@@ -75,11 +76,12 @@ def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[s
 def roc_of(tables: Tables) -> dict[str, dict[str, Any]]:
     """The curve of all rows of users of the truth, thinned out, and the area under the whole one; ties are one half."""
     work = tables.workspace
-    work.run(
-        "CREATE TEMP TABLE steps AS SELECT p, n, sum(p) OVER above AS tp, sum(n) OVER above AS fp FROM ("
+    work.table(
+        "steps",
+        "SELECT p, n, sum(p) OVER above AS tp, sum(n) OVER above AS fp FROM ("
         "SELECT _place, count(w._item) AS p, count(*) - count(w._item) AS n FROM listed AS l "
         "LEFT JOIN wanted AS w USING (_user, _item) WHERE _user IN (SELECT _user FROM wanted) GROUP BY _place) "
-        "WINDOW above AS (ORDER BY _place DESC ROWS UNBOUNDED PRECEDING)"
+        "WINDOW above AS (ORDER BY _place DESC ROWS UNBOUNDED PRECEDING)",
     )
     positives, negatives, pairs = work.one("SELECT sum(p), sum(n), sum(n * (tp - p / 2)) FROM steps")
     curve: dict[str, dict[str, Any]] = {}
@@ -91,5 +93,4 @@ def roc_of(tables: Tables) -> dict[str, dict[str, Any]]:
         fpr, tpr = zip((0.0, 0.0), *points)
         area = float(pairs) / (float(positives) * float(negatives))
         curve = {"all rows": {"fpr": list(map(float, fpr)), "tpr": list(map(float, tpr)), "auc": area}}
-    work.run("DROP TABLE steps")
     return curve

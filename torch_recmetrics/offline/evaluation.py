@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from torch_recmetrics.collection.collection import RecMetricCollection
-from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR, moments_by
-from torch_recmetrics.offline.batches import Rows, batches_of
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.likely_mistakes import (
     warn_of_hidden_truth,
@@ -25,9 +21,9 @@ from torch_recmetrics.offline.likely_mistakes import (
     warn_of_unread_relevance,
     warned_of_foreign_items,
 )
+from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
 from torch_recmetrics.offline.members import (
     CUTOFFS,
-    UserCollector,
     candidates_of,
     check_cutoffs,
     check_names,
@@ -39,18 +35,18 @@ from torch_recmetrics.offline.members import (
     labels_of,
     largest_cutoff,
     options_of_names,
-    reads_numbers,
+    read_items,
     sampling_of,
 )
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.spark import evaluate_spark, is_spark
-from torch_recmetrics.offline.tables import Names, Tables, numbering
-from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.offline.sources import InputError
+from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
+from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
+from torch_recmetrics.offline.tables import Names, Tables, refuse_unordered
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
-from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
 
 KEPT_RANKS = 20  # of a list, at least, where lists are kept
@@ -90,6 +86,8 @@ def evaluate(
     memory_limit: str | None = None,
     temp_directory: str | os.PathLike[str] | None = None,
     threads: int | None = None,
+    order: str | None = None,
+    users: str | None = None,
     **common: Any,
 ) -> Report:
     """The values of metrics of recommended lists in files or frames.
@@ -146,6 +144,10 @@ def evaluate(
             half of it and 2 GiB, else the batches, some 200 MB; and the users.
         temp_directory: a folder for what does not fit into memory.
         threads: of DuckDB.
+        order: the column that orders the rows of Spark's frames, where they have it; for ``ties="stable"``, and for
+            `items` in the order of their features.
+        users: a folder in which Spark's workers write the values of the users, as Parquet; without it up to a million
+            users come to the driver.
         common: options of all metrics, as of :func:`~torch_recmetrics.ranking_metrics`. A NaN score is bad input, so
             ``nan_action="worst"`` is refused: leave such rows out.
 
@@ -160,6 +162,88 @@ def evaluate(
     >>> report["hit_rate@2"], report["mrr@2"], report.counts["users"]
     (0.5, 0.25, 2)
     """
+    check_flags(
+        level=level, seen=seen, seen_action=seen_action, train=train, train_overlap=train_overlap,
+        flags={"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress},
+    )  # fmt: skip
+    check_names(metrics)
+    check_cutoffs(metrics, top_k)
+    options, sampling = sampling_of(options, sampled_from, candidates)
+    own_options = options_of_names(metrics, options)
+    if propensities is not None:
+        check_propensities_go(metrics, sampled_from)
+    given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
+    given |= {"items": items, "groups": groups, "propensities": propensities}
+    common = {"ties": ties, "empty_target_action": empty_target_action, **common}
+    session = session_of(given, order)
+    refuse_options(session, *options_of_engines(format, temp_directory, threads, progress, order, users))
+    with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
+        tables = Tables(work, given, Names(user, item, score, rank, relevance, weight), format, seen_action)
+        if ties == "stable":
+            refuse_unordered(tables.lists)
+        counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
+        if session is None:
+            tables.number_users()
+            if not tables.n_users:
+                raise InputError(f"{tables.truth}: there is no row with a user")
+        if session is None or items is not None or propensities is not None or read_items(metrics, common):
+            tables.number_items(counts_training=counts_training(metrics, own_options))
+        collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
+        if slices is not None and not any(map(has_users, collection.values())):
+            raise ValueError(
+                '`slices` need values of users, which method="em" has not: take another method, or evaluate the '
+                "users of each slice alone"
+            )
+        if session is None:
+            check_profiles(collection, tables)
+            counts = tables.counted_lists() | counts
+        else:
+            check_members(collection, slices=slices is not None)
+        warn_of_tables(tables, collection)
+        asked = Asked(
+            level,
+            candidates_of(collection, candidates),
+            keep_users,
+            slices is not None,
+            largest_cutoff(metrics, top_k, collection) if sampling is None else 0,  # cutoffs are among all items
+            keep_lists,
+        )
+        if session is None:
+            outcome = measured(tables, collection, asked, counts, progress=progress)
+        else:
+            outcome = measured_by_workers(work, tables, collection, asked, memory_limit=memory_limit, path=users)
+            outcome.counts |= counts
+        report = report_of(tables, collection, outcome, asked)
+        report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
+        return report
+
+
+def options_of_engines(
+    format: Any,  # noqa: A002
+    temp_directory: Any,
+    threads: Any,
+    progress: Any,
+    order: Any,
+    users: Any,
+) -> tuple[dict[str, tuple[Any, str]], dict[str, tuple[Any, str]]]:
+    """The options of one machine, and those of Spark, each with the reason why the other has it not."""
+    local = {
+        "format": (format, "they are no files"),
+        "temp_directory": (temp_directory, "workers take their own"),
+        "threads": (threads, "a task of Spark has one"),
+        "progress": (progress or None, "Spark shows its own"),
+    }
+    spark = {
+        "order": (order, "their rows are in order"),
+        "users": (users, "report.users.save(path) writes them"),
+    }
+    return local, spark
+
+
+def check_flags(
+    *, level: float, seen: Any, seen_action: str, train: Any, train_overlap: str, flags: Mapping[str, bool]
+) -> None:
+    """ValueError for options that are no such thing, and for those of tables that are not given."""
     check.check_share("level", level)
     check.check_choice("train_overlap", train_overlap, ("error", "keep"))
     check.check_choice("seen_action", seen_action, ("remove", "miss"))
@@ -167,290 +251,68 @@ def evaluate(
         raise ValueError(f"`seen_action` is for `seen`, which is not given, got {seen_action!r}: give `seen` too")
     if train is None and train_overlap != "error":
         raise ValueError(f"`train_overlap` is for `train`, which is not given, got {train_overlap!r}: give `train` too")
-    flags = {"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress}
     for name, flag in flags.items():
         check.check_flag(name, flag)
-    if keep_lists and not keep_users:
+    if flags["keep_lists"] and not flags["keep_users"]:
         raise ValueError("`keep_users` must be True with keep_lists=True: lists are kept beside the values of users")
-    check_names(metrics)
-    check_cutoffs(metrics, top_k)
-    options, sampling = sampling_of(options, sampled_from, candidates)
-    own_options = options_of_names(metrics, options)
-    if propensities is not None:
-        check_propensities_go(metrics, sampled_from)
-    names = Names(user, item, score, rank, relevance, weight)
-    given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
-    if is_spark(recommendations) or is_spark(truth):
-        refused = {"slices": slices, "train": train, "items": items, "groups": groups, "format": format}
-        refused |= {"propensities": propensities, "sampled_from": sampled_from}
-        refused |= {"temp_directory": temp_directory, "threads": threads}
-        refused |= {"keep_lists": keep_lists or None, "curves": curves or None, "progress": progress or None}
-        if taken := [name for name, value in refused.items() if value is not None]:
-            raise ValueError(f"`{taken[0]}` is not taken with Spark's frames: leave it out")
-        if seen_action == "miss":
-            raise ValueError('`seen_action` must be "remove" with Spark\'s frames')
-        if ties == "stable":
-            raise ValueError('`ties` must not be "stable" with Spark\'s frames, whose rows have no order')
-        every = {"ties": ties, "empty_target_action": empty_target_action, **common}
-        return evaluate_spark(
-            recommendations, truth, names, seen,
-            lambda tables: collection_of(metrics, top_k, own_options, every, tables),
-            lambda tables, members, collector: measure(tables, members, collector, lambda _: None, numbered=False),
-            level=level, candidates=candidates, keep_users=keep_users, memory_limit=memory_limit,
-        )  # fmt: skip
-    with Workspace(memory_limit, temp_directory, threads) as workspace:
-        given |= {"items": items, "groups": groups, "propensities": propensities}
-        tables = Tables(workspace, given, names, format, seen_action)
-        counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
-        tables.number_ids(counts_training=counts_training(metrics, own_options))
-        common = {"ties": ties, "empty_target_action": empty_target_action, **common}
-        collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
-        candidates = candidates_of(collection, candidates)
-        check_profiles(collection, tables)
-        counts = tables.counted_lists() | counts
-        tables.refuse_without_propensity(labels_of(collection))
-        warn_of_kinds_of_ids(tables)
-        warn_of_unread_relevance(tables)
-        warn_of_hidden_truth(tables, labels_of(collection))
-        of_users = any(map(has_users, collection.values()))
-        if slices is not None and not of_users:
-            raise ValueError(
-                '`slices` need values of users, which method="em" has not: take another method, or evaluate the '
-                "users of each slice alone"
-            )
-        wanted = of_users and (keep_users or slices is not None)
-        asked = largest_cutoff(metrics, top_k, collection) if sampling is None else 0  # cutoffs are among all items
-        kept = max(KEPT_RANKS, asked) if keep_lists else 0
-        collector = UserCollector(collection, tables.n_users, kept) if wanted else None
-        with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
-            found = measure(tables, collection, collector, advance)
-        how: dict[str, Any] = {"asked": asked, "keep_users": keep_users}
-        report = report_of(tables, collection, collector, found, counts, level, candidates, **how)
-        report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
-        return report
 
 
-@dataclass
-class Found:
-    """What was met on the way.
-
-    Attributes:
-        weights: (U,) of the users; None where all have 1.
-        list_rows: rows of lists that were ranked.
-        truth_rows: rows of the truth that were read.
-        users_without_list: users of the truth that no row of a list names.
-        users_without_relevant_items: users with no row of the truth that the metrics take for relevant.
-        longest_list: rows of the longest list that was ranked.
-    """
-
-    weights: Tensor | None = None
-    list_rows: int = 0
-    truth_rows: int = 0
-    users_without_list: int = 0
-    users_without_relevant_items: int = 0
-    longest_list: int = 0
-
-
-def measure(
-    tables: Tables,
-    collection: RecMetricCollection,
-    collector: UserCollector | None,
-    advance: Callable[[int], object],
-    *,
-    numbered: bool = True,
-) -> Found:
-    """Count the users of this process; InputError names the row of what the metrics refuse.
-
-    Metrics that keep the values of users, or their profiles, get their numbers, unless these are `numbered` in a part
-    of the users only.
-    """
-    share, found, labels = share_of_users(tables.n_users), Found(tables.weights()), labels_of(collection)
-    numbered = numbered and any(map(reads_numbers, collection.values()))
-    lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
-    for first, listed, relevant in batches_of(lists, truth, *share):
-        n_users = listed.counts.shape[0]
-        arguments = arguments_of(tables, listed, relevant)
-        if found.weights is not None:
-            arguments["weights"] = found.weights[first : first + n_users]
-        if numbered:
-            arguments["sample_ids"] = torch.arange(first, first + n_users)
-        try:
-            if "preds" not in arguments:
-                refuse_equal_ranks(listed)
-            if collector is None:
-                collection.update(**arguments)
-            else:
-                collection.update(collector.rank(first, arguments))
-        except ValueError as error:
-            raise tables.fault(error, first) from None
-        found.longest_list = max(found.longest_list, int(listed.counts.max()))
-        found.users_without_list += int((listed.counts == 0).sum())
-        found.users_without_relevant_items += int((~is_relevant(arguments, labels).any(1)).sum())
-        advance(n_users)
-    found.list_rows, found.truth_rows = lists.n_rows, truth.n_rows
-    summed_over_processes(found, collector)
-    return found
-
-
-def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tensor]:
-    """The arguments of ``update`` for a batch of users."""
-    graded = "relevance" in tables.columns["truth"]
-    targets = relevant.padded([-1, 0] if graded else [-1])
-    arguments = dict(zip(("target_ids", "target_relevance"), targets))
-    lists = listed.padded([-1, 0])
-    arguments["item_ids"] = lists[0]
-    if "score" in tables.columns["recommendations"]:
-        arguments["preds"] = lists[1] if lists[1].is_floating_point() else lists[1].to(torch.float32)
-    return arguments
-
-
-def is_relevant(arguments: Mapping[str, Tensor], labels: Labels) -> Tensor:
-    """(B, T) bool: what the metrics take for relevant."""
-    ids, relevance, least = arguments["target_ids"], arguments.get("target_relevance"), labels.min_relevance
-    relevant = ids >= 0
-    if relevance is not None:
-        relevant &= relevance > 0 if least is None else relevance >= least
-    return relevant if labels.ignore_index is None else relevant & (ids != labels.ignore_index)
-
-
-def refuse_equal_ranks(listed: Rows) -> None:
-    """ValueError for a list in which two items have one rank; they stand beside each other."""
-    if listed.columns:
-        ranks = listed.columns[1]
-        again = ranks[1:] == ranks[:-1]
-        inner = listed.starts[(listed.starts > 0) & (listed.starts < len(ranks))]
-        again[inner - 1] = False
-        if bool(again.any()):
-            raise ValueError("two items of a list have one rank")
-
-
-@contextmanager
-def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], object]]:
-    """What is called with the number of users that are done."""
-    if not shown:
-        yield lambda _: None
-        return
-    with needed("tqdm", "progress=True").tqdm(total=n_users, unit=" users", unit_scale=True, desc="evaluate") as bar:
-        yield bar.update
-
-
-@contextmanager
-def half_the_threads() -> Iterator[None]:
-    """Leave threads to DuckDB, which sorts at the same time: those of torch would wait busily for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, before // 2))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-# Processes ------------------------------------------------------------------------------------------------------------
-
-
-def in_processes() -> bool:
-    """Whether there are other processes that evaluate the same."""
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-
-
-def share_of_users(n_users: int) -> tuple[int, int]:
-    """The numbers of the users of this process: the first, and the one after the last."""
-    if not in_processes():
-        return 0, n_users
-    rank, size = distributed.get_rank(), distributed.get_world_size()
-    return rank * n_users // size, (rank + 1) * n_users // size
-
-
-def summed_over_processes(found: Found, collector: UserCollector | None) -> None:
-    """Add what the other processes have found."""
-    if not in_processes():
-        return
-    names = ("list_rows", "truth_rows", "users_without_list", "users_without_relevant_items")
-    counts = torch.tensor([getattr(found, name) for name in names])
-    distributed.all_reduce(counts)
-    for name, count in zip(names, counts.tolist()):
-        setattr(found, name, count)
-    longest = torch.tensor(found.longest_list)
-    distributed.all_reduce(longest, distributed.ReduceOp.MAX)
-    found.longest_list = int(longest)
-    if collector is not None and (collector.names or collector.lists.numel()):
-        for kept in (collector.values, collector.lists, *collector.totals.values()):
-            distributed.all_reduce(kept)  # 0 for the users of other processes
+def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
+    """Refuse relevant items of which no propensity is known, and warn of what is almost surely a mistake."""
+    tables.refuse_without_propensity(labels_of(collection))
+    warn_of_kinds_of_ids(tables)
+    warn_of_unread_relevance(tables)
+    warn_of_hidden_truth(tables, labels_of(collection))
 
 
 # The report -----------------------------------------------------------------------------------------------------------
 
 
-def report_of(
-    tables: Tables,
-    collection: RecMetricCollection,
-    collector: UserCollector | None,
-    found: Found,
-    counted: Mapping[str, int],
-    level: float,
-    candidates: str | None,
-    *,
-    asked: int,
-    keep_users: bool,
-) -> Report:
-    """What was found; `asked` is the largest cutoff that was asked for."""
+def report_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome, asked: Asked) -> Report:
+    """What was found."""
+    users = values_of_users(tables, collection, outcome.users, asked) if outcome.users is not None else None
+    level, counts, members = asked.level, outcome.counts, dict[str, Any](collection.items())
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
     hits = any(value > 0 for value in values.values())
     if hits or not warned_of_foreign_items(tables):
-        warn_of_short_lists(tables, found.longest_list, asked)
-    counts = {
-        "users": tables.n_users,
-        "users_without_list": found.users_without_list,
-        "users_without_relevant_items": found.users_without_relevant_items,
-        **counted,
-        "truth_rows": found.truth_rows,
-    }
-    if tables.seen is not None:
-        listed = counts["rows"] - counts["rows_without_truth"] - found.list_rows
-        counts["rows_seen"] = listed if tables.hidden is tables.lists else tables.truth_rows() - found.truth_rows
-    # Without the number of candidates, which differs from list to list.
-    members: Any = collection
-    definitions = {
-        own: RecMetric.definition(member) for name, member in members.items() for own in value_names(name, member)
-    }
-    users = user_ids = None
+        warn_of_short_lists(tables, outcome.longest_list, asked.largest_cutoff)
     details: dict[str, Any] = {}
-    if collector is not None:
-        columns = collector.columns_of_users()
-        errors = collection.values_and_errors()[1] if collector.totals else {}
-        pooled = [own for name in collector.totals for own in members[name].value_names(name)]
-        shares = {name: (values[name], float(errors[name])) for name in pooled if name in errors}
-        user_ids = tables.ids_of_users() if keep_users else None
-        everyone = UserValues(
-            torch.arange(tables.n_users),
-            columns,
-            definitions={name: definitions[name] for name in columns},
-            weights=found.weights,
-            candidates=candidates,
-            summaries={name: share for name, share in shares.items() if all(map(math.isfinite, share))},
-            versions=current_versions() | ({NUMBERING: numbering(tables.workspace)} if keep_users else {}),
-            user_ids=user_ids,
-            lists=tables.ids_of_items(collector.lists - 1) if collector.lists.shape[1] else None,
-            # Where nothing was taken out here, the lists may have come without what was seen.
-            hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
-        )
-        if tables.slices is not None:
-            details["slices"], sizes = means_of_slices(tables, collector, found.weights, collection, level)
-            for name, part in details["slices"].items():
-                for own, (value, *ends) in part.items():
-                    values[f"{name}/{own}"] = value
-                    if name in intervals:
-                        intervals[f"{name}/{own}"] = tuple(ends)
-            counts |= sizes
-        users = everyone if keep_users else None
+    if asked.slices:
+        details["slices"] = values_of_slices(outcome.slices, members, level)
+        for name, part in details["slices"].items():
+            for own, (value, *ends) in part.items():
+                values[f"{name}/{own}"] = value
+                if name in intervals:
+                    intervals[f"{name}/{own}"] = tuple(ends)
+    if exposed := exposure_of(members, values, intervals):
+        details["exposure"] = exposed
     known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}
     if tables.seen is not None and tables.hidden is tables.truth:
         known_rows["truth"] += counts["rows_seen"]
-    inputs = [source.describe(known_rows.get(source.role)) for source in tables.workspace.sources]
-    if users is not None:
-        users.truth = tables.truth_digest()
-    exposed = {
+    return Report(
+        values,
+        intervals,  # type: ignore[arg-type]
+        counts,
+        users,
+        None if users is None else users.user_ids,
+        definitions_of(members),
+        [source.describe(known_rows.get(source.role)) for source in tables.workspace.sources],
+        details,
+        level=level,
+    )
+
+
+def definitions_of(members: Mapping[str, Any]) -> dict[str, str]:
+    """The definitions of all values, without the number of candidates, which differs from list to list."""
+    return {own: RecMetric.definition(member) for name, member in members.items() for own in value_names(name, member)}
+
+
+def exposure_of(
+    members: Mapping[str, Any], values: Mapping[str, float], intervals: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Metric of several values -> {label: its value and interval}."""
+    return {
         name: {
             label: (values[own], *intervals.get(own, (math.nan, math.nan)))
             for own, label in zip(member.value_names(name), member.value_labels)
@@ -458,19 +320,31 @@ def report_of(
         for name, member in members.items()
         if getattr(member, "value_labels", ())
     }
-    if exposed:
-        details["exposure"] = exposed
-    return Report(
-        values,
-        intervals,  # type: ignore[arg-type]
-        counts,
-        users,
-        user_ids,
-        definitions,
-        inputs,
-        details,
-        level=level,
+
+
+def values_of_users(tables: Tables, collection: RecMetricCollection, columns: UserColumns, asked: Asked) -> UserValues:
+    """The values of the users."""
+    members: dict[str, Any] = dict(collection.items())
+    pooled = [name for name, member in members.items() if isinstance(member, UserMeasure) and member.pooled]
+    values, errors = collection.values_and_errors() if pooled else ({}, {})
+    names = [own for name in pooled for own in members[name].value_names(name) if own in errors]
+    shares = {name: (float(values[name]), float(errors[name])) for name in names}
+    definitions = definitions_of(members)
+    users = UserValues(
+        torch.arange(len(columns.ids)),
+        columns.values,
+        definitions={name: definitions[name] for name in columns.values},
+        weights=columns.weights,
+        candidates=asked.candidates,
+        summaries={name: share for name, share in shares.items() if all(map(math.isfinite, share))},
+        versions=current_versions() | {NUMBERING: columns.numbering},
+        user_ids=columns.ids,
+        lists=columns.lists,
+        # Where nothing was taken out here, the lists may have come without what was seen.
+        hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
     )
+    users.truth = columns.truth
+    return users
 
 
 def value_names(name: str, member: Any) -> list[str]:
@@ -478,29 +352,21 @@ def value_names(name: str, member: Any) -> list[str]:
     return member.value_names(name) if isinstance(member, UserMeasure) else [name]
 
 
-def means_of_slices(
-    tables: Tables, collector: UserCollector, weights: Tensor | None, members: RecMetricCollection, level: float
-) -> tuple[dict[str, dict[str, tuple[float, float, float]]], dict[str, int]]:
-    """Metric -> {slice: its value and interval, as those of the metric}, and how many users each slice has."""
-    names, who, where = tables.slices_of_users()
-    sizes = torch.bincount(where, minlength=len(names)).tolist()
-    weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
-    means = {}
-    for metric, places in collector.columns.items():
-        member: Any = members[metric]
-        values = collector.values[places].T
-        weight = weights.masked_fill(values[:, 0].isnan(), 0)
-        numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
-        sums = moments_by(where, len(names), numerators[who], totals[who, None].expand(-1, len(places)))
-        found = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
-        if member.keeps_values:
-            parts = [who[order] for order in torch.split(where.argsort(stable=True), sizes)]
-            parts = [part[weight[part] > 0] for part in parts]
-            found = torch.stack([member.value_of_users(values[part], weight[part]) for part in parts])
+def values_of_slices(
+    slices: Mapping[str, Mapping[str, Tensor]], members: Mapping[str, Any], level: float
+) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """Metric -> {slice: its value and interval, as those of the metric}."""
+    found: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for metric, member in members.items():
+        parts = {name: own[metric] for name, own in slices.items() if metric in own}
+        if not parts:
+            continue
+        sums = torch.stack(list(parts.values()))
+        values = sums if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
         for place, own in enumerate(member.value_names(metric)):
-            ends = (torch.full_like(found[:, place], math.nan),) * 2
+            ends = (torch.full_like(values[:, place], math.nan),) * 2
             if member.has_interval:
                 spread = spread_of(sums[:, place])
                 ends = interval_of_each(spread, level, None, member.value_range, member.interval_method)
-            means[own] = dict(zip(names, zip(*(column.tolist() for column in (found[:, place], *ends)))))
-    return means, {f"users/{name}": size for name, size in zip(names, sizes)}
+            found[own] = dict(zip(parts, zip(*(column.tolist() for column in (values[:, place], *ends)))))
+    return found

@@ -13,7 +13,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
 from torch_recmetrics.offline.columns import need_columns, number_sql, refuse_rows
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import InputError, Source, open_source
+from torch_recmetrics.offline.sources import InputError, Source
 from torch_recmetrics.offline.sql import cast, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
@@ -94,12 +94,9 @@ def off_policy(
     columns |= {name: model[name] for name in READS[estimator]}
     columns |= {name: column for name, column in (("user", user), ("weight", weight)) if column is not None}
     with Workspace(memory_limit, temp_directory, threads) as workspace:
-        source = open_source(workspace.connection, "log", log)
-        workspace.sources.append(source)
+        source = workspace.open("log", log)
         check_columns(source, columns)
-        (n_rows,) = workspace.one(f"SELECT count(*) FROM {source.sql}")
-        if not n_rows:
-            raise InputError(f"{source}: there is no row")
+        n_rows = workspace.count(source)
         counts = {"rows": n_rows}
         query = rows_sql(workspace, source, columns, counts)
         for arguments in batches_of(workspace, query, list(columns)):
@@ -142,11 +139,11 @@ def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], coun
     for name, column in columns.items():
         if name != "user":
             rule, wrong = RULES[name]
-            picked[name] = cast(number_sql(workspace.connection, source, column, rule=rule, wrong=wrong), "DOUBLE")
+            picked[name] = cast(number_sql(workspace, source, column, rule=rule, wrong=wrong), "DOUBLE")
             continue
         ids = Ids(workspace, [(source, column)])
         picked[name] = ids.of(source)
-        refuse_rows(workspace.connection, source, column, f"{picked[name]} IS NULL", "the id of a user")
+        refuse_rows(workspace, source, column, f"{picked[name]} IS NULL", "the id of a user")
         (counts["users"],) = workspace.one(f"SELECT count(DISTINCT {picked[name]}) FROM {source.sql}")
     rows = ", ".join(f"{sql} AS {quoted('_' + name)}" for name, sql in picked.items())
     if "user" not in picked or ids.kind == "BIGINT":

@@ -9,9 +9,10 @@ from typing import Any, Literal, get_args
 
 from torch_recmetrics.offline.columns import id_sql, need_columns, time_sql
 from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sources import InputError, Source, in_memory, open_source, refused_in_one_line
-from torch_recmetrics.offline.sql import one_row, quoted
-from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.offline.sources import InputError, Source
+from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
+from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.tables import UNORDERED
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.texts import words
 
@@ -24,6 +25,7 @@ MEANING = {
     "earlier_events": "rows of the test data earlier than the last of the training data",
     "duplicates": "rows of the test data whose user and item stood in an earlier row of it",
 }
+OWN = "torch_recmetrics_"  # how columns begin that are not of the test data
 USERS, ITEMS, TIMES = ("user_id", "user"), ("item_id", "item"), ("time", "timestamp")  # what is looked for
 
 
@@ -32,9 +34,9 @@ class Overlap:
 
     Attributes:
         counts: how many rows, users or items of each kind.
-        frames: kind -> a ``pyarrow.Table``: rows of the test data in their order, or users or items with the number of
-            their rows.
-        kept: the test data without what was dropped, a ``pyarrow.Table``; None where nothing was to be dropped.
+        frames: kind -> a ``pyarrow.Table``, of Spark's frames one of Spark: rows of the test data in their order, or
+            users or items with the number of their rows.
+        kept: the test data without what was dropped, likewise; None where nothing was to be dropped.
         dropped: what was dropped.
         rows: of the test data.
         inputs: what was read.
@@ -43,15 +45,17 @@ class Overlap:
 
     def __init__(
         self,
+        counts: dict[str, int],
         frames: dict[str, Any],
         kept: Any,
+        n_kept: int,
         dropped: tuple[Kind, ...],
         rows: int,
         inputs: Sequence[Input],
         notes: Sequence[str],
     ) -> None:
-        self.frames, self.kept, self.dropped, self.rows = frames, kept, dropped, rows
-        self.counts: dict[str, int] = {kind: frames[kind].num_rows for kind in KINDS}
+        self.counts, self.frames, self.kept, self.dropped, self.rows = counts, frames, kept, dropped, rows
+        self._n_kept = n_kept
         self.inputs, self.notes = list(inputs), list(notes)
 
     def __repr__(self) -> str:
@@ -62,7 +66,7 @@ class Overlap:
         lines = [f"{words(kind):<{width}}  {count:>{digits},}  {MEANING[kind]}" for kind, count in self.counts.items()]
         if self.kept is not None:
             dropped = ", ".join(map(words, self.dropped))
-            lines += [f"{self.kept.num_rows:,} of {self.rows:,} rows of the test data are kept; dropped: {dropped}"]
+            lines += [f"{self._n_kept:,} of {self.rows:,} rows of the test data are kept; dropped: {dropped}"]
         return "\n".join([*lines, *self.notes])
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -71,7 +75,7 @@ class Overlap:
             "counts": self.counts,
             "rows": self.rows,
             "dropped": list(self.dropped),
-            "kept": None if self.kept is None else self.kept.num_rows,
+            "kept": None if self.kept is None else self._n_kept,
             "inputs": [vars(given) for given in self.inputs],
             "notes": self.notes,
         }
@@ -92,6 +96,7 @@ def overlap(
     memory_limit: str | None = None,
     temp_directory: str | os.PathLike[str] | None = None,
     threads: int | None = None,
+    order: str | None = None,
 ) -> Overlap:
     """Count what training and test data share, and what the training data never saw.
 
@@ -100,12 +105,14 @@ def overlap(
 
     Args:
         train, test: rows of user and item, with their time where there is one: a path, a pattern, a list of paths, a
-            pandas, Polars or Arrow frame, a DuckDB relation. Ids are of any type.
+            pandas, Polars or Arrow frame, a DuckDB relation, a frame of Spark. Ids are of any type.
         drop: what is taken out of the test data: kinds by their names in ``counts``, True for all.
         user, item, time: names of the columns, in both; by default ``user_id`` or ``user``, ``item_id`` or ``item``,
             and ``time`` or ``timestamp`` where both have one. What names no time zone is UTC. Without times no earlier
             events are counted, and ``notes`` says so.
         memory_limit, temp_directory, threads: of DuckDB.
+        order: the column that orders the rows of Spark's frames, where they have it: which of several rows is the
+            first.
 
     Raises:
         InputError: (a ValueError) for files and columns that are not there or do not hold what they must.
@@ -121,37 +128,38 @@ def overlap(
     [{'user_id': 3, 'item_id': 'b', 'time': 40}]
     """
     dropped = kinds_of(drop)
-    with Workspace(memory_limit, temp_directory, threads) as workspace:
-        connection = workspace.connection
-        sources = [open_source(connection, role, given) for role, given in (("train", train), ("test", test))]
+    session = session_of({"train": train, "test": test}, order)
+    local = {"temp_directory": (temp_directory, "Spark has its own"), "threads": (threads, "Spark has its own")}
+    local["memory_limit"] = (memory_limit, "Spark has its own")
+    refuse_options(session, local, {"order": (order, "their rows are in order")})
+    with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
+        sources = [work.open(role, given) for role, given in (("train", train), ("test", test))]
         user, item = chosen(sources, "user", user, USERS), chosen(sources, "item", item, ITEMS)
         if user == item:
             raise InputError(f"`user` and `item` must be two columns, got {user!r} for both")
         if time is not None or all(any(name in source.types for name in TIMES) for source in sources):
             time = chosen(sources, "time", time, TIMES)
-        known = [column for column in (user, item, time) if column is not None]
-        trained = in_memory(connection, sources[0], known)
-        tested = in_memory(connection, sources[1], tuple(sources[1].types))
-        users = id_sql(connection, (trained, user), (tested, user))
-        items = id_sql(connection, (trained, item), (tested, item))
-        rows = [one_row(connection, f"SELECT count(*) FROM {source.sql}")[0] for source in (trained, tested)]
-        for source, n in zip(sources, rows):
-            if not n:
-                raise InputError(f"{source}: there is no row")
-        times = ["NULL", "NULL"]
-        notes = ["There is no column of times in both: earlier events were not looked for."]
-        if time is not None:
-            times, notes = [time_sql(connection, source, time) for source in (trained, tested)], []
-            kinds = [kind_of(connection, source, own) for source, own in zip((trained, tested), times)]
-            if len(set(kinds)) > 1:
-                both = " and ".join(kinds)
-                raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {both}")
-        with refused_in_one_line(sources[1]):
-            flag_rows(connection, trained, tested, users, items, times)
-            frames = frames_of(connection, tested, user, item)
-            kept = kept_rows(connection, tested, dropped) if dropped else None
+        users, items = (id_sql(work, *((source, column) for source in sources)) for column in (user, item))
+        rows = [work.count(source) for source in sources]
+        times, notes = times_of(work, sources, time)
+        flag_rows(work, sources, users, items, times)
+        counts, n_kept = counts_of(work, dropped)
+        frames: dict[str, Any] = {kind: work.frame(rows_of(kind, sources[1], user, item)) for kind in KINDS}
+        kept = work.frame(kept_rows(sources[1], dropped)) if dropped else None
         inputs = [source.describe(n) for source, n in zip(sources, rows)]
-    return Overlap(frames, kept, dropped, rows[1], inputs, notes)
+    return Overlap(counts, frames, kept, n_kept, dropped, rows[1], inputs, notes)
+
+
+def times_of(work: Any, sources: Sequence[Source], time: str | None) -> tuple[list[str], list[str]]:
+    """SQL of the times of both, and what must be said of them; InputError for times of two kinds."""
+    if time is None:
+        return ["NULL", "NULL"], ["There is no column of times in both: earlier events were not looked for."]
+    times = [time_sql(work, source, time) for source in sources]
+    kinds = [kind_of(work, source, own) for source, own in zip(sources, times)]
+    if len(set(kinds)) > 1:
+        both = " and ".join(kinds)
+        raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {both}")
+    return times, []
 
 
 def kinds_of(drop: Any) -> tuple[Kind, ...]:
@@ -176,57 +184,77 @@ def chosen(sources: Sequence[Source], argument: str, column: str | None, names: 
     return column
 
 
-def kind_of(connection: Any, source: Source, time: str) -> str:
+def kind_of(work: Any, source: Source, time: str) -> str:
     """What times are, in words; only those of one kind can be compared."""
-    kind = one_row(connection, f"SELECT typeof({time}) FROM {source.sql} LIMIT 1")[0]
+    kind = work.one(f"SELECT typeof({time}) FROM {source.sql} LIMIT 1")[0].upper()
     if kind.startswith(("DATE", "TIMESTAMP")):
         return "dates"
     return "times of a day" if kind.startswith("TIME") else "numbers"
 
 
 def flag_rows(
-    connection: Any, train: Source, test: Source, users: Sequence[str], items: Sequence[str], times: Sequence[str]
+    work: Any, sources: Sequence[Source], users: Sequence[str], items: Sequence[str], times: Sequence[str]
 ) -> None:
-    """The table `flags`: what is true of each row of the test data."""
-    pairs = [
-        f"SELECT {user} AS user_id, {item} AS item_id, {time} AS time, {source.order[0]} AS place FROM {source.sql}"
-        for source, user, item, time in zip((train, test), users, items, times)
+    """The table `flags`: the rows of the test data, and what is true of each, in columns of names that nobody has."""
+    rows = [
+        f"(SELECT {'*, ' if source.role == 'test' else ''}{user} AS {OWN}user, {item} AS {OWN}item, "
+        f"{time} AS {OWN}time, {source.row} AS {OWN}place FROM {source.sql}) AS {source.role}_rows"
+        for source, user, item, time in zip(sources, users, items, times)
     ]
-    for name, columns in (("pairs", "user_id, item_id"), ("users", "user_id"), ("items", "item_id")):
-        connection.execute(f"CREATE TEMP TABLE train_{name} AS SELECT DISTINCT {columns} FROM ({pairs[0]})")
-    connection.execute(
-        "CREATE TEMP TABLE flags AS SELECT place, "
-        "(user_id, item_id) IN (SELECT (user_id, item_id) FROM train_pairs) AS interactions, "
-        "user_id NOT IN (SELECT user_id FROM train_users) AS new_users, "
-        "item_id NOT IN (SELECT item_id FROM train_items) AS new_items, "
-        f"coalesce(time < (SELECT max(time) FROM ({pairs[0]})), false) AS earlier_events, "
-        f"row_number() OVER (PARTITION BY user_id, item_id ORDER BY place) > 1 AS duplicates FROM ({pairs[1]})"
+    joined = [
+        f"LEFT JOIN (SELECT DISTINCT {columns}, 1 AS {OWN}{name} FROM {rows[0]}) AS {name}_of_train USING ({columns})"
+        for name, columns in (
+            ("pair_known", f"{OWN}user, {OWN}item"),
+            ("user_known", f"{OWN}user"),
+            ("item_known", f"{OWN}item"),
+        )
+    ]
+    last = f"(SELECT max({OWN}time) FROM {rows[0]})"
+    work.table(
+        "flags",
+        f"SELECT {columns_of(sources[1])}, {OWN}user, {OWN}item, {OWN}place, "
+        f"{OWN}pair_known IS NOT NULL AS {OWN}interactions, {OWN}user_known IS NULL AS {OWN}new_users, "
+        f"{OWN}item_known IS NULL AS {OWN}new_items, coalesce({OWN}time < {last}, false) AS {OWN}earlier_events, "
+        f"row_number() OVER (PARTITION BY {OWN}user, {OWN}item ORDER BY {OWN}place, {OWN}time) > 1 AS {OWN}duplicates "
+        f"FROM {rows[1]} {' '.join(joined)}",
     )
 
 
-def frames_of(connection: Any, test: Source, user: str, item: str) -> dict[str, Any]:
-    """The rows, users and items of each kind."""
-    frames: dict[str, Any] = {}
-    for kind in KINDS:
-        column = {"new_users": user, "new_items": item}.get(kind)
-        rows = f"{test.sql} AS given JOIN flags ON given.{test.order[0]} = flags.place WHERE flags.{kind}"
-        if column is None:
-            select = f"SELECT {columns_of(test)} FROM {rows} ORDER BY flags.place"
-        else:
-            select = f"SELECT given.{quoted(column)}, count(*) AS rows FROM {rows} GROUP BY 1 ORDER BY min(flags.place)"
-        frames[kind] = connection.sql(select).to_arrow_table()
-    return frames
+def counts_of(work: Any, dropped: Sequence[Kind]) -> tuple[dict[str, int], int]:
+    """How many rows, users or items there are of each kind, and how many rows are kept."""
+    told = {"new_users": f"{OWN}user", "new_items": f"{OWN}item"}
+    counted = [
+        f"count(DISTINCT CASE WHEN {OWN}{kind} THEN {told[kind]} END)" if kind in told else f"count_if({OWN}{kind})"
+        for kind in KINDS
+    ]
+    *counts, kept = work.one(f"SELECT {', '.join(counted)}, count_if({stays(dropped)}) FROM flags")
+    return dict(zip(KINDS, counts)), kept
 
 
-def kept_rows(connection: Any, test: Source, dropped: Sequence[str]) -> Any:
-    """The test data without rows of these kinds; of duplicates the first row stays."""
-    wrong = " OR ".join(f"flags.{kind}" for kind in dropped)
-    return connection.sql(
-        f"SELECT {columns_of(test)} FROM {test.sql} AS given JOIN flags ON given.{test.order[0]} = flags.place "
-        f"WHERE NOT ({wrong}) ORDER BY flags.place"
-    ).to_arrow_table()
+def stays(dropped: Sequence[Kind]) -> str:
+    """SQL of whether a row is of none of these kinds."""
+    return " AND ".join(f"NOT {OWN}{kind}" for kind in dropped) or "true"
+
+
+def rows_of(kind: Kind, test: Source, user: str, item: str) -> str:
+    """SELECT of the rows, users or items of a kind."""
+    if kind in ("new_users", "new_items"):
+        column = quoted(user if kind == "new_users" else item)
+        order = in_order(test, f"min({OWN}place)")
+        return f"SELECT {column}, count(*) AS rows FROM flags WHERE {OWN}{kind} GROUP BY 1 {order}"
+    return f"SELECT {columns_of(test)} FROM flags WHERE {OWN}{kind} {in_order(test, f'{OWN}place')}"
+
+
+def kept_rows(test: Source, dropped: Sequence[Kind]) -> str:
+    """SELECT of the test data without rows of these kinds; of duplicates the first row stays."""
+    return f"SELECT {columns_of(test)} FROM flags WHERE {stays(dropped)} {in_order(test, f'{OWN}place')}"
+
+
+def in_order(source: Source, place: str) -> str:
+    """SQL that puts rows in their order, where they have one."""
+    return "" if source.order == UNORDERED else f"ORDER BY {place}"
 
 
 def columns_of(source: Source) -> str:
     """SQL of the columns that the user knows."""
-    return ", ".join(f"given.{quoted(column)}" for column in source.types)
+    return ", ".join(map(quoted, source.types))

@@ -54,6 +54,7 @@ TREC = {
     4: {"user_id": 1, "item_id": 3, "relevance": 4},
 }
 ROW = "torch_recmetrics_row"  # a name that no column of a user has
+LARGEST_FILE = 2**40  # rows
 ROWID = "rowid"  # of DuckDB's tables, which a column of that name would hide
 PARQUET_ROW = ("file_index", "file_row_number")  # of its scans of Parquet, likewise
 
@@ -85,6 +86,16 @@ class Source:
     order: tuple[str, ...] = (ROW,)
     starts: tuple[int, ...] = (0,)
     registered: tuple[str, Any] | None = None
+
+    @property
+    def row(self) -> str:
+        """SQL of a number that grows with the rows, all files numbered through."""
+        return self.row_of()
+
+    def row_of(self, table: str = "") -> str:
+        """The same, of the source by another name."""
+        *files, row = (f"{table}.{column}" if table else column for column in self.order)
+        return f"(CAST({files[0]} AS BIGINT) * {LARGEST_FILE} + {row})" if files else row
 
     def place(self, row: Sequence[Any]) -> str:
         """A row, by its columns of `order`, in words: the file and the row in it, counted from 1."""
@@ -491,28 +502,3 @@ def types_of(connection: Any, place: str, sql: str) -> dict[str, str]:
     with refused_in_one_line(place):
         rows = connection.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()
     return {row[0]: row[1] for row in rows}
-
-
-def in_memory(connection: Any, source: Source, columns: Sequence[str]) -> Source:
-    """A source whose rows are numbered through and read once, into a table that goes to the disk where memory is short.
-
-    Text stands in a table already; of the rest the table has these columns.
-    """
-    if len(source.order) == 1 and source.registered is None:
-        return source
-    table = rows_table(source)
-    chosen = ", ".join(quoted(column) for column in dict.fromkeys(columns))
-    starts = source.starts
-    with refused_in_one_line(source):
-        connection.execute(f"CREATE TEMP TABLE {table} AS SELECT {chosen} FROM {source.sql}")
-        if len(source.order) > 1:
-            per_file = f"SELECT {source.order[0]}, count(*) FROM {source.sql} GROUP BY {source.order[0]}"
-            counts = dict(connection.execute(per_file).fetchall()) if len(source.files) > 1 else {}
-            starts = tuple(itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0))
-    types = {column: source.types[column] for column in columns}
-    return of_table(source.role, source.name, table, types, source.files, starts)
-
-
-def rows_table(source: Source) -> str:
-    """The table of :func:`in_memory` in SQL, where it makes one."""
-    return quoted(f"{source.role}_columns")

@@ -1,36 +1,56 @@
-"""`evaluate` of Spark's frames: each partition counts its users, and the driver adds up what the metrics remember.
+"""Spark's frames as what the queries of files scan: the same SQL in Spark's dialect, and work that partitions do.
 
-States travel as bytes of Arrow, never pickled. Workers need this package, and the interpreter of the driver
-(``PYSPARK_PYTHON``).
+What partitions find comes back as bytes of Arrow, never pickled, and is added up by workers, some parts at a time,
+until few are left for the driver. Workers need this package, and the interpreter of the driver (``PYSPARK_PYTHON``).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torchmetrics.utilities import rank_zero_warn
 
-from torch_recmetrics.collection.collection import RecMetricCollection
-from torch_recmetrics.offline.columns import BEYOND_FLOATS, EXACT
-from torch_recmetrics.offline.members import UserCollector
-from torch_recmetrics.offline.report import Input, Report
-from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.tables import Names, Tables, no_user_in_common, numbering_of
+from torch_recmetrics.offline.report import Input
+from torch_recmetrics.offline.sources import InputError, Source
+from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.offline.workspace import Workspace
-from torch_recmetrics.state.metric import RecMetric
-from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.users.extras import needed
-from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
 
-LISTS, TRUTH = 0, 1  # what a row is of
-COUNTS = (
-    *("users", "users_without_list", "users_without_relevant_items"),
-    *("lists_without_truth", "rows", "rows_without_truth", "truth_rows"),
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SCHEMA = "part long, kind string, payload binary"
+FAN_IN = 16  # parts that one worker, or the driver, adds up
+MOST_USERS = 1_000_000  # whose values come to the driver
+ROWS_AT_ONCE = 2**16  # of values of users in one payload
+TYPES = {
+    "string": "VARCHAR",
+    "int": "INTEGER",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
+    "binary": "BLOB",
+    "void": '"NULL"',
+}
+# DuckDB's SQL -> Spark's.
+WORDS = (
+    (r"\bAS VARCHAR\)", "AS STRING)"),
+    (r"\bAS TIMESTAMPTZ\)", "AS TIMESTAMP)"),
+    (r"\bAS HUGEINT\)", "AS DECIMAL(38, 0))"),
+    (r"\bregexp_matches\(", "rlike("),
+    (r"\barg_min\(", "min_by("),
+    (r"\{'(\w+)': (\w+), '(\w+)': (\w+)\}", r"named_struct('\1', \2, '\3', \4)"),
+    (r"\bunnest\(\[(.*?)\]\)", r"explode(array(\1))"),
 )
-SCHEMA = "kind string, payload binary"
 
 
 def is_spark(frame: Any) -> bool:
@@ -38,312 +58,361 @@ def is_spark(frame: Any) -> bool:
     return type(frame).__module__.partition(".")[0] == "pyspark"
 
 
-def evaluate_spark(
-    recommendations: Any,
-    truth: Any,
-    names: Names,
-    seen: Any,
-    make: Callable[[Tables | None], RecMetricCollection],
-    measured: Callable[[Tables, RecMetricCollection, UserCollector | None], Any],
-    *,
-    level: float,
-    candidates: str | None,
-    keep_users: bool,
-    memory_limit: str | None,
-) -> Report:
-    """The report of Spark's frames.
+def session_of(given: Mapping[str, Any], order: str | None) -> Any:
+    """The session of Spark's frames, None where there is none.
+
+    InputError where only some inputs are of Spark, and where none has the column `order`.
+    """
+    frames = {role: frame for role, frame in given.items() if frame is not None}
+    spark = [frame for frame in frames.values() if is_spark(frame)]
+    for role, frame in frames.items():
+        if spark and not is_spark(frame):
+            raise InputError(f"`{role}` must be a frame of Spark as the others are, got {type(frame).__name__}")
+    if spark and order is not None and not any(order in frame.columns for frame in spark):
+        raise InputError(f"`order` must be a column of {' or '.join(frames)}, and none has {order!r}")
+    return spark[0].sparkSession if spark else None
+
+
+def refuse_options(session: Any, local: Mapping[str, tuple[Any, str]], spark: Mapping[str, tuple[Any, str]]) -> None:
+    """ValueError for options of one machine with Spark's frames, and the other way round; each says why."""
+    for options, of in ((local, session is not None), (spark, session is None)):
+        for name, (value, why) in options.items():
+            if of and value is not None:
+                frames = "Spark's frames" if session is not None else "files and other frames"
+                raise ValueError(f"`{name}` is not taken with {frames}: {why}")
+
+
+def read_by_spark(session: Any, path: str | Sequence[str]) -> Any:
+    """The frame of files, which have types; each where Spark finds it, such as in HDFS."""
+    paths = [path] if isinstance(path, str) else list(path)
+    kinds = {"parquet": "parquet", "pq": "parquet", "orc": "orc", "json": "json", "jsonl": "json", "ndjson": "json"}
+    suffix = paths[0].rstrip("/").rpartition(".")[2].lower()
+    if suffix in ("csv", "tsv", "txt", "gz"):
+        raise InputError(f"{paths[0]!r} has no types, and Spark would guess whether 007 is 7: write it as Parquet")
+    return session.read.format(kinds.get(suffix, "parquet")).load(paths)
+
+
+def type_in_duckdb(kind: str) -> str:
+    """What DuckDB calls a type of Spark."""
+    if kind.startswith("array"):
+        return "VARCHAR[]"
+    return TYPES.get(kind, "VARCHAR" if kind.startswith(("varchar", "char")) else kind.upper())
+
+
+@dataclass(frozen=True)
+class SparkSource(Source):
+    """A frame of Spark, by the name of its view; its rows have no number, at most the column that orders them."""
+
+    def place(self, row: Sequence[Any]) -> str:  # noqa: ARG002
+        return str(self)
+
+    def describe(self, rows: int | None = None) -> Input:
+        return Input(self.role, "Spark DataFrame", rows)
+
+
+class SparkWorkspace:
+    """The views of one evaluation in a session of Spark; times without a zone are UTC.
 
     Args:
-        recommendations, truth: frames of Spark.
-        names: of their columns.
-        seen: a frame of pairs that are taken out of the lists, or None.
-        make: the metrics; called in each partition.
-        measured: counts the users of tables in metrics.
-        level: of the intervals.
-        candidates: what was ranked.
-        keep_users: whether the report has the values of users.
-        memory_limit: of DuckDB in each worker.
+        session: of Spark.
+        order: the column that orders the rows of those frames that have it.
     """
-    for role, frame in (("recommendations", recommendations), ("truth", truth), ("seen", seen)):
-        if frame is not None and not is_spark(frame):
-            raise InputError(f"`{role}` must be a frame of Spark as the others are, got {type(frame).__name__}")
-    collection = make(None)
-    rows, by_rank, order = rows_of(recommendations, truth, names, seen)
-    reads_items = any(isinstance(member, RankingMetric) and member.reads_items for member in collection.values())
-    graded, weighted = names.relevance is not None, names.weight is not None
 
-    def count(batches: Iterator[Any]) -> Iterator[Any]:
-        pyarrow = needed("pyarrow", "Spark's frames")
+    over, sorted = "OVER (PARTITION BY user_id ORDER BY time, place, item)", ""
 
-        def row(kind: str, payload: bytes) -> Any:
-            return pyarrow.RecordBatch.from_pydict(
-                {"kind": pyarrow.array([kind]), "payload": pyarrow.array([payload], pyarrow.binary())}
+    def __init__(self, session: Any, order: str | None = None) -> None:
+        self.session, self.order = session, order
+        self.sources: list[Source] = []
+        self.frames: dict[str, Any] = {}
+        self._views: dict[str, str] = {}
+        self._kept: list[Any] = []
+        self._key = uuid.uuid4().hex[:12]
+
+    def __enter__(self) -> Self:
+        self._zone = self.session.conf.get("spark.sql.session.timeZone")
+        self.session.conf.set("spark.sql.session.timeZone", "UTC")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+        for view in self._views.values():
+            self.session.catalog.dropTempView(view)
+        self.session.conf.set("spark.sql.session.timeZone", self._zone)
+
+    def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002, ARG002
+        """A frame as a source."""
+        self.frames[role] = given
+        self._name(f"given_{role}", given)
+        types = {column: type_in_duckdb(kind) for column, kind in given.dtypes}
+        order = quoted(self.order) if self.order is not None and self.order in types else "1"
+        source = SparkSource(role, "Spark", self._views[f"given_{role}"], types, order=(order,))
+        self.sources.append(source)
+        return source
+
+    def _name(self, name: str, frame: Any) -> None:
+        self._views[name] = f"{name}_{self._key}"
+        frame.createOrReplaceTempView(self._views[name])
+
+    def query(self, sql: str) -> Any:
+        """The frame of a query in DuckDB's dialect."""
+        for pattern, words in WORDS:
+            sql = re.sub(pattern, words, sql)
+        known = "|".join(self._views) or "-"
+
+        def viewed(found: re.Match[str]) -> str:
+            return f"{found[1]} {self._views[found[2]]} AS {'' if found[3] else found[2]}"
+
+        sql = re.sub(rf"\b(FROM|JOIN) ({known})\b( AS\b)?", viewed, sql)
+
+        def written(found: re.Match[str]) -> str:
+            text = found[0]
+            if text[0] == '"':
+                return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
+            return "'" + text[1:-1].replace("\\", "\\\\").replace("''", "\\'") + "'"
+
+        return self.session.sql(re.sub(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", written, sql))
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        return [tuple(row) for row in self.query(sql).collect()]
+
+    def one(self, sql: str) -> tuple[Any, ...]:
+        """The first row of a query."""
+        return self.rows(sql)[0]
+
+    def column(self, sql: str) -> Tensor:
+        """A column of numbers."""
+        column = torch.tensor(self.query(sql).toArrow().column(0).to_numpy())
+        return column if column.is_floating_point() else column.long()  # Spark has narrower integers
+
+    def stream(self, sql: str, batch_rows: int) -> Iterator[Any]:
+        """The rows of a query that has few."""
+        yield from self.query(sql).toArrow().to_batches(batch_rows)
+
+    def table(self, name: str, sql: str) -> None:
+        """Keep the rows of a query, in the memory of the workers and on their disks."""
+        frame = self.query(sql).persist()
+        self._kept.append(frame)
+        self._name(name, frame)
+
+    def view(self, name: str, sql: str) -> None:
+        """Give a query a name."""
+        self._name(name, self.query(sql))
+
+    def frame(self, sql: str) -> Any:
+        """The rows of a query, as a frame of Spark."""
+        return self.query(sql)
+
+    def count(self, source: Source) -> int:
+        """How many rows an input has; InputError where there is none."""
+        number: int = self.one(f"SELECT count(*) FROM {source.sql}")[0]
+        if not number:
+            raise InputError(f"{source}: there is no row")
+        return number
+
+
+def workspace_of(
+    session: Any, order: str | None, memory_limit: str | None, temp_directory: Any, threads: int | None
+) -> Any:
+    """Where the queries run: in Spark, or in a DuckDB of this process."""
+    return Workspace(memory_limit, temp_directory, threads) if session is None else SparkWorkspace(session, order)
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Part:
+    """What a partition has found.
+
+    Attributes:
+        counts: numbers that add up.
+        most: numbers of which the largest counts.
+        tensors: what the caller knows how to add up.
+        users: a table of Arrow with a row for each user, or None; it is not added up.
+        warnings: what was warned of.
+        error: what is wrong with the input, or "".
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    users: Any = None
+    warnings: list[str] = field(default_factory=list)
+    error: str = ""
+
+    def to_bytes(self) -> bytes:
+        """All but the users, as bytes of Arrow."""
+        about = {"counts": self.counts, "most": self.most, "warnings": self.warnings, "error": self.error}
+        return packed(self.tensors, json.dumps(about))
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> Part:
+        tensors, about = unpacked(payload)
+        return cls(tensors=tensors, **json.loads(about))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Part], add: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]]) -> Part:
+        """Several as one; of errors the first in the order of their texts."""
+        errors = sorted(part.error for part in parts if part.error)
+        if errors:
+            return cls(error=errors[0])
+        total = cls(tensors=add([part.tensors for part in parts]))
+        for part in parts:
+            for name, count in part.counts.items():
+                total.counts[name] = total.counts.get(name, 0) + count
+            for name, number in part.most.items():
+                total.most[name] = max(total.most.get(name, 0), number)
+        total.warnings = sorted({text for part in parts for text in part.warnings})
+        return total
+
+
+class Parts:
+    """What the partitions of a frame have found, kept on the disks of the workers.
+
+    Args:
+        workspace: of Spark.
+        frame: whose partitions hold whole users.
+        work: what is done with the rows of a partition, an Arrow table; it may raise InputError and ValueError.
+        add: adds up the tensors of several parts.
+    """
+
+    def __init__(
+        self,
+        workspace: SparkWorkspace,
+        frame: Any,
+        work: Callable[[Any], Part],
+        add: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]],
+    ) -> None:
+        storage = needed("pyspark", "Spark's frames").StorageLevel.DISK_ONLY
+        self._rows = frame.mapInArrow(lambda batches: rows_of_part(batches, work), SCHEMA).persist(storage)
+        self._add = add
+        workspace._kept.append(self._rows)
+
+    @cached_property
+    def total(self) -> Part:
+        """All of them, added up in rounds; InputError for what one has refused, and its warnings."""
+        functions, add = needed("pyspark.sql.functions", "Spark's frames"), self._add
+
+        def joined(table: Any) -> Any:
+            parts = [Part.from_bytes(payload) for payload in table.sort_by("part")["payload"].to_pylist()]
+            return payloads(table["part"][0].as_py() // FAN_IN, [("part", Part.joined(parts, add).to_bytes())])
+
+        rows, left = self._rows.where("kind = 'part'"), (self._rows.agg({"part": "max"}).first()[0] or 0) + 1
+        while left > FAN_IN:
+            rows = rows.groupBy(functions.floor(functions.col("part") / FAN_IN)).applyInArrow(joined, SCHEMA)
+            left = -(-left // FAN_IN)
+        found = sorted((row["part"], bytes(row["payload"])) for row in rows.collect())
+        total = Part.joined([Part.from_bytes(payload) for _, payload in found], add)
+        if total.error:
+            raise InputError(total.error)
+        for text in total.warnings:
+            warnings.warn(text, stacklevel=2)
+        return total
+
+    def users_here(self, n_users: int, path: str | None, user: str) -> Any:
+        """The table of the users by their ids; None where the workers write them to a path, or they are too many."""
+        if path is not None:
+            self._write_users(path, user)
+            return None
+        if n_users > MOST_USERS:
+            rank_zero_warn(
+                f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them"
             )
+            return None
+        pyarrow = needed("pyarrow", "Spark's frames")
+        rows = self._rows.where("kind = 'users'").select("payload").collect()
+        tables = [read_ipc(bytes(row["payload"])) for row in rows]
+        return pyarrow.concat_tables(tables).sort_by("_id").combine_chunks()
 
-        received = list(batches)
-        if not received or not any(len(batch) for batch in received):
-            return
-        try:
-            table = pyarrow.Table.from_batches(received)
-            parts = counted(
-                table, make, measured, by_rank=by_rank, graded=graded, weighted=weighted, reads_items=reads_items,
-                keep_users=keep_users, memory_limit=memory_limit,
-            )  # fmt: skip
-        except (InputError, ValueError) as error:
-            yield row("error", in_words_of_spark(str(error), names, order).encode())
-            return
-        for kind, payload in parts:
-            yield row(kind, payload)
+    def _write_users(self, path: str, user: str) -> None:
+        """Write the table of the users as a folder of Parquet files, each by the worker that has its rows.
 
-    # In the order of users and items, so that the same rows give the same bits, wherever they come from.
-    partitioned = rows.repartition("_user").sortWithinPartitions("_user", "_kind", "_item")
-    parts = partitioned.mapInArrow(count, SCHEMA).collect()
-    report = gathered(parts, collection, level, candidates, keep_users=keep_users)
-    if report.counts["rows"] == report.counts["rows_without_truth"]:
-        refuse_lists_of_nobody(recommendations, truth, names.user, report.counts["users"])
-    return report
+        Args:
+            path: of the folder, which must not be there.
+            user: the name of the column of their ids.
+        """
+        rows = self._rows.where("kind = 'users'").select("payload")
+        known = read_ipc(bytes(rows.first()[0])).schema
+        names = [{"_id": user, "_weight": "weight", "_list": "items"}.get(name, name) for name in known.names]
+        types = needed("pyspark.sql.pandas.types", "Spark's frames")
+        schema = types.from_arrow_schema(known.empty_table().rename_columns(names).schema)
 
+        def tables(batches: Iterator[Any]) -> Iterator[Any]:
+            for batch in batches:
+                for payload in batch.column("payload").to_pylist():
+                    yield from read_ipc(payload).rename_columns(names).to_batches()
 
-def refuse_lists_of_nobody(recommendations: Any, truth: Any, user: str, n_users: int) -> None:
-    """InputError where the lists have no row, or none of a user of the truth; seen pairs are still in them."""
-    functions = needed("pyspark.sql.functions", "Spark's frames")
-    listed, relevant = (
-        frame.select(functions.col(user).cast("string").alias("id")) for frame in (recommendations, truth)
-    )
-    if listed.join(relevant, "id", "left_semi").take(1):
-        return
-    one, other = (frame.agg(functions.min("id")).first()[0] for frame in (listed, relevant))
-    if one is None:
-        raise InputError("`recommendations` (Spark): there is no row")
-    raise no_user_in_common("`recommendations` (Spark)", "`truth` (Spark)", n_users, one, other)
+        rows.mapInArrow(tables, schema).write.parquet(path)
 
 
-def in_words_of_spark(text: str, names: Names, order: str) -> str:
-    """An error of a partition, with the user's columns in place of its own; its rows have no number that they know."""
-    value = names.relevance if text.startswith("`truth`") else order
-    own = {"_user": names.user, "_item": names.item, "_value": value, "_weight": names.weight}
-    text = re.sub(r"\(pyarrow Table(, row [\d,]+)?\)", "(Spark)", text)
-    return re.sub(r"column '(_\w+)'", lambda found: f"column {own.get(found[1], found[1])!r}", text)
-
-
-def refuse_beyond_floats(frame: Any, role: str, name: str) -> None:
-    """InputError for whole numbers of which several would be one float."""
-    if not dict(frame.dtypes)[name].startswith(("bigint", "decimal")):
-        return
-    functions = needed("pyspark.sql.functions", "Spark's frames")
-    for number in frame.agg(functions.min(name), functions.max(name)).first():
-        if number is not None and abs(number) > EXACT["DOUBLE"]:
-            raise InputError(f"`{role}` (Spark): column {name!r} must be {BEYOND_FLOATS}, got {number}")
-
-
-def rows_of(recommendations: Any, truth: Any, names: Names, seen: Any) -> tuple[Any, bool, str]:
-    """The rows of lists and of the truth in one frame, whether lists are ordered by rank, and by which column."""
-    functions = needed("pyspark.sql.functions", "Spark's frames")
-    order = names.rank or names.score
-    if order is None:
-        order = next((name for name in ("score", "rank") if name in recommendations.columns), None)
-    by_rank = names.rank is not None or (names.score is None and order == "rank")
-    wanted = {
-        "recommendations": [names.user, names.item, order or "score"],
-        "truth": [name for name in (names.user, names.item, names.relevance, names.weight) if name is not None],
-        "seen": [names.user, names.item],
-    }
-    for role, frame in (("recommendations", recommendations), ("truth", truth), ("seen", seen)):
-        missing = [] if frame is None else [name for name in wanted[role] if name not in frame.columns]
-        if missing:
-            raise InputError(f"`{role}` (Spark) has no column {missing[0]!r}: it has {', '.join(frame.columns)}")
-    refuse_beyond_floats(recommendations, "recommendations", order or "score")
-    if names.relevance is not None:
-        refuse_beyond_floats(truth, "truth", names.relevance)
-    if seen is not None:
-        known = seen.select(names.user, names.item).distinct()
-        recommendations = recommendations.join(known, [names.user, names.item], "left_anti")
-    types = [dict(frame.dtypes) for frame in (recommendations, truth)]
-    ids = []
-    for name in (names.user, names.item):
-        same = types[0][name] == types[1][name]
-        whole = all(own[name] in ("tinyint", "smallint", "int", "bigint") for own in types)
-        ids.append(None if same else "bigint" if whole else "string")
-    column, lit = functions.col, functions.lit
-
-    def selected(frame: Any, kind: int, value: Any, weight: Any) -> Any:
-        pair = [
-            column(name) if cast is None else column(name).cast(cast)
-            for name, cast in zip((names.user, names.item), ids)
-        ]
-        return frame.select(
-            *(part.alias(name) for part, name in zip((lit(kind), *pair), ("_kind", "_user", "_item"))),
-            value.cast("double").alias("_value"),
-            weight.cast("double").alias("_weight"),
-        )
-
-    relevance = lit(1.0) if names.relevance is None else column(names.relevance)
-    weight = lit(1.0) if names.weight is None else column(names.weight)
-    lists = selected(recommendations, LISTS, column(order or "score"), lit(1.0))
-    return lists.unionByName(selected(truth, TRUTH, relevance, weight)), by_rank, order or "score"
-
-
-def counted(
-    table: Any,
-    make: Callable[[Tables | None], RecMetricCollection],
-    measured: Callable[[Tables, RecMetricCollection, UserCollector | None], Any],
-    *,
-    by_rank: bool,
-    graded: bool,
-    weighted: bool,
-    reads_items: bool,
-    keep_users: bool,
-    memory_limit: str | None,
-) -> list[tuple[str, bytes]]:
-    """What one partition has found: counts, states, and values of users."""
-    compute, pyarrow = needed("pyarrow.compute", "Spark's frames"), needed("pyarrow", "Spark's frames")
-    lists, truth = (table.filter(compute.equal(table["_kind"], kind)) for kind in (LISTS, TRUTH))
-    if not truth.num_rows:
-        users = compute.count_distinct(lists["_user"]).as_py()
-        counts = dict.fromkeys(COUNTS, 0) | {
-            "lists_without_truth": users,
-            "rows": len(lists),
-            "rows_without_truth": len(lists),
-        }
-        return [("counts", packed({name: torch.tensor(count) for name, count in counts.items()}))]
-    names = Names(
-        "_user", "_item",
-        score=None if by_rank else "_value",
-        rank="_value" if by_rank else None,
-        relevance="_value" if graded else None,
-        weight="_weight" if weighted else None,
-    )  # fmt: skip
-    with Workspace(memory_limit, threads=1) as workspace:
-        tables = Tables(workspace, {"recommendations": lists, "truth": truth}, names, None)
-        tables.number_ids(counts_training=False)
-        if reads_items and tables.n_items is not None:
-            raise InputError(f"{tables.lists}: metrics of items need ids that are integers from 0 on")
-        collection = make(tables)
-        collector = UserCollector(collection, tables.n_users) if keep_users else None
-        listed = tables.counted_lists(strict=False)
-        found = measured(tables, collection, collector)
-        counts = {
-            **listed,
-            "users": tables.n_users,
-            "users_without_list": found.users_without_list,
-            "users_without_relevant_items": found.users_without_relevant_items,
-            "truth_rows": found.truth_rows,
-        }
-        parts = [
-            ("counts", packed({name: torch.tensor(count) for name, count in counts.items()})),
-            ("states", packed(states_of(collection))),
-        ]
-        if collector is not None:
-            weights = torch.ones(tables.n_users, dtype=torch.float64) if found.weights is None else found.weights
-            columns = {name: pyarrow.array(row.numpy()) for name, row in collector.columns_of_users().items()}
-            ids = pyarrow.array(tables.ids_of_users())
-            parts.append(("users", ipc(pyarrow.table({"_id": ids, "_weight": weights.numpy(), **columns}))))
-    return parts
-
-
-def gathered(
-    rows: list[Any], collection: RecMetricCollection, level: float, candidates: str | None, *, keep_users: bool
-) -> Report:
-    """The report of what all partitions have found."""
+def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterator[Any]:
+    """What is done in a worker: rows in, the bytes of what was found out."""
     pyarrow = needed("pyarrow", "Spark's frames")
-    parts: dict[str, list[bytes]] = {"error": [], "counts": [], "states": [], "users": []}
-    for kind, payload in rows:
-        parts[kind].append(bytes(payload))
-    if parts["error"]:
-        raise InputError(min(text.decode() for text in parts["error"]))
-    counts = dict.fromkeys(COUNTS, 0)
-    for payload in parts["counts"]:
-        for name, count in unpacked(payload).items():
-            counts[name] += int(count)
-    if not counts["truth_rows"]:
-        raise InputError("`truth` (Spark): there is no row with a user")
-    for payload in parts["states"]:
-        merge_states(collection, unpacked(payload))
-    intervals = {
-        name: (float(low), float(high)) for name, (low, high) in collection.confidence_intervals(level).items()
-    }
-    definitions = {name: RecMetric.definition(member) for name, member in collection.items()}  # type: ignore[arg-type]
-    users = user_ids = None
-    if keep_users and parts["users"]:
-        table = pyarrow.concat_tables([read_ipc(payload) for payload in parts["users"]]).sort_by("_id").combine_chunks()
-        columns = {name: torch.tensor(table[name].to_numpy()) for name in table.column_names if name != "_id"}
-        weights = columns.pop("_weight")
-        user_ids = table["_id"].to_pylist()
-        users = UserValues(
-            torch.arange(table.num_rows),
-            columns,
-            definitions={name: definitions[name] for name in columns},
-            weights=None if bool((weights == 1).all()) else weights,
-            candidates=candidates,
-            versions=current_versions() | {NUMBERING: numbering_of(table["_id"])},
-            user_ids=user_ids,
-        )
-    values = {name: float(value) for name, value in collection.compute().items()}
-    inputs = [
-        Input("recommendations", "Spark DataFrame", counts["rows"]),
-        Input("truth", "Spark DataFrame", counts["truth_rows"]),
-    ]
-    return Report(values, intervals, counts, users, user_ids, definitions, inputs, level=level)
+    number = needed("pyspark", "Spark's frames").TaskContext.get().partitionId()
+    received = [batch for batch in batches if batch.num_rows]
+    if not received:
+        return
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            part = work(pyarrow.Table.from_batches(received))
+        except ValueError as error:
+            part = Part(error=in_words_of_spark(str(error)))
+    part.warnings = sorted({in_words_of_spark(str(one.message)) for one in told if is_ours(one)})
+    users = [] if part.users is None else part.users.combine_chunks().to_batches(ROWS_AT_ONCE)
+    for kind, payload in (("part", part.to_bytes()), *(("users", ipc(pyarrow.table(batch))) for batch in users)):
+        yield from payloads(number, [(kind, payload)]).to_batches()
+
+
+def is_ours(told: warnings.WarningMessage) -> bool:
+    """Whether a warning is one of this package, which the driver gives again."""
+    return issubclass(told.category, UserWarning) and not issubclass(told.category, FutureWarning)
+
+
+def payloads(number: int, rows: Sequence[tuple[str, bytes]]) -> Any:
+    """Rows of :data:`SCHEMA`."""
+    pyarrow = needed("pyarrow", "Spark's frames")
+    kinds, contents = zip(*rows)
+    numbers = pyarrow.array([number] * len(rows), pyarrow.int64())
+    return pyarrow.table({"part": numbers, "kind": list(kinds), "payload": pyarrow.array(contents, pyarrow.binary())})
+
+
+def in_words_of_spark(text: str) -> str:
+    """An error of a partition, whose rows have no number that anybody knows."""
+    return re.sub(r"\(pyarrow Table(, row [\d,]+)?\)", "(Spark)", text)
 
 
 # Bytes ----------------------------------------------------------------------------------------------------------------
 
 
-def states_of(collection: RecMetricCollection) -> dict[str, Tensor]:
-    """The states of all members: a tensor by member, state and place in its list, which is -1 for no list."""
-    states: dict[str, Tensor] = {}
-    for number, member in enumerate(collection.values()):
-        for name, value in member.metric_state.items():
-            entries = enumerate(value) if isinstance(value, list) else [(-1, value)]
-            states |= {f"{number}\n{name}\n{place}": entry for place, entry in entries}
-            if isinstance(value, list):
-                states[f"{number}\n{name}\n{len(value)}"] = torch.zeros(0)  # the end of a list, which may be empty
-    return states
-
-
-def merge_states(collection: RecMetricCollection, states: Mapping[str, Tensor]) -> None:
-    """Add the states of another collection of the same metrics."""
-    members: list[Any] = list(collection.values())
-    found: list[dict[str, Any]] = [{} for _ in members]
-    for key, value in states.items():
-        number, name, place = key.split("\n")
-        if place == "-1":
-            found[int(number)][name] = value
-        else:
-            found[int(number)].setdefault(name, []).append(value)
-    for member, own in zip(members, found):
-        member.merge_state({name: value[:-1] if isinstance(value, list) else value for name, value in own.items()})
-
-
-def packed(tensors: Mapping[str, Tensor]) -> bytes:
-    """Named tensors as bytes of Arrow."""
+def packed(tensors: Mapping[str, Tensor], about: str = "") -> bytes:
+    """Named tensors, and a text about them, as bytes of Arrow."""
     pyarrow = needed("pyarrow", "Spark's frames")
     arrays = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    return ipc(
-        pyarrow.table(
-            {
-                "name": pyarrow.array(list(arrays), pyarrow.string()),
-                "dtype": pyarrow.array([str(array.numpy().dtype) for array in arrays.values()], pyarrow.string()),
-                "shape": pyarrow.array(
-                    [list(array.shape) for array in arrays.values()], pyarrow.list_(pyarrow.int64())
-                ),
-                "data": pyarrow.array([array.numpy().tobytes() for array in arrays.values()], pyarrow.large_binary()),
-            }
-        )
+    table = pyarrow.table(
+        {
+            "name": pyarrow.array(list(arrays), pyarrow.string()),
+            "dtype": pyarrow.array([str(array.numpy().dtype) for array in arrays.values()], pyarrow.string()),
+            "shape": pyarrow.array([list(array.shape) for array in arrays.values()], pyarrow.list_(pyarrow.int64())),
+            "data": pyarrow.array([array.numpy().tobytes() for array in arrays.values()], pyarrow.large_binary()),
+        }
     )
+    return ipc(table.replace_schema_metadata({"about": about}))
 
 
-def unpacked(payload: bytes) -> dict[str, Tensor]:
+def unpacked(payload: bytes) -> tuple[dict[str, Tensor], str]:
     """What :func:`packed` has packed."""
-    import numpy as np
-
-    columns = read_ipc(payload).to_pydict()
-    return {
+    table = read_ipc(payload)
+    columns = table.to_pydict()
+    tensors = {
         name: torch.from_numpy(np.frombuffer(bytearray(data), dtype=np.dtype(dtype)).reshape(shape))
         if data
         else torch.from_numpy(np.zeros(shape, dtype=np.dtype(dtype)))
         for name, dtype, shape, data in zip(*(columns[key] for key in ("name", "dtype", "shape", "data")))
     }
+    return tensors, table.schema.metadata[b"about"].decode()
 
 
 def ipc(table: Any) -> bytes:

@@ -16,6 +16,11 @@ def cast(sql: str, kind: str) -> str:
     return f"CAST({sql} AS {kind})"
 
 
+def finite(number: str) -> str:
+    """SQL of whether a number is neither NaN nor infinite, in every dialect."""
+    return f"({number} - {number} = 0)"
+
+
 def quoted(name: str) -> str:
     """The name of a column or a table."""
     return '"' + name.replace('"', '""') + '"'

@@ -15,13 +15,14 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
-from torch_recmetrics.offline.columns import BEYOND_FLOATS, beyond_floats, need_columns, place_sql
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source, open_source
-from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.columns import BEYOND_FLOATS, beyond_floats, first_row, need_columns, place_sql
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source
+from torch_recmetrics.offline.sql import finite, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 
 ROW_BYTES = 24  # in memory: user and place in one, item, score
+UNORDERED = ("1",)  # of a source whose rows have no order
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
 
 
@@ -46,8 +47,10 @@ class Tables:
         names: of the columns.
         format: of the files of lists and of the truth.
         seen_action: ``"remove"`` takes seen pairs out of the lists, ``"miss"`` out of the truth.
+        whole: whether the tables are not a part of the users, which has been checked with the others.
 
     Attributes:
+        lists_ordered: whether equal scores stand in the order of the rows; else in that of the items.
         n_users: U, the users of the truth, numbered in the order of their ids.
         n_items: N, where items are numbered; None where they go by their own ids, integers from 0 on.
     """
@@ -59,16 +62,19 @@ class Tables:
         names: Names,
         format: str | None,  # noqa: A002
         seen_action: str = "remove",
+        *,
+        whole: bool = True,
     ) -> None:
         if names.user == names.item:
             raise InputError(f"`user` and `item` must be two columns, got {names.user!r} for both")
         self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
         self.n_users = 0
         self.n_items: int | None = None
+        self.lists_ordered = True
         for role in ("recommendations", "truth", "seen", "slices", "train", "items", "groups", "propensities"):
             if given.get(role) is not None or role in ("recommendations", "truth"):
                 own = format if role in ("recommendations", "truth") else None
-                workspace.sources.append(open_source(workspace.connection, role, given.get(role), format=own))
+                workspace.open(role, given.get(role), own)
         known = {source.role: source for source in workspace.sources}
         self.lists, self.truth = known["recommendations"], known["truth"]
         self.seen, self.slices = known.get("seen"), known.get("slices")
@@ -100,9 +106,10 @@ class Tables:
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
-        self._refuse_gaps()
-        self._refuse_long_scores()
-        self._refuse_propensities()
+        if whole:
+            self._refuse_gaps()
+            self._refuse_long_scores()
+            self._refuse_propensities()
 
     def _refuse_propensities(self) -> None:
         """InputError for propensities outside of [0, 1], and for an item that has two."""
@@ -216,22 +223,24 @@ class Tables:
 
     # -- numbers for ids ----------------------------------------------------------------------------------------------
 
-    def number_ids(self, *, counts_training: bool) -> None:
-        """Make the table ``users``, and the table ``items`` where items cannot go by their own ids.
+    def number_users(self) -> None:
+        """Make the table ``users``: those of the truth, numbered in the order of their ids."""
+        self.workspace.table(
+            "users",
+            "SELECT CAST(row_number() OVER (ORDER BY id) - 1 AS BIGINT) AS u, id FROM (SELECT DISTINCT "
+            f"{self.user_ids.of(self.truth)} AS id FROM {self.truth.sql}) WHERE id IS NOT NULL",
+        )
+        self.n_users = self.workspace.one("SELECT count(*) FROM users")[0]
+
+    def number_items(self, *, counts_training: bool = False) -> None:
+        """Make the table ``items`` where items cannot go by their own ids.
 
         Counts of the training data are of the items that are met, so these are numbered where `counts_training`, and
         where items have groups or propensities. Those with propensities come first: their numbers are the same whatever
         else is recommended.
         """
-        work, truth = self.workspace, self.truth
-        work.run(
-            "CREATE TABLE users AS SELECT CAST(row_number() OVER (ORDER BY id) - 1 AS BIGINT) AS u, id "
-            f"FROM (SELECT DISTINCT {self.user_ids.of(truth)} AS id FROM {truth.sql}) WHERE id IS NOT NULL"
-        )
-        self.n_users = work.one("SELECT count(*) FROM users")[0]
-        if not self.n_users:
-            raise InputError(f"{truth}: there is no row with a user")
-        known = (truth, self.lists, self.train, self.groups, self.propensities)
+        work = self.workspace
+        known = (self.truth, self.lists, self.train, self.groups, self.propensities)
         having = [source for source in known if source is not None]
         counts = self.groups is not None or self.propensities is not None
         counts |= counts_training and self.train is not None
@@ -240,26 +249,33 @@ class Tables:
             if all(low is None or low >= 0 for low in lowest):
                 return
         if self.items is None:
-            ids = " UNION ".join(f"SELECT {self.item_ids.of(source)} AS id FROM {source.sql}" for source in having)
-            place = "id"
-            if self.propensities is not None:
-                own = f"SELECT {self.item_ids.of(self.propensities)} FROM {self.propensities.sql}"
-                place = f"(id NOT IN ({own}), id)"
-            rows = f"SELECT id, {place} AS place FROM ({ids}) WHERE id IS NOT NULL"
+            own = [
+                f"SELECT {self.item_ids.of(source)} AS id, {int(self.propensities not in (None, source))} AS later "
+                f"FROM {source.sql}"
+                for source in having
+            ]
+            every = " UNION ALL ".join(own)
+            rows = f"SELECT id, (min(later), id) AS place FROM ({every}) WHERE id IS NOT NULL GROUP BY id"
         else:
-            place = f"({', '.join(self.items.order)}) AS place"
-            rows = f"SELECT {self.item_ids.of(self.items)} AS id, {place} FROM {self.items.sql}"
-        work.run(
-            "CREATE TABLE items AS SELECT CAST(row_number() OVER (ORDER BY place) - 1 AS BIGINT) AS i, id "
-            f"FROM ({rows})"
-        )
+            item = self.item_ids.of(self.items)
+            rows = f"SELECT {item} AS id, ({', '.join(self.items.order)}, {item}) AS place FROM {self.items.sql}"
+        work.table("items", f"SELECT CAST(row_number() OVER (ORDER BY place) - 1 AS BIGINT) AS i, id FROM ({rows})")
         self.n_items = work.one("SELECT count(*) FROM items")[0]
         if self.items is not None and (fault := self._missing_or_twice(self.items, ("item",))):
             raise fault
 
+    def take_items(self, ids: Any) -> None:
+        """Make the table ``items`` of an Arrow table of ids in the order of their numbers."""
+        self.workspace.connection.register("known_items", ids)
+        self.workspace.table("items", "SELECT row_number() OVER () - 1 AS i, id FROM known_items")
+        self.n_items = ids.num_rows
+
     def why_renumbered(self) -> str:
         """Why items go by numbers that are neither their ids nor their rows in `items`; "" where they do not."""
-        if self.items is not None or self.n_items is None:
+        if self.items is not None:
+            unordered = self.items.order == UNORDERED
+            return f"the rows of {self.items} have no order (name it as `order`)" if unordered else ""
+        if self.n_items is None:
             return ""
         if self.item_ids.kind != "BIGINT":
             return f"an item is called {str(self.workspace.one('SELECT min(id) FROM items')[0])!r}"
@@ -298,7 +314,7 @@ class Tables:
         """Rows of a part of the users: user, item and score in the order of the source, or by rank."""
         if "rank" in self.columns["recommendations"]:
             return self._sorted(self.lists, "rank", share, by=2)
-        return self._sorted(self.lists, "score", share, by=None)
+        return self._sorted(self.lists, "score", share, by=None if self.lists_ordered else 1)
 
     def sorted_truth(self, share: tuple[int, int]) -> SortedRows:
         """Rows of a part of the users: user, item, and relevance where there is one; by item."""
@@ -315,8 +331,7 @@ class Tables:
 
         (n_rows,) = self.workspace.one(f"SELECT count(*) FROM {source.sql}")
         if self.workspace.fits(n_rows, ROW_BYTES):
-            with self.workspace.errors():
-                place = f", {place_sql(self.workspace.connection, source, 'r.')}" if by is None else ""
+            place = f", {place_sql(self.workspace, source, 'r.')}" if by is None else ""
             sql = self._numbered(source, key, users, place)
             batches = self.workspace.stream(sql, BATCH_ROWS)
             return SortedRows(one_ahead(parts_in_memory(batches, check, n_rows, share, by, BATCH_ROWS)))
@@ -344,7 +359,7 @@ class Tables:
         )
         wrong = self.workspace.rows(
             f"SELECT id, low, high FROM ({each}) WHERE id IS NOT NULL AND (gap OR low <> high OR low < 0 OR NOT "
-            "(isfinite(low) AND isfinite(high))) ORDER BY id LIMIT 1"
+            f"({finite('low')} AND {finite('high')})) ORDER BY id LIMIT 1"
         )
         if wrong:
             user, low, high = wrong[0]
@@ -361,14 +376,15 @@ class Tables:
             return [], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
         name = f"CAST({quoted(self.columns['slices']['slice'])} AS VARCHAR)"
         pairs = f"SELECT DISTINCT {self.user_ids.of(slices)} AS id, {name} AS slice FROM {slices.sql}"
-        self.workspace.run(
-            f"CREATE TABLE slices AS SELECT u, slice, dense_rank() OVER (ORDER BY slice) - 1 AS s FROM ({pairs}) "
-            "JOIN users USING (id) WHERE slice IS NOT NULL"
+        self.workspace.table(
+            "sliced",
+            f"SELECT u, slice, dense_rank() OVER (ORDER BY slice) - 1 AS s FROM ({pairs}) "
+            "JOIN users USING (id) WHERE slice IS NOT NULL",
         )
-        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT slice, s FROM slices ORDER BY s")]
+        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT slice, s FROM sliced ORDER BY s")]
         if not names:
             rank_zero_warn(f"{slices} and {self.truth} have no user in common: are the ids of the same kind?")
-        own = [self.workspace.column(f"SELECT {column} FROM slices ORDER BY u, s") for column in ("u", "s")]
+        own = [self.workspace.column(f"SELECT {column} FROM sliced ORDER BY u, s") for column in ("u", "s")]
         return names, own[0], own[1]
 
     def groups_of_items(self) -> tuple[list[str], Tensor]:
@@ -377,14 +393,14 @@ class Tables:
             raise ValueError("`groups` is missing: it says which items belong together")
         name = f"CAST({quoted(self.columns['groups']['group'])} AS VARCHAR)"
         pairs = f"SELECT DISTINCT {self.item_ids.of(self.groups)} AS id, {name} AS named FROM {self.groups.sql}"
-        self.workspace.run(
-            "CREATE TABLE IF NOT EXISTS groups AS SELECT i, named, dense_rank() OVER (ORDER BY named) - 1 AS g "
-            f"FROM ({pairs}) JOIN items USING (id)"
+        self.workspace.table(
+            "grouped",
+            f"SELECT i, named, dense_rank() OVER (ORDER BY named) - 1 AS g FROM ({pairs}) JOIN items USING (id)",
         )
-        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT named, g FROM groups ORDER BY g")]
+        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT named, g FROM grouped ORDER BY g")]
         if not names:
             raise InputError(f"{self.groups}: no item of it is in {self.items or self.lists}")
-        items, groups = (self.workspace.column(f"SELECT {column} FROM groups ORDER BY i, g") for column in ("i", "g"))
+        items, groups = (self.workspace.column(f"SELECT {column} FROM grouped ORDER BY i, g") for column in ("i", "g"))
         n_items = self.n_items or 0
         if torch.unique(items).shape[0] == items.shape[0]:
             return names, torch.full((n_items,), -1).index_copy_(0, items, groups)
@@ -463,22 +479,28 @@ class Tables:
     def truth_digest(self) -> str:
         """What tells this truth from others, whatever the files and the order of their rows: a hash of what is read of
         them. DuckDB's hashes are those of its version."""
-        digests = [self._digest_of_rows(self.truth)]
+        return self.digest_of({s.role: self.digest_of_rows(s) for s in (self.truth, self.seen) if s is not None})
+
+    def digest_of(self, found: Mapping[str, tuple[int, int]]) -> str:
+        """The same of the numbers of rows of the truth, and of seen pairs, and the sums of their hashes."""
+        version, digests = ".".join(needed("duckdb", "a digest").__version__.split(".")[:2]), []
+        for role, (rows, total) in found.items():
+            keys = [key for key in ("relevance", "weight") if key in self.columns[role]]
+            words = " ".join(map(str, [rows, total if rows else None, *keys]))
+            own = f"rows of duckdb v{version}:{hashlib.sha256(words.encode()).hexdigest()}"
+            digests.append(own if role == "truth" else f"seen={own}")
         if self.seen is not None:
-            action = "remove" if self.hidden is self.lists else "miss"
-            digests += [f"seen={self._digest_of_rows(self.seen)}", f"seen_action={action}"]
+            digests.append(f"seen_action={'remove' if self.hidden is self.lists else 'miss'}")
         return "; ".join(digests)
 
-    def _digest_of_rows(self, source: Source) -> str:
+    def digest_of_rows(self, source: Source) -> tuple[int, int]:
+        """How many rows a source has, and the sum of their hashes."""
         keys = [key for key in ("relevance", "weight") if key in self.columns[source.role]]
         values = [f"CAST({self.value(source, key)} AS VARCHAR)" for key in ("user", "item")]
         values += [f"CAST({self.number(source, key)} AS DOUBLE)" for key in keys]
-        found = self.workspace.one(
-            f"SELECT count(*), sum(CAST(hash({', '.join(values)}) AS HUGEINT)) FROM {source.sql}"
-        )
-        (version,) = self.workspace.one("SELECT library_version FROM pragma_version()")
-        words = " ".join(map(str, [*found, *keys]))
-        return f"rows of duckdb {'.'.join(version.split('.')[:2])}:{hashlib.sha256(words.encode()).hexdigest()}"
+        hashed = f"sum(CAST(hash({', '.join(values)}) AS HUGEINT))"
+        rows, total = self.workspace.one(f"SELECT count(*), {hashed} FROM {source.sql}")
+        return rows, total
 
     def truth_rows(self) -> int:
         """All rows of the truth."""
@@ -560,7 +582,7 @@ class Tables:
             else:
                 number = self.number(source, key)
                 below = f" OR {number} < 0" if key == "relevance" else ""
-                found = self._first(source, f"{number} IS NULL OR NOT isfinite({number}){below}", key)
+                found = self._first(source, f"{number} IS NULL OR NOT {finite(number)}{below}", key)
                 rule = "must be a finite number" + (" >= 0" if below else "")
             if found:
                 place, value = found
@@ -576,11 +598,7 @@ class Tables:
 
     def _first(self, source: Source, wrong: str, key: str) -> tuple[str, str | None] | None:
         """The place of the first row that meets a condition, and the text of a column of it."""
-        name, order = quoted(self.columns[source.role][key]), ", ".join(source.order)
-        found = self.workspace.rows(
-            f"SELECT {order}, CAST({name} AS VARCHAR) FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
-        )
-        return (source.place(found[0][:-1]), found[0][-1]) if found else None
+        return first_row(self.workspace, source, self.columns[source.role][key], wrong)
 
     def _missing_or_twice(self, source: Source, keys: tuple[str, ...]) -> InputError | None:
         """What stands in a table a second time."""
@@ -606,6 +624,15 @@ def holds_numbers(source: Source, column: str) -> bool:
     kind = source.types[column]
     text = kind == "VARCHAR" and source.order != PARQUET_ROW and bool(source.files)
     return kind in NUMBERS or kind.startswith("DECIMAL") or text
+
+
+def refuse_unordered(source: Source) -> None:
+    """ValueError for a source whose rows have no order."""
+    if source.order == UNORDERED:
+        raise ValueError(
+            f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
+            "`order`"
+        )
 
 
 def no_user_in_common(lists: object, truth: object, n_users: int, one: Any, other: Any) -> InputError:

@@ -14,7 +14,16 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.offline.columns import no_float_id
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, InputError, Source, connect, first_line, refuse_interrupt
+from torch_recmetrics.offline.sources import (
+    FLOATS,
+    INTEGERS,
+    InputError,
+    Source,
+    connect,
+    first_line,
+    open_source,
+    refuse_interrupt,
+)
 from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.users.extras import needed
 
@@ -37,6 +46,8 @@ class Workspace:
     Raises:
         InputError: for a limit that is none, and a folder that there is not or that cannot be written to.
     """
+
+    over, sorted = "OVER ()", "ORDER BY user_id, time, place"  # rows are sorted once and read along: half the time
 
     def __init__(
         self,
@@ -77,6 +88,32 @@ class Workspace:
         limit = self.one("SELECT current_setting('memory_limit')")[0]
         number, unit = re.fullmatch(r"([0-9.]+) ?([A-Za-z]+)", limit).groups()  # type: ignore[union-attr]
         return n_rows * row_bytes <= min(float(number) * UNITS[unit] / 2, IN_MEMORY)
+
+    def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002
+        """An input that this database scans."""
+        source = open_source(self.connection, role, given, format=format)
+        self.sources.append(source)
+        return source
+
+    def count(self, source: Source) -> int:
+        """How many rows an input has; InputError where there is none."""
+        number: int = self.one(f"SELECT count(*) FROM {source.sql}")[0]
+        if not number:
+            raise InputError(f"{source}: there is no row")
+        return number
+
+    def table(self, name: str, sql: str) -> None:
+        """Keep the rows of a query."""
+        self.run(f"CREATE OR REPLACE TABLE {name} AS {sql}")
+
+    def frame(self, sql: str) -> Any:
+        """The rows of a query as a table of Arrow."""
+        with self.errors():
+            return self.connection.sql(sql).to_arrow_table()
+
+    def view(self, name: str, sql: str) -> None:
+        """Give a query a name."""
+        self.run(f"CREATE VIEW {name} AS {sql}")
 
     def run(self, sql: str) -> None:
         """Run a statement."""
@@ -147,6 +184,17 @@ class Workspace:
             if name is None and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
                 raise
             raise InputError(f"{name} cannot be read: {first_line(error)}" if name else first_line(error)) from None
+
+
+@contextmanager
+def half_the_threads() -> Iterator[None]:
+    """Leave threads to DuckDB, which sorts at the same time: those of torch would wait busily for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // 2))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Ids:

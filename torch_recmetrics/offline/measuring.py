@@ -1,0 +1,293 @@
+"""Lists and truth through the metrics, a batch of whole users at a time: on one machine, or on a part of the users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.ranking.ranking import Labels
+from torch_recmetrics.core.tensors.moments import moments_by
+from torch_recmetrics.offline.batches import Rows, batches_of
+from torch_recmetrics.offline.members import UserCollector, has_users, labels_of, reads_numbers
+from torch_recmetrics.offline.tables import Tables, numbering
+from torch_recmetrics.offline.workspace import half_the_threads
+from torch_recmetrics.users.extras import needed
+
+KEPT_RANKS = 20  # of a list, at least, where lists are kept
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an evaluation was asked for, beside its tables and metrics.
+
+    Attributes:
+        level: of the intervals.
+        candidates: what was ranked.
+        keep_users: whether there is to be the value of every user.
+        slices: whether there are slices of the users.
+        largest_cutoff: that was asked for.
+        keep_lists: whether lists are kept too.
+    """
+
+    level: float
+    candidates: str | None
+    keep_users: bool
+    slices: bool
+    largest_cutoff: int
+    keep_lists: bool
+
+
+@dataclass
+class Outcome:
+    """What was measured, of all users or of a part of them.
+
+    Attributes:
+        counts: of users and rows.
+        longest_list: rows of the longest list that was ranked.
+        slices: slice -> {metric: (parts, 6) the sums of its users}; the number of its users is in `counts`.
+        users: the values of the users; None where they are not kept.
+    """
+
+    counts: dict[str, int]
+    longest_list: int
+    slices: dict[str, dict[str, Tensor]]
+    users: UserColumns | None = None
+
+
+@dataclass
+class UserColumns:
+    """The values of users as columns.
+
+    Attributes:
+        ids: (U,) in ascending order.
+        values: name -> (U,).
+        weights: (U,); None where all are 1.
+        lists: (U,) lists of ids of items; None where they are not kept.
+        numbering, truth: digests of the ids by number, and of the truth.
+    """
+
+    ids: list[Any]
+    values: dict[str, Tensor]
+    weights: Tensor | None = None
+    lists: list[list[Any]] | None = None
+    numbering: str = ""
+    truth: str = ""
+
+
+@dataclass
+class Found:
+    """What was met on the way.
+
+    Attributes:
+        weights: (U,) of the users; None where all have 1.
+        list_rows: rows of lists that were ranked.
+        truth_rows: rows of the truth that were read.
+        users_without_list: users of the truth that no row of a list names.
+        users_without_relevant_items: users with no row of the truth that the metrics take for relevant.
+        longest_list: rows of the longest list that was ranked.
+    """
+
+    weights: Tensor | None = None
+    list_rows: int = 0
+    truth_rows: int = 0
+    users_without_list: int = 0
+    users_without_relevant_items: int = 0
+    longest_list: int = 0
+
+
+def measure(
+    tables: Tables,
+    collection: RecMetricCollection,
+    collector: UserCollector | None,
+    advance: Callable[[int], object],
+    *,
+    numbered: bool = True,
+) -> Found:
+    """Count the users of this process; InputError names the row of what the metrics refuse.
+
+    Metrics that keep the values of users, or their profiles, get their numbers, unless these are `numbered` in a part
+    of the users only.
+    """
+    share, found, labels = share_of_users(tables.n_users), Found(tables.weights()), labels_of(collection)
+    numbered = numbered and any(map(reads_numbers, collection.values()))
+    lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
+    for first, listed, relevant in batches_of(lists, truth, *share):
+        n_users = listed.counts.shape[0]
+        arguments = arguments_of(tables, listed, relevant)
+        if found.weights is not None:
+            arguments["weights"] = found.weights[first : first + n_users]
+        if numbered:
+            arguments["sample_ids"] = torch.arange(first, first + n_users)
+        try:
+            if "preds" not in arguments:
+                refuse_equal_ranks(listed)
+            if collector is None:
+                collection.update(**arguments)
+            else:
+                collection.update(collector.rank(first, arguments))
+        except ValueError as error:
+            raise tables.fault(error, first) from None
+        found.longest_list = max(found.longest_list, int(listed.counts.max()))
+        found.users_without_list += int((listed.counts == 0).sum())
+        found.users_without_relevant_items += int((~is_relevant(arguments, labels).any(1)).sum())
+        advance(n_users)
+    found.list_rows, found.truth_rows = lists.n_rows, truth.n_rows
+    summed_over_processes(found, collector)
+    return found
+
+
+def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tensor]:
+    """The arguments of ``update`` for a batch of users."""
+    graded = "relevance" in tables.columns["truth"]
+    targets = relevant.padded([-1, 0] if graded else [-1])
+    arguments = dict(zip(("target_ids", "target_relevance"), targets))
+    lists = listed.padded([-1, 0])
+    arguments["item_ids"] = lists[0]
+    if "score" in tables.columns["recommendations"]:
+        arguments["preds"] = lists[1] if lists[1].is_floating_point() else lists[1].to(torch.float32)
+    return arguments
+
+
+def is_relevant(arguments: Mapping[str, Tensor], labels: Labels) -> Tensor:
+    """(B, T) bool: what the metrics take for relevant."""
+    ids, relevance, least = arguments["target_ids"], arguments.get("target_relevance"), labels.min_relevance
+    relevant = ids >= 0
+    if relevance is not None:
+        relevant &= relevance > 0 if least is None else relevance >= least
+    return relevant if labels.ignore_index is None else relevant & (ids != labels.ignore_index)
+
+
+def refuse_equal_ranks(listed: Rows) -> None:
+    """ValueError for a list in which two items have one rank; they stand beside each other."""
+    if listed.columns:
+        ranks = listed.columns[1]
+        again = ranks[1:] == ranks[:-1]
+        inner = listed.starts[(listed.starts > 0) & (listed.starts < len(ranks))]
+        again[inner - 1] = False
+        if bool(again.any()):
+            raise ValueError("two items of a list have one rank")
+
+
+def measured(
+    tables: Tables,
+    collection: RecMetricCollection,
+    asked: Asked,
+    listed: dict[str, int],
+    *,
+    progress: bool = False,
+    numbered: bool = True,
+) -> Outcome:
+    """Measure the users of tables.
+
+    Args:
+        tables: whose users and items have numbers.
+        collection: the metrics, which count them.
+        asked: what is to be known.
+        listed: what was counted of the lists.
+        progress: show a bar.
+        numbered: whether the numbers of the users are theirs, not those in a part of the tables.
+    """
+    kept = max(KEPT_RANKS, asked.largest_cutoff) if asked.keep_lists else 0
+    wanted = any(map(has_users, collection.values())) and (asked.keep_users or asked.slices)
+    collector = UserCollector(collection, tables.n_users, kept) if wanted else None
+    with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
+        found = measure(tables, collection, collector, advance, numbered=numbered)
+    counts = {
+        "users": tables.n_users,
+        "users_without_list": found.users_without_list,
+        "users_without_relevant_items": found.users_without_relevant_items,
+        **listed,
+        "truth_rows": found.truth_rows,
+    }
+    if tables.seen is not None:
+        in_lists = counts["rows"] - counts["rows_without_truth"] - found.list_rows
+        counts["rows_seen"] = in_lists if tables.hidden is tables.lists else tables.truth_rows() - found.truth_rows
+    outcome = Outcome(counts, found.longest_list, {})
+    if collector is None:
+        return outcome
+    if asked.slices:
+        outcome.slices, sizes = sums_of_slices(tables, collector, found.weights, collection)
+        counts |= sizes
+    if asked.keep_users:
+        lists = tables.ids_of_items(collector.lists - 1) if kept else None
+        outcome.users = UserColumns(tables.ids_of_users(), collector.columns_of_users(), found.weights, lists)
+        if numbered:
+            outcome.users.numbering, outcome.users.truth = numbering(tables.workspace), tables.truth_digest()
+    return outcome
+
+
+@contextmanager
+def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], object]]:
+    """What is called with the number of users that are done."""
+    if not shown:
+        yield lambda _: None
+        return
+    with needed("tqdm", "progress=True").tqdm(total=n_users, unit=" users", unit_scale=True, desc="evaluate") as bar:
+        yield bar.update
+
+
+# Processes ------------------------------------------------------------------------------------------------------------
+
+
+def in_processes() -> bool:
+    """Whether there are other processes that evaluate the same."""
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def share_of_users(n_users: int) -> tuple[int, int]:
+    """The numbers of the users of this process: the first, and the one after the last."""
+    if not in_processes():
+        return 0, n_users
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    return rank * n_users // size, (rank + 1) * n_users // size
+
+
+def summed_over_processes(found: Found, collector: UserCollector | None) -> None:
+    """Add what the other processes have found."""
+    if not in_processes():
+        return
+    names = ("list_rows", "truth_rows", "users_without_list", "users_without_relevant_items")
+    counts = torch.tensor([getattr(found, name) for name in names])
+    distributed.all_reduce(counts)
+    for name, count in zip(names, counts.tolist()):
+        setattr(found, name, count)
+    longest = torch.tensor(found.longest_list)
+    distributed.all_reduce(longest, distributed.ReduceOp.MAX)
+    found.longest_list = int(longest)
+    if collector is not None and (collector.names or collector.lists.numel()):
+        for kept in (collector.values, collector.lists, *collector.totals.values()):
+            distributed.all_reduce(kept)  # 0 for the users of other processes
+
+
+def sums_of_slices(
+    tables: Tables, collector: UserCollector, weights: Tensor | None, members: RecMetricCollection
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, int]]:
+    """Slice -> {metric: (parts, 6) the sums of its users}, and how many users each slice has.
+
+    A metric that is no mean has (parts,) its values in place of sums, which do not add up.
+    """
+    names, who, where = tables.slices_of_users()
+    sizes = torch.bincount(where, minlength=len(names)).tolist()
+    slices: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
+    for metric, places in collector.columns.items():
+        member: Any = members[metric]
+        values = collector.values[places].T
+        weight = weights.masked_fill(values[:, 0].isnan(), 0)
+        if member.keeps_values:
+            parts = [who[order] for order in torch.split(where.argsort(stable=True), sizes)]
+            parts = [part[weight[part] > 0] for part in parts]
+            own = [member.value_of_users(values[part], weight[part]) for part in parts]
+        else:
+            numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
+            totals = totals[who, None].expand(-1, len(places))
+            own = list(moments_by(where, len(names), numerators[who], totals))
+        for name, sums in zip(names, own):
+            slices[name][metric] = sums
+    return slices, {f"users/{name}": size for name, size in zip(names, sizes)}

@@ -1,0 +1,241 @@
+"""`evaluate` of Spark's frames: users are hashed to partitions, and each is evaluated as files are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.tensors.moments import combined
+from torch_recmetrics.metrics.categories import CategoryCalibration
+from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
+from torch_recmetrics.offline.sources import InputError
+from torch_recmetrics.offline.spark import Part, Parts, SparkWorkspace
+from torch_recmetrics.offline.tables import UNORDERED, Names, Tables, no_user_in_common, numbering_of
+from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.users.extras import needed
+
+ROLES = ("recommendations", "truth", "seen", "slices")  # whose rows go to the partition of their user
+SLICE = "slice\n"  # how the names of sums of slices begin
+
+
+def check_members(collection: RecMetricCollection, *, slices: bool) -> None:
+    """ValueError for metrics that need all users in one place, in one line that says why."""
+    for name, member in collection.items():
+        if isinstance(member, CategoryCalibration):
+            raise ValueError(f"{name} has a profile of each user by number, and users of Spark's frames have none")
+        if slices and getattr(member, "keeps_values", False):
+            raise ValueError(f"{name} is no mean: the values of all users of a slice would have to come to the driver")
+
+
+def measured_by_workers(
+    work: SparkWorkspace,
+    tables: Tables,
+    collection: RecMetricCollection,
+    asked: Asked,
+    *,
+    memory_limit: str | None,
+    path: str | None,
+) -> Outcome:
+    """What all partitions have found, in the collection too.
+
+    Args:
+        work: the views.
+        tables: of whole frames; users have no numbers.
+        collection: the metrics, which nobody has counted in.
+        asked: what is to be known.
+        memory_limit: of DuckDB in each worker.
+        path: where the workers write the values of the users; None: up to a million come to the driver.
+    """
+    columns = {role: tables.columns[role] for role in ROLES if role in work.frames}
+    numbers = None if tables.n_items is None else work.query("SELECT id FROM items ORDER BY i").toArrow()
+    action, catalogue = "remove" if tables.hidden is tables.lists else "miss", tables.items is not None
+    names, ordered = names_of(tables), tables.lists.order != UNORDERED
+
+    def count(rows: Any) -> Part:
+        given = {role: rows_of_role(rows, place, columns[role]) for place, role in enumerate(columns)}
+        if catalogue and numbers is not None:
+            given["items"] = numbers.rename_columns([names.item])
+        with Workspace(memory_limit, threads=1) as workspace:
+            own = Tables(workspace, given, names, None, action, whole=False)
+            own.lists_ordered = ordered
+            own.number_users()
+            if numbers is None:
+                own.number_items()
+            else:
+                own.take_items(numbers)
+            outcome = measured(own, collection, asked, own.counted_lists(strict=False), numbered=False)
+            return part_of(own, collection, outcome)
+
+    frame = partitioned(work, tables, columns)
+    parts = Parts(work, frame, count, lambda found: added(collection, found))
+    total = parts.total
+    counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
+    refuse_nothing(tables, counts)
+    merge_states(collection, [total.tensors])
+    outcome = Outcome(
+        {name: count for name, count in counts.items() if not name.startswith("digest")}, total.most["longest_list"], {}
+    )
+    for key, sums in total.tensors.items():
+        if key.startswith(SLICE):
+            name, _, metric = key.removeprefix(SLICE).rpartition("\n")
+            outcome.slices.setdefault(name, {})[metric] = sums
+    outcome.slices = {name: outcome.slices[name] for name in sorted(outcome.slices)}
+    if asked.keep_users:
+        outcome.users = users_of(parts, tables, counts["users"], path)
+    if outcome.users is not None:
+        roles = ["truth", *(["seen"] if tables.seen is not None else [])]
+        found = {role: (counts.get(f"digest_rows/{role}", 0), counts.get(f"digest/{role}", 0)) for role in roles}
+        outcome.users.truth = tables.digest_of(found)
+    return outcome
+
+
+def names_of(tables: Tables) -> Names:
+    """The names of the columns that were chosen."""
+    lists, truth = tables.columns["recommendations"], tables.columns["truth"]
+    return Names(
+        tables.user_name, tables.item_name, lists.get("score"), lists.get("rank"), truth.get("relevance"),
+        truth.get("weight"),
+    )  # fmt: skip
+
+
+def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapping[str, str]]) -> Any:
+    """The rows of all that is of users in one frame, those of a user in one partition.
+
+    Its columns are the place of the role, user, item, value (score, rank or relevance), weight, slice, and what orders
+    the rows; of the last four those that are needed.
+    """
+    functions = needed("pyspark.sql.functions", "Spark's frames")
+    kinds = {"user": in_spark(tables.user_ids.kind), "item": in_spark(tables.item_ids.kind)}
+    kinds |= dict.fromkeys(("score", "rank", "relevance", "weight"), "double") | {"slice": "string"}
+    optional = [key for key in ("weight", "slice") if any(key in own for own in columns.values())]
+    selected = []
+    for place, (role, own) in enumerate(columns.items()):
+        frame = work.frames[role]
+
+        def column(key: str, frame: Any = frame, own: Mapping[str, str] = own) -> Any:
+            given = functions.lit(None) if key not in own else frame[f"`{own[key]}`"]
+            return given.cast(kinds[key])
+
+        value = next((key for key in ("score", "rank", "relevance") if key in own), "score")
+        picked = [functions.lit(place).alias("_role"), column("user").alias("_user"), column("item").alias("_item")]
+        picked += [column(value).alias("_value"), *(column(key).alias(f"_{key}") for key in optional)]
+        if tables.lists.order != UNORDERED:
+            there = role == "recommendations"
+            kind = dict(work.frames["recommendations"].dtypes)[work.order]
+            given = frame[f"`{work.order}`"] if there else functions.lit(None).cast(kind)
+            picked.append(given.alias("_order"))
+        selected.append(frame.select(*picked))
+    rows = selected[0]
+    for other in selected[1:]:
+        rows = rows.unionByName(other)
+    return rows.repartition("_user")
+
+
+def in_spark(kind: str) -> str:
+    """Spark's name of a kind of ids."""
+    return "bigint" if kind == "BIGINT" else "string"
+
+
+def rows_of_role(rows: Any, place: int, columns: Mapping[str, str]) -> Any:
+    """The rows of one role, with the names that the user knows."""
+    compute = needed("pyarrow.compute", "Spark's frames")
+    own = rows.filter(compute.equal(rows["_role"], place))
+    if place == 0 and "_order" in rows.column_names:
+        own = own.sort_by([("_order", "ascending"), ("_item", "ascending")])
+    internal = {"score": "_value", "rank": "_value", "relevance": "_value"}
+    return own.select([internal.get(key, f"_{key}") for key in columns]).rename_columns(list(columns.values()))
+
+
+def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -> Part:
+    """What a partition has found."""
+    pyarrow = needed("pyarrow", "Spark's frames")
+    counts = dict(outcome.counts)
+    for source in (tables.truth, tables.seen):
+        if source is not None:
+            rows, digest = tables.digest_of_rows(source)
+            counts |= {f"digest_rows/{source.role}": rows, f"digest/{source.role}": digest or 0}
+    tensors = states_of(collection)
+    for name, own in outcome.slices.items():
+        tensors |= {f"{SLICE}{name}\n{metric}": sums for metric, sums in own.items()}
+    users = outcome.users
+    if users is not None:
+        columns: dict[str, Any] = {"_id": pyarrow.array(users.ids, id_type(tables.user_ids.kind))}
+        weights = torch.ones(len(users.ids), dtype=torch.float64) if users.weights is None else users.weights
+        columns |= {"_weight": weights.numpy()} | {name: row.numpy() for name, row in users.values.items()}
+        if users.lists is not None:
+            columns["_list"] = pyarrow.array(users.lists, pyarrow.list_(id_type(tables.item_ids.kind)))
+        users = pyarrow.table(columns)
+    return Part(counts, {"longest_list": outcome.longest_list}, tensors, users)
+
+
+def id_type(kind: str) -> Any:
+    """Arrow's type of ids."""
+    pyarrow = needed("pyarrow", "Spark's frames")
+    return pyarrow.int64() if kind == "BIGINT" else pyarrow.string()
+
+
+def refuse_nothing(tables: Tables, counts: Mapping[str, int]) -> None:
+    """InputError for a truth or lists without a row, and for lists of nobody in the truth."""
+    if not counts["users"]:
+        raise InputError(f"{tables.truth}: there is no row with a user")
+    if not counts["rows"]:
+        raise InputError(f"{tables.lists}: there is no row")
+    if counts["rows"] == counts["rows_without_truth"]:
+        raise no_user_in_common(tables.lists, tables.truth, counts["users"], *tables.one_of_each(tables.user_ids))
+
+
+def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> UserColumns | None:
+    """The values of the users at the driver; None where the workers write them, or where they are too many."""
+    table = parts.users_here(n_users, path, tables.user_name)
+    if table is None:
+        return None
+    names = [name for name in table.column_names if name not in ("_id", "_list")]
+    columns = {name: torch.tensor(table[name].to_numpy()) for name in names}
+    weights = columns.pop("_weight")
+    lists = table["_list"].to_pylist() if "_list" in table.column_names else None
+    weighted = "weight" in tables.columns["truth"]
+    numbers = numbering_of(table["_id"])
+    return UserColumns(table["_id"].to_pylist(), columns, weights if weighted else None, lists, numbers)
+
+
+# States ---------------------------------------------------------------------------------------------------------------
+
+
+def states_of(collection: RecMetricCollection) -> dict[str, Tensor]:
+    """The states of all members: a tensor by member, state and place in its list, which is -1 for no list."""
+    states: dict[str, Tensor] = {}
+    for number, member in enumerate(collection.values()):
+        for name, value in member.metric_state.items():
+            entries = enumerate(value) if isinstance(value, list) else [(-1, value)]
+            states |= {f"{number}\n{name}\n{place}": entry for place, entry in entries}
+            if isinstance(value, list):
+                states[f"{number}\n{name}\n{len(value)}"] = torch.zeros(0)  # the end of a list, which may be empty
+    return states
+
+
+def merge_states(collection: RecMetricCollection, parts: Sequence[Mapping[str, Tensor]]) -> None:
+    """Add the states of other collections of the same metrics."""
+    members: list[Any] = list(collection.values())
+    for states in parts:
+        found: list[dict[str, Any]] = [{} for _ in members]
+        for key, value in states.items():
+            number, name, place = key.split("\n")
+            if not key.startswith(SLICE):
+                own = found[int(number)]
+                own[name] = value if place == "-1" else [*own.get(name, []), value]
+        for member, own in zip(members, found):
+            member.merge_state({name: value[:-1] if isinstance(value, list) else value for name, value in own.items()})
+
+
+def added(collection: RecMetricCollection, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The states and the sums of slices of several parts, as those of one."""
+    total = collection.clone()
+    total.reset()
+    merge_states(total, parts)
+    keys = sorted({key for part in parts for key in part if key.startswith(SLICE)})
+    sums = {key: combined(torch.stack([part[key] for part in parts if key in part])) for key in keys}
+    return states_of(total) | sums
