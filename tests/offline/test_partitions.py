@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_recmetrics import Coverage, ranking_metrics
 from torch_recmetrics.offline import evaluate
 from torch_recmetrics.offline.measuring import Asked, measured
-from torch_recmetrics.offline.spark import Part, SparkWorkspace, in_words_of_spark
+from torch_recmetrics.offline.spark import Part, SparkWorkspace, in_words_of_spark, type_in_duckdb
 from torch_recmetrics.offline.spark_evaluation import added, merge_states, part_of, states_of
 from torch_recmetrics.offline.tables import Names, Tables
 from torch_recmetrics.offline.workspace import Workspace
@@ -113,3 +113,8 @@ def test_sql_is_written_in_the_dialect_of_spark(sql: str, expected: str) -> None
     workspace = SparkWorkspace(Session())
     workspace._views = {"listed": "listed_1"}
     assert workspace.query(sql) == expected
+
+
+def test_types_of_spark_have_the_names_of_duckdb() -> None:
+    known = {"bigint": "BIGINT", "decimal(20,0)": "HUGEINT", "decimal(9,2)": "DECIMAL(9,2)", "array<int>": "VARCHAR[]"}
+    assert {kind: type_in_duckdb(kind) for kind in known} == known
