@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fixtures import clicks
 from fixtures.cases import users_of
-from fixtures.histories import fed
+from fixtures.histories import fed, floats
 from oracles import intervals
 from processes.intervals import AROUND, AT_MOST, INTERVALS, USERS, asked, keeping, shards_of, told_of
 from processes.start import Outcomes, outcomes_of
@@ -16,6 +16,7 @@ from processes.wrappers import (
     WHO,
     bootstrap,
     has_ids,
+    medians,
     nested,
     said_of_replicates,
     said_of_slices,
@@ -88,11 +89,15 @@ def test_every_process_says_what_one_would(name: str, outcomes: Outcomes) -> Non
     world, told = outcomes
     metric = sliced(name)
     shards = sliced_shards(name, world)
-    one = said_of_slices(fed(metric, taken(metric, [update for shard in shards for update in shard])))
+    updates = [update for shard in shards for update in shard]
+    one = said_of_slices(fed(metric, taken(metric, updates)))
+    median = medians(name)
+    kept = None if median is None else floats(fed(median, taken(median, updates)).compute())
     for rank, outcome in enumerate(told[AROUND + name]):
         assert "error" not in outcome, f"process {rank}: {outcome['error']}"
         for word, values in one.items():
             assert outcome["slices"][word] == pytest.approx(values, rel=1e-9, abs=1e-11, nan_ok=True), word
+        assert outcome["medians"] == (None if kept is None else pytest.approx(kept, rel=1e-9, abs=1e-11, nan_ok=True))
         assert outcome["kept"]
 
 

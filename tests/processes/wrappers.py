@@ -65,6 +65,13 @@ def sliced(name: str) -> Any:
     return Sliced(metrics_of(name), 3)
 
 
+def medians(name: str) -> Any:
+    """Slices of values that are kept, beside those of a mean; None where there are no users."""
+    from torch_recmetrics import MRR, NDCG, RecMetricCollection, Sliced
+
+    return None if "clicks" in name else Sliced(RecMetricCollection([NDCG(3, aggregation="median"), MRR()]), 3)
+
+
 def bootstrap(name: str) -> Any:
     from torch_recmetrics import UserBootstrap
 
@@ -128,7 +135,11 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
     for one in both:
         for update in taken(one, sliced_shards(name, world)[rank]):
             one.update(**update)
+    median = medians(name)
+    for update in [] if median is None else taken(median, sliced_shards(name, world)[rank]):
+        median.update(**update)
     return {
+        "medians": None if median is None else floats(median.compute()),
         "slices": said,
         "kept": str(metric.metric_state) == before,
         "bootstrap": said_of_replicates(drawn),

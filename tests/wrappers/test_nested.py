@@ -180,8 +180,6 @@ def test_nobody_does_the_same_twice() -> None:
         drawn(Sliced(drawn(NDCG(3)), 3))
     with pytest.raises(ValueError, match="`num_bins` keeps no rows"):
         drawn(Sliced(BinaryAUC(num_bins=16), 2))
-    with pytest.raises(ValueError, match="whose sums are scattered"):
-        Sliced(drawn(NDCG(3, aggregation="median")), 2)
     with pytest.raises(TypeError, match="got UserBootstrap"):
         Sliced(RecMetricCollection([drawn(NDCG(3))]), 2)
     with pytest.raises(ValueError, match="`slice_ids` is missing"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fixtures.cases import dense, target_ids
-from fixtures.histories import HISTORIES, case, fed, floats
+from fixtures.histories import HISTORIES, OF_RANKINGS, case, fed, floats
 from fixtures.items import NUM_ITEMS
 from fixtures.slices import of_slice, with_slices
 from fixtures.variants import named
@@ -22,6 +22,7 @@ from torch_recmetrics import (
     BinaryAUC,
     Calibration,
     Coverage,
+    FromSampled,
     GroupAUC,
     HitRate,
     MeanRank,
@@ -219,6 +220,33 @@ def test_members_that_keep_their_users_are_refused(wrapper: Any) -> None:
         wrapper(ranking_metrics(("ndcg", "mrr"), keep_users=True))
 
 
+@pytest.mark.parametrize("history", OF_RANKINGS)
+@pytest.mark.parametrize("how", ["median", "max", torch.mean])
+def test_an_aggregation_is_that_of_the_users_of_the_slice(how: Any, history: str) -> None:
+    updates = with_slices(HISTORIES[history](4), overlapping=True)
+    for update in updates if callable(how) else ():  # a function knows no weights
+        update.pop("weights", None)
+    metric = fed(Sliced(RecMetricCollection([NDCG(3, aggregation=how), MRR()]), NAMES), updates)
+    found, errors = floats(metric.compute()), floats(metric.standard_error())
+    for number, name in enumerate(NAMES):
+        alone = fed(NDCG(3, aggregation=how), of_slice(updates, number))
+        mean = fed(MRR(), of_slice(updates, number))
+        assert found[f"ndcg@3/{name}"] == pytest.approx(float(alone.compute()), abs=1e-12, nan_ok=True)
+        assert found[f"mrr/{name}"] == pytest.approx(float(mean.compute()), abs=1e-12, nan_ok=True)
+        assert errors[f"mrr/{name}"] == pytest.approx(float(mean.standard_error()), abs=1e-12, nan_ok=True)
+    assert "ndcg@3/cold" not in errors
+
+
+def test_the_distribution_of_ranks_is_fitted_in_each_slice() -> None:
+    given = {"preds": torch.rand(8, 5), "item_ids": torch.arange(5), "target_ids": torch.zeros(8, dtype=torch.int64)}
+    metric = Sliced(FromSampled(NDCG(3), 20, method="em"), 2)
+    metric.update(**given, slice_ids=torch.arange(8) % 2)
+    for number, value in enumerate(metric.compute().values()):
+        alone = FromSampled(NDCG(3), 20, method="em")
+        alone.update(given["preds"][number::2], item_ids=given["item_ids"], target_ids=given["target_ids"][number::2])
+        assert float(value) == pytest.approx(float(alone.compute()), rel=1e-9)
+
+
 # The life of the metric ----------------------------------------------------------------------------------------------
 
 MEMORIES = {
@@ -228,8 +256,12 @@ MEMORIES = {
     "loss": lambda: Sliced(Calibration(), NAMES),
     "auc": lambda: Sliced(BinaryAUC(), NAMES),
     "groups": lambda: Sliced(GroupAUC(), NAMES),
+    "medians": lambda: Sliced(RecMetricCollection([NDCG(3, aggregation="median"), MRR()]), NAMES),
 }
-OF = {"means": ("sums", "flat rows", "sample ids"), "counts": ("sums", "sample ids"), "both": ("sums", "sample ids")}
+OF = dict.fromkeys(("means", "medians"), ("sums", "flat rows", "sample ids")) | {
+    "counts": ("sums", "sample ids"),
+    "both": ("sums", "sample ids"),
+}
 CLICKS = ("clicks", "clicks with sample ids", "weighted clicks")
 LIVES = [(name, history) for name in MEMORIES for history in OF.get(name, CLICKS)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,8 +157,13 @@ class SumTable(SlotTable):
             entries = entries[order_by(*self.entry_columns(entries)[1:])]
         return entries, columns
 
+    @property
+    def gathers(self) -> bool:
+        """Whether every rank gets all rows that wait, and their sums are not exchanged alone."""
+        return self.drawn
+
     def exchange(self, process_group: Any) -> None:
-        if self.drawn:
+        if self.gathers:
             self.gather(process_group)
             self.sums = sum_over_processes(self.sums, process_group)
             return
@@ -193,6 +199,10 @@ class MeanTable(SumTable):
         # Of `indexes` (P, 2): a user of flat rows, and a slice that it is in.
         self.flat_stems = {"packed": 0, "indexes": 2} if self.sliced else {"packed": 0}
         self.keeps_values = any(member.keeps_values for member in self.members.values())
+
+    @property
+    def gathers(self) -> bool:
+        return self.drawn or self.keeps_values
 
     @classmethod
     def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003
@@ -270,7 +280,7 @@ class MeanTable(SumTable):
             return entries, columns
         flat, numbers = self.of_flat(self.flat_rows(), self.pairs())
         flat = torch.cat([flat[:, :1] + columns[0].shape[0], flat[:, 1:]], 1)
-        return torch.cat([entries, flat]), [torch.cat([columns[0], numbers[0]])]
+        return torch.cat([entries, flat]), [torch.cat(both) for both in zip(columns, numbers, strict=True)]
 
     def total(self, *, named: bool | None = None) -> Tensor:
         if named is None and self.drawn and self.state("packed"):
@@ -286,7 +296,7 @@ class MeanTable(SumTable):
             return
         both = self.flat_rows(WIDE if n_wide else NARROW), self.pairs()
         rows = [part for part in both if part is not None]
-        if self.drawn:  # every rank has all rows, and finds the same values
+        if self.gathers:  # every rank has all rows, and finds the same values
             for stem, part in zip(self.flat_stems, rows, strict=True):
                 self.set_state(stem, [torch.cat(gather_rows(part, process_group))])
             return
@@ -309,14 +319,25 @@ class MeanTable(SumTable):
         if self.state("packed"):
             total = added(total, self.summed(*self.of_flat(self.flat_rows(), self.pairs())))
         found: list[Spread] = []
-        for member, sums in zip(self.members.values(), torch.split(total, self.sizes, 1), strict=True):
-            values = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
+        of_slots = self._values_of_slots() if self.keeps_values else itertools.repeat(None)
+        members = self.members.values()
+        for member, sums, of_users in zip(members, torch.split(total, self.sizes, 1), of_slots, strict=False):
+            values = of_users if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
             if member.has_interval:
                 of_each = (values, standard_error(sums), sums[..., COUNT], sums)
                 found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=True))
             else:
                 found.append(Spread(values[:, 0], torch.full_like(values[:, 0], float("nan")), sums[:, 0, COUNT]))
         return dict(zip(self.results, found, strict=True))
+
+    def _values_of_slots(self) -> list[Tensor]:
+        """For each member (S + 1, C), what the values of the users of a slot come to."""
+        slots = list[list[Tensor]]()
+        for _, numerators, denominators in self.units_by_slot():
+            parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
+            each = zip(self.members.values(), *parts, strict=True)
+            slots.append([value_of_users(metric, own, of_users, of_users[:, 0]) for metric, own, of_users in each])
+        return [torch.stack(of_member) for of_member in zip(*slots, strict=True)]
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
         numerators, denominators = sums.chunk(2, -1)
@@ -344,15 +365,21 @@ class MeanTable(SumTable):
             values: list[Tensor] = []
             parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
             for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
-                of_each = torch.where(of_users > 0, own / of_users, float("nan"))
                 if isinstance(metric.aggregation, str):
-                    values.append(metric.value_of_users(of_each, of_users[:, 0] * weights))
+                    values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
                 else:  # a function knows no weights: a user comes as often as it was drawn
-                    repeated = of_each.repeat_interleave(weights.to(torch.int64), 0)
-                    values.append(metric.value_of_users(repeated, torch.ones_like(repeated[:, 0])))
+                    own, of_users = (c.repeat_interleave(weights.to(torch.int64), 0) for c in (own, of_users))
+                    values.append(value_of_users(metric, own, of_users, torch.ones_like(of_users[:, 0])))
             found.append(torch.cat(values))
         several = (self.counted(numbers).sum(0) > 1).tolist()
         return list(map(Resamples, torch.stack(found, 1), several))
+
+
+def value_of_users(metric: Any, numerators: Tensor, denominators: Tensor, weights: Tensor) -> Tensor:
+    """(C,): what the values of users come to, of (U, C) weight times value and what it is divided by."""
+    values = torch.where(denominators > 0, numerators / denominators, float("nan"))
+    found: Tensor = metric.value_of_users(values, weights)
+    return found
 
 
 def columns_of(evaluator: Any, values: Any) -> tuple[Tensor, Tensor]:

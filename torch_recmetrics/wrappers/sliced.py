@@ -22,7 +22,7 @@ from torch_recmetrics.state.options import check_names, option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.slot_sums import columns_of
 from torch_recmetrics.wrappers.popularity import ItemSlices
-from torch_recmetrics.wrappers.wrapper import Wrapper, inner_metrics
+from torch_recmetrics.wrappers.wrapper import Wrapper
 
 SHOWN_NAMES = 20  # of slices, in a definition
 
@@ -60,12 +60,12 @@ class Sliced(Wrapper):
       be in several. B are the rows of ``preds``: users, flat rows (a user is in the slices of all its rows), or the
       rows of clicks. Steps of a sequence have that of their row, or their own, (B, T) integer.
 
-    Means over users, log loss and calibration keep S + 1 times their sums. Counts over items keep a count for each pair
-    of a slice and an item that was recommended in it. AUCs keep their rows, each with its slices, also with
-    ``num_bins`` and half precision. Between processes all rows of a slice go to one of them. A group counts in a slice
-    with those of its rows that are in the slice. Around a :class:`~torch_recmetrics.UserBootstrap` a slice has its
-    results. :func:`~torch_recmetrics.slice_by_popularity` makes slices of the
-    relevant items in place of the users.
+    Means over users, log loss and calibration keep S + 1 times their sums, a median and its like the values. Counts
+    over items keep a count for each pair of a slice and an item that was recommended in it. AUCs keep their rows, each
+    with its slices, also with ``num_bins`` and half precision. Between processes all rows of a slice go to one of
+    them. A group counts in a slice with those of its rows that are in the slice. Around a
+    :class:`~torch_recmetrics.UserBootstrap` a slice has its results. :func:`~torch_recmetrics.slice_by_popularity`
+    makes slices of the relevant items in place of the users.
 
     Undefined: nan for a slice without users, and where the metric is.  Range: that of the metric.
 
@@ -110,12 +110,6 @@ class Sliced(Wrapper):
         if isinstance(slices, ItemSlices):
             self.item_slices = slices.slice_ids
         self.names = slice_names(slices)
-        for member in inner_metrics(self.__dict__["metric"]):
-            if getattr(member, "aggregation", "mean") != "mean":
-                raise ValueError(
-                    f"`metric` must be a mean over the users, whose sums are scattered: {member.name} has "
-                    f"aggregation={member.aggregation!r}"
-                )
         self.slices = self.names if len(self.names) <= SHOWN_NAMES else f"{len(self.names)} slices"
         super().setup()
         if self.item_slices is not None:
