@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchmetrics import MetricCollection
 
-from torch_recmetrics import MRR, MeanPercentileRank, MeanRank, UserAUC, rank, ranking_metrics
+from torch_recmetrics import MRR, MeanPercentileRank, MeanRank, rank, ranking_metrics
 from torch_recmetrics import functional as F
 
 LISTS = torch.tensor([[5, 6, 7], [5, -1, -1], [-1, -1, -1]])
@@ -118,16 +118,3 @@ def test_users_without_relevant_items_who_would_count_as_the_best_are_warned_of(
         for action in ("skip", "error"):
             MeanRank(empty_target_action=action)
         ranking_metrics(("ndcg", "mrr"), empty_target_action="neg")
-
-
-@pytest.mark.parametrize("kind", [MeanRank, MeanPercentileRank, UserAUC])
-def test_scores_of_another_number_of_items_are_refused(kind: type[MeanRank]) -> None:
-    scores, relevant = torch.tensor([[0.3, 0.1, 0.2]]), torch.tensor([[2]])
-    metric = kind(num_items=4)
-    with pytest.raises(ValueError, match=f"{metric.stem} knows a catalogue of 4 items, but 3 are scored"):
-        metric.update(scores, target_ids=relevant)
-    assert metric.update_count == 0
-    metric.update(scores, item_ids=torch.tensor([0, 1, 3]), target_ids=torch.tensor([[3]]))
-    metric.update(scores[0], torch.tensor([0, 0, 1]), torch.zeros(3, dtype=torch.int64))
-    kind(2, num_items=4).update(scores, target_ids=relevant)
-    kind(num_items=3).update(scores, target_ids=relevant)

@@ -57,10 +57,6 @@ class RanksOfRelevant(PropensityMeans):
             self.num_items = propensities.shape[0]
         super().setup()
 
-    @property
-    def n_scored(self) -> int | None:
-        return self.num_items or super().n_scored
-
 
 class MeanRank(RanksOfRelevant):
     r"""The mean rank of a user's relevant items.

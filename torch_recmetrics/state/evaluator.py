@@ -86,7 +86,6 @@ class Evaluator:
         self._warns = self.validate_args and not of_some_items  # once
         # Those that look at the ids of what is recommended, or of what is relevant.
         self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
-        self.knowing = [m for m in self.members if m.n_scored is not None]
         # The best list of what was retrieved is read from the scores, which cannot wait. An item that a metric does not
         # know is to be refused by the update that brought it.
         at_once = (m.reads_items or m.estimated or vars(m).get("ideal") == "retrieved" for m in self.metrics)
@@ -131,7 +130,8 @@ class Evaluator:
         if layout.like.device != self.members[0].device:
             self.members[0].check_device(layout.like_name, layout.like)
         checks = check.ValueChecks(self.validate_args, warns=self._warns)
-        self._check_catalogue(layout)
+        if self.with_items:
+            self._check_catalogue(layout)
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
@@ -192,10 +192,10 @@ class Evaluator:
 
     def _check_catalogue(self, layout: Layout) -> None:
         """Refuse what shows by its shape that it has no items, or not those of the catalogue that a member knows."""
-        if self.with_items and isinstance(layout, FlatLayout):
-            raise ValueError(f"{self.with_items[0].name} looks at item ids, which flat rows (`indexes`) do not carry")
-        for metric in self.knowing:
-            known, scored = metric.n_scored, layout.n_items
+        for metric in self.with_items:
+            if isinstance(layout, FlatLayout):
+                raise ValueError(f"{metric.name} looks at item ids, which flat rows (`indexes`) do not carry")
+            known, scored = metric.n_items, layout.n_items
             if known is not None and scored is not None and known != scored:
                 raise ValueError(
                     f"{metric.name} knows a catalogue of {known} items, but {scored} are scored, which would be taken "

@@ -71,11 +71,6 @@ class RankingMetric(CandidatesSeen):
         return None
 
     @property
-    def n_scored(self) -> int | None:
-        """How many columns scores of the whole catalogue have, as far as it knows; others are refused."""
-        return self.n_items
-
-    @property
     def evaluator(self) -> Any:
         """What ranks, checks, evaluates and counts an update of this metric alone; made once."""
         raise NotImplementedError
