@@ -56,6 +56,7 @@ class UserBootstrap(Wrapper):
             replicates, for an AUC with ``num_bins``, which would keep no rows to draw, and for ``aggregation="min"`` or
             ``"max"``: no resample goes beyond the sample, so its ends say nothing of those of other users.
 
+    >>> import torch
     >>> from torch_recmetrics import HitRate
     >>> metric = UserBootstrap(HitRate(1), num_replicates=1000, level=0.9)
     >>> metric.update(item_ids=torch.arange(100).unsqueeze(1), target_ids=torch.arange(100) // 2 * 2,
