@@ -11,7 +11,26 @@ from fixtures.ways import way  # noqa: F401 (a fixture of every test)
 from hypothesis import HealthCheck, settings
 
 # The files that take 8 s and more, longest first: `make test ARGS=--durations=100` says which.
-LONGEST = ("tests/laws/test_interval_coverage.py",)
+LONGEST = (
+    "tests/offline/test_spark.py",
+    "tests/test_movielens_example.py",
+    "tests/laws/test_processes.py",
+    "tests/laws/test_processes_intervals.py",
+    "tests/lightning/test_runs.py",
+    "tests/compare/test_simulations.py",
+    "tests/test_typing.py",
+    "tests/test_versions.py",
+    "tests/test_benchmarks.py",
+    "tests/laws/test_interval_coverage.py",
+    "tests/lightning/test_packages.py",
+    "tests/laws/test_intervals.py",
+    "tests/test_ctr_example.py",
+    "tests/laws/test_oracle.py",
+    "tests/laws/test_invariance.py",
+    "tests/test_plain_torch.py",
+    "tests/offline/test_commands.py",
+    "tests/laws/test_compilers.py",
+)
 
 settings.register_profile(
     "suite",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -319,7 +319,7 @@ class MeanTable(SumTable):
         if self.state("packed"):
             total = added(total, self.summed(*self.of_flat(self.flat_rows(), self.pairs())))
         found: list[Spread] = []
-        of_slots = self._values_of_slots() if self.keeps_values else itertools.repeat(None)
+        of_slots: Iterable[Any] = self._values_of_slots() if self.keeps_values else itertools.repeat(None)
         members = self.members.values()
         for member, sums, of_users in zip(members, torch.split(total, self.sizes, 1), of_slots, strict=False):
             values = of_users if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
