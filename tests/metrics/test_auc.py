@@ -561,3 +561,12 @@ def test_a_softmax_of_two_classes_is_not_two_rows(make: Any, dtype: torch.dtype)
     # Two impressions of a user, of which one was clicked, have scores of any sum.
     for other, labels in ((preds * 0.5, target), (preds, torch.ones_like(target)), (preds[:1], target[:1])):
         make().update(other, labels, **{name: value[: len(other)] for name, value in groups.items()})
+
+
+def test_an_interval_of_few_rows_is_on_the_scale_of_log_odds() -> None:
+    metric = BinaryAUC()
+    metric.update(torch.tensor([0.1, 0.4, 0.35, 0.8, 0.7, 0.2]), torch.tensor([0, 0, 1, 1, 1, 0]))
+    low, high = metric.confidence_interval()
+    value = metric.compute()
+    assert (low, high) == metric.confidence_interval(method="logit") != metric.confidence_interval(method="t")
+    assert float(torch.logit(low) + torch.logit(high)) == pytest.approx(float(2 * torch.logit(value)), abs=1e-9)

@@ -270,7 +270,9 @@ class Gate:
     rare it knows none that it has not seen. So a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held or has
     failed only if it has by Hall's t too, which takes the skewness of the users' values out. With fewer than 10 users
     who lost more than it allows, it is held only if it would be with one more, who lost the most that a user has;
-    with fewer than 10 who did better, it has failed only if it would have with one more, who gained as much.
+    with fewer than 10 who did better, it has failed only if it would have with one more, who gained as much. Simulated
+    gates of values between 0 and 1 are wrong in at most 3.8 %, of values without a bound in up to 9 %, where 2.5 % are
+    meant: docs/compare.md has the figures.
 
     Args:
         better: a metric, or several, in which the candidate must win.
