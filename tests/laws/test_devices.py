@@ -131,8 +131,8 @@ def test_on_every_device(
                 unchecked.update(**there)
 
 
-@pytest.mark.parametrize("variant", CLICKED, ids=str)
+@pytest.mark.parametrize("variant", [*CLICKED, *(v for v in STATES if v in OF_ROWS)], ids=str)
 def test_a_metric_says_where_it_is(variant: Variant) -> None:
-    (update,) = variant.history("clicks", 1)
+    update = variant.takes(variant.history(variant.histories[0], 1)[0])
     with pytest.raises(ValueError, match="`preds` is on meta, but the metric is on cpu"):
         variant.make().update(**{name: value.to("meta") for name, value in update.items()})
