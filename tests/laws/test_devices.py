@@ -9,7 +9,7 @@ import torch
 from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case, Update
 from fixtures.devices import Reads, no_waiting, take_the_cpu_for_a_gpu, without_float64
 from fixtures.items import NUM_ITEMS
-from fixtures.variants import CLICKED, OF_ROWS, STATES, K, Variant, together, ways
+from fixtures.variants import CLICKED, OF_ROWS, STATES, K, Variant, emptied, together, ways
 from oracles.users import TIES
 
 from torch_recmetrics import ERR, BinaryAUC, FromSampled, GroupAUC, RecMetricCollection
@@ -37,11 +37,13 @@ def batch(layout: str, seed: int = 0) -> Update:
     return given if layout == "flat" else {**given, "sample_ids": torch.arange(n_users)}
 
 
-def made(layout: str, rule: str, **options: Any) -> tuple[RecMetricCollection, dict[str, tuple[Variant, Any]]]:
+def made(
+    layout: str, rule: str, make: Any = emptied, **options: Any
+) -> tuple[RecMetricCollection, dict[str, tuple[Variant, Any]]]:
     # Its exact mean over the orders of equal scores depends on how many there are: it says that it waits.
     never_wait = [v for v in ALL if v.metric is not ERR or rule != "average"]
     asked = {f"{v} {k}": (v, k) for v in never_wait if layout in v.layouts for k in CUTS if k or v.uncut}
-    return together(asked, ties=rule, **options), asked
+    return make(asked, ties=rule, **options), asked
 
 
 @pytest.mark.parametrize(("layout", "rule"), [way for way in WITH_RULES if way[0] != "flat"])
@@ -67,7 +69,7 @@ def test_an_update_with_checks_waits_once(layout: str, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("layout", "rule"), WITH_RULES)
 def test_a_device_without_float64(layout: str, rule: str) -> None:
-    update, (metrics, asked) = batch(layout, 2), made(layout, rule)
+    update, (metrics, asked) = batch(layout, 2), made(layout, rule, together)
     narrow = {name: value.float() if value.dtype == torch.float64 else value for name, value in update.items()}
     with without_float64(metrics):
         metrics.update(**narrow)
@@ -131,8 +133,8 @@ def test_on_every_device(
                 unchecked.update(**there)
 
 
-@pytest.mark.parametrize("variant", CLICKED, ids=str)
+@pytest.mark.parametrize("variant", [*CLICKED, *(v for v in STATES if v in OF_ROWS)], ids=str)
 def test_a_metric_says_where_it_is(variant: Variant) -> None:
-    (update,) = variant.history("clicks", 1)
+    update = variant.takes(variant.history(variant.histories[0], 1)[0])
     with pytest.raises(ValueError, match="`preds` is on meta, but the metric is on cpu"):
         variant.make().update(**{name: value.to("meta") for name, value in update.items()})
