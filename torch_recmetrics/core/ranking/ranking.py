@@ -270,6 +270,7 @@ class RankingStats:
         self.n_relevant = exact(counted).unsqueeze(1)  # R, or all their weight
         self._decided = ranking.equal is None or ties != "average"  # every place holds one item
         self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}  # of REMEMBERED_GAINS and _DISCOUNTS
+        self.matched: dict[Cutoffs, Any] = {}  # with the second lists, by those who compare them
 
     @cached_property
     def _columns(self) -> CumulativeStats:
