@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -227,15 +225,8 @@ def test_each_of_the_others_runs(
     assert re.search(r"\d\.\d+ ms|ms\)", capsys.readouterr().out)
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs a Java")
-def test_the_one_of_sparks_frames() -> None:
-    pytest.importorskip("pyspark")
-    command = [sys.executable, "-m", "benchmarks.spark", "--rows", "2000", "--events", "0", "--memory", "1g"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
-    assert "2,000" in told and "evaluate" in told
-
-
 def test_every_benchmark_is_run_here() -> None:
+    """That of Spark's frames is run in tests/offline/test_spark.py, where a session is."""
     own = {"auc", "batches", "compare", "count_intervals", "evidence", "intervals", "offline", "spark"}
     simulations = {benchmark.__name__.removeprefix("benchmarks.") for benchmark in SIMULATIONS}
     assert {*OTHERS, *own, *simulations} == set(names())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.tools import folders, fuzz, mutate, quick, size
+from tests.tools import folders, fuzz, mutate, quick, size, switch
 
 ROOT = Path(__file__).parents[1]
 FILE = '''"""A text with 1 number."""
@@ -56,6 +57,39 @@ def test_a_changed_file_is_another_program() -> None:
         for number in places[:: max(len(places) // 20, 1)]:
             assert mutate.mutant(text, number, 0)[0] != plain
     assert mutate.sites(["users"]) and all("/users/" in path for path, *_ in mutate.sites(["users"]))
+
+
+SEVERAL = """
+def f(a, b):
+    if a < 3 and b:
+        a += 1
+    match b:
+        case 2:
+            a = max(a, b, key=abs) * b
+    return a + 2 * b if a > 1 else g(a, b - 1)
+
+
+def g(a, b=4):
+    return a - b
+"""
+
+
+def test_a_file_of_all_changes_makes_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def values(source: str) -> list[float]:
+        names: dict[str, Any] = {}
+        exec(source, names)
+        return [names["f"](a, b) for a in range(5) for b in range(1, 4)]
+
+    nodes = list(mutate.nodes_of(ast.parse(SEVERAL)))
+    every = [(place, which) for place, node in enumerate(nodes) for which in range(len(mutate.changes(node)))]
+    source, made = mutate.switched(SEVERAL, dict(enumerate(every)))
+    assert values(source) == values(SEVERAL)
+    for number, site in enumerate(every):
+        changed, told = mutate.mutant(SEVERAL, *site)
+        monkeypatch.setattr(switch.State, "number", number)
+        assert (number in made) == ("case 2" not in told), told
+        if number in made:
+            assert values(source) == values(changed), told
 
 
 def test_every_file_of_the_package_has_its_tests() -> None:

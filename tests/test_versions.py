@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes.start import python, torch_alone
 
 import torch_recmetrics
 from torch_recmetrics import show_versions
@@ -37,13 +35,17 @@ sys.meta_path.insert(0, Refuses())
 """
 
 
+def runs(*programs: list[str], **environment: str) -> list[list[str]]:
+    """The lines that processes of their own print, which start together; nothing else is said."""
+    found = python(torch_alone(), *programs, cwd=ROOT, **environment)
+    for done in found:
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+    return [done.stdout.splitlines() for done in found]
+
+
 def run(code: str, **environment: str) -> list[str]:
-    """The lines that a process of its own prints; nothing else is said."""
-    known = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=known, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout.splitlines()
+    return runs(["-c", f"import sys\nassert 'numba' not in sys.modules\n{code}"], **environment)[0]
 
 
 @pytest.fixture(scope="module")
@@ -92,17 +94,12 @@ def test_where_nothing_can_be_written_loops_are_compiled_in_memory(tmp_path: Pat
 @pytest.mark.processes
 @pytest.mark.slow
 def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path, values: list[str]) -> None:
-    known = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", VALUES]
-    started = [subprocess.Popen(command, env=known, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    for process in started:
-        assert process.communicate()[0].splitlines() == values
-        assert process.returncode == 0
+    assert runs(*[["-c", VALUES]] * 3, NUMBA_CACHE_DIR=str(tmp_path), OMP_NUM_THREADS="1") == [values] * 3
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_children_rank_as_their_parent_did(start: str, tmp_path: Path, values: list[str]) -> None:
+@pytest.mark.parametrize(("start", "children"), [("fork", 2), ("spawn", 1)])
+def test_children_rank_as_their_parent_did(start: str, children: int, tmp_path: Path, values: list[str]) -> None:
     script = tmp_path / "parent.py"
     body = VALUES.strip().replace("\n", "\n    ")
     script.write_text(
@@ -111,12 +108,9 @@ def test_children_rank_as_their_parent_did(start: str, tmp_path: Path, values: l
         "if __name__ == '__main__':\n"
         "    work()\n"
         f"    context = multiprocessing.get_context('{start}')\n"
-        "    children = [context.Process(target=work) for _ in range(2)]\n"
+        f"    children = [context.Process(target=work) for _ in range({children})]\n"
         "    [child.start() for child in children]\n"
         "    [child.join() for child in children]\n"
         "    sys.exit(max(child.exitcode for child in children))\n"
     )
-    known = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=known, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == values * 3
+    assert runs([str(script)], PYTHONPATH=str(ROOT)) == [values * (1 + children)]

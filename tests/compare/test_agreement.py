@@ -44,6 +44,7 @@ def test_rows_are_those_of_the_definitions() -> None:
         assert row.low < row.value < row.high and row.n == len(known)
     assert table.users["old", "new"]["rbo"].tolist() == pytest.approx(wanted["rbo"], abs=1e-12)
     assert "old, new  overlap@10" in str(table) and len(table) == 12
+    assert repr(table) == f"Agreement(12 rows, {len(table.users)} pairs of runs)"
     assert json.loads(table.to_json())[4]["value"] == 0 and json.loads(table.to_json())[7]["value"] is None
     metric = Overlap(10)
     metric.update(item_ids=torch.tensor(NEW), reference_ids=torch.tensor(OLD))
@@ -58,7 +59,9 @@ def test_lists_of_text_in_files(tmp_path: Path) -> None:
         values.save(tmp_path / f"{name}.parquet")
     loaded = UserValues.load(tmp_path / "some.parquet")
     assert loaded.lists == some.lists
-    row = agreement({"a": tmp_path / "some.parquet", "b": str(tmp_path / "others.parquet")}, ["overlap@10"]).rows[0]
+    table = agreement({"a": tmp_path / "some.parquet", "b": str(tmp_path / "others.parquet")}, ["overlap@10"])
+    assert repr(table) == "Agreement(1 rows, 1 pair of runs)"
+    row = table.rows[0]
     assert row.value == 1.0
     assert UserValues.load(tmp_path / "some.parquet").select([3, 5]).lists == [some.lists[3], some.lists[5]]  # type: ignore[index]
     run(torch.tensor(OLD)).save(tmp_path / "numbers.parquet")

@@ -118,6 +118,13 @@ def test_equal_weights_are_no_weights_and_their_scale_is_none(test: type) -> Non
     assert scaled == plain
 
 
+def test_a_bootstrap_of_one_difference_is_as_sure_as_its_draws() -> None:
+    """All users differ by as much: no draw is on the other side, or all are equal."""
+    result = bootstrap_test([2.0, 3.0, 4.0], [1.0, 2.0, 3.0], num_draws=99)
+    assert (result.low, result.high, result.p) == (1, 1, 2 / 100)
+    assert bootstrap_test([2.0, 3.0, 4.0], [2.0, 3.0, 4.0], num_draws=99).p == 1
+
+
 @pytest.mark.parametrize("test", TESTS)
 def test_swapping_the_systems_swaps_the_signs(test: type) -> None:
     a, b, _ = drawn(40, seed=4)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.histories import fed
-from fixtures.variants import FIRST, Variant
+from fixtures.variants import FIRST, STATES, Variant
 from torch import Tensor
 from torchmetrics import SumMetric
 
@@ -27,7 +27,7 @@ class Model(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-@pytest.mark.parametrize("variant", FIRST, ids=str)
+@pytest.mark.parametrize("variant", STATES, ids=str)
 def test_point_23_a_metric_and_a_module_that_holds_one_can_be_scripted(variant: Variant) -> None:
     torch.jit.script(variant.make())
     model = Model(variant.make())

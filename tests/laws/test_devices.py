@@ -9,7 +9,7 @@ import torch
 from fixtures.cases import LAYOUTS, ROW_LAYOUTS, Case, Update
 from fixtures.devices import Reads, no_waiting, take_the_cpu_for_a_gpu, without_float64
 from fixtures.items import NUM_ITEMS
-from fixtures.variants import CLICKED, OF_ROWS, STATES, K, Variant, together, ways
+from fixtures.variants import CLICKED, OF_ROWS, STATES, K, Variant, emptied, together, ways
 from oracles.users import TIES
 
 from torch_recmetrics import ERR, BinaryAUC, FromSampled, GroupAUC, RecMetricCollection
@@ -36,12 +36,12 @@ def batch(layout: str, seed: int = 0) -> Update:
 
 
 def made(
-    layout: str, rule: str, among: list[Variant] = ALL, **options: Any
+    layout: str, rule: str, make: Any = emptied, among: list[Variant] = ALL, **options: Any
 ) -> tuple[RecMetricCollection, dict[str, tuple[Variant, Any]]]:
     # Its exact mean over the orders of equal scores depends on how many there are: it says that it waits.
     never_wait = [v for v in among if v.metric is not ERR or rule != "average"]
     asked = {f"{v} {k}": (v, k) for v in never_wait if layout in v.layouts for k in CUTS if k or v.uncut}
-    return together(asked, ties=rule, **options), asked
+    return make(asked, ties=rule, **options), asked
 
 
 def make_tables(metrics: RecMetricCollection, update: Update) -> None:
@@ -79,7 +79,7 @@ def test_an_update_with_checks_waits_once(layout: str, monkeypatch: pytest.Monke
 def test_a_device_without_float64(layout: str, rule: str) -> None:
     # Tables are made in float64 on the CPU, which stands for the device here.
     without_tables = [v for v in ALL if v.metric is not FromSampled]
-    update, (metrics, asked) = batch(layout, 2), made(layout, rule, without_tables)
+    update, (metrics, asked) = batch(layout, 2), made(layout, rule, together, without_tables)
     narrow = {name: value.float() if value.dtype == torch.float64 else value for name, value in update.items()}
     with without_float64(metrics):
         metrics.update(**narrow)
@@ -143,8 +143,8 @@ def test_on_every_device(
                 unchecked.update(**there)
 
 
-@pytest.mark.parametrize("variant", CLICKED, ids=str)
+@pytest.mark.parametrize("variant", [*CLICKED, *(v for v in STATES if v in OF_ROWS)], ids=str)
 def test_a_metric_says_where_it_is(variant: Variant) -> None:
-    (update,) = variant.history("clicks", 1)
+    update = variant.takes(variant.history(variant.histories[0], 1)[0])
     with pytest.raises(ValueError, match="`preds` is on meta, but the metric is on cpu"):
         variant.make().update(**{name: value.to("meta") for name, value in update.items()})

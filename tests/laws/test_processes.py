@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from processes.exchanges import SCENARIOS
-from processes.start import Outcomes, outcomes_of, played
+from processes.start import Outcomes, outcomes_of, played, plays
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -17,7 +17,7 @@ pytestmark = [
 outcomes = outcomes_of("exchanges")
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@plays("exchanges")
 def test_every_process_has_the_value_of_one(name: str, outcomes: Outcomes) -> None:
     world, told = outcomes
     expected = SCENARIOS[name].expected(world)
@@ -27,7 +27,7 @@ def test_every_process_has_the_value_of_one(name: str, outcomes: Outcomes) -> No
         assert outcome["again"] == expected, f"process {rank}, asked a second time"
 
 
-@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.at_most])
+@plays("exchanges", *(name for name, scenario in SCENARIOS.items() if scenario.at_most))
 def test_collectives_are_few(name: str, outcomes: Outcomes) -> None:
     used = {outcome.get("collectives") for outcome in outcomes[1][name]}
     assert len(used) == 1, used

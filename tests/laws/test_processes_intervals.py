@@ -11,7 +11,7 @@ from fixtures.cases import users_of
 from fixtures.histories import fed, floats
 from oracles import intervals
 from processes.intervals import AROUND, AT_MOST, INTERVALS, USERS, asked, keeping, shards_of, told_of
-from processes.start import Outcomes, outcomes_of
+from processes.start import Outcomes, outcomes_of, plays
 from processes.wrappers import (
     WHO,
     bootstrap,
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
 outcomes = outcomes_of("intervals")
 
 
-@pytest.mark.parametrize("name", list(INTERVALS))
+@plays("intervals", *INTERVALS)
 def test_every_process_has_the_intervals_of_one(name: str, outcomes: Outcomes) -> None:
     world, told = outcomes
     updates = [update for shard in shards_of(name, world) for update in shard]
@@ -57,7 +57,7 @@ def test_every_process_has_the_intervals_of_one(name: str, outcomes: Outcomes) -
             assert outcome["values"][label] == variant.expected(read, k)
 
 
-@pytest.mark.parametrize("name", USERS)
+@plays("intervals", *USERS)
 def test_every_process_has_the_users_of_one(name: str, outcomes: Outcomes) -> None:
     world, told = outcomes
     metrics, all_named = keeping(name)
@@ -78,22 +78,23 @@ def nearly(value: Any) -> Any:
     return pytest.approx(value, rel=1e-12, abs=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize("name", AT_MOST)
+@plays("intervals", *AT_MOST)
 def test_intervals_of_a_collection_take_no_more_than_its_values(name: str, outcomes: Outcomes) -> None:
     assert {outcome.get("collectives") for outcome in outcomes[1][name]} <= set(range(AT_MOST[name] + 1))
 
 
-@pytest.mark.parametrize("name", WHO)
+@plays("intervals", *(AROUND + who for who in WHO))
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_every_process_says_what_one_would(name: str, outcomes: Outcomes) -> None:
-    world, told = outcomes
+    world, told = outcomes[0], outcomes[1][name]
+    name = name.removeprefix(AROUND)
     metric = sliced(name)
     shards = sliced_shards(name, world)
     updates = [update for shard in shards for update in shard]
     one = said_of_slices(fed(metric, taken(metric, updates)))
     median = medians(name)
     kept = None if median is None else floats(fed(median, taken(median, updates)).compute())
-    for rank, outcome in enumerate(told[AROUND + name]):
+    for rank, outcome in enumerate(told):
         assert "error" not in outcome, f"process {rank}: {outcome['error']}"
         for word, values in one.items():
             assert outcome["slices"][word] == pytest.approx(values, rel=1e-9, abs=1e-11, nan_ok=True), word
@@ -101,14 +102,15 @@ def test_every_process_says_what_one_would(name: str, outcomes: Outcomes) -> Non
         assert outcome["kept"]
 
 
-@pytest.mark.parametrize("name", WHO)
+@plays("intervals", *(AROUND + who for who in WHO))
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_replicates_are_those_of_one_process(name: str, outcomes: Outcomes) -> None:
-    world, told = outcomes
+    world, told = outcomes[0], outcomes[1][name]
+    name = name.removeprefix(AROUND)
     metric = bootstrap(name)
     updates = [update for shard in WHO[name](world) for update in shard]
     one = said_of_replicates(fed(metric, taken(metric, updates)))
-    for rank, outcome in enumerate(told[AROUND + name]):
+    for rank, outcome in enumerate(told):
         assert "error" not in outcome, f"process {rank}: {outcome['error']}"
         found = outcome["bootstrap"]
         assert found["values"] == pytest.approx(one["values"], rel=1e-12, abs=1e-12, nan_ok=True)
@@ -119,14 +121,15 @@ def test_replicates_are_those_of_one_process(name: str, outcomes: Outcomes) -> N
                 assert found["replicates"][member] != replicates or len(set(replicates)) == 1, member
 
 
-@pytest.mark.parametrize("name", WHO)
+@plays("intervals", *(AROUND + who for who in WHO))
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_resamples_of_slices_are_those_of_one_process(name: str, outcomes: Outcomes) -> None:
-    world, told = outcomes
+    world, told = outcomes[0], outcomes[1][name]
+    name = name.removeprefix(AROUND)
     metric = nested(name)[1]
     updates = [update for shard in sliced_shards(name, world) for update in shard]
     one = said_of_replicates(fed(metric, taken(metric, updates)))
-    for rank, outcome in enumerate(told[AROUND + name]):
+    for rank, outcome in enumerate(told):
         assert "error" not in outcome, f"process {rank}: {outcome['error']}"
         assert outcome["nested"][0] == outcome["nested"][1], f"process {rank}"
         found = outcome["replicates of slices"]

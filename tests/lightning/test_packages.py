@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 from fixtures.every_metric import OPTIONS
+from processes.start import python, torch_alone
 
 import torch_recmetrics  # noqa: F401 (fills the registry)
 from torch_recmetrics.state.registry import METRICS
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = {"pytorch_lightning": "lightning", "lightning.pytorch": "pytorch_lightning"}  # package -> the other one
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,16 +26,9 @@ def needs(*packages: str) -> None:
 
 
 def run(program: str, folder: Path) -> str:
-    program = textwrap.dedent(program).replace("MODEL", MODEL)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
-    )
+    """What it prints. Each program imports the package, and Lightning, on its own."""
+    program = "import warnings\nwarnings.simplefilter('ignore')\n" + textwrap.dedent(program).replace("MODEL", MODEL)
+    (done,) = python(torch_alone(), ["-c", program], cwd=folder)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 

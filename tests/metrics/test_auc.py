@@ -557,6 +557,8 @@ def test_a_softmax_of_two_classes_is_not_two_rows(make: Any, dtype: torch.dtype)
     with pytest.raises(ValueError, match=r"two classes: give class 1 alone, preds\[:, 1\] and target\[:, 1\]"):
         metric.update(preds, target, **groups)
     assert metric.update_count == 0
+    with pytest.raises(ValueError, match="two classes"):  # two rows say so already, one row may be any two
+        metric.update(preds[:2], target[:2], **{name: value[:2] for name, value in groups.items()})
     metric.update(preds[:, 1], target[:, 1], **groups)
     # Two impressions of a user, of which one was clicked, have scores of any sum.
     for other, labels in ((preds * 0.5, target), (preds, torch.ones_like(target)), (preds[:1], target[:1])):

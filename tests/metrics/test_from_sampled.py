@@ -268,7 +268,7 @@ def test_em_has_no_values_of_users() -> None:
         metric.standard_error()
     with pytest.raises(ValueError, match="no values of users"):
         FromSampled(ours.MRR(keep_users=True), 20, method="em")
-    resampled = ours.UserBootstrap(FromSampled(ours.MRR(), 20, method="em"), num_replicates=10)
+    resampled = ours.UserBootstrap(FromSampled(ours.MRR(), 20, method="em"), num_replicates=2)
     resampled.update(**users(50, 8))
     assert float(resampled.compute()["standard_error"]) > 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -65,9 +66,9 @@ def test_undefined(target: list[int]) -> None:
 
 def test_predictions_must_be_probabilities() -> None:
     for metric in (LogLoss(), NormalizedEntropy(), Calibration()):
-        for wrong in (1.5, -0.1, math.inf, math.nan):
+        for right, wrong in itertools.product((0.0, 0.5, 1.0), (1.5, -0.1, math.inf, math.nan)):
             with pytest.raises(ValueError, match=r"`preds` must be probabilities .*, got .* in row 1; .*sigmoid"):
-                metric.update(torch.tensor([0.5, wrong]), torch.tensor([0, 1]))
+                metric.update(torch.tensor([right, wrong]), torch.tensor([0, 1]))
         assert metric.update_count == 0
 
 

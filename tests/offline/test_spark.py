@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from benchmarks import spark as benchmark
 from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
 from torch_recmetrics.offline.commands import main
+from torch_recmetrics.offline.spark import FAN_IN, Part
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280), pytest.mark.filterwarnings("ignore")]
 MISSING = [name for name, there in (("java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]
@@ -32,7 +34,13 @@ Frames = dict[str, pa.Table]
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the session's log of events is."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="module")
+def spark(events: Path) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -41,6 +49,15 @@ def spark() -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.python.daemon.module": "processes.spark_daemon",
+        # Queries over a few rows take longer to compile than to run.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": str(events),
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "3",
         "spark.sql.adaptive.enabled": "false",
@@ -48,7 +65,10 @@ def spark() -> Iterator[Any]:
         "spark.sql.session.timeZone": "America/New_York",  # times without a zone are UTC all the same
     }.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    tests = Path(__file__).parents[1]  # where the module of the daemon is
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(tests), str(tests.parent)]))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
@@ -257,15 +277,17 @@ def test_a_worker_that_dies_changes_nothing(spark: Any, tmp_path: Path) -> None:
     assert os.path.exists(mark)
 
 
-def test_many_parts_are_added_up_in_rounds(spark: Any) -> None:
-    """One user has most of the rows, and most partitions have none."""
+def test_many_parts_are_added_up_in_rounds(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user has most of the rows, and most partitions have none. Few parts come to the driver."""
+    joined, at_once = Part.joined, []
+    monkeypatch.setattr(Part, "joined", lambda parts, add: (at_once.append(len(parts)), joined(parts, add))[1])
     tables = drawn(2)
     long = pa.table({"user_id": [7] * 3000, "item_id": list(range(1000, 4000)), "score": [-1.0] * 3000})
     lists = pa.concat_tables([tables["lists"].drop_columns("place"), long])
     expected = evaluate(
         lists, tables["truth"], ("ndcg", "coverage"), items=None, options={"coverage": {"num_items": 4000}}
     )
-    spark.conf.set("spark.sql.shuffle.partitions", "100")
+    spark.conf.set("spark.sql.shuffle.partitions", "40")
     try:
         report = evaluate(
             in_spark(spark, lists), in_spark(spark, tables["truth"]), ("ndcg", "coverage"),
@@ -274,6 +296,7 @@ def test_many_parts_are_added_up_in_rounds(spark: Any) -> None:
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "3")
     same(report, expected)
+    assert at_once and max(at_once) <= FAN_IN < 40
 
 
 def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,3 +416,17 @@ def test_the_command_reads_by_spark(spark: Any, tmp_path: Path, capfd: pytest.Ca
     assert "has no types, and Spark would guess whether 007 is 7" in capfd.readouterr().err
     assert main(["overlap", "--train", log, "--test", log, "--master", "local[2]"]) == 2
     assert "--master is for --engine spark" in capfd.readouterr().err
+
+
+def test_the_benchmark_runs(
+    spark: Any, events: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the session that is there: another one takes half a minute to start."""
+    monkeypatch.setattr(benchmark, "session_of", lambda folder, memory, partitions: spark)
+    monkeypatch.setattr(benchmark.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(type(spark), "stop", lambda session: None)
+    monkeypatch.setattr(sys, "argv", ["spark", "--rows", "2000", "--events", "0"])
+    benchmark.main()
+    printed = capsys.readouterr().out
+    assert "| 2,000 | evaluate |" in printed and "| 2,000 | evaluate, files |" in printed
+    assert all(number > 0 for number in benchmark.exchanged(events))

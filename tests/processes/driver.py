@@ -17,6 +17,11 @@ from typing import Any
 PATIENCE = 30.0  # seconds that a collective may wait for the others
 
 
+def played_by(world: int, scenarios: Any) -> list[str]:
+    """The scenarios that so many processes play: all of a module, or those that it names for two."""
+    return list(getattr(scenarios, "OF_TWO", scenarios.SCENARIOS) if world == 2 else scenarios.SCENARIOS)
+
+
 def join(folder: Path, rank: int, world: int, group: int) -> None:
     import torch.distributed as dist
 
@@ -53,7 +58,7 @@ def play_all(folder: Path, rank: int, world: int, scenarios: Any) -> None:
 
     group = 0
     join(folder, rank, world, group)
-    for number, name in enumerate(scenarios.SCENARIOS):
+    for number, name in enumerate(played_by(world, scenarios)):
         try:
             outcome = scenarios.play(name, rank, world)
         except Exception:
@@ -74,6 +79,9 @@ def main(folder: str, world: int, module: str) -> int:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     scenarios = importlib.import_module(f"processes.{module}")
+    if hasattr(scenarios, "made"):
+        for name in played_by(world, scenarios):
+            scenarios.made(name)  # once, for all that are forked
     children = []
     for rank in range(world):
         pid = os.fork()

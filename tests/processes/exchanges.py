@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -359,7 +360,27 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
+# What two processes do three do too, but for shares that are uneven: of the rest one of each kind.
+OF_TWO = [
+    *(name for name in SCENARIOS if "uneven" in name),
+    "nobody has data",
+    "refused when all rows are together",
+    "same user everywhere",
+    "padded sampler",
+    "copies differ",
+    "mixed memories",
+    *(f"lists, first idle, {way}" for way in WAYS),
+    *(f"clicks, {name}" for name in ("the first idle", "one class each", "samples again", "half and float32")),
+]
+
+
 # In a process --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def made(name: str) -> Any:
+    """The metrics of a scenario, which a process plays once: it is forked from one that has made them all."""
+    return SCENARIOS[name].make()
 
 
 def value_of(metric: Any) -> float | str:
@@ -409,7 +430,7 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
     import torch.distributed as dist
 
     scenario = SCENARIOS[name]
-    updates, metrics = scenario.shards(world)[rank], scenario.make()
+    updates, metrics = scenario.shards(world)[rank], made(name)
     if scenario.way == "between":
         metrics = feed(scenario, metrics, updates[:1], "update")
         values_of(metrics, "update")

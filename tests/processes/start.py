@@ -8,15 +8,19 @@ import socket
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from subprocess import CompletedProcess
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
 
-from processes.warm import Warm
+from processes.driver import played_by
+from processes.warm import Call, Warm
 
 HERE = Path(__file__).parent
 ALL_DONE_WITHIN = 600.0  # seconds
+PROGRAM_DONE_WITHIN = 240.0
 Outcomes = tuple[int, dict[str, list[Any]]]  # (processes, for each scenario what each process said)
 
 
@@ -34,6 +38,12 @@ def warm(*imports: str, python: str = sys.executable) -> Warm:
     return Warm(["torch", "torch.distributed", "torch_recmetrics", *imports], [HERE.parent, HERE.parents[1]], python)
 
 
+@functools.cache
+def torch_alone() -> Warm:
+    """The same for processes that import this package and Numba on their own: torch takes longest."""
+    return Warm(["torch", "torchmetrics"], [HERE.parent, HERE.parents[1]])
+
+
 def run_all(source: Warm, function: str, given: list[list[Any]], folder: Path, patience: float) -> None:
     """Call a function in processes of their own, one for each of these arguments, to their end within `patience` s."""
     logs = [folder / f"log{number}" for number in range(len(given))]
@@ -43,24 +53,58 @@ def run_all(source: Warm, function: str, given: list[list[Any]], folder: Path, p
         pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
 
 
+def python(source: Warm, *programs: list[str], cwd: Path, **environment: str) -> list[CompletedProcess[str]]:
+    """What `python WORDS` says, of several programs at once, each forked from a process that has imports already."""
+    with TemporaryDirectory() as place:
+        logs = [(Path(place, f"{number}.out"), Path(place, f"{number}.err")) for number in range(len(programs))]
+        calls: list[Call] = [
+            ("processes.programs:run", [words, str(cwd), environment, str(err)], out)
+            for words, (out, err) in zip(programs, logs, strict=True)
+        ]
+        statuses = source.run(calls, PROGRAM_DONE_WITHIN)
+        if statuses is None:
+            pytest.fail(f"no end within {PROGRAM_DONE_WITHIN} s: {programs}")
+        said = [[file.read_text() if file.exists() else "" for file in both] for both in logs]
+    return [CompletedProcess(words, *end) for words, *end in zip(programs, statuses, *zip(*said), strict=True)]
+
+
 def played(
     module: str, world: int, folder: Path, patience: float = ALL_DONE_WITHIN, python: str = sys.executable
 ) -> dict[str, list[Any]]:
     """What every process has to say of every scenario of a module of this folder."""
     run_all(warm(python=python), "processes.driver:main", [[str(folder), world, module]], folder, patience)
-    names = importlib.import_module(f"processes.{module}").SCENARIOS
+    names = played_by(world, importlib.import_module(f"processes.{module}"))
     return {
         name: [torch.load(folder / f"{number}-{rank}.pt", weights_only=True) for rank in range(world)]
         for number, name in enumerate(names)
     }
 
 
+def plays(module: str, *names: str) -> pytest.MarkDecorator:
+    """A test of these scenarios of a module, or of all, each with three processes and some with two."""
+    scenarios = importlib.import_module(f"processes.{module}")
+    return pytest.mark.parametrize(
+        ("outcomes", "name"),
+        [
+            pytest.param(world, name, id=f"{world} processes-{name}")
+            for world in (2, 3)
+            for name in played_by(world, scenarios)
+            if name in (names or scenarios.SCENARIOS)
+        ],
+        indirect=["outcomes"],
+    )
+
+
 def outcomes_of(module: str) -> Any:
     """A fixture: two processes and three play the scenarios of a module, once for all tests of a file."""
 
+    told: dict[int, dict[str, list[Any]]] = {}  # pytest sets a fixture up anew where tests of both worlds are mixed
+
     @pytest.fixture(scope="module", params=[2, 3], ids=lambda world: f"{world} processes")
     def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-        folder = tmp_path_factory.mktemp(f"{module}{request.param}")
-        return request.param, played(module, request.param, folder)
+        world = request.param
+        if world not in told:
+            told[world] = played(module, world, tmp_path_factory.mktemp(f"{module}{world}"))
+        return world, told[world]
 
     return outcomes

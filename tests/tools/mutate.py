@@ -5,23 +5,27 @@ condition, constant or argument. Left out are docstrings, annotations, the texts
 declarations of options, ``if TYPE_CHECKING`` and the tuned numbers of ``thresholds.py``, which change no value. A run
 that takes too long counts as caught. ``--record FILE`` keeps which test caught what; ``--again FILE`` runs the same
 changes, each with the test that caught it first.
+
+One copy of the package holds all changes, each behind a question (``switch.py``), so that all tests are imported and
+collected once, and a change costs the tests that come by it (``forked.py``). A change that this cannot make, in a loop
+that is compiled or in what is run at import, is written into a copy of the package, and all tests of its folder run.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import copy
 import json
+import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 from tests.processes.warm import Warm
@@ -126,46 +130,112 @@ HEAVY = (
     "duckdb",
     "pytest",
 )
+COMPILED = f"{PACKAGE}/core/kernels/"  # by Numba, which asks no questions
+LIMIT = 1800.0  # seconds of all tests of a folder
+ASKED = ast.parse("from tests.tools.switch import active as _active").body
 
 
-def run_pytest(words: list[str], keep: bool) -> int:
-    """In the tree; whether the bytecode of what is imported is kept."""
+def switched(text: str, picked: dict[int, tuple[int, int]]) -> tuple[str, set[int]]:
+    """A file that makes each of these changes where it is asked for, and the changes that it can make so."""
+    tree, made = ast.parse(text), set()
+    nodes = list(nodes_of(tree))
+    first = next((place for place, node in enumerate(tree.body) if not is_head(node)), 0)
+    tree.body[first:first] = ASKED
+    # A change inside of another one comes first, so that it is in both halves of that.
+    for number, (place, which) in sorted(picked.items(), key=lambda item: -item[1][0]):
+        node, changed = nodes[place], copy.deepcopy(nodes[place])
+        changes(changed)[which](changed)
+        asked = ast.parse(f"_active({number})", mode="eval").body
+        if isinstance(node, ast.stmt) and hasattr(node, "test"):
+            before, after = node.test, ast.IfExp(asked, changed.test, node.test)
+        elif isinstance(node, ast.stmt):
+            before, after = node, ast.If(asked, [changed], [node])
+        else:
+            before, after = node, ast.IfExp(asked, changed, node)
+        put(tree, before, after)
+        try:
+            compile(ast.unparse(tree), "", "exec")
+        except (SyntaxError, ValueError):  # a number in a pattern
+            put(tree, after, before)
+        else:
+            made.add(number)
+    return ast.unparse(tree), made
+
+
+def is_head(node: ast.stmt) -> bool:
+    """The docstring, and what must stand before all other imports."""
+    return isinstance(node, ast.Expr) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+def put(tree: ast.AST, before: Any, after: Any) -> None:
+    """One node in the place of another."""
+    for owner in ast.walk(tree):
+        for name, value in ast.iter_fields(owner):
+            if value is before:
+                return setattr(owner, name, after)
+            if isinstance(value, list) and any(one is before for one in value):
+                return setattr(owner, name, [after if one is before else one for one in value])
+    return None
+
+
+def run_pytest(words: list[str]) -> int:
     import pytest
 
-    sys.dont_write_bytecode = not keep
+    sys.dont_write_bytecode = True  # a changed file may be as old and as long as the one before
     return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *words])
 
 
 class Tree:
-    """A copy of the package and its tests, and a process that runs them in it."""
+    """A copy of the package and its tests."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, texts: dict[str, str]) -> None:
+        self.path, self.texts = path, texts
         for name in filter(lambda own: (ROOT / own).exists(), COPIED):
             ignored = shutil.ignore_patterns("__pycache__", "_build")
             is_folder = (ROOT / name).is_dir()
             (shutil.copytree(ROOT / name, path / name, ignore=ignored) if is_folder else shutil.copy(ROOT / name, path))
-        self.process = Warm(HEAVY, [path], cwd=path)
 
-    def tested(self, words: list[str], limit: float | None = None) -> tuple[str, float]:
-        """What came of the tests: "" where all passed, else the first that failed, or why there is none.
+    def at_once(self, mutants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What came of the changes that one copy can hold, each behind a question."""
+        made: set[int] = set()
+        for path, text in self.texts.items():
+            picked = {m["number"]: m["site"][1:] for m in mutants if m["site"][0] == path}
+            if not path.startswith(COMPILED):
+                source, numbers = switched(text, picked)
+                (self.path / path).write_text(source, "utf-8")
+                made |= numbers
+        held, results = [m for m in mutants if m["number"] in made], self.path / "results.json"
+        (self.path / "changes.json").write_text(json.dumps(held))
+        words = [
+            f"--changes={self.path / 'changes.json'}",
+            f"--results={results}",
+            f"--basetemp={self.path / 'temporary'}",
+        ]
+        words += ["-s", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.tools.forked"]
+        words += sorted({word for mutant in held for word in mutant["tests"]})
+        known = {"PYTHONPATH": str(self.path), "MUTANT_LOG": str(self.path / "seen.txt"), "OMP_NUM_THREADS": "1"}
+        subprocess.run([sys.executable, "-m", "pytest", *words], cwd=self.path, env=os.environ | known, check=False)
+        for path, text in self.texts.items():
+            (self.path / path).write_text(text, "utf-8")
+        return json.loads(results.read_text())
 
-        The bytecode of what is unchanged, which has no limit, is kept.
-        """
-        output, start = self.path / "output.txt", time.monotonic()
-        output.unlink(missing_ok=True)
-        codes = self.process.run([("tests.tools.mutate:run_pytest", [words, limit is None], output)], limit)
-        took = time.monotonic() - start
-        if codes is None:
-            return "took too long", took
-        failed = re.findall(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", output.read_text("utf-8", "replace"), re.MULTILINE)
-        return ("" if codes == [0] else failed[0] if failed else f"pytest ended with {codes[0]}"), took
-
-
-def named_after(path: str, words: list[str]) -> list[str]:
-    """Of these tests the file that is named after the changed one: it catches most, and soonest."""
-    near = [file for word in words for file in sorted((ROOT / word).rglob(f"test_{Path(path).stem}.py"))]
-    return [file.relative_to(ROOT).as_posix() for file in near]
+    def one_by_one(self, mutants: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+        """What came of changes that are written into the file: the test that caught it, or ""."""
+        process, output = Warm(HEAVY, [self.path], cwd=self.path), self.path / "output.txt"
+        for one in mutants:
+            path, caught = one["site"][0], ""
+            (self.path / path).write_text(mutant(self.texts[path], *one["site"][1:])[0], "utf-8")
+            near = [f for word in one["tests"] for f in sorted((ROOT / word).rglob(f"test_{Path(path).stem}.py"))]
+            for words in ([file.relative_to(ROOT).as_posix() for file in near], one["tests"]):
+                if not words or caught:
+                    continue
+                output.unlink(missing_ok=True)
+                codes = process.run([("tests.tools.mutate:run_pytest", [words], output)], LIMIT)
+                failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output.read_text("utf-8", "replace"), re.MULTILINE)
+                caught = "" if codes == [0] else failed[0] if failed else f"pytest ended with {codes}"
+            (self.path / path).write_text(self.texts[path], "utf-8")
+            yield one, caught
+        process.close()
 
 
 def parsed() -> argparse.Namespace:
@@ -173,7 +243,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("folders", nargs="*", help="of the table in folders.py; by default all but lightning")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--record", type=Path, help="a file of JSON lines to write")
     parser.add_argument("--again", type=Path, help="such a file, whose changes are made again")
     options = parser.parse_args()
@@ -185,54 +254,33 @@ def parsed() -> argparse.Namespace:
 
 def main() -> int:
     options = parsed()
-    places: list[Any] = sites(options.folders)
+    places = sites(options.folders)
     earlier = [json.loads(line) for line in options.again.read_text().splitlines()] if options.again else []
     caught_by = {tuple(own["site"]): own["caught"] for own in earlier}
     chosen = list(caught_by) or random.Random(options.seed).sample(places, min(options.count, len(places)))
     texts = {path: (ROOT / path).read_text("utf-8") for path, _, _ in chosen}  # whatever is written meanwhile
-    folders = sorted({str(folder_of(path)) for path, _, _ in chosen})
-    print(f"{len(chosen)} of {len(places):,} changes, seed {options.seed}, in {', '.join(folders)}", flush=True)
-    results: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="mutants.") as place, ThreadPoolExecutor(options.processes) as pool:
-        every = [Tree(Path(place, str(number))) for number in range(options.processes)]
-        trees: Queue[Tree] = Queue()
-        for tree in every:
-            trees.put(tree)
-
-        def unchanged(folder: str) -> float:
-            tree = trees.get()
-            failed, took = tree.tested(tests_of(folder))
-            trees.put(tree)
-            if failed:
-                raise SystemExit(f"the tests of {folder} fail without a change: {failed}")
-            print(f"  {took:5.0f} s without a change: {folder}", flush=True)
-            return took
-
-        limits = dict(zip(folders, pool.map(unchanged, folders)))
-
-        def run(site: tuple[str, int, int]) -> None:
-            path, folder, tree = site[0], str(folder_of(site[0])), trees.get()
-            source, told = mutant(texts[path], *site[1:])
-            (tree.path / path).write_text(source, "utf-8")
-            limit, known, words = 60 + SLOWEST * limits[folder], caught_by.get(site, ""), tests_of(folder)
-            caught, took = "", 0.0
-            for some in ([known] if "::" in known else [], named_after(path, words), words):
-                if some and (not caught or caught.startswith("pytest ended")):  # with a test that is gone
-                    caught, took = tree.tested(some, limit)
-            (tree.path / path).write_text(texts[path], "utf-8")
-            trees.put(tree)
-            results.append({"site": site, "folder": folder, "change": told, "caught": caught})
-            print(f"{'caught  ' if caught else 'SURVIVED'} {took:4.0f} s  {path}:{told}", flush=True)
-            if options.record:
-                options.record.write_text("".join(json.dumps(own) + "\n" for own in results))
-
-        list(pool.map(run, chosen))
-        for tree in every:
-            tree.process.close()
+    mutants: list[dict[str, Any]] = []
+    for number, site in enumerate(chosen):
+        told = f"{site[0]}:{mutant(texts[site[0]], *site[1:])[1]}"
+        folder = str(folder_of(site[0]))
+        mutants.append({"number": number, "site": site, "folder": folder, "told": told, "tests": tests_of(folder)})
+        mutants[-1]["known"] = caught_by.get(site, "")
+    print(f"{len(chosen)} of {len(places):,} changes, seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="mutants.") as place:
+        tree = Tree(Path(place), texts)
+        results = tree.at_once(mutants)
+        of_number = {one["number"]: one["caught"] for one in results if one["caught"] or not one["early"]}
+        for one, caught in tree.one_by_one([one for one in mutants if one["number"] not in of_number]):
+            of_number[one["number"]] = caught
+            print("caught  " if caught else "SURVIVED", one["told"], f"   by {caught}" if caught else "", flush=True)
+    for one in mutants:
+        one["caught"] = of_number[one["number"]]
+    if options.record:
+        options.record.write_text("".join(json.dumps(one) + "\n" for one in mutants))
     print("\n| folder | changes | survived |\n| --- | ---: | ---: |")
-    for folder in [*folders, "all"]:
-        own = [result for result in results if folder in (result["folder"], "all")]
-        print(f"| {folder} | {len(own)} | {sum(not result['caught'] for result in own)} |")
+    for folder in [*sorted({one["folder"] for one in mutants}), "all"]:
+        own = [one for one in mutants if folder in (one["folder"], "all")]
+        print(f"| {folder} | {len(own)} | {sum(not one['caught'] for one in own)} |")
     return 0
 
 

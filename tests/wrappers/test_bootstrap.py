@@ -229,6 +229,7 @@ def test_bad_options_and_updates() -> None:
     for options, says in (
         ({"num_replicates": 1}, "`num_replicates` must be an integer >= 2, got 1"),
         ({"seed": 0.5}, r"`seed` must be an integer from 0 to 2\^63 - 1, got 0.5"),
+        ({"seed": 1 << 63}, r"`seed` must be an integer from 0 to 2\^63 - 1, got 9223372036854775808"),
         ({"level": 1.0}, "`level` must be a float between 0 and 1"),
     ):
         with pytest.raises(ValueError, match=says):

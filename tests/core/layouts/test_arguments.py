@@ -158,7 +158,9 @@ def assert_says(caught: Any, bad: Bad) -> None:
 @pytest.mark.parametrize("bad", BAD, ids=str)
 @pytest.mark.parametrize("way", ["update", "forward"])
 def test_bad_input_is_refused_and_changes_nothing(bad: Bad, way: str) -> None:
-    for variant in DEFAULTS if way == "update" else DEFAULTS[:1]:
+    # Arguments are looked at in one place for all metrics: each gets some of what is bad, and the functions all of it.
+    first = next(place for place, other in enumerate(BAD) if other is bad) % 4
+    for variant in DEFAULTS[first::4] if way == "update" else DEFAULTS[:1]:
         metric = variant.make(2)
         for _ in range(2):  # before the first update, and after it
             with refused(metric) as caught:

@@ -1,4 +1,4 @@
-"""Loops over dense targets and lists of candidates: where something is marked, and where an id stands."""
+"""Loops over dense targets and lists of ids: where something is marked, where an id stands, whether ids are sound."""
 
 from __future__ import annotations
 
@@ -79,3 +79,29 @@ def find_columns(first_row: int, last_row: int, ids: Array, wanted: Array, colum
             for i in range(n_ids):
                 column = min(column, i if ids[row, i] == item else n_ids)
             columns[row, place] = column if item >= 0 and column < n_ids else missing
+
+
+@compiled
+def broken_ids(first_row: int, last_row: int, ids: Array, n_items: int, broken: Array) -> None:
+    """Whether a row has an id twice, or one that is neither that of an item nor the padding -1.
+
+    Args:
+        ids: (B, T) int64.
+        n_items: ids are below it.
+        broken: (B,) bool.
+    """
+    width, n_slots = ids.shape[1], 64
+    while n_slots < 32 * width:
+        n_slots *= 2
+    last = np.full(n_slots, -1, np.int64)  # the last row with an id that ends in these bits
+    for row in range(first_row, last_row):
+        broken[row] = False
+        for place in range(width):
+            item = ids[row, place]
+            if item < -1 or item >= n_items:
+                broken[row] = True
+            elif item >= 0:
+                if last[item & (n_slots - 1)] == row:  # it, or another one
+                    for i in range(place):
+                        broken[row] |= ids[row, i] == item
+                last[item & (n_slots - 1)] = row

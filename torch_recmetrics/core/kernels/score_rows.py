@@ -20,7 +20,8 @@ from torch_recmetrics.core.kernels.runtime import compiled
 
 Array = Any  # one of NumPy's
 BFLOAT16, FLOAT16 = 1, 2
-NARROW, WIDE = 64, 1024  # columns of a block: few at first, when most items are yet to be ruled out
+NARROW, MEDIUM, WIDE = 64, 256, 1024  # columns of a block: few at first, when most items are yet to be ruled out
+FEW = 4  # items: of more most are ruled out by the first columns alone
 HAS_NAN, HAS_TIES = 1, 2  # what the flags of a row say
 FAR = 1 << 30  # how many items stand above one that is not in the list
 INF = np.float32(np.inf)
@@ -66,9 +67,21 @@ def count_not_below(scores: Array, begin: int, end: int, least: float) -> Any:
 
 
 @compiled
+def count_above(scores: Array, begin: int, end: int, levels: Array, above: Array) -> None:
+    """Add how many scores are above each level, four scores at a time; few scores, and levels that end in padding."""
+    one = np.uint64(1)
+    for i in range(np.uint64(begin), np.uint64(end), np.uint64(4)):
+        a, b, c, d = scores[i], scores[i + one], scores[i + one + one], scores[i + one + one + one]
+        for place in range(np.uint64(levels.shape[0])):
+            level = levels[place]
+            higher = np.int32(np.int32(a > level) + np.int32(b > level))
+            above[place] += np.int32(higher + np.int32(np.int32(c > level) + np.int32(d > level)))
+
+
+@compiled
 def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: int, above: Array, equal: Array) -> Any:
-    """Add how many scores are above each level, and how many are equal to it; how many are not below the last."""
-    not_lower = np.int32(0)
+    """Add how many scores are above each level, and how many are equal to it; how many are not below the least."""
+    most = np.int32(0)
     for level in range(n_levels):
         least = levels[level]
         higher, not_lower = np.int32(0), np.int32(0)
@@ -77,7 +90,20 @@ def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: i
             not_lower = np.int32(not_lower + (scores[i] >= least))
         above[level] += higher
         equal[level] += not_lower - higher
-    return not_lower
+        most = max(most, not_lower)
+    return most
+
+
+@compiled
+def keep_near(levels: Array, columns: Array, above: Array, equal: Array, n: int, depth: int) -> Any:
+    """Keep those of n levels that have fewer than so many scores above; how many they are."""
+    kept = np.int64(0)
+    for level in range(n):
+        near = above[level] < depth
+        levels[kept], columns[kept] = levels[level], columns[level]
+        above[kept], equal[kept] = above[level], equal[level]
+        kept += near
+    return kept
 
 
 @compiled
@@ -112,18 +138,6 @@ def sort_descending(scores: Array, columns: Array, n: int) -> None:
         gap //= 3
 
 
-@compiled
-def distinct(scores: Array, n: int, levels: Array, level_of: Array) -> Any:
-    """Write the different ones of n sorted scores, and which of them each is; how many there are."""
-    n_levels = np.int64(0)
-    for i in range(n):
-        if i == 0 or scores[i] != scores[i - 1]:
-            levels[n_levels] = scores[i]
-            n_levels += 1
-        level_of[i] = n_levels - 1
-    return n_levels
-
-
 # -- ranks ------------------------------------------------------------------------------------------------------------
 
 
@@ -156,13 +170,9 @@ def ranks_within(
     in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
     whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     buffer = whole.view(values.dtype)
-    high, scores, levels = (
-        np.empty(WIDE + 1, values.dtype),
-        np.empty(n_ids, values.dtype),
-        np.empty(n_ids, values.dtype),
-    )
-    high_columns, columns, level_of = np.empty(WIDE + 1, np.int32), np.empty(n_ids, np.int32), np.empty(n_ids, np.int32)
-    n_above, n_equal = np.empty(n_ids, np.int32), np.empty(n_ids, np.int32)
+    high, levels = np.empty(WIDE + 1, values.dtype), np.empty((n_ids + 31) // 32 * 32, values.dtype)
+    high_columns, columns = np.empty(WIDE + 1, np.int32), np.empty(n_ids, np.int32)
+    n_above, n_equal = np.empty(levels.shape[0], np.int32), np.empty(n_ids, np.int32)
     source = values if in_place else buffer
     for row in range(first_row, last_row):
         start = row * stride
@@ -176,41 +186,41 @@ def ranks_within(
                 score = source[start + ids[row, column]]
                 if score > -INF:
                     above[row, column] = depth
-                    scores[n], columns[n] = score, column
+                    levels[n], columns[n] = score, column
                     n += 1
-        sort_descending(scores, columns, n)
-        n_levels = distinct(scores, n, levels, level_of)
-        n_above[:n_levels] = 0
-        n_equal[:n_levels] = 0
-        n_levels = min(n_levels, depth)
+        if n > FEW and n_items >= NARROW:
+            levels[n:] = INF
+            n_above[:] = 0
+            count_above(source, start, start + NARROW, levels, n_above)
+            n = keep_near(levels, columns, n_above, n_equal, n, depth)
+        n_above[:n] = 0
+        n_equal[:n] = 0
         flag, first = 0, np.int64(0)
-        while first < n_items and (n_levels or nan_matters):
-            width = min(n_items - first, WIDE, max(NARROW, first))
+        while first < n_items and (n or nan_matters):
+            width = min(n_items - first, WIDE, max(MEDIUM, first))
             begin, end = start + first, start + first + width
-            least = levels[n_levels - 1] if n_levels else INF
+            least = values.dtype.type(np.inf)
+            for level in range(n):
+                least = min(least, levels[level])
             n_high = count_not_below(source, begin, end, least)
             if n_high:
-                if 0 < 2 * n_levels < 16 + n_high:
-                    n_high -= count_levels(source, begin, end, levels, n_levels, n_above, n_equal)
+                if 0 < 2 * n < 16 + n_high:
+                    n_high -= count_levels(source, begin, end, levels, n, n_above, n_equal)
                 else:
                     n_picked = pick(source, begin, end, least, first, high, high_columns, none)
                     n_high -= n_picked
                     for i in range(n_picked):
                         score = high[i]
-                        for level in range(n_levels):
+                        for level in range(n):
                             n_above[level] += score > levels[level]
                             n_equal[level] += score == levels[level]
                 if n_high and nan_matters:
                     flag |= HAS_NAN
-                while n_levels and n_above[n_levels - 1] >= depth:
-                    n_levels -= 1
+                n = keep_near(levels, columns, n_above, n_equal, n, depth)
             first += width
         for i in range(n):
-            level = level_of[i]
-            if level >= n_levels:
-                break
-            above[row, columns[i]], equal[row, columns[i]] = n_above[level], n_equal[level]
-            if n_equal[level] > 1:
+            above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
+            if n_equal[i] > 1:
                 flag |= HAS_TIES
         flags[row] = flag
 
@@ -239,8 +249,7 @@ def full_ranks(
     in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
     whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     buffer = whole.view(values.dtype)
-    scores, levels = np.empty(n_wanted, values.dtype), np.empty(n_wanted + 1, values.dtype)
-    columns, level_of = np.empty(n_wanted, np.int32), np.empty(n_wanted, np.int32)
+    levels, columns = np.empty(n_wanted + 1, values.dtype), np.empty(n_wanted, np.int32)
     n_above, n_equal = np.empty(n_wanted + 1, np.int32), np.empty(n_wanted + 1, np.int32)
     source = values if in_place else buffer
     for row in range(first_row, last_row):
@@ -251,21 +260,17 @@ def full_ranks(
         n = np.int64(0)
         for column in range(n_wanted):
             if wanted[row, column] > -INF:
-                scores[n], columns[n] = wanted[row, column], column
+                levels[n], columns[n] = wanted[row, column], column
                 n += 1
-        sort_descending(scores, columns, n)
-        n_levels = distinct(scores, n, levels, level_of)
-        levels[n_levels] = -INF  # whatever is neither above it nor equal is NaN
-        n_levels += 1
-        n_above[:n_levels] = 0
-        n_equal[:n_levels] = 0
+        levels[n] = -INF  # whatever is neither above it nor equal is NaN
+        n_above[: n + 1] = 0
+        n_equal[: n + 1] = 0
         for begin in range(start, start + n_items, WIDE):
             end = min(begin + WIDE, start + n_items)
-            count_levels(source, begin, end, levels, n_levels, n_above, n_equal)
+            count_levels(source, begin, end, levels, n + 1, n_above, n_equal)
         for i in range(n):
-            above[row, columns[i]], equal[row, columns[i]] = n_above[level_of[i]], n_equal[level_of[i]]
-        last = n_levels - 1
-        lengths[row] = -1 if nan_matters and n_above[last] + n_equal[last] != n_items else n_above[last]
+            above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
+        lengths[row] = -1 if nan_matters and n_above[n] + n_equal[n] != n_items else n_above[n]
 
 
 # -- the best ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
 from torch_recmetrics.core.catalogue.parts import Part, checked_part
 from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
+from torch_recmetrics.core.layouts.columns import defer_item_ids
 from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
@@ -38,7 +39,6 @@ from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
-from torch_recmetrics.core.tensors.row_sort import sorted_ids
 
 LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, item_ids=..., target_ids=...), "
@@ -231,9 +231,7 @@ class Targets:
             check.defer_relevance(checks, "target_relevance", graded)
             graded = graded.to(torch.uint8) if graded.dtype == torch.bool else graded
         ids = self.ids
-        ascending = sorted_ids(ids) if checks.active else ids
-        in_range = check.defer_ids(checks, "target_ids", ascending, below=n_items)
-        check.defer_repeats(checks, "target_ids", ascending)
+        in_range = defer_item_ids(checks, "target_ids", ids, below=n_items)
         if n_items is not None and not in_range:
             # An id that is out of range is reported when the checks raise, and must not reach an index before.
             ids = ids.clamp(max=n_items - 1)
@@ -364,9 +362,7 @@ class ListsLayout(UserLayout):
     ) -> Ranking:
         item_ids = self.like
         known = [number for number in needs.list_places if number is not None]
-        check.defer_ids(checks, "item_ids", item_ids, below=min(known, default=None))
-        if checks.active:
-            check.defer_repeats(checks, "item_ids", sorted_ids(item_ids))
+        defer_item_ids(checks, "item_ids", item_ids, below=min(known, default=None))
         return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
 
 

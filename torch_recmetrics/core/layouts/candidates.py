@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.columns import columns_of, is_looped
+from torch_recmetrics.core.layouts.columns import are_distinct, columns_of, is_looped
 from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
@@ -20,7 +20,6 @@ from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import is_sync_free
-from torch_recmetrics.core.tensors.row_sort import sorted_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +37,11 @@ class Candidates:
     def defer_rules(self, checks: check.ValueChecks) -> None:
         """Ids below -1, and an id twice among the candidates of one user."""
         one_row = self.item_ids.ndim == 1
-        check.defer_ids(checks, "item_ids", self.item_ids.unsqueeze(0) if one_row else self.item_ids, below=None)
-        if checks.active:
-            ascending = sorted_ids(self.item_ids) if is_looped(self.item_ids) else self._by_id[0]
-            check.defer_repeats(checks, "item_ids", ascending.unsqueeze(0) if one_row else ascending)
+        rows = self.item_ids.unsqueeze(0) if one_row else self.item_ids
+        if not checks.active or are_distinct(rows, None):
+            return
+        check.defer_ids(checks, "item_ids", rows, below=None)
+        check.defer_repeats(checks, "item_ids", self._by_id[0].unsqueeze(0) if one_row else self._by_id[0])
 
     def shown(self, shape: torch.Size) -> Tensor | None:
         """(B, C) bool: the columns that are no padding; None where all of them are known not to be."""

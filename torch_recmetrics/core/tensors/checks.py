@@ -402,14 +402,6 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
 def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
     """An id twice in one row of ids that are sorted along the row; -1 may repeat."""
     if checks.active and ordered_ids.shape[1] > 1:
-        if is_sync_free(ordered_ids.device):
-            # All rows as one: what this finds may be the end of one row and the start of another, but what it does not
-            # find is not there.
-            ids = ordered_ids.flatten().numpy()
-            same = ids[1:] == ids[:-1]
-            same &= ids[1:] >= 0
-            if not np.count_nonzero(same):
-                return
         again = (ordered_ids[:, 1:] == ordered_ids[:, :-1]) & (ordered_ids[:, 1:] >= 0)
 
         def message(row: int) -> str:
