@@ -63,37 +63,29 @@ def full_value(chances: Tensor) -> float:
     return float((chances[:TOP_K] / (ranks + 1).log2()).sum())
 
 
-def estimates(items: int, draws: int, em_draws: int, users: int, seed: int = 0) -> dict[str, dict[str, Tensor]]:
+def estimates(items: int, draws: int, users: int, seed: int = 0) -> dict[str, dict[str, Tensor]]:
     """Method -> model -> (3, draws): value, low and high, nan where there is no interval."""
     generator = torch.Generator().manual_seed(seed)
     models = ranks_of_models(items)
-    made = {how: FromSampled(NDCG(TOP_K), items, **own) for how, own in METHODS.items()}
-    some = RecMetricCollection({how: metric for how, metric in made.items() if how != "em"})
+    metrics = RecMetricCollection({how: FromSampled(NDCG(TOP_K), items, **own) for how, own in METHODS.items()})
     found = {how: {name: torch.full((3, draws), math.nan) for name in models} for how in METHODS}
-    found["em"] = {name: torch.full((3, em_draws), math.nan) for name in models}
     given = {"item_ids": torch.arange(1 + SAMPLED).expand(users, -1), "target_ids": torch.zeros(users).long()}
     for draw in range(draws):
         for name, chances in models.items():
-            scores = candidates_of(chances, users, generator)
-            some.reset()
-            some.update(scores, **given)
-            ends = some.confidence_intervals()
-            for how, value in some.compute().items():
-                found[how][name][:, draw] = torch.tensor([value, *ends[how]])
-            if draw < em_draws:
-                made["em"].reset()
-                made["em"].update(scores, **given)
-                found["em"][name][0, draw] = made["em"].compute()
+            metrics.reset()
+            metrics.update(candidates_of(chances, users, generator), **given)
+            ends = metrics.confidence_intervals()
+            for how, value in metrics.compute().items():
+                found[how][name][:, draw] = torch.tensor([value, *ends.get(how, (math.nan, math.nan))])
     return found
 
 
-def show_estimates(items: int, draws: int, em_draws: int, users: int) -> None:
+def show_estimates(items: int, draws: int, users: int) -> None:
     """The first part."""
-    found = estimates(items, draws, em_draws, users)
+    found = estimates(items, draws, users)
     full = {name: full_value(chances) for name, chances in ranks_of_models(items).items()}
     better, other = sorted(full, key=lambda name: -full[name])
-    told = f"{draws:,} draws, {em_draws:,} of em"
-    print(f"NDCG@{TOP_K} of {users:,} users among {items:,} items, from {SAMPLED} sampled: {told}\n")
+    print(f"NDCG@{TOP_K} of {users:,} users among {items:,} items, from {SAMPLED} sampled: {draws:,} draws\n")
     print(f"{'':15}" + "".join(f"| {name:^23} " for name in full) + "|  order")
     print(f"{'':15}" + "|    mean      sd   holds " * len(full) + "|")
     print(f"{'full':15}" + "".join(f"| {value:7.4f}{'':17}" for value in full.values()) + "|")
@@ -243,7 +235,6 @@ def show_rows(rows: int, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=500, help="of sampled candidates")
-    parser.add_argument("--em-draws", type=int, default=20, help="of em, which takes half a second each")
     parser.add_argument("--users", type=int, default=USERS)
     parser.add_argument("--logs", type=int, default=2000)
     parser.add_argument("--logged", type=int, default=LOGGED, help="rows of a log")
@@ -255,7 +246,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=".*the logged rows tell as much as.*")
     print(machine() + "\n")
     for items in CATALOGUES:
-        show_estimates(items, options.draws, min(options.draws, options.em_draws), options.users)
+        show_estimates(items, options.draws, options.users)
     show_policies(options.logs, options.logged)
     show_table(options.items, options.sampled)
     show_updates(options.users, 2 * options.rounds)

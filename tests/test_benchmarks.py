@@ -179,7 +179,6 @@ def test_each_simulation_runs(
         for name, value in (("USERS", (30,)), ("MANY", 4000)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(evidence_em, "STEPS", 50)
     monkeypatch.setattr(sys, "argv", [benchmark.__name__, "--draws", "2"])
     n_threads = torch.get_num_threads()
     try:
@@ -202,7 +201,7 @@ OTHERS: dict[str, tuple[str, dict[str, object]]] = {  # options, and what is sma
     "ranking": ("--users 40 --items 300 --rounds 1 --slow-rounds 0", {}),
     "ties": ("--users 40 --items 300 --rounds 1", {}),
     "unbiased": (
-        "--draws 2 --em-draws 2 --users 20 --logs 3 --logged 200 --items 500 --sampled 20 --rows 900 --rounds 1",
+        "--draws 2 --users 20 --logs 3 --logged 200 --items 500 --sampled 20 --rows 900 --rounds 1",
         {"CATALOGUES": (150,), "BATCH": 300},
     ),
 }

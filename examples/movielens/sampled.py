@@ -91,39 +91,28 @@ def full_values(users: Users) -> dict[str, float]:
     return values
 
 
-def drawn_values(users: Users, draws: int, em_draws: int, seed: int = 0) -> Iterator[Drawn]:
-    """NDCG as it is estimated from each draw of negatives, the same for all models; em of the first draws alone."""
+def drawn_values(users: Users, draws: int, seed: int = 0) -> Iterator[Drawn]:
+    """NDCG as it is estimated from each draw of negatives, the same for all models."""
     generator = torch.Generator().manual_seed(seed)
     num_items = round(float(users.others.sum(1).double().mean())) + 1
-    made = {how: FromSampled(NDCG(TOP_K), num_items, **own) for how, own in METHODS.items()}
-    em, metrics = made.pop("em"), RecMetricCollection(made)
-    for draw in range(draws):
+    metrics = RecMetricCollection({how: FromSampled(NDCG(TOP_K), num_items, **own) for how, own in METHODS.items()})
+    for _ in range(draws):
         negatives = torch.multinomial(users.others.float(), NEGATIVES, replacement=True, generator=generator)
         # A negative may come twice: what is ranked goes by its place in the list.
         candidates = torch.cat([users.wanted[:, None], negatives], 1)
         places, first = torch.arange(NEGATIVES + 1).expand(candidates.shape), torch.zeros_like(users.wanted)
-        found: Drawn = {how: {} for how in METHODS if how != "em" or draw < em_draws}
+        found: Drawn = {how: {} for how in METHODS}
         for name, scores in users.scores.items():
-            given = {"preds": scores.gather(1, candidates), "item_ids": places, "target_ids": first}
             metrics.reset()
-            metrics.update(**given)
+            metrics.update(scores.gather(1, candidates), item_ids=places, target_ids=first)
             for how, value in metrics.compute().items():
                 found[how][name] = float(value)
-            if "em" in found:
-                em.reset()
-                em.update(**given)
-                found["em"][name] = float(em.compute())
         yield found
 
 
 def order_of(values: dict[str, float]) -> tuple[str, ...]:
     """The models, best first."""
     return tuple(sorted(values, key=lambda name: -values[name]))
-
-
-def of_method(how: str, drawn: list[Drawn]) -> list[dict[str, float]]:
-    """Model -> value, of the draws that a method was given."""
-    return [draw[how] for draw in drawn if how in draw]
 
 
 def share_of_full_order(full: dict[str, float], values: list[dict[str, float]]) -> float:
@@ -134,11 +123,11 @@ def share_of_full_order(full: dict[str, float], values: list[dict[str, float]]) 
 def report(full: dict[str, float], drawn: list[Drawn]) -> str:
     """Full, naive and corrected numbers, and how often each gives the order of the full ones."""
     lines = [f"NDCG@{TOP_K}, {NEGATIVES} sampled negatives: mean and standard deviation of {len(drawn)} draws"]
-    lines += [f"({len(of_method('em', drawn))} of em), and the share of them with the order of the full values", ""]
+    lines += ["of the negatives, and the share of them with the order of the full values", ""]
     lines += [f"{'':<14}" + "".join(f"{name:>21}" for name in full) + f"{'full order':>12}"]
     lines += [f"{'full':<14}" + "".join(f"{value:>21.4f}" for value in full.values())]
     for how in METHODS:
-        values = of_method(how, drawn)
+        values = [draw[how] for draw in drawn]
         cells = []
         for name in full:
             of_model = torch.tensor([draw[name] for draw in values], dtype=torch.float64)
@@ -154,7 +143,7 @@ def draw_picture(path: Path, full: dict[str, float], drawn: list[Drawn], text: s
 
     figure = Figure(figsize=(11, 3.6), layout="constrained", dpi=130)
     for how, axes in zip(METHODS, figure.subplots(1, len(METHODS))):
-        values = of_method(how, drawn)
+        values = [draw[how] for draw in drawn]
         jitter = torch.linspace(-0.18, 0.18, len(values)).tolist()
         for place, (name, value) in enumerate(full.items()):
             color = f"C{place}"
@@ -176,7 +165,6 @@ def main() -> None:
     parser.add_argument("--data", help="directory in MovieLens' CSV layout; without it a log is simulated")
     parser.add_argument("--run_dir", type=Path, default=Path("runs/movielens"), help="where the runs are")
     parser.add_argument("--draws", type=int, default=200, help="of the negatives")
-    parser.add_argument("--em_draws", type=int, default=20, help="those of em, which takes a second for each model")
     options, for_demo = parser.parse_known_args()
     if not all(path.is_file() for path in checkpoints_of(options.run_dir).values()):
         given = ["--data", options.data] if options.data else []
@@ -184,7 +172,7 @@ def main() -> None:
         demo.main()
     data = InteractionData(options.data)
     users = users_of(models_of(options.run_dir, data), data)
-    full, drawn = full_values(users), list(drawn_values(users, options.draws, options.em_draws))
+    full, drawn = full_values(users), list(drawn_values(users, options.draws))
     text = report(full, drawn)
     print(text)
     try:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from fixtures.devices import Each
 
-from torch_recmetrics import NDCG, ranking_metrics
+from torch_recmetrics import MRR, NDCG, FromSampled, ranking_metrics
 
 NAMES = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 USERS, ITEMS, UPDATES = 256, 3706, 16
@@ -81,6 +81,13 @@ def kernels(metric: Any, update: dict[str, Any]) -> float:
 def test_kernels_of_an_update(single: bool, update: dict[str, Any], most: int) -> None:
     metric = NDCG(10) if single else ranking_metrics(NAMES, top_k=(5, 10, 20))
     assert kernels(metric, update) <= most
+
+
+def test_kernels_of_an_estimate_from_a_sample() -> None:
+    """How many items are sampled is not read: there is a table for each number that there may be."""
+    update = {"preds": PREDS[:, :101], "item_ids": ids(101), "target_ids": ids(1)}
+    assert kernels(FromSampled(NDCG(10), ITEMS), update) <= 130
+    assert kernels(FromSampled([NDCG(10), MRR()], ITEMS), update) <= 150
 
 
 def test_more_work_is_more_kernels() -> None:

@@ -13,6 +13,7 @@ from oracles import ranking, sampled
 
 import torch_recmetrics as ours
 from torch_recmetrics import FromSampled
+from torch_recmetrics.collection import from_sampled
 from torch_recmetrics.core.ranking.sampled_ranks import Sampling, corrected_tables
 
 METRICS: list[tuple[Any, Any]] = [
@@ -89,6 +90,17 @@ def test_all_others_give_the_full_metric(metric: Any, measure: Any, method: str)
     assert float(estimate.compute()) == pytest.approx(float(full.compute()), rel=1e-6 if method == "em" else 1e-12)
 
 
+@pytest.mark.parametrize("metric", [metric for metric, _ in METRICS])
+@pytest.mark.parametrize("k", [1, 4, 20, None])
+def test_naive_is_the_metric_among_the_candidates(metric: Any, k: int | None) -> None:
+    update = users(30, 12)
+    update["preds"] = (update["preds"] * 8).round()
+    naive, plain = FromSampled(metric(k), 40, method="naive"), metric(k)
+    naive.update(**update)
+    plain.update(**update)
+    assert float(naive.compute()) == pytest.approx(float(plain.compute()), abs=1e-13)
+
+
 @pytest.mark.parametrize("replacement", [True, False])
 def test_the_mean_over_all_samples_is_what_the_chances_say(replacement: bool) -> None:
     """Every sample of a catalogue of six is ranked: the mean estimate of a user of rank r is row r of A f^."""
@@ -110,12 +122,13 @@ def test_the_mean_over_all_samples_is_what_the_chances_say(replacement: bool) ->
 @pytest.mark.parametrize("gamma", [0.01, 0.1, 1.0])
 def test_without_gamma_the_bias_is_least(gamma: float) -> None:
     sampling, function = Sampling(20, True), lambda r: (r <= 5).double()
+    nodes = sampling.nodes(6, [function])
     a, f = sampling.chances(torch.arange(1, 21), 6), function(torch.arange(1, 21))
 
     def bias(table: torch.Tensor) -> float:
         return float((a @ table - f).square().mean())
 
-    least, other = (corrected_tables(sampling, 6, g, [function])[0] for g in (0.0, gamma))
+    least, other = (corrected_tables(sampling, 6, g, nodes)[0] for g in (0.0, gamma))
     assert bias(least) < bias(other)
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
@@ -143,6 +156,44 @@ def test_samples_of_different_sizes() -> None:
     metric.update(torch.tensor([[4.0, 3, 2, 1], [1, 2, 9, 9]]), item_ids=candidates, target_ids=torch.tensor([1, 4]))
     both = metric.users_of_ranks(3)[1], metric.users_of_ranks(1)[1]
     assert float(metric.compute()) == pytest.approx(float(sum(both)) / 2, abs=1e-14)
+
+
+@pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic", "stable"])
+@pytest.mark.parametrize("method", METHODS)
+def test_an_update_reads_nothing_back(method: str, ties: str) -> None:
+    """On ``meta`` there is nothing to read."""
+    metric = FromSampled(ours.Recall(3), 40, method=method, ties=ties, validate_args=False).to("meta")
+    preds, ids = torch.empty(5, 9, device="meta"), torch.empty(5, 9, dtype=torch.int64, device="meta")
+    metric.update(preds, item_ids=ids, target_ids=ids[:, 0])
+    metric.update(preds, item_ids=ids, target_ids=ids[:, :2])
+    metric.update(preds, torch.empty(5, 9, dtype=torch.bool, device="meta"))
+    if method != "em":  # which is fitted to what it has seen
+        assert metric.compute().device.type == "meta"
+
+
+def test_tables_for_every_number_of_sampled_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where these cannot be read for nothing; of many candidates they are read."""
+    asked: list[int] = []
+    monkeypatch.setattr(from_sampled, "is_sync_free", lambda _: False)
+    monkeypatch.setattr(FromSampled, "_table_of", lambda _, m: asked.append(m) or torch.zeros(m + 1).double())
+    update = {"item_ids": torch.tensor([[3, 1, 2]]), "target_ids": torch.tensor([1])}
+    FromSampled(ours.MRR(), 20).update(**update)
+    assert asked == [1, 2, 3]
+    monkeypatch.setattr(from_sampled, "EVERY_SIZE", 2)
+    FromSampled(ours.MRR(), 20).update(**update)
+    assert asked == [1, 2, 3, 2]
+
+
+def test_one_table_for_all_sizes_has_the_values_of_each() -> None:
+    """Batches of samples of other sizes, one after the other, in one metric and alone."""
+    metric, values = FromSampled(ours.RBP(), 60), []
+    for size in (3, 9, 3, 30, 1):
+        update = users(7, size + 1, size)
+        metric.update(**update)
+        alone = FromSampled(ours.RBP(), 60)
+        alone.update(**update)
+        values.append(float(alone.compute()))
+    assert float(metric.compute()) == pytest.approx(sum(values) / 5, abs=1e-14)
 
 
 def test_a_relevant_item_that_is_no_candidate_was_not_recommended() -> None:

@@ -45,7 +45,7 @@ def table_of(
     found = []
     for above in range(sampled + 1):
         if method == "naive":
-            found.append(of_rank(above + 1))
+            found.append(of_rank(above + 1))  # the same among so many items, but for the percentile rank
             continue
         rank = 1 + Fraction((items - 1) * above, sampled)
         low = math.floor(rank)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -13,11 +12,10 @@ from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.kernels.score_rows import FAR
-from torch_recmetrics.core.ranking.full_lists import FullListStats
-from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
-from torch_recmetrics.core.ranking.sampled_ranks import Sampling, corrected_tables, mean_over_ranks
+from torch_recmetrics.core.ranking.ranking import AmongOthers, Cutoffs, Ranking, RankingStats
+from torch_recmetrics.core.ranking.sampled_ranks import RankNodes, Sampling, corrected_tables, mean_over_ranks
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.metric import RecMetric
@@ -33,6 +31,8 @@ SHARED = ("ties", "empty_target_action", "nan_action", "ignore_index", "min_rele
 LARGEST_SAMPLE = (1 << 17) - 1
 NOT_LISTED = -1.0
 KEPT_NUMBERS = 1 << 12  # of ``"em"``, until equal ones are put together
+KEPT_NUMBERS_ELSEWHERE = 1 << 20  # on other devices, where that waits
+EVERY_SIZE = 256  # candidates on another device: with more, how many are sampled is read
 EM = "em"
 CPU = torch.device("cpu")  # where tables are made, whatever the default device is
 
@@ -87,7 +87,7 @@ class FromSampled(OneForEach, UserMeans):
 
     The metric inside is a function f of the rank r of a user's relevant item among all. Known is its rank r' among the
     sampled ones, which comes with the chance :math:`A_{r r'} = P(r' | r)`; D is the prior 1 / N of each rank. This is
-    ``"bv"``; ``"naive"`` is the metric among the candidates, ``"rank"`` takes f at
+    ``"bv"``; ``"naive"`` is the metric among the candidates, so f is that of m + 1 items there; ``"rank"`` takes f at
     :math:`1 + (N - 1)(r' - 1) / m`, and ``"em"`` finds the distribution of r by expectation maximisation and takes the
     mean of f over it. All but the last are a mean over users, with standard errors and values of users; the estimates
     of single users may lie outside of the metric's range.
@@ -100,7 +100,8 @@ class FromSampled(OneForEach, UserMeans):
     of one for each. An estimate has the name of the metric inside; beside others of that name put them into a dict,
     ``RecMetricCollection({"naive": FromSampled(metrics, n, method="naive"), "bv": FromSampled(metrics, n)})``, which
     has ``naive_ndcg@10`` and ``bv_ndcg@10``. Tables are made once for each m: samples of very different sizes take
-    time. An update reads m, so on another device it waits for what is computed there.
+    time. On another device an update of up to 256 candidates waits for nothing, and makes tables for every m that
+    there may be; of more candidates it reads m.
 
     Undefined: for users without relevant items (``empty_target_action`` decides) or without a sampled item, who are
     left out; nan where no user counts.  Range: that of the metric, for the mean of many users.
@@ -165,7 +166,8 @@ class FromSampled(OneForEach, UserMeans):
         self.gamma = float(self.gamma)
         self.sampling = Sampling(self.num_items, self.replacement)
         self._tables: dict[int, Tensor] = {}
-        self._joined: Any = None  # what the last update needed of them
+        self._nodes: dict[int, RankNodes] = {}  # by the largest number of sampled items that they are for
+        self._joined: Any = None  # device, sizes, and the tables of these
         graded = torch.ones(1, dtype=torch.int64, device=CPU)
         self._reads_grades = bool(self.of_ranks(graded) != self.of_ranks(graded, relevance=2.0))
         super().setup()
@@ -202,9 +204,9 @@ class FromSampled(OneForEach, UserMeans):
 
     # -- the function of the rank -------------------------------------------------------------------------------------
 
-    def of_ranks(self, ranks: Tensor, *, relevance: float = 1.0) -> Tensor:
-        """(n,) float64 f of (n,) int64 ranks among all items; a rank beyond N is that of an item that is not listed."""
-        inside, length = self.metric, self.metric.top_k or self.num_items
+    def of_ranks(self, ranks: Tensor, num_items: int | None = None, *, relevance: float = 1.0) -> Tensor:
+        """(n,) float64 f of (n,) int64 ranks among N items; a rank beyond N is that of an item that is not listed."""
+        inside, length = self.metric, self.metric.top_k or num_items or self.num_items
         grades = torch.full((ranks.shape[0], 1), relevance, dtype=torch.float64, device=CPU)
         above = torch.where(ranks <= length, ranks - 1, FAR).to(torch.int32).unsqueeze(1)
         ranking = Ranking(
@@ -241,10 +243,13 @@ class FromSampled(OneForEach, UserMeans):
 
     def _table_of(self, n_sampled: int) -> Tensor:
         if self.method == "bv":
-            return corrected_tables(self.sampling, n_sampled, self.gamma, [self.of_ranks])[0]
+            most = 1 << (n_sampled - 1).bit_length()
+            if most not in self._nodes:
+                self._nodes[most] = self.sampling.nodes(most, [self.of_ranks])
+            return corrected_tables(self.sampling, n_sampled, self.gamma, self._nodes[most])[0]
         ranks = torch.arange(1, n_sampled + 2)
         if self.method == "naive":
-            return self.of_ranks(ranks)
+            return self.of_ranks(ranks, n_sampled + 1)
         scaled = (self.num_items - 1) * (ranks - 1)
         below, share = scaled // n_sampled + 1, (scaled % n_sampled).to(torch.float64) / n_sampled
         return torch.lerp(self.of_ranks(below), self.of_ranks((below + 1).clamp(max=self.num_items)), share)
@@ -254,8 +259,7 @@ class FromSampled(OneForEach, UserMeans):
     def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         if not checks.active:
             return
-        lists, relevant = ranking.stats(self.ties).relevant_items(), ranking.n_relevant
-        sampled = lists.lengths - lists.hits.to(torch.int64)
+        sampled, relevant = ranking.stats(self.ties).among_others.n_others, ranking.n_relevant
         most = self.num_items - 1 if self.method != EM else min(self.num_items - 1, LARGEST_SAMPLE)
         checks.defer(
             (sampled > most) & (relevant > 0),
@@ -264,7 +268,8 @@ class FromSampled(OneForEach, UserMeans):
                 f'and method="{self.method}", got {int(sampled[row])} in row {row}: num_items is that of all items'
             ),
         )
-        if self.method == EM or self.over_items is None:
+        several = ranking.target_relevance.shape[1] > 1
+        if several and (self.method == EM or self.over_items is None):
             what = 'method="em"' if self.over_items is not None else f"{self.name}, no sum over the relevant items,"
             checks.defer(
                 relevant > 1,
@@ -275,9 +280,9 @@ class FromSampled(OneForEach, UserMeans):
                 ),
             )
         if self._reads_grades and not ranking.binary:
-            other = sum_by(lists.users, (lists.relevance != 1).to(torch.int64), ranking.n_users)
+            relevance = ranking.target_relevance
             checks.defer(
-                other > 0,
+                (relevance > 0) & (relevance != 1) & (ranking.above < FAR),
                 lambda row: (
                     f"relevance must be 0 or 1, of which {self.name} is a function of the rank, and row {row} has "
                     "another: set it to 1 where it is relevant"
@@ -285,57 +290,57 @@ class FromSampled(OneForEach, UserMeans):
             )
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:  # noqa: ARG002
-        listed = stats.relevant_items().hits
-        lists = stats.relevant_items().each_alone()
-        sampled = lists.lengths
-        value = self._codes(lists) if self.method == EM else self._estimates(lists)
+        items = stats.among_others
         if self.method == EM:
-            value = torch.where(listed > 0, value, NOT_LISTED)
-        else:
-            missing = (stats.n_relevant[:, 0] - listed).clamp(min=0)
-            value = value + missing * self.unlisted
-            if self.over_items == "mean":
-                value = value / stats.n_relevant[:, 0].clamp(min=1)
-        return torch.where((sampled == 0) & (listed > 0), float("nan"), value).unsqueeze(1)
+            return codes_of(items).unsqueeze(1)
+        value = self._estimates(items, stats.ranking)
+        if self.over_items == "mean" and items.above.shape[1] > 1:
+            value = value / stats.ranking.n_relevant.clamp(min=1)
+        return value.unsqueeze(1)
 
-    def _estimates(self, lists: FullListStats) -> Tensor:
-        """(B,) the sum of the estimates of the listed relevant items."""
-        sizes, which = torch.unique(lists.lengths[lists.users], return_inverse=True)
-        joined, first = self._joined_tables(tuple(sizes.tolist()), lists.relevance.device)
-        there = replace(lists, start=first[which] + lists.start)
+    def _estimates(self, items: AmongOthers, ranking: Ranking) -> Tensor:
+        """(B,) the sum of the estimates of the relevant items."""
+        may_read = is_sync_free(items.above.device) or ranking.whole or ranking.width > EVERY_SIZE
+        sizes = torch.unique(items.n_others).tolist() if may_read else range(ranking.width + 1)
+        first, table, sums = self._joined_tables(frozenset(sizes), items.above.device)
+        last = table.shape[0] - 1
+        place = (first[items.n_others].unsqueeze(1) + items.above).clamp(max=last)
+        each = table[place]
+        if items.beside is not None:
+            end = (place + items.beside + 1).clamp(max=last)
+            each = torch.where(items.beside > 0, (sums[end] - sums[place]) / (items.beside + 1), each)
+        each = torch.where(items.relevant, each, 0)
+        return each.cumsum(1)[:, -1] if each.shape[1] > 1 else each.sum(1)  # one after the other, whatever the padding
 
-        def of_place(places: Tensor) -> Tensor:
-            return joined[places.to(torch.int64).clamp(max=joined.shape[0] - 1)]
+    def _joined_tables(self, sizes: frozenset[int], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """The tables of these numbers of sampled items, and perhaps of others, one after the other.
 
-        return there.gain_sum("hit", of_place)
-
-    def _joined_tables(self, sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-        """The tables of these numbers of sampled items, one after the other, and (sizes,) what stands before each.
-
-        A place counts from 1, so a number stands in front of all.
+        (m + 1,) where the table of each number begins; the tables, with a 0 behind each, and at the very end the value
+        of an item that is not listed; and for each place the sum of what stands before it in its table.
         """
-        if self._joined is None or self._joined[0] != (sizes, device):
+        if self._joined is None or self._joined[0] != device or not sizes <= self._joined[1]:
+            known = sizes if self._joined is None else sizes | self._joined[1]
             with CPU:
-                nothing = torch.zeros(1, dtype=torch.float64)
-                # A number that there cannot be is refused, or has no value.
-                tables = [self.users_of_ranks(m) if 0 < m < self.num_items else nothing.expand(m + 1) for m in sizes]
-                widths = torch.tensor(sizes, dtype=torch.int64) + 1
-                table = torch.cat([nothing, *tables])
-            self._joined = (sizes, device), (exact(table.to(device)), (widths.cumsum(0) - widths).to(device))
-        found: tuple[Tensor, Tensor] = self._joined[1]
+                nothing, tables, sums, end = torch.zeros(1, dtype=torch.float64), [], [], 0
+                first = torch.zeros(max(known, default=0) + 1, dtype=torch.int64)
+                for m in known:
+                    # An empty sample tells nothing. A number that there cannot be is refused.
+                    table = self.users_of_ranks(m) if 0 < m < self.num_items else nothing.expand(m + 1)
+                    tables += [table if m else nothing / 0, nothing]
+                    sums += [nothing, table.cumsum(0)]
+                    first[m], end = end, end + m + 2
+                unlisted = nothing + self.unlisted
+                columns = torch.cat([*tables, unlisted]), torch.cat([*sums, unlisted])
+            self._joined = device, known, (first.to(device), *(exact(column.to(device)) for column in columns))
+        found: tuple[Tensor, Tensor, Tensor] = self._joined[2]
         return found
 
     # -- expectation maximisation -------------------------------------------------------------------------------------
 
-    def _codes(self, lists: FullListStats) -> Tensor:
-        """(B,) m, the sampled items above and those beside, of the one relevant item, as one whole number."""
-        wide = LARGEST_SAMPLE + 1
-        codes = (lists.lengths[lists.users] * wide + lists.start) * wide + lists.size - 1
-        return sum_by(lists.users, codes.to(torch.float64), lists.lengths.shape[0])
-
     def keep(self, values: Tensor, weights: Tensor) -> None:
         super().keep(values, weights)
-        if sum(part.shape[0] for part in self.state("weights")) > KEPT_NUMBERS:
+        most = KEPT_NUMBERS if is_sync_free(values.device) else KEPT_NUMBERS_ELSEWHERE
+        if sum(part.shape[0] for part in self.state("weights")) > most:
             codes, masses = distinct(self.joined("values")[:, 0], self.joined("weights"))
             self.set_state("values", [codes.unsqueeze(1)])
             self.set_state("weights", [masses])
@@ -357,6 +362,19 @@ class FromSampled(OneForEach, UserMeans):
                 "UserBootstrap(metric)"
             )
         return super().spread()
+
+
+def codes_of(items: AmongOthers) -> Tensor:
+    """(B,) m, and the sampled items above and those beside the one relevant item, as one whole number.
+
+    NOT_LISTED where it is no candidate; nan where nothing was sampled.
+    """
+    listed, wide = items.above < FAR, LARGEST_SAMPLE + 1
+    beside = 0 if items.beside is None else items.beside
+    codes = (items.n_others.unsqueeze(1) * wide + items.above) * wide + beside
+    code = torch.where(listed, codes, 0).sum(1).to(torch.float64)
+    empty = torch.where(items.n_others > 0, code, float("nan"))
+    return torch.where(listed.any(1), empty, NOT_LISTED)
 
 
 def distinct(codes: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.candidates import Candidates
+from torch_recmetrics.core.layouts.columns import columns_of
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import ranks
@@ -100,27 +101,41 @@ class ListPair:
 
     def __init__(self, stats: RankingStats, cutoffs: Cutoffs) -> None:
         item_ids, reference = stats.items(cutoffs), stats.reference(cutoffs)
-        self.places = Candidates(reference).columns_of(item_ids)  # (B, D) in the second list, -1 for none
-        self.ranks = torch.arange(item_ids.shape[1], device=item_ids.device)
-        # (B, D): the place from which on both lists hold an item; `depth` where one of them does not.
         self.depth = max(item_ids.shape[1], reference.shape[1])
-        self.met = torch.where(self.places >= 0, torch.maximum(self.places, self.ranks), self.depth)
+        self.places = columns_of(reference, item_ids, missing=self.depth)  # (B, D) in the second list; `depth` for none
+        self.ranks = torch.arange(item_ids.shape[1], device=item_ids.device)
+        self.met = torch.maximum(self.places, self.ranks)  # (B, D): the place from which on both lists hold an item
         self._lengths = [(ids >= 0).sum(1, keepdim=True) for ids in (item_ids, reference)]
         # (1, cutoffs)
         self.cutoffs = torch.tensor([self.depth if k is None else min(k, self.depth) for k in cutoffs], device="cpu")
         self.cutoffs = self.cutoffs.to(item_ids.device).unsqueeze(0)
 
+    @classmethod
+    def of(cls, stats: RankingStats, cutoffs: Cutoffs) -> ListPair:
+        """That of these users, made once however many metrics ask."""
+        if cutoffs not in stats.matched:
+            stats.matched[cutoffs] = cls(stats, cutoffs)
+        pair: ListPair = stats.matched[cutoffs]
+        return pair
+
+    @cached_property
     def lengths(self) -> list[Tensor]:
         """(B, cutoffs) int64 of either list."""
         return [torch.minimum(lengths, self.cutoffs) for lengths in self._lengths]
 
+    @cached_property
     def common(self) -> Tensor:
         """(B, D, cutoffs) bool: the items of the first list that both hold."""
         return self.met.unsqueeze(2) < self.cutoffs
 
+    @cached_property
+    def shared(self) -> Tensor:
+        """(B, cutoffs) float64: how many items both hold."""
+        return exact(self.common.sum(1))
+
     def defined(self, values: Tensor) -> Tensor:
         """(B, cutoffs) values, nan where both lists are empty."""
-        return torch.where(torch.stack(list(self.lengths())).sum(0) > 0, values, float("nan"))
+        return torch.where(torch.maximum(*self.lengths) > 0, values, float("nan"))
 
 
 class Overlap(AgreementMeans):
@@ -151,14 +166,13 @@ class Overlap(AgreementMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
-        pair = ListPair(stats, cutoffs)
-        lengths = pair.lengths()
-        possible = torch.minimum(*lengths)
+        pair = ListPair.of(stats, cutoffs)
+        possible = torch.minimum(*pair.lengths)
         if denominator == "k":
-            longer = torch.maximum(*lengths).unbind(1)
+            longer = torch.maximum(*pair.lengths).unbind(1)
             columns = [n if k is None else torch.full_like(n, k) for n, k in zip(longer, cutoffs, strict=True)]
             possible = torch.stack(columns, 1)
-        return pair.defined(exact(pair.common().sum(1)) / possible.clamp(min=1))
+        return pair.defined(pair.shared / possible.clamp(min=1))
 
 
 class Jaccard(AgreementMeans):
@@ -184,9 +198,8 @@ class Jaccard(AgreementMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        pair = ListPair(stats, cutoffs)
-        shared = pair.common().sum(1)
-        return pair.defined(exact(shared) / (sum(pair.lengths()) - shared).clamp(min=1))
+        pair = ListPair.of(stats, cutoffs)
+        return pair.defined(pair.shared / (sum(pair.lengths) - pair.shared).clamp(min=1))
 
 
 def reach(persistence: float) -> int:
@@ -232,13 +245,12 @@ class RBO(AgreementMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, persistence: float) -> Tensor:
-        pair = ListPair(stats, tuple(reach(persistence) if k is None else k for k in cutoffs))
-        lengths = pair.lengths()
+        pair = ListPair.of(stats, tuple(reach(persistence) if k is None else k for k in cutoffs))
         parts = [
-            extrapolated(pair.met[part], [of_each[part] for of_each in lengths], pair.depth, persistence)
+            extrapolated(pair.met[part], [of_each[part] for of_each in pair.lengths], pair.depth, persistence)
             for part in steps(pair.met.shape[0], pair.depth, compared=True)
         ]
-        return pair.defined(torch.cat(parts) if parts else exact(lengths[0]))
+        return pair.defined(torch.cat(parts) if parts else exact(pair.lengths[0]))
 
 
 def extrapolated(met: Tensor, lengths: Sequence[Tensor], depth: int, persistence: float) -> Tensor:
@@ -301,13 +313,12 @@ class KendallTau(AgreementMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, missing: str) -> Tensor:
-        pair = ListPair(stats, cutoffs)
-        common = pair.common()
-        n = exact(common.sum(1))
+        pair = ListPair.of(stats, cutoffs)
+        common, n = pair.common, pair.shared
         of_common = pairs(n)
         score, possible = of_common - 2 * inversions(pair.places, common), of_common
         if missing == "tied":
-            only = [exact(lengths) - n for lengths in pair.lengths()]
+            only = [exact(lengths) - n for lengths in pair.lengths]
             # How many items that the other list lacks stand above those of both, each pair counted once.
             of_each = (pair.ranks.expand_as(pair.places), pair.places)
             above = [exact((places.unsqueeze(2) * common).sum(1)) - of_common for places in of_each]

@@ -91,7 +91,7 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
         n_groups = len(names) if names is not None else max(1, highest + 1)
         if highest >= n_groups:
             raise ValueError(f"`names` must name all {highest + 1} groups, got {n_groups}")
-        columns = {"group": groups.clone()}
+        columns = {"place": torch.cat([groups.new_full((1,), -1), groups]) + 1}  # of id -1 and of each item: 0 for none
         sizes = sum_by(groups + 1, exact(torch.ones_like(groups)), n_groups + 1)[1:]
     else:
         n_groups = groups.shape[1]
@@ -117,12 +117,11 @@ def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor) -> Tensor:
         item_ids: (B, D) int64.
         amounts: (D,) or (B, D) in the dtype of the table, of each item.
     """
-    n_groups, known = len(table.labels), item_ids.clamp(0, table.n_items - 1)
-    amounts = amounts.expand(item_ids.shape)
-    if "group" in table:
-        group = torch.where(item_ids >= 0, table["group"][known], -1)
+    n_groups, amounts = len(table.labels), amounts.expand(item_ids.shape)
+    if "place" in table:
         sums = amounts.new_zeros((item_ids.shape[0], n_groups + 1))
-        return sums.scatter_add_(1, group + 1, amounts)[:, 1:]
+        return sums.scatter_add_(1, table["place"][item_ids.clamp(-1, table.n_items - 1) + 1], amounts)[:, 1:]
+    known = item_ids.clamp(0, table.n_items - 1)
     if not item_ids.shape[1]:  # embedding_bag has no words for it
         return amounts.new_zeros((item_ids.shape[0], n_groups))
     weights = torch.where(item_ids >= 0, amounts, 0)

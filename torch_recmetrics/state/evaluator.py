@@ -23,7 +23,7 @@ from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
@@ -449,7 +449,9 @@ def few_columns(shape: torch.Size) -> Iterator[slice]:
 
 
 def defined(values: Tensor, denominator: Tensor) -> Tensor:
-    """(B, columns): what each value is divided by, 0 where there is none."""
+    """(B, columns): what each value is divided by, 0 where there is none; (B,) where looking shows that all are."""
+    if is_sync_free(values.device) and not bool(values.isnan().any()):
+        return denominator
     return torch.where(values.isnan(), 0, denominator.unsqueeze(1))
 
 

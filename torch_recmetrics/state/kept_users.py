@@ -183,7 +183,8 @@ def user_values(
             for (names, _), table in zip(metrics, tables, strict=True)
             for name, column in zip(names, table.unbind(1), strict=True)
         },
-        definitions={name: metric.exchanged for names, metric in metrics for name in names},
+        # Beside others an estimate says itself among how many items it is.
+        definitions={name: m.definition() if m.estimated else m.exchanged for names, m in metrics for name in names},
         weights=None if unweighted else weights.cpu(),
         candidates=ranked if candidates is None else candidates,
         hidden=hidden,

@@ -89,14 +89,6 @@ class FullListStats(Entries):
         place = place_in_run(block) if best_first else items.size - run_sizes(block) + place_in_run(block)
         return replace(self, start=items.start + place, size=torch.ones_like(place), relevance=items.relevance)
 
-    def each_alone(self) -> FullListStats:
-        """Each relevant item in a list of its own, without the other relevant items of its user."""
-        alone = replace(self, lengths=self.lengths - self.hits.to(torch.int64))
-        if not bool((self.hits > 1).any()):
-            return alone
-        n_others, earlier = self._in_block.to(torch.int64) - 1, self._earlier.to(torch.int64)
-        return replace(alone, start=self.start - earlier, size=self.size - n_others)
-
     @property
     def _n_users(self) -> int:
         return self.lengths.shape[0]

@@ -246,6 +246,15 @@ def joined(parts: Sequence[Ranking]) -> Ranking:
     return parts[0].having(**columns)
 
 
+class AmongOthers(NamedTuple):
+    """Relevant items of B users, each among the items that are not relevant; the best come first."""
+
+    relevant: Tensor  # (B, T) bool: False for padding
+    above: Tensor  # (B, T) int64: others that stand above it; FAR where it is not in the list
+    beside: Tensor | None  # (B, T): others on its places, with the same score; None where each has a place of its own
+    n_others: Tensor  # (B,) int64
+
+
 class RankingStats:
     """Guarded reads of a :class:`Ranking` under one tie rule; every method gives (B, number of cutoffs).
 
@@ -261,6 +270,7 @@ class RankingStats:
         self.n_relevant = exact(counted).unsqueeze(1)  # R, or all their weight
         self._decided = ranking.equal is None or ties != "average"  # every place holds one item
         self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}  # of REMEMBERED_GAINS and _DISCOUNTS
+        self.matched: dict[Cutoffs, Any] = {}  # with the second lists, by those who compare them
 
     @cached_property
     def _columns(self) -> CumulativeStats:
@@ -274,10 +284,29 @@ class RankingStats:
         """The same where a relevant item counts its weight: hits are sums of weights, and R is the sum of all."""
         return self.ranking.weighed[weights].stats(self.ties)
 
-    def relevant_items(self) -> FullListStats:
-        """The relevant items of whole lists, each with its rank."""
+    @cached_property
+    def among_others(self) -> AmongOthers:
+        """Where each relevant item stands in the whole list, without the other relevant ones of its user."""
         self._columns_at((None,))
-        return self._full_list or self.ranking.full_list.break_ties(self.ties)
+        ranking, stable = self.ranking, self.ties == "stable"
+        above, equal = (ranking.place, None) if stable and ranking.place is not None else (ranking.above, ranking.equal)
+        relevant = ranking.target_relevance > 0
+        above = torch.where(relevant & (ranking.above < FAR) if stable else relevant, above, FAR).to(torch.int64)
+        beside = None if equal is None else equal - 1
+        listed = above < FAR
+        lengths = ranking.width if ranking.lengths is None else ranking.lengths
+        n_others = (lengths - listed.sum(1)).clamp(min=0)
+        if above.shape[1] > 1:
+            above, order = above.sort(dim=1)
+            relevant, listed, earlier = relevant.gather(1, order), above < FAR, torch.searchsorted(above, above)
+            if equal is not None:
+                beside = equal.gather(1, order) - (torch.searchsorted(above, above, right=True) - earlier)
+            above = torch.where(listed, above - earlier, FAR)
+        if beside is not None:
+            beside = torch.where(listed, beside, 0)
+        if beside is not None and self.ties != "average":
+            above, beside = above + beside if self.ties == "pessimistic" else above, None
+        return AmongOthers(relevant, above, beside, n_others)
 
     def items(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cutoff, or

@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,9 +32,11 @@ SMALL_CATALOGUE = 10  # of so few items rows may well hold ids 0 and 1 alone; of
 
 
 def plain_number(value: Any) -> Any:
-    """A Python number for one of NumPy's and its like; anything else as it is."""
+    """A Python number or bool for one of NumPy's and its like; anything else as it is."""
     if type(value) in (bool, int, float, str):
         return value
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value
