@@ -102,8 +102,10 @@ def test_intervals_of_ratios_of_sums(kind: str, weighted: bool) -> None:
         assert error == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize("kind", ["mean", "hits", "ratio", "AUC", "GroupAUC"])
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("mean", True), ("hits", False), ("ratio", True), ("AUC", False), ("AUC", True), ("GroupAUC", False)],
+)
 def test_intervals_of_resamples(kind: str, named: bool) -> None:
     truths = evidence_resamples.resampled_truth(kind, 50_000)
     ((held, error),) = samples.holds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -54,16 +55,23 @@ def arrangements(block: Sequence[float]) -> Iterator[tuple[float, ...]]:
             yield (first, *tail)
 
 
-def orders(user: User, ties: str) -> Iterator[list[float]]:
+def orders(user: User, ties: str) -> Sequence[Sequence[float]]:
     """The ranked lists that the tie rule admits, all of the same weight."""
-    choices = {
-        "average": arrangements,
-        "optimistic": lambda block: [tuple(sorted(block, reverse=True))],
-        "pessimistic": lambda block: [tuple(sorted(block))],
-        "stable": lambda block: [tuple(block)],
-    }[ties]
-    for chosen in itertools.product(*(list(choices(block)) for block in user.blocks)):
-        yield list(itertools.chain.from_iterable(chosen))
+    if ties == "average" and any(len(block) > 1 for block in user.blocks):
+        return every_order(user.blocks, tuple(type(g) for block in user.blocks for g in block))
+    choice = {"average": tuple, "stable": tuple, "pessimistic": sorted, "optimistic": best_first}[ties]
+    return [tuple(itertools.chain.from_iterable(map(choice, user.blocks)))]
+
+
+def best_first(block: Sequence[float]) -> Sequence[float]:
+    return sorted(block, reverse=True)
+
+
+@functools.lru_cache(maxsize=64)
+def every_order(blocks: Sequence[Sequence[float]], kinds: tuple[type, ...]) -> Sequence[Sequence[float]]:
+    """Kept for the other metrics that are asked of a user. An equal number of another kind is another one."""
+    chosen = itertools.product(*(list(arrangements(block)) for block in blocks))
+    return [tuple(itertools.chain.from_iterable(order)) for order in chosen]
 
 
 # Layouts -------------------------------------------------------------------------------------------------------------
