@@ -332,7 +332,9 @@ class Parts:
         return total
 
     def users_here(self, n_users: int, path: str | None, user: str) -> Any:
-        """The table of the users by their ids; None where the workers write them to a path, or they are too many."""
+        """The table of the users by their ids; None where no user has a value, workers write them, or they are many."""
+        if self._rows.where("kind = 'users'").isEmpty():
+            return None
         if path is not None:
             self._write_users(path, user)
             return None
