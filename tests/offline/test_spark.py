@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +21,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import torch
 
 from benchmarks import spark as benchmark
+from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity
 from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
 from torch_recmetrics.offline.commands import main
 from torch_recmetrics.offline.spark import FAN_IN, Part
@@ -96,7 +101,10 @@ def drawn(seed: int, user: Callable[[int], Any] = int, item: Callable[[int], Any
     for name, (rows, names) in columns.items():
         own = dict(zip(names, zip(*rows)))
         made[name] = pa.table({key: [to.get(key, lambda v: v)(v) for v in column] for key, column in own.items()})
-    made["lists"] = made["lists"].append_column("place", pa.array(range(len(listed))))
+    for name in ("lists", "items"):
+        made[name] = made[name].append_column("place", pa.array(range(len(made[name]))))
+    users = [u for u, _, _ in listed]
+    made["lists"] = made["lists"].append_column("nth", pa.array([n - users.index(u) for n, u in enumerate(users)]))
     return made
 
 
@@ -111,7 +119,9 @@ def told(function: Callable[[], Any]) -> tuple[Any, list[str]]:
         warnings.simplefilter("always")
         result = function()
     ours = {str(one.message) for one in found if "PySpark" not in str(one.message)}
-    return result, sorted(text.replace("(pyarrow Table)", "(Spark)") for text in ours)
+    texts = (text.replace("(pyarrow Table)", "(Spark)") for text in ours)
+    # How many users of the first batch it is about is one thing, of the first partition another.
+    return result, sorted(re.sub(r"^\d+ of the \d+", "N of the N", text) for text in texts)
 
 
 def same(report: Report, other: Report) -> None:
@@ -155,8 +165,29 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "weighed": {"metrics": ("recall", "dcg"), "propensities": "propensities"},
     "sampled": {"metrics": ("hit_rate", "ndcg"), "sampled_from": 1000, "truth": "one", "top_k": 5},
     "pooled": {"metrics": ("recall", "hit_rate"), "options": {"recall": {"pooled": True}}, "slices": "slices"},
-    "median": {"metrics": ("ndcg",), "options": {"ndcg": {"aggregation": "median"}}, "keep_users": False},
+    "median": {
+        "metrics": ("ndcg",), "options": {"ndcg": {"aggregation": "median"}}, "keep_users": False, "weight": "w",
+    },
+    "ends": {
+        "metrics": ("ndcg", "recall", "dcg"),
+        "options": {
+            "ndcg": {"aggregation": "min"}, "recall": {"aggregation": "max"}, "dcg": {"aggregation": torch.std},
+        },
+    },
+    "ranked": {"metrics": ("ndcg", "map"), "rank": "nth", "empty_target_action": "pos", "relevance": "stars",
+               "min_relevance": 4, "candidates": "sampled(9)", "memory_limit": "500MB", "curves": True},
+    "named": {
+        "metrics": ("recall", "rbp"), "user": "who", "item": "what", "score": "points", "level": 0.8,
+        "ties": "pessimistic", "train": "truth", "train_overlap": "keep", "slices": "some",
+    },
+    "whole": {"metrics": ("mrr", "ndcg", "mean_percentile_rank"), "top_k": None, "ignore_index": 3, "train": "train"},
+    "likely": {"metrics": ("ndcg", "recall"), "sampled_from": 1000, "truth": "one", "top_k": 5,
+               "options": {"from_sampled": {"method": "em"}}},
+    "features": {"metrics": (CategoryDiversity(torch.eye(25)[:, :7], 3), NDCG(2)), "items": "items", "order": "place",
+                 "keep_lists": True},
 }  # fmt: skip
+COLUMNS = {"user": "user_id", "item": "item_id", "score": "score"}
+ROLES = ("seen", "train", "items", "groups", "propensities", "slices")
 
 
 @pytest.mark.parametrize("case", ARGUMENTS)
@@ -164,21 +195,26 @@ def test_evaluate_is_that_of_one_machine(spark: Any, case: str) -> None:
     ids: Any = int if list(ARGUMENTS).index(case) % 2 else "{:03d}".format
     tables, options = drawn(len(case), ids, ids), dict(ARGUMENTS[case])
     tables["one"] = tables["truth"].filter(pa.array([place % 3 == 0 for place in range(len(tables["truth"]))]))
-    truth = tables[options.pop("truth", "truth")]
-    options = {"top_k": (2, 5), **options}
-    roles = {
-        name: options.pop(name)
-        for name in ("seen", "train", "items", "groups", "propensities", "slices")
-        if name in options
+    tables["some"] = tables["slices"].slice(5, 1)  # no other user has one
+    tables = {
+        name: renamed(table, {old: options.get(name, old) for name, old in COLUMNS.items()})
+        for name, table in tables.items()
     }
+    truth = tables[options.pop("truth", "truth")]
+    options = options if case == "features" else {"top_k": (2, 5), **options}
+    roles = {name: options.pop(name) for name in ROLES if name in options}
     here = {**options, **{name: tables[key] for name, key in roles.items()}}
     there = {**options, **{name: in_spark(spark, tables[key]) for name, key in roles.items()}}
-    lists = tables["lists"] if "order" in options else tables["lists"].sort_by("item_id")
+    lists = tables["lists"] if "order" in options else tables["lists"].sort_by(options.get("item", "item_id"))
     here.pop("order", None)
     expected, warned = told(lambda: evaluate(lists.drop_columns("place"), truth, **here))
     report, also = told(lambda: evaluate(in_spark(spark, tables["lists"]), in_spark(spark, truth), **there))
     same(report, expected)
     assert also == warned
+
+
+def renamed(table: pa.Table, names: dict[str, str]) -> pa.Table:
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
 def behaviour(
@@ -199,18 +235,23 @@ def behaviour(
     return similar.append_column("place", places[0]), events.append_column("place", places[1])
 
 
-@pytest.mark.parametrize(
-    ("options", "ids"),
-    [
-        ({}, "{:03d}".format),
-        ({"horizon": 3, "gain": "linear"}, int),
-        ({"ties": "stable", "order": "place", "top_k": (1, 2, 4)}, "{:03d}".format),
-        ({"horizon": 2, "ties": "pessimistic", "relevance": None}, int),
-    ],
-    ids=["next", "horizon", "stable", "ungraded"],
-)
-def test_item_to_item_is_that_of_one_machine(spark: Any, options: dict[str, Any], ids: Any) -> None:
-    similar, log = behaviour(7, ids, ids)
+STEPS: dict[str, dict[str, Any]] = {
+    "next": {},
+    "horizon": {"horizon": 3, "gain": "linear"},
+    "stable": {"ties": "stable", "order": "place", "top_k": (1, 2, 4)},
+    "ungraded": {"horizon": 2, "ties": "pessimistic", "relevance": None},
+    "named": {
+        "item1": "one", "item2": "other", "score": "alike", "user": "who", "item": "what", "relevance": "liked",
+        "time": "at", "ties": "optimistic", "level": 0.8, "memory_limit": "500MB",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_item_to_item_is_that_of_one_machine(spark: Any, case: str) -> None:
+    options = STEPS[case]
+    ids: Any = int if "horizon" in options else "{:03d}".format
+    similar, log = (renamed(table, options if case == "named" else {}) for table in behaviour(7, ids, ids))
     own = {name: value for name, value in options.items() if name != "order"}
     expected, warned = told(lambda: item_to_item(similar, log, **own))
     report, also = told(lambda: item_to_item(in_spark(spark, similar), in_spark(spark, log), **options))
@@ -223,9 +264,17 @@ def same_overlap(found: Overlap, expected: Overlap) -> None:
     assert (found.rows, found.dropped, found.notes) == (expected.rows, expected.dropped, expected.notes)
     for name, frame in {**expected.frames, "kept": expected.kept}.items():
         own = found.kept if name == "kept" else found.frames[name]
-        rows = [[row | {"time": None} for row in table.to_pylist()] for table in (own.toArrow(), frame)]  # of two types
+        rows = [
+            [row | {"time": None, "at": None} for row in table.to_pylist()] for table in (own.toArrow(), frame)
+        ]  # of two types
         assert sorted(map(repr, rows[0])) == sorted(map(repr, rows[1])), name
     assert str(found) == str(expected)
+
+
+OVERLAPS: tuple[dict[str, Any], ...] = (
+    {"drop": True, "order": "place"},
+    {"drop": ["interactions", "duplicates"], "order": "place", "user": "who", "item": "what", "time": "at"},
+)
 
 
 def test_overlap_is_that_of_one_machine(spark: Any) -> None:
@@ -239,13 +288,23 @@ def test_overlap_is_that_of_one_machine(spark: Any) -> None:
         })
         for more in (0, 2)
     )  # fmt: skip
-    for drop in (True, ["interactions", "duplicates"]):
-        expected = overlap(train, test, drop=drop)
-        same_overlap(overlap(in_spark(spark, train), in_spark(spark, test), drop=drop, order="place"), expected)
+    for options in OVERLAPS:
+        tables = [renamed(table, options) for table in (train, test)]
+        own = {name: value for name, value in options.items() if name != "order"}
+        same_overlap(overlap(*(in_spark(spark, table) for table in tables), **options), overlap(*tables, **own))
     untimed = [table.drop_columns("time") for table in (train, test)]
     same_overlap(
         overlap(*(in_spark(spark, table) for table in untimed), drop=True, order="place"), overlap(*untimed, drop=True)
     )
+
+
+def test_every_argument_is_tried() -> None:
+    """But those that are refused, or tried alone."""
+    others = {"temp_directory", "threads", "progress", "format", "users", "common"}
+    for function, cases in ((evaluate, [*ARGUMENTS.values()]), (item_to_item, [*STEPS.values()]), (overlap, OVERLAPS)):
+        _, _, *names = inspect.signature(function).parameters
+        refused = others | ({"memory_limit"} if function is overlap else set())
+        assert not set(names) - refused - {name for case in cases for name in case}, function
 
 
 def test_times_without_a_zone_are_utc(spark: Any) -> None:
@@ -257,46 +316,120 @@ def test_times_without_a_zone_are_utc(spark: Any) -> None:
     expected = item_to_item(similar, log)
     for column in (pa.array(texts), pa.array(stamps, pa.timestamp("us", "UTC"))):
         table = log.set_column(log.column_names.index("time"), "time", column)
-        same(item_to_item(in_spark(spark, similar), in_spark(spark, table)), expected)
+        frame = in_spark(spark, table)
+        same(item_to_item(in_spark(spark, similar), frame), expected)
+        early = frame.where("place < 200")
+        assert (
+            overlap(frame, early).counts["earlier_events"] == overlap(log, log.slice(0, 200)).counts["earlier_events"]
+        )
     assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
 
 
-def test_a_worker_that_dies_changes_nothing(spark: Any, tmp_path: Path) -> None:
-    tables = drawn(1)
-    expected = evaluate(tables["lists"], tables["truth"], "ndcg")
-    lists, mark = in_spark(spark, tables["lists"]), str(tmp_path / "died")
+def dying(frame: Any, mark: Path) -> Any:
+    """The same frame; a worker that reads it dies once, after its first rows."""
+    path = str(mark)
 
     def dies_once(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             yield batch
-            if not os.path.exists(mark):
-                open(mark, "w").close()
+            if not os.path.exists(path):
+                open(path, "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    same(evaluate(lists.mapInArrow(dies_once, lists.schema), in_spark(spark, tables["truth"]), "ndcg"), expected)
-    assert os.path.exists(mark)
+    return frame.mapInArrow(dies_once, frame.schema)
+
+
+def test_a_worker_that_dies_changes_nothing(spark: Any, tmp_path: Path) -> None:
+    tables, marks = drawn(1), [tmp_path / name for name in ("evaluate", "item_to_item", "overlap")]
+    expected = evaluate(tables["lists"], tables["truth"], "ndcg")
+    lists, truth = (in_spark(spark, tables[name]) for name in ("lists", "truth"))
+    same(evaluate(dying(lists, marks[0]), truth, "ndcg"), expected)
+    similar, log = behaviour(1)
+    frames = [in_spark(spark, table) for table in (similar, log)]
+    same(item_to_item(frames[0], dying(frames[1], marks[1])), item_to_item(similar, log))
+    later = log.slice(150)
+    found = overlap(dying(frames[1], marks[2]), in_spark(spark, later), drop=["duplicates"], order="place")
+    same_overlap(found, overlap(log, later, drop=["duplicates"]))
+    assert all(map(os.path.exists, marks))
+
+
+@contextmanager
+def partitions(spark: Any, number: int) -> Iterator[None]:
+    spark.conf.set("spark.sql.shuffle.partitions", str(number))
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "3")
 
 
 def test_many_parts_are_added_up_in_rounds(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One user has most of the rows, and most partitions have none. Few parts come to the driver."""
+    """Most partitions have no row. Few parts come to the driver."""
     joined, at_once = Part.joined, []
     monkeypatch.setattr(Part, "joined", lambda parts, add: (at_once.append(len(parts)), joined(parts, add))[1])
     tables = drawn(2)
-    long = pa.table({"user_id": [7] * 3000, "item_id": list(range(1000, 4000)), "score": [-1.0] * 3000})
-    lists = pa.concat_tables([tables["lists"].drop_columns("place"), long])
-    expected = evaluate(
-        lists, tables["truth"], ("ndcg", "coverage"), items=None, options={"coverage": {"num_items": 4000}}
-    )
-    spark.conf.set("spark.sql.shuffle.partitions", "40")
-    try:
-        report = evaluate(
-            in_spark(spark, lists), in_spark(spark, tables["truth"]), ("ndcg", "coverage"),
-            options={"coverage": {"num_items": 4000}},
-        )  # fmt: skip
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", "3")
-    same(report, expected)
+    options: dict[str, Any] = {"metrics": ("ndcg", "coverage"), "options": {"coverage": {"num_items": 4000}}}
+    expected = evaluate(tables["lists"], tables["truth"], **options)
+    with partitions(spark, 40):
+        same(evaluate(*(in_spark(spark, tables[name]) for name in ("lists", "truth")), **options), expected)
     assert at_once and max(at_once) <= FAN_IN < 40
+
+
+def test_partitions_may_be_empty(spark: Any) -> None:
+    similar, log = behaviour(2)
+    few = log.filter(pa.array([user < 3 for user in log["user"].to_pylist()]))
+    frames = [in_spark(spark, table) for table in (similar, few)]
+    with partitions(spark, 20):
+        same(item_to_item(*frames), item_to_item(similar, few))
+        found = overlap(frames[1], frames[1], drop="new_items", order="place")
+        same_overlap(found, overlap(few, few, drop="new_items"))
+    alone = pa.table({"user": [1, 2], "item": [3, 4], "relevance": [1, 1], "time": [5, 6]})  # nothing follows
+    same(item_to_item(frames[0], in_spark(spark, alone)), item_to_item(similar, alone))
+
+
+def test_a_user_may_have_most_of_the_rows(spark: Any) -> None:
+    rows = 50_000
+    tables = drawn(2)
+    long = pa.table({"user_id": [7] * rows, "item_id": range(1000, 1000 + rows), "score": [-1.0] * rows})
+    lists = pa.concat_tables([tables["lists"].select(long.column_names), long])
+    report = evaluate(in_spark(spark, lists), in_spark(spark, tables["truth"]), "ndcg")
+    same(report, evaluate(lists, tables["truth"], "ndcg"))
+    similar, log = behaviour(2)
+    names = ["user", "item", "relevance", "time"]
+    more = pa.table(
+        dict(zip(names, ([7] * rows, [n * n % 12 for n in range(rows)], [1] * rows, range(300, 300 + rows))))
+    )
+    log = pa.concat_tables([log.select(names), more])
+    same(item_to_item(in_spark(spark, similar), in_spark(spark, log)), item_to_item(similar, log))
+
+
+@pytest.mark.parametrize(
+    ("users", "items"),
+    [
+        (pa.int8(), pa.int32()),
+        (pa.float64(), pa.int16()),
+        (pa.large_string(), pa.date32()),
+        (pa.date32(), pa.string()),
+    ],
+    ids=str,
+)
+def test_ids_are_of_any_type(spark: Any, users: pa.DataType, items: pa.DataType) -> None:
+    kinds = {"user_id": users, "item_id": items, "user": users, "item": items, "item1": items, "item2": items}
+
+    def typed(table: pa.Table) -> pa.Table:
+        for place, name in enumerate(table.column_names):
+            if name in kinds:
+                column = table[name].cast(pa.int32() if kinds[name] == pa.date32() else pa.int64())
+                table = table.set_column(place, name, column.cast(kinds[name]))
+        return table
+
+    tables = {name: typed(table) for name, table in drawn(8).items()}
+    lists, truth, catalogue = (in_spark(spark, tables[name]) for name in ("lists", "truth", "items"))
+    report = evaluate(lists, truth, "ndcg", items=catalogue)
+    same(report, evaluate(tables["lists"], tables["truth"], "ndcg", items=tables["items"]))
+    similar, log = map(typed, behaviour(8))
+    frames = [in_spark(spark, table) for table in (similar, log)]
+    same(item_to_item(*frames), item_to_item(similar, log))
+    assert overlap(frames[1], frames[1]).counts == overlap(log, log).counts
 
 
 def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,6 +454,21 @@ def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monke
     assert report.users is None
 
 
+def test_values_that_all_meet_are_few(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [in_spark(spark, drawn(3)[name]) for name in ("lists", "truth")]
+    median = {"ndcg": {"aggregation": "median"}}
+    monkeypatch.setattr("torch_recmetrics.offline.spark_evaluation.MOST_USERS", 59)
+    with pytest.raises(
+        ValueError, match=r"ndcg@5 is no mean: the values of 60 users, more than 59, would have to come"
+    ):
+        evaluate(*frames, "ndcg", 5, options=median)
+
+
+def test_one_warning_of_each_kind_comes_to_the_driver() -> None:
+    parts = [Part(warnings=[f"{n} of the {n + 30} users of this update", "another"]) for n in range(20)]
+    assert Part.joined(parts, lambda _: {}).warnings == ["0 of the 30 users of this update", "another"]
+
+
 LISTS, TRUTH = [("ann", 1, 0.5), ("ann", 2, 0.25)], [("ann", 2)]
 
 
@@ -331,6 +479,8 @@ LISTS, TRUTH = [("ann", 1, 0.5), ("ann", 2, 0.25)], [("ann", 2)]
     ([(None, 1, 1.0)], TRUTH, {}, r"`recommendations` \(Spark\): column 'user_id' must have a value in every row"),
     ([("eve", 1, 1.0)], TRUTH, {}, r"for any of the 1 users .* such as users 'eve' and 'ann'; look whether `user`"),
     ([], TRUTH, {}, r"^`recommendations` \(Spark\): there is no row"),
+    (LISTS, TRUTH, {"metrics": CategoryCalibration(torch.eye(3), torch.eye(3), top_k=1)}, "write lists and truth as"),
+    (LISTS, TRUTH, {"empty_target_action": "error", "relevance": "item_id", "min_relevance": 3}, "relevant item"),
     (LISTS, [], {}, r"^`truth` \(Spark\): there is no row with a user"),
     (LISTS, TRUTH, {"item": "items"}, "has no column 'items'"),
     (LISTS, TRUTH, {"ties": "stable"}, '`ties` must not be "stable": the rows of .* have no order'),
@@ -349,7 +499,7 @@ def test_what_is_wrong_is_told_in_one_line(spark: Any, lists: Any, truth: Any, o
     if "slices" in options:
         options = {**options, "slices": spark.createDataFrame([("ann", "new")], "user_id string, slice string")}
     with pytest.raises(ValueError, match=says):
-        evaluate(rows, relevant, "ndcg", 5, **options)
+        evaluate(rows, relevant, **({} if "metrics" in options else {"metrics": "ndcg", "top_k": 5}), **options)
 
 
 def test_frames_of_two_kinds_are_refused(spark: Any) -> None:
@@ -422,11 +572,28 @@ def test_the_benchmark_runs(
     spark: Any, events: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the session that is there: another one takes half a minute to start."""
-    monkeypatch.setattr(benchmark, "session_of", lambda folder, memory, partitions: spark)
+    monkeypatch.setattr(benchmark, "session_of", lambda settings: spark)
+    monkeypatch.setattr(benchmark, "alone", lambda run, *given: run(*given))
     monkeypatch.setattr(benchmark.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(type(spark), "stop", lambda session: None)
-    monkeypatch.setattr(sys, "argv", ["spark", "--rows", "2000", "--events", "0"])
+    monkeypatch.setattr(sys, "argv", ["spark", "--rows", "2000", "--events", "2000"])
     benchmark.main()
     printed = capsys.readouterr().out
-    assert "| 2,000 | evaluate |" in printed and "| 2,000 | evaluate, files |" in printed
+    for words in (
+        "2,000 rows of lists",
+        "evaluate, apart ",
+        "evaluate, files ",
+        "2,000 events",
+        "item_to_item, files ",
+    ):
+        assert words in printed
     assert all(number > 0 for number in benchmark.exchanged(events))
+
+
+def test_the_picture_of_the_benchmark(tmp_path: Path) -> None:
+    ways = ("sort and count", "evaluate", "evaluate, files")
+    found = {way: benchmark.Found(2.0, 3, 4, 5, {"ndcg": 0.5}) for way in ways}
+    benchmark.draw_plot({10: found, 100: found}, tmp_path / "spark.png")
+    assert (tmp_path / "spark.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match=r"ndcg is 0.5 and 0.6 and 0.5: nothing is told"):
+        benchmark.check(found | {"evaluate": benchmark.Found(2.0, 3, 4, 5, {"ndcg": 0.6})})

@@ -76,12 +76,20 @@ def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[s
 def roc_of(tables: Tables) -> dict[str, dict[str, Any]]:
     """The curve of all rows of users of the truth, thinned out, and the area under the whole one; ties are one half."""
     work = tables.workspace
+    # Levels of scores, each part of them above the next, so that no part waits for the sums within another.
+    work.table(
+        "levels",
+        f"SELECT _place, p, n, {work.part} AS part FROM ("
+        "SELECT _place, count(w._item) AS p, count(*) - count(w._item) AS n FROM listed AS l "
+        "LEFT JOIN wanted AS w USING (_user, _item) WHERE _user IN (SELECT _user FROM wanted) GROUP BY _place "
+        "ORDER BY _place DESC) AS every",
+    )
     work.table(
         "steps",
-        "SELECT p, n, sum(p) OVER above AS tp, sum(n) OVER above AS fp FROM ("
-        "SELECT _place, count(w._item) AS p, count(*) - count(w._item) AS n FROM listed AS l "
-        "LEFT JOIN wanted AS w USING (_user, _item) WHERE _user IN (SELECT _user FROM wanted) GROUP BY _place) "
-        "WINDOW above AS (ORDER BY _place DESC ROWS UNBOUNDED PRECEDING)",
+        "SELECT p, n, tp_above + sum(p) OVER above AS tp, fp_above + sum(n) OVER above AS fp FROM levels JOIN ("
+        "SELECT part, sum(sum(p)) OVER upto - sum(p) AS tp_above, sum(sum(n)) OVER upto - sum(n) AS fp_above "
+        "FROM levels GROUP BY part WINDOW upto AS (ORDER BY part)) AS parts USING (part) "
+        "WINDOW above AS (PARTITION BY part ORDER BY _place DESC ROWS UNBOUNDED PRECEDING)",
     )
     positives, negatives, pairs = work.one("SELECT sum(p), sum(n), sum(n * (tp - p / 2)) FROM steps")
     curve: dict[str, dict[str, Any]] = {}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors import checks as check
@@ -176,7 +177,10 @@ def evaluate(
     given |= {"items": items, "groups": groups, "propensities": propensities}
     common = {"ties": ties, "empty_target_action": empty_target_action, **common}
     session = session_of(given, order)
-    refuse_options(session, *options_of_engines(format, temp_directory, threads, progress, order, users))
+    refuse_options(
+        session, format=format, temp_directory=temp_directory, threads=threads, progress=progress or None, order=order,
+        users=users,
+    )  # fmt: skip
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
         tables = Tables(work, given, Names(user, item, score, rank, relevance, weight), format, seen_action)
         if ties == "stable":
@@ -198,7 +202,7 @@ def evaluate(
             check_profiles(collection, tables)
             counts = tables.counted_lists() | counts
         else:
-            check_members(collection, slices=slices is not None)
+            check_members(tables, collection, slices=slices is not None)
         warn_of_tables(tables, collection)
         asked = Asked(
             level,
@@ -216,28 +220,6 @@ def evaluate(
         report = report_of(tables, collection, outcome, asked)
         report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
         return report
-
-
-def options_of_engines(
-    format: Any,  # noqa: A002
-    temp_directory: Any,
-    threads: Any,
-    progress: Any,
-    order: Any,
-    users: Any,
-) -> tuple[dict[str, tuple[Any, str]], dict[str, tuple[Any, str]]]:
-    """The options of one machine, and those of Spark, each with the reason why the other has it not."""
-    local = {
-        "format": (format, "they are no files"),
-        "temp_directory": (temp_directory, "workers take their own"),
-        "threads": (threads, "a task of Spark has one"),
-        "progress": (progress or None, "Spark shows its own"),
-    }
-    spark = {
-        "order": (order, "their rows are in order"),
-        "users": (users, "report.users.save(path) writes them"),
-    }
-    return local, spark
 
 
 def check_flags(
@@ -279,6 +261,8 @@ def report_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome,
         warn_of_short_lists(tables, outcome.longest_list, asked.largest_cutoff)
     details: dict[str, Any] = {}
     if asked.slices:
+        if not outcome.slices:
+            rank_zero_warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
         details["slices"] = values_of_slices(outcome.slices, members, level)
         for name, part in details["slices"].items():
             for own, (value, *ends) in part.items():

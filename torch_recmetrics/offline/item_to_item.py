@@ -22,12 +22,14 @@ from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.next_events import (
+    POPULARITY_GROUPS,
     Log,
     Plan,
     Similar,
     counts_of,
+    found_sql,
+    make_each,
     make_events,
-    make_found,
     make_ranks,
 )
 from torch_recmetrics.offline.report import Report
@@ -41,7 +43,7 @@ from torch_recmetrics.offline.spark import (
     workspace_of,
 )
 from torch_recmetrics.offline.tables import numbering_of, refuse_unordered
-from torch_recmetrics.offline.workspace import half_the_threads
+from torch_recmetrics.offline.workspace import Workspace, half_the_threads
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
@@ -111,7 +113,8 @@ def item_to_item(
         ties: how equal scores of a row count, as in every metric.
         gain: of relevance in NDCG, with a horizon beyond 1.
         level: of the intervals.
-        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it rows go to the disk.
+        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it rows go to the disk. With Spark's
+            frames the limit is that of each task.
         order: the column that orders the rows of Spark's frames, where they have it: equal times, and equal scores with
             ``ties="stable"``. Without it equal times stand in the order of the items.
         users: a folder in which Spark's workers write the values of the users, as Parquet; without it up to a million
@@ -135,10 +138,7 @@ def item_to_item(
         if names[0] == names[1]:
             raise InputError(f"`{one}` and `{other}` must be two columns, got {names[0]!r} for both")
     session = session_of({"similar": similar, "behaviour": behaviour}, order)
-    local = {"temp_directory": (temp_directory, "Spark has its own"), "threads": (threads, "Spark has its own")}
-    local["memory_limit"] = (memory_limit, "Spark has its own")
-    spark = {"order": (order, "their rows are in order"), "users": (users, "report.users.save(path) writes them")}
-    refuse_options(session, local, spark)
+    refuse_options(session, temp_directory=temp_directory, threads=threads, order=order, users=users)
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work, half_the_threads():
         table, log = work.open("similar", similar), work.open("behaviour", behaviour)
         if ties == "stable":
@@ -152,23 +152,23 @@ def item_to_item(
         ids = id_sql(work, (table, item1), (table, item2), (log, item))
         make_ranks(work, Similar(table, ids[0], ids[1], scores), plan)
         make_events(work, Log(log, id_sql(work, (log, user))[0], ids[2], grades, times), plan)
-        make_found(work, plan)
+        make_each(work, plan)
         counts = counts_of(work) | {"similar_rows": n_pairs}
         if session is None:
-            rows = work.stream(f"SELECT {COLUMNS} FROM found ORDER BY {ORDER}", ROWS_AT_ONCE)
-            sums = sums_of_users(rows, plan)
+            work.table("found", found_sql(plan))
+            sums, by_popularity = sums_of_found(work, plan)
             if log.types[user] == "UUID":  # which come over as text
                 sums = replace(sums, ids=[UUID(own) for own in sums.ids])
-            found = Measured.of(sums, plan)
+            found = Measured.of(sums, by_popularity, plan)
         else:
-            found = measured_by_workers(work, plan, user, users)
+            found = measured_by_workers(work, plan, user, memory_limit, users)
         counts["users"] = found.n_users
         if 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
                 f"no item of {log} that another one follows has a list in {table}, so every value would be 0: are the "
                 "ids of the same kind, and the columns the right ones?"
             )
-        details = {} if horizon > 1 else {"popularity": recall_by_popularity(work, plan)}
+        details = {} if horizon > 1 else {"popularity": recall_by_popularity(work, found.by_popularity, plan)}
         inputs = [table.describe(n_pairs), log.describe(n_events)]
     return report_of(found, counts, plan, level, inputs, details)
 
@@ -230,6 +230,20 @@ class UserSums:
                     "f1": (2 * hits, retrieved + self.relevant),
                 }.get(name) or (means[SUMS.index(name) - 2], self.events)
         return found
+
+
+def sums_of_found(work: Workspace, plan: Plan) -> tuple[UserSums, Tensor]:
+    """The sums of the users of the table `found`; (groups, 1 + cutoffs) events and those with a hit, by popularity."""
+    found = sums_of_users(work.stream(f"SELECT {COLUMNS} FROM found ORDER BY {ORDER}", ROWS_AT_ONCE), plan)
+    by_popularity = torch.zeros((POPULARITY_GROUPS, 1 + len(plan.cutoffs)), dtype=torch.float64)
+    if plan.horizon == 1:
+        columns = COLUMNS.replace("user_id", "popularity").replace(" n", " CAST(sum(n) AS BIGINT) AS n")
+        keys = COLUMNS.replace("user_id", "popularity").replace(", n", "")
+        order = ORDER.replace("user_id", "popularity")
+        rows = work.stream(f"SELECT {columns} FROM found GROUP BY {keys} ORDER BY {order}", ROWS_AT_ONCE)
+        groups = sums_of_users(rows, plan)
+        by_popularity[groups.ids] = torch.cat([groups.events.unsqueeze(1), groups.at_cutoffs[:, :, 0]], 1)
+    return found, by_popularity
 
 
 def sums_of_users(batches: Iterable[Any], plan: Plan) -> UserSums:
@@ -328,18 +342,16 @@ def ranked_sums(entries: Entries, lengths: Tensor, events: Tensor, plan: Plan) -
     return torch.stack(sums, 2)
 
 
-def recall_by_popularity(work: Any, plan: Plan) -> dict[str, dict[str, float]]:
+def recall_by_popularity(work: Any, sums: Tensor, plan: Plan) -> dict[str, dict[str, float]]:
     """Metric -> items by how often they were taken -> the share of the events with one of them whose list has it."""
-    columns = COLUMNS.replace("user_id", "popularity").replace(" n", " CAST(sum(n) AS BIGINT) AS n")
-    keys = COLUMNS.replace("user_id", "popularity").replace(", n", "")
-    order = ORDER.replace("user_id", "popularity")
-    rows = work.stream(f"SELECT {columns} FROM found GROUP BY {keys} ORDER BY {order}", ROWS_AT_ONCE)
-    found = sums_of_users(rows, plan)
-    groups = work.rows("SELECT popularity, min(n), max(n) FROM popularity GROUP BY 1")
-    names = {group: f"{low:,}" if low == high else f"{low:,} to {high:,}" for group, low, high in groups}
-    labels = [names[group] for group in found.ids]
-    recalls = found.at_cutoffs[:, :, 0] / found.events.unsqueeze(1)
-    return {f"recall@{k}": dict(zip(labels, recalls[:, place].tolist())) for place, k in enumerate(plan.cutoffs)}
+    groups = work.rows("SELECT popularity, min(n), max(n) FROM popularities GROUP BY 1 ORDER BY 1")
+    names = {
+        group: f"{low:,}" if low == high else f"{low:,} to {high:,}" for group, low, high in groups if sums[group, 0]
+    }
+    recalls = (sums[:, 1:] / sums[:, :1])[list(names)]
+    return {
+        f"recall@{k}": dict(zip(names.values(), recalls[:, place].tolist())) for place, k in enumerate(plan.cutoffs)
+    }
 
 
 # The report -----------------------------------------------------------------------------------------------------------
@@ -352,20 +364,22 @@ class Measured:
     Attributes:
         n_users: U.
         sums: (numbers, 6), the moments of every number of :func:`names_of`, in its order.
+        by_popularity: (groups, 1 + cutoffs), events and those with a hit by how often their item was taken.
         users: their values; None where workers have written them.
         user_ids: their ids as the log has them, likewise.
     """
 
     n_users: int
     sums: Tensor
+    by_popularity: Tensor
     users: UserValues | None
     user_ids: list[Any] | None
 
     @classmethod
-    def of(cls, found: UserSums, plan: Plan) -> Measured:
+    def of(cls, found: UserSums, by_popularity: Tensor, plan: Plan) -> Measured:
         """That of the sums of users."""
         sums, columns = moments_of_users(found, plan)
-        return cls(len(found.ids), sums, values_of_users(found.ids, columns, plan), found.ids)
+        return cls(len(found.ids), sums, by_popularity, values_of_users(found.ids, columns, plan), found.ids)
 
 
 def names_of(plan: Plan) -> list[tuple[str, str]]:
@@ -399,35 +413,38 @@ def values_of_users(ids: list[Any], columns: dict[str, Tensor], plan: Plan) -> U
     )
 
 
-def measured_by_workers(work: SparkWorkspace, plan: Plan, user: str, path: str | None) -> Measured:
-    """The same of Spark's table `found`, each user in one partition; `path` is where the workers write their values."""
+def measured_by_workers(
+    work: SparkWorkspace, plan: Plan, user: str, memory_limit: str | None, path: str | None
+) -> Measured:
+    """The same of Spark's view `each`; `path` is where the workers write their values."""
     pyarrow = needed("pyarrow", "Spark's frames")
 
     def count(rows: Any) -> Part:
-        found = sums_of_users(rows.to_batches(), plan)
+        with Workspace(memory_limit, threads=1) as own:
+            own.connection.register("received", rows)
+            own.table("found", "SELECT * FROM received")
+            found, by_popularity = sums_of_found(own, plan)
         sums, columns = moments_of_users(found, plan)
         users = pyarrow.table({"_id": found.ids, **{name: column.numpy() for name, column in columns.items()}})
-        return Part({"users": len(found.ids)}, tensors={"sums": sums}, users=users)
+        return Part({"users": len(found.ids)}, tensors={"sums": sums, "popularity": by_popularity}, users=users)
 
     def add(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-        return {"sums": combined(torch.stack([part["sums"] for part in parts]))} if parts else {}
+        sums, counts = (torch.stack([part[name] for part in parts]) for name in ("sums", "popularity"))
+        return {"sums": combined(sums), "popularity": counts.sum(0)}
 
-    rows = work.query(f"SELECT {COLUMNS} FROM found").repartition("user_id")
-    keys = ORDER.split(", ")
-    rising = [not key.endswith(" DESC") for key in keys]
-    rows = rows.sortWithinPartitions(*(key.removesuffix(" DESC") for key in keys), ascending=rising)
-    parts = Parts(work, rows, count, add)
+    work.gather("each", "user_id")
+    parts = Parts(work, work.query(found_sql(plan)), count, add)
     total = parts.total
-    n_users = total.counts.get("users", 0)
-    if not n_users:
-        return Measured.of(sums_of_users([], plan), plan)
+    if not total.counts:  # nobody has an event with something to find
+        return Measured.of(sums_of_users([], plan), torch.zeros(POPULARITY_GROUPS, 1 + len(plan.cutoffs)), plan)
+    n_users = total.counts["users"]
     table = parts.users_here(n_users, path, user)
     users = user_ids = None
     if table is not None:
         user_ids = table["_id"].to_pylist()
         columns = {name: torch.tensor(table[name].to_numpy()) for name in table.column_names[1:]}
         users = values_of_users(user_ids, columns, plan)
-    return Measured(n_users, total.tensors["sums"], users, user_ids)
+    return Measured(n_users, total.tensors["sums"], total.tensors["popularity"], users, user_ids)
 
 
 def report_of(

@@ -111,7 +111,7 @@ def read_items(metrics: Any, common: Mapping[str, Any]) -> bool:
     known = ("num_items", "item_counts", "groups")
     named = [METRICS[name] for name in names_of(metrics)]
     objects: list[Any] = [entry for entry in entries_of(metrics) if not isinstance(entry, str)]
-    members = [inner for entry in objects for inner in (entry.values() if hasattr(entry, "values") else [entry])]
+    members = [inner for entry in objects for inner in ([entry] if isinstance(entry, Metric) else entry.values())]
     return (
         common.get("ignore_index") is not None
         or any(own.reads_items or any(name in options_of(own) for name in known) for own in named)

@@ -51,9 +51,9 @@ class Log:
 
 
 def make_ranks(work: Any, table: Similar, plan: Plan) -> None:
-    """The tables `lists` (item -> length) and `ranks` (pair -> how many items stand above it, and beside it).
+    """The table `lists` (item -> length), and the view `ranks` (pair -> how many items stand above it, and beside it).
 
-    Ranks beyond the depth are not kept, and a length counts up to it.
+    Ranks beyond the depth are left out, and a length counts up to it.
     """
     refuse_twice(work, table)
     source, score = table.source, f"{table.score} + CAST(0 AS DOUBLE)"  # -0.0 and 0.0 are one score
@@ -65,7 +65,7 @@ def make_ranks(work: Any, table: Similar, plan: Plan) -> None:
     start, size = "rank() OVER (PARTITION BY item1 ORDER BY score DESC)", "count(*) OVER (PARTITION BY item1, score)"
     if plan.ties == "stable":
         start, size = "row_number() OVER (PARTITION BY item1 ORDER BY score DESC, place)", "1"
-    work.table(
+    work.view(
         "ranks",
         f"SELECT item1, item2, CAST(start AS BIGINT) AS start, CAST(size AS BIGINT) AS size FROM (SELECT item1, item2, "
         f"{start} - 1 AS start, {size} AS size FROM (SELECT {table.item1} AS item1, {table.item2} AS item2, "
@@ -78,7 +78,9 @@ def refuse_twice(work: Any, table: Similar) -> None:
     source = table.source
     one, other = cast(table.item1, "VARCHAR"), cast(table.item2, "VARCHAR")
     again = work.rows(
-        f"SELECT {one}, {other}, count(*) FROM {source.sql} GROUP BY 1, 2 HAVING count(*) > 1 ORDER BY 1, 2 LIMIT 1"
+        f"SELECT {cast('item1', 'VARCHAR')} AS item1, {cast('item2', 'VARCHAR')} AS item2, n FROM ("
+        f"SELECT {table.item1} AS item1, {table.item2} AS item2, count(*) AS n FROM {source.sql} GROUP BY 1, 2 "
+        "HAVING count(*) > 1) AS twice ORDER BY 1, 2 LIMIT 1"
     )
     if again:
         *pair, times = again[0]
@@ -93,7 +95,10 @@ def refuse_twice(work: Any, table: Similar) -> None:
 
 
 def make_events(work: Any, log: Log, plan: Plan) -> None:
-    """The tables `following`, an event and what follows it; `checked`, those with something to find; `popularity`."""
+    """The tables `following`, an event and what follows it; `taken`, how often an item is, hence its `popularity`.
+
+    The view `checked` has the events with something to find.
+    """
     steps = range(1, plan.horizon + 1)
     # Where rows are sorted once and read along, what is ahead of a user's last events is another's.
     ahead = ", ".join(
@@ -103,27 +108,35 @@ def make_events(work: Any, log: Log, plan: Plan) -> None:
     )
     work.table(
         "following",
-        f"SELECT row_number() {work.over} AS event, user_id, item, {ahead}, "
+        f"SELECT {f'row_number() {work.over} AS event, ' * (plan.horizon > 1)}user_id, item, {ahead}, "
         f"coalesce(time = lag(time) {work.over} AND user_id = lag(user_id) {work.over}, false) AS tied FROM ("
         f"SELECT {log.user} AS user_id, {log.item} AS item, {log.grade} AS grade, {log.time} AS time, "
         f"{log.source.row} AS place FROM {log.source.sql} {work.sorted}) AS events",
     )
     wanted = " OR ".join(f"coalesce(grade{step} > 0, false)" for step in steps)
     work.view("checked", f"SELECT * FROM following WHERE {wanted}")
+    work.table(
+        "taken",
+        "SELECT item, count(*) AS n, count(*) - count(target1) AS last, count_if(tied) AS tied, "
+        f"count_if({wanted}) AS checked FROM following GROUP BY item",
+    )
     # Groups of items that were taken about as often, of about as many events each.
     work.table(
-        "popularity",
-        f"SELECT item, n, CAST(ceil({POPULARITY_GROUPS} * sum(n) OVER (ORDER BY n) / sum(n) OVER ()) - 1 AS BIGINT) "
-        "AS popularity FROM (SELECT item, count(*) AS n FROM following GROUP BY item) AS taken",
+        "popularities",
+        f"SELECT n, CAST(ceil({POPULARITY_GROUPS} * sum(n * items) OVER (ORDER BY n) / sum(n * items) OVER ()) - 1 AS "
+        "BIGINT) AS popularity FROM (SELECT n, count(*) AS items FROM taken GROUP BY n) AS sizes",
     )
+    work.table("popularity", "SELECT item, popularity FROM taken JOIN popularities ON taken.n = popularities.n")
 
 
 def counts_of(work: Any) -> dict[str, int]:
     """What was read, and what was left out."""
-    events, last, tied = work.one("SELECT count(*), count(*) - count(target1), count_if(tied) FROM following")
-    without = "FROM checked LEFT JOIN lists ON checked.item = lists.item1"
-    checked, listed, items = work.one(
-        f"SELECT count(*), count(lists.item1), count(DISTINCT CASE WHEN lists.item1 IS NULL THEN item END) {without}"
+    events, last, tied, checked, listed, items = map(
+        int,
+        work.one(
+            "SELECT sum(n), sum(last), sum(tied), sum(checked), sum(CASE WHEN item1 IS NULL THEN 0 ELSE checked END), "
+            "count_if(item1 IS NULL AND checked > 0) FROM taken LEFT JOIN lists ON item = item1"
+        ),
     )
     return {
         "events": events,
@@ -140,27 +153,34 @@ def counts_of(work: Any) -> dict[str, int]:
     }
 
 
-def make_found(work: Any, plan: Plan) -> None:
-    """The table `found`: what an event has to find, and where it stands in the list; at the depth where it does not.
-
-    Where one item is to be found, equal events of a user are one row, `n` of them.
-    """
+def make_each(work: Any, plan: Plan) -> None:
+    """The view `each`: what an event has to find, and where it stands in the list; at the depth where it does not."""
     place = f"coalesce(start, {plan.depth}) AS start, coalesce(size, 1) AS size, coalesce(lists.length, 0) AS length"
     joined = "LEFT JOIN lists ON w.item = lists.item1 LEFT JOIN ranks ON w.item = ranks.item1 AND target = ranks.item2"
     if plan.horizon == 1:
-        work.table(
-            "found",
-            "SELECT user_id, start, size, length, popularity, count(*) AS n, CAST(1 AS DOUBLE) AS grade, "
-            f"CAST(0 AS BIGINT) AS event FROM (SELECT user_id, popularity, {place} FROM "
-            f"(SELECT user_id, item, target1 AS target FROM checked) AS w {joined} "
-            "JOIN popularity ON target = popularity.item) AS each GROUP BY 1, 2, 3, 4, 5",
+        work.view(
+            "each",
+            f"SELECT user_id, popularity, {place} FROM (SELECT user_id, item, target1 AS target FROM checked) AS w "
+            f"{joined} JOIN popularity ON target = popularity.item",
         )
         return
     steps = ", ".join(f"{{'target': target{step}, 'grade': grade{step}}}" for step in range(1, plan.horizon + 1))
-    work.table(
-        "found",
-        f"SELECT user_id, event, {place}, grade, CAST(1 AS BIGINT) AS n FROM (SELECT event, user_id, item, "
-        "step.target AS target, max(step.grade) AS grade FROM "
-        f"(SELECT event, user_id, item, unnest([{steps}]) AS step FROM checked) AS ahead WHERE step.grade > 0 "
-        f"GROUP BY 1, 2, 3, 4) AS w {joined}",
+    work.view(
+        "each",
+        f"SELECT user_id, event, target, grade, {place} FROM (SELECT user_id, event, item, step.target AS target, "
+        f"step.grade AS grade FROM (SELECT event, user_id, item, unnest([{steps}]) AS step FROM checked) AS ahead "
+        f"WHERE step.grade > 0) AS w {joined}",
     )
+
+
+def found_sql(plan: Plan) -> str:
+    """SELECT of the rows of the view `each`: an item that comes again counts once, with its highest relevance.
+
+    Where one item is to be found, equal events of a user are one row, `n` of them.
+    """
+    if plan.horizon == 1:
+        numbers, keys = "count(*) AS n, CAST(1 AS DOUBLE) AS grade, CAST(0 AS BIGINT) AS event", "popularity"
+    else:
+        numbers, keys = "CAST(1 AS BIGINT) AS n, max(grade) AS grade", "event, target"
+    keys += ", user_id, start, size, length"
+    return f"SELECT {keys}, {numbers} FROM each GROUP BY {keys}"

@@ -129,9 +129,7 @@ def overlap(
     """
     dropped = kinds_of(drop)
     session = session_of({"train": train, "test": test}, order)
-    local = {"temp_directory": (temp_directory, "Spark has its own"), "threads": (threads, "Spark has its own")}
-    local["memory_limit"] = (memory_limit, "Spark has its own")
-    refuse_options(session, local, {"order": (order, "their rows are in order")})
+    refuse_options(session, temp_directory=temp_directory, threads=threads, memory_limit=memory_limit, order=order)
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
         sources = [work.open(role, given) for role, given in (("train", train), ("test", test))]
         user, item = chosen(sources, "user", user, USERS), chosen(sources, "item", item, ITEMS)

@@ -33,6 +33,21 @@ SCHEMA = "part long, kind string, payload binary"
 FAN_IN = 16  # parts that one worker, or the driver, adds up
 MOST_USERS = 1_000_000  # whose values come to the driver
 ROWS_AT_ONCE = 2**16  # of values of users in one payload
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # Tables of which a partition has less than this are joined without being sorted: half the time.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
+    "spark.sql.requireAllClusterKeysForDistribution": "false",  # what is hashed by user stays so when it is grouped
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # of rows that are read twice: a third of the time
+}
+OF_ONE_MACHINE = {
+    "format": "they are no files",
+    "memory_limit": "Spark has its own",
+    "temp_directory": "workers take their own",
+    "threads": "a task of Spark has one",
+    "progress": "Spark shows its own",
+}
+OF_SPARK = {"order": "their rows are in order", "users": "report.users.save(path) writes them"}
 TYPES = {
     "string": "VARCHAR",
     "int": "INTEGER",
@@ -73,13 +88,12 @@ def session_of(given: Mapping[str, Any], order: str | None) -> Any:
     return spark[0].sparkSession if spark else None
 
 
-def refuse_options(session: Any, local: Mapping[str, tuple[Any, str]], spark: Mapping[str, tuple[Any, str]]) -> None:
+def refuse_options(session: Any, **given: Any) -> None:
     """ValueError for options of one machine with Spark's frames, and the other way round; each says why."""
-    for options, of in ((local, session is not None), (spark, session is None)):
-        for name, (value, why) in options.items():
-            if of and value is not None:
-                frames = "Spark's frames" if session is not None else "files and other frames"
-                raise ValueError(f"`{name}` is not taken with {frames}: {why}")
+    for name, value in given.items():
+        if value is not None and (session is None) == (name in OF_SPARK):
+            frames = "files and other frames" if session is None else "Spark's frames"
+            raise ValueError(f"`{name}` is not taken with {frames}: {(OF_SPARK | OF_ONE_MACHINE)[name]}")
 
 
 def read_by_spark(session: Any, path: str | Sequence[str]) -> Any:
@@ -120,7 +134,7 @@ class SparkWorkspace:
         order: the column that orders the rows of those frames that have it.
     """
 
-    over, sorted = "OVER (PARTITION BY user_id ORDER BY time, place, item)", ""
+    over, sorted, part = "OVER (PARTITION BY user_id ORDER BY time, place, item)", "", "spark_partition_id()"
 
     def __init__(self, session: Any, order: str | None = None) -> None:
         self.session, self.order = session, order
@@ -131,16 +145,20 @@ class SparkWorkspace:
         self._key = uuid.uuid4().hex[:12]
 
     def __enter__(self) -> Self:
-        self._zone = self.session.conf.get("spark.sql.session.timeZone")
-        self.session.conf.set("spark.sql.session.timeZone", "UTC")
+        self._settings = {name: self.session.conf.get(name) for name in SETTINGS}
+        self._set(SETTINGS)
         return self
+
+    def _set(self, settings: Mapping[str, str | None]) -> None:
+        for name, value in settings.items():
+            self.session.conf.set(name, value)
 
     def __exit__(self, *_: object) -> None:
         for frame in self._kept:
             frame.unpersist()
         for view in self._views.values():
             self.session.catalog.dropTempView(view)
-        self.session.conf.set("spark.sql.session.timeZone", self._zone)
+        self._set(self._settings)
 
     def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002, ARG002
         """A frame as a source."""
@@ -188,10 +206,6 @@ class SparkWorkspace:
         column = torch.tensor(self.query(sql).toArrow().column(0).to_numpy())
         return column if column.is_floating_point() else column.long()  # Spark has narrower integers
 
-    def stream(self, sql: str, batch_rows: int) -> Iterator[Any]:
-        """The rows of a query that has few."""
-        yield from self.query(sql).toArrow().to_batches(batch_rows)
-
     def table(self, name: str, sql: str) -> None:
         """Keep the rows of a query, in the memory of the workers and on their disks."""
         frame = self.query(sql).persist()
@@ -202,9 +216,11 @@ class SparkWorkspace:
         """Give a query a name."""
         self._name(name, self.query(sql))
 
-    def frame(self, sql: str) -> Any:
-        """The rows of a query, as a frame of Spark."""
-        return self.query(sql)
+    def gather(self, name: str, column: str) -> None:
+        """Bring the rows of a view that are equal in a column to one partition."""
+        self._name(name, self.query(f"SELECT * FROM {name}").repartition(column))
+
+    frame = query  # what a query is on one machine
 
     def count(self, source: Source) -> int:
         """How many rows an input has; InputError where there is none."""
@@ -260,13 +276,15 @@ class Part:
         errors = sorted(part.error for part in parts if part.error)
         if errors:
             return cls(error=errors[0])
-        total = cls(tensors=add([part.tensors for part in parts]))
+        total = cls(tensors=add([part.tensors for part in parts])) if parts else cls()
         for part in parts:
             for name, count in part.counts.items():
                 total.counts[name] = total.counts.get(name, 0) + count
             for name, number in part.most.items():
                 total.most[name] = max(total.most.get(name, 0), number)
-        total.warnings = sorted({text for part in parts for text in part.warnings})
+        # Of those that differ in their numbers one.
+        texts = sorted((text for part in parts for text in part.warnings), reverse=True)
+        total.warnings = sorted({re.sub(r"[\d,]+", "", text): text for text in texts}.values())
         return total
 
 
@@ -314,7 +332,9 @@ class Parts:
         return total
 
     def users_here(self, n_users: int, path: str | None, user: str) -> Any:
-        """The table of the users by their ids; None where the workers write them to a path, or they are too many."""
+        """The table of the users by their ids; None where no user has a value, workers write them, or they are many."""
+        if self._rows.where("kind = 'users'").isEmpty():
+            return None
         if path is not None:
             self._write_users(path, user)
             return None

@@ -13,7 +13,7 @@ from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
 from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.spark import Part, Parts, SparkWorkspace
+from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
 from torch_recmetrics.offline.tables import UNORDERED, Names, Tables, no_user_in_common, numbering_of
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
@@ -22,13 +22,25 @@ ROLES = ("recommendations", "truth", "seen", "slices")  # whose rows go to the p
 SLICE = "slice\n"  # how the names of sums of slices begin
 
 
-def check_members(collection: RecMetricCollection, *, slices: bool) -> None:
+def check_members(tables: Tables, collection: RecMetricCollection, *, slices: bool) -> None:
     """ValueError for metrics that need all users in one place, in one line that says why."""
     for name, member in collection.items():
         if isinstance(member, CategoryCalibration):
-            raise ValueError(f"{name} has a profile of each user by number, and users of Spark's frames have none")
-        if slices and getattr(member, "keeps_values", False):
-            raise ValueError(f"{name} is no mean: the values of all users of a slice would have to come to the driver")
+            raise ValueError(
+                f"{name} has a profile of each user by number, and users of Spark's frames have none: write lists and "
+                "truth as Parquet, and give evaluate their paths"
+            )
+        if not getattr(member, "keeps_values", False):
+            continue
+        of, ids = "all users of a slice", tables.user_ids.of(tables.truth)
+        if not slices:
+            n_users = tables.workspace.one(f"SELECT count(DISTINCT {ids}) FROM {tables.truth.sql}")[0]
+            of = f"{n_users:,} users, more than {MOST_USERS:,}," if n_users > MOST_USERS else ""
+        if of:
+            raise ValueError(
+                f"{name} is no mean: the values of {of} would have to come to the driver. Let the workers write them "
+                "to `users`, with the mean in its place, and take it of these files"
+            )
 
 
 def measured_by_workers(

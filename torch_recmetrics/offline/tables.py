@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
@@ -382,8 +381,6 @@ class Tables:
             "JOIN users USING (id) WHERE slice IS NOT NULL",
         )
         names = [row[0] for row in self.workspace.rows("SELECT DISTINCT slice, s FROM sliced ORDER BY s")]
-        if not names:
-            rank_zero_warn(f"{slices} and {self.truth} have no user in common: are the ids of the same kind?")
         own = [self.workspace.column(f"SELECT {column} FROM sliced ORDER BY u, s") for column in ("u", "s")]
         return names, own[0], own[1]
 

@@ -48,6 +48,7 @@ class Workspace:
     """
 
     over, sorted = "OVER ()", "ORDER BY user_id, time, place"  # rows are sorted once and read along: half the time
+    part = "0"  # the number of the partition of a row
 
     def __init__(
         self,
