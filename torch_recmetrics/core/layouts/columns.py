@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,7 +59,7 @@ def are_distinct(ids: Tensor, n_items: int | None) -> bool:
     """
     if not is_looped(ids):
         return False
-    broken = np.empty(ids.shape[0], dtype=np.bool_)
+    broken = torch.empty(ids.shape[0], dtype=torch.bool).numpy()
     most = torch.iinfo(torch.int64).max if n_items is None else n_items
     over_rows(marks.broken_ids, ids.shape[0], ids.numel(), ids.contiguous().numpy(), most, broken)
     return not broken.any()
