@@ -27,7 +27,7 @@ RANKS_AT_ONCE = 1 << 15
 CHANCES_AT_ONCE = 1 << 20  # numbers of a table of chances: 8 MB
 STEPS = 20_000  # of expectation maximisation, at most
 # In the mean logarithm of the likelihood, in one step. Later steps fit what is in the sample by chance: with 1e-7 the
-# values of the draws of `python -m benchmarks unbiased` spread 1.2 to 2 times as far, most of them with more bias.
+# values of the draws of `python -m benchmarks unbiased` spread 1.2 to 2 times as far, and few have less bias.
 GAINED = 1e-6
 
 OfRank = Callable[[Tensor], Tensor]  # (n,) int64 ranks 1, 2, ... -> (n,) float64
