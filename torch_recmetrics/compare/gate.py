@@ -48,7 +48,7 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
 Outcome = Literal["promoted", "rejected", "undecided"]
-FEW = 10  # users beyond a margin, from which on their own values say how far they go
+FEW = 10  # where fewer users lie beyond a margin, one imagined user is added there: see Users.statistic
 # A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
 NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 
@@ -60,15 +60,18 @@ class Users:
     gains: Array  # (n,)
     sizes: Array  # (n,)
     weights: Array  # (n,) the largest of them 1
-    lost: tuple[float, float]  # gain and size of one more, who lost the most that a user has
-    gained: tuple[float, float]  # of one who gained as much
+    lost: tuple[float, float]  # (gain, size) of an imagined user who loses the largest value that a user has
+    gained: tuple[float, float]  # of one who gains as much
 
     def statistic(self, relative: float, *, held: bool) -> float:
-        """How far the gain is beyond `relative` times the size, in standard errors, where few users may mislead t.
+        """How far the gain is beyond `relative` times the size, in standard errors; the more cautious of two ways.
 
-        Of users whose values are skew Student's t is off to their longer side; P. Hall, On the removal of skewness by
-        transformation, 1992, turns it back. And losses that are rare may be in no user of a few hundred: where fewer
-        than `FEW` users lie on the other side, one more of these must not turn the rule around.
+        Student's t errs where the users' values are skewed; Hall's statistic corrects it (P. Hall, On the removal of
+        skewness by transformation, 1992). And rare losses may be missing among a few hundred users: where fewer than
+        `FEW` lie on the other side, one imagined user is added there, and must not turn the rule around.
+
+        Args:
+            held: True to test that the rule is held, False to test that it has failed.
         """
         beyond, w = self.gains - relative * self.sizes, self.weights
         found = [without_skewness(summed_up(beyond, w))]
@@ -92,7 +95,7 @@ def without_skewness(own: Differences) -> float:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two means and the squared standard errors that decide every relative difference of theirs.
+    """The two means of a metric, and the variances that tests of their relative difference need.
 
     The gain is candidate - incumbent, its sign such that more is better; `size` is that of the incumbent's mean.
     """
@@ -138,7 +141,7 @@ class Contrast:
         return (half - root) / a, (half + root) / a
 
     def below(self, statistic: float) -> float:
-        """P(T <= statistic) where there is no gain beyond the threshold."""
+        """P(T <= statistic) if the true gain is exactly at the threshold."""
         if math.isinf(self.degrees_of_freedom):
             return NormalDist().cdf(statistic)
         return t_probability(statistic, self.degrees_of_freedom)
@@ -161,12 +164,13 @@ class RuleVerdict:
             incumbent has 0.
         low, high: its interval, at the level that Holm's correction left to this rule; infinite where the incumbent's
             mean may be 0.
-        p_held, p_failed: of one side each, against the rule being broken, and against it being kept; not corrected.
+        p_held, p_failed: one-sided p-values, not corrected: a small `p_held` shows that the rule is held, a small
+            `p_failed` that it has failed.
         outcome: ``"held"``, ``"failed"`` or ``"undecided"``.
         n: users who count; None where only summaries are known.
         users_needed: about how many would decide the rule in 80 % of such decisions, if the true difference is the one
-            seen; infinite where none is seen; None where the rule is decided, or the number is not known, of users or
-            of those who would decide a rule that one user more would turn around.
+            seen; infinite where none is seen; None where the rule is decided, where `n` is None, or where the
+            correction for few users turns the sign of the statistic around.
         paired: False where the metric has no values of users.
         undefined: users who have a value in one of the two only, and so do not count.
     """
@@ -266,13 +270,13 @@ class Gate:
     side has (1 - level) / 2 for all rules together, by Holm's correction. So an equal candidate is rejected in at most
     (1 - level) / 2 of such decisions, and a candidate that breaks a rule is promoted in at most as many.
 
-    Few users may mislead the t test: of values most of which are 0 it is too sure of a low mean, and of losses that are
-    rare it knows none that it has not seen. So a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held or has
+    Few users may mislead the t test: where most values are 0 it trusts a low mean too much, and it cannot know rare
+    losses that it has not seen. So a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held or has
     failed only if it has by Hall's t too, which takes the skewness of the users' values out. With fewer than 10 users
     who lost more than it allows, it is held only if it would be with one more, who lost the most that a user has;
-    with fewer than 10 who did better, it has failed only if it would have with one more, who gained as much. Simulated
-    gates of values between 0 and 1 are wrong in at most 3.8 %, of values without a bound in up to 9 %, where 2.5 % are
-    meant: docs/compare.md has the figures.
+    with fewer than 10 who did better, it has failed only if it would have with one more, who gained as much. In
+    simulations gates of values between 0 and 1 were wrong in at most 3.8 % of decisions, of values without a bound in
+    up to 9 %, where 2.5 % are meant: docs/compare.md has the figures.
 
     Args:
         better: a metric, or several, in which the candidate must win.
@@ -425,7 +429,7 @@ class Gate:
 
 
 def numbers_of(name: str, given: Any, example: str, rule: str, allowed: Callable[[float], bool]) -> dict[str, float]:
-    """Metrics with a number each; TypeError and ValueError for others."""
+    """The numbers by metric, checked; TypeError or ValueError otherwise."""
     if not isinstance(given, Mapping):
         raise TypeError(f"`{name}` must be a dict of metrics and {example}, got {given!r}")
     for metric, number in given.items():
@@ -443,7 +447,7 @@ def metric_of(text: str) -> type[Any] | None:
 
 
 def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
-    """ValueError that says what a run needs for the rules."""
+    """ValueError where a run lacks a metric that has a rule; it says how to get it."""
     held = names_of(run)
     for metric in metrics:
         if metric not in held:
@@ -456,7 +460,7 @@ def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
 
 
 def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:
-    """The means of a metric in both runs, and what their relative difference varies by."""
+    """The means of a metric in both runs, and the variances of gain and size."""
     candidate, incumbent = runs["candidate"], runs["incumbent"]
     both = isinstance(candidate, UserValues) and isinstance(incumbent, UserValues)
     if both and metric in candidate and metric in incumbent and users is not None:
@@ -557,7 +561,7 @@ def rule_verdict(
         seen, t = t, own.users.statistic(-margin, held=held)
         held = held and own.below(-t) <= tails[0]
         failed = failed and own.below(t) <= tails[1]
-        turned = t * seen <= 0  # then it says nothing of how many users would decide
+        turned = t * seen <= 0  # the two point to different sides: neither tells how many users would decide
     no_number = held or failed or turned or own.n is None
     return RuleVerdict(
         metric=metric,

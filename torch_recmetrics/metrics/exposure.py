@@ -91,7 +91,8 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
         n_groups = len(names) if names is not None else max(1, highest + 1)
         if highest >= n_groups:
             raise ValueError(f"`names` must name all {highest + 1} groups, got {n_groups}")
-        columns = {"place": torch.cat([groups.new_full((1,), -1), groups]) + 1}  # of id -1 and of each item: 0 for none
+        # The group + 1 of id -1, then of each item: column 0 of the sums collects what has no group.
+        columns = {"place": torch.cat([groups.new_full((1,), -1), groups]) + 1}
         sizes = sum_by(groups + 1, exact(torch.ones_like(groups)), n_groups + 1)[1:]
     else:
         n_groups = groups.shape[1]
@@ -122,7 +123,7 @@ def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor) -> Tensor:
         sums = amounts.new_zeros((item_ids.shape[0], n_groups + 1))
         return sums.scatter_add_(1, table["place"][item_ids.clamp(-1, table.n_items - 1) + 1], amounts)[:, 1:]
     known = item_ids.clamp(0, table.n_items - 1)
-    if not item_ids.shape[1]:  # embedding_bag has no words for it
+    if not item_ids.shape[1]:  # embedding_bag takes no lists of length 0
         return amounts.new_zeros((item_ids.shape[0], n_groups))
     weights = torch.where(item_ids >= 0, amounts, 0)
     return embedding_bag(known, table["shares"], mode="sum", per_sample_weights=weights)
@@ -199,7 +200,7 @@ class GroupExposure(LabelledMeans):
 
     def possible(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         table: Any = self.table
-        own = cutoffs[:: self.n_parts]
+        own = cutoffs[:: self.n_parts]  # each comes once for each group
         totals = exposures(stats, own, table, self.attention, self.persistence).sum(2)
         return totals.repeat_interleave(self.n_parts, 1)
 
@@ -212,7 +213,7 @@ class GroupExposure(LabelledMeans):
 
 
 def prepare_exposure(metric: Any) -> None:
-    """Give a function of the user's its name, and say that shares of all attention are no mean over users."""
+    """Wrap an attention function of the caller's; mark a metric of all attention together as pooled."""
     if not isinstance(metric.attention, str):
         metric.attention = Function(metric.attention)
     if metric.per == "system":
@@ -239,7 +240,7 @@ def js(shares: Tensor, target: Tensor) -> Tensor:
 
 
 def max_ratio(shares: Tensor, target: Tensor) -> Tensor:
-    """The largest share by target by the smallest; a group that neither has is none."""
+    """The largest ratio share / target, divided by the smallest; groups where both are 0 are left out."""
     ratios = shares / target
     nothing = (shares == 0) & (target == 0)
     largest = ratios.masked_fill(nothing, float("-inf")).amax(-1)
@@ -247,7 +248,9 @@ def max_ratio(shares: Tensor, target: Tensor) -> Tensor:
     return largest / smallest
 
 
-DISTANCES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], float, float | None]] = {  # and their ranges
+DISTANCES: dict[
+    str, tuple[Callable[[Tensor, Tensor], Tensor], float, float | None]
+] = {  # and their least and largest values
     "js": (js, 0.0, 1.0),
     "l1": (lambda shares, target: (shares - target).abs().sum(-1) / 2, 0.0, 1.0),
     "l2": (lambda shares, target: (shares - target).square().sum(-1), 0.0, 2.0),
@@ -345,7 +348,10 @@ class ExposureDisparity(ListMeans):
         self.needs_target = self.target == "relevance"
         if self.per == "system":
             self.n_parts = n_groups * (2 if self.needs_target else 1)
-            self.has_interval, self.empty_target_action = False, "neg"  # every list counts
+            self.has_interval, self.empty_target_action = (
+                False,
+                "neg",
+            )  # users without a relevant item are shown lists too
         return table
 
     @property

@@ -31,7 +31,7 @@ else:  # torch brings typing_extensions along, but nothing of it is needed at ru
 
 C = TypeVar("C", bound="type[Configured]")
 REQUIRED = inspect.Parameter.empty
-TAKERS: dict[str, list[str]] = {}  # option -> the classes that users name which declare or inherit it
+TAKERS: dict[str, list[str]] = {}  # option -> the public metrics that have it, for the hint in `bind`
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def option(
 class Configured:
     """A class whose options are declared in its body; its ``configure`` is given the values of all, each checked."""
 
-    top_k: int | None  # not an option here: its place among the arguments differs from metric to metric
+    top_k: int | None  # no option here: each metric has its own place for it
     declared_options: ClassVar[dict[str, Option]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -105,7 +105,7 @@ class Configured:
             else:
                 setattr(cls, name, declared.default)
         inherited = next((options for base in cls.__mro__[1:] if (options := options_of(base))), {})
-        plain = vars(cls).keys() - own.keys()  # what is no choice in this class
+        plain = vars(cls).keys() - own.keys()  # these take inherited options away
         merged = {name: declared for name, declared in inherited.items() if name not in plain} | own
         # By position in the order of the bases, as in a dataclass; then those by keyword, the class' own first.
         by_position = {name: declared for name, declared in merged.items() if not declared.kw_only}
@@ -152,7 +152,7 @@ def documented(docstring: str | None, options: dict[str, Option]) -> str | None:
 
 
 def is_choice(declared: Option) -> bool:
-    """Whether an option is one of a few words; the first is the default."""
+    """Whether an option is one of a few words, the first of which is the default."""
     return get_origin(declared.annotation) is Literal
 
 
@@ -184,7 +184,7 @@ def constructor(cls: type) -> Any:
 def bind(
     signature: inspect.Signature, owner: str, args: Any, kwargs: dict[str, Any], word: str = "option"
 ) -> dict[str, Any]:
-    """All arguments by name, with their defaults; TypeError names one that there is not, and the nearest there is."""
+    """All arguments by name, with defaults; TypeError for an unknown one suggests the nearest known one."""
     for name in kwargs:
         if name not in signature.parameters:
             near = difflib.get_close_matches(name, signature.parameters, 1)
@@ -201,7 +201,7 @@ def bind(
 
 
 def check_names(name: str, names: Any, each: str = "slice") -> None:
-    """Refuse what are no names of slices, or of what `each` says; without order, or read only once, they are none."""
+    """Refuse all but distinct, non-empty names in an order that can be read twice; `each` says what they name."""
     if isinstance(names, str | AbstractSet | Iterator) or not isinstance(names, Iterable):
         raise TypeError(f'`{name}` must be the names of {each}s in order, such as ("cold", "warm"), got {names!r}')
     words = list(names)

@@ -17,7 +17,7 @@ from torch_recmetrics.state.options import option
 from torch_recmetrics.state.repeated import counted_rows
 
 T = TypeVar("T")
-COLUMNS = {  # of rows, those that are no int64
+COLUMNS = {  # those of rows whose values are no int64
     "labels": RowsOf(torch.bool),
     "weights": RowsOf(torch.float64),
     "terms": RowsOf(torch.float64, (5,)),
@@ -36,7 +36,7 @@ class RowMetric(RecMetric):
     may_lack: ClassVar[tuple[str, ...]] = ("weights",)  # columns that an update may leave out
     needed: ClassVar[tuple[str, ...]] = ("preds", "target")
     probabilities: ClassVar[bool] = False  # whether predictions must lie in [0, 1]
-    asked = "verdict"  # what the next exchange has to bring
+    asked = "verdict"  # what the next exchange brings: "verdict" the value, else "rows" or "table"
     higher_is_better: bool | None = True
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
@@ -100,15 +100,16 @@ class RowMetric(RecMetric):
         return read_clicks(preds, target, **columns)
 
     def rows_of_update(self, given: dict[str, Any]) -> tuple[Clicks, Tensor | None, Tensor | None, tuple[int, ...]]:
-        """The rows of an update, of which row of `preds` each is, their groups, and the shape of the rows of `preds`.
+        """The rows of an update; the row of `preds` that each came from; their groups; the shape of those rows.
 
-        Rows of `preds` are those of its first dimension where it is (B, N), and single predictions elsewhere.
+        A row of `preds` is one of its first dimension where it is (B, N), and a single prediction elsewhere.
         """
         given = self.arguments(given)
         preds = given.get("preds")
         groups = self.read_clicks(**given).indexes if "indexes" in given else None
         rows, shape = None, tuple[int, ...]()
         if isinstance(preds, Tensor):
+            # Row numbers travel through the checks as `indexes`, so that they are cut as the rows are.
             shape = tuple(preds.shape)[:1] if preds.ndim == 2 else tuple(preds.shape)
             rows = torch.arange(math.prod(shape), device=preds.device).view(shape)
         clicks = self.read_clicks(**{**given, "indexes": rows})
@@ -122,7 +123,7 @@ class RowMetric(RecMetric):
         """Remember rows: a column for each list, given here or an attribute of the rows."""
         for stem in self.stems:
             column = columns.get(stem, getattr(rows, stem, None))
-            # The metric makes the keys; the user may write to the other columns again.
+            # Keys are new tensors already; other columns may be views of the caller's, who may write to them later.
             piece = self.empty_row(stem) if column is None else column if stem == "keys" else column.clone()
             self.set_state(stem, [*self.state(stem), piece])
 
@@ -148,7 +149,7 @@ class RowMetric(RecMetric):
                 yield rows
 
     def read(self, function: Callable[[], T], asked: str = "verdict") -> T:
-        """The result of a function of the states of all ranks; `asked` says what the exchange has to bring."""
+        """The result of a function of the states of all ranks; `asked` names what the exchange brings."""
         self.asked = asked
         try:
             return super().read(function)

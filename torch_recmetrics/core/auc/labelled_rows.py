@@ -31,9 +31,9 @@ class Clicks:
         return Clicks(*(None if column is None else column[shown] for column in columns))  # type: ignore[arg-type]
 
 
-# In a compiled loop; numpy has no bfloat16, and Numba no float16.
+# The dtypes that compiled loops read: numpy has no bfloat16, and Numba no float16.
 READABLE = {torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-# What to do with so many columns of predictions of rows with one label each.
+# By the number of columns: the advice for (M, 1) or (M, 2) `preds` beside a (M,) `target`.
 COLUMNS = {1: "give preds.squeeze(1)", 2: "give the predictions of class 1, preds[:, 1]"}
 
 

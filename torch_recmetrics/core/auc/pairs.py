@@ -29,7 +29,7 @@ SHORT_RUN = 4  # rows of a tie that are read one by one before its end is search
 class Pairs(NamedTuple):
     """What an AUC is made of: integers, exact at any size, or floats where rows have weights."""
 
-    twice_u: float  # 2 for a pair in the right order, 1 for a tie
+    twice_u: float  # twice the Mann-Whitney U: 2 for a pair in the right order, 1 for a tie
     positives: float
     negatives: float
     shared: float = 0.0  # pairs of two scores that a histogram counts as tied
@@ -113,9 +113,10 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
         columns = (tensor.numpy() for tensor in (groups, keys, labels))
         over_rows(kernels.pack_groups, n := keys.shape[0], n, *columns, first_group, low, gap, shift, codes.numpy())
         return Packed(codes, shift, first_group, 1 << group_bits, names)
+    # Without groups the labels fill the fourth column, which is then not read.
     for code, key, label, group in slices(codes, keys, labels, labels if groups is None else groups):
         code.copy_(key)
-        if gap:
+        if gap:  # both signs move towards 0, so that the codes span fewer bits
             code.sub_(key.sign().to(dtype), alpha=gap)
         code.sub_(low)
         torch.add(label, code, alpha=2, out=code)
@@ -179,7 +180,7 @@ def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPair
     positive_groups, positives = torch.unique_consecutive(codes[place] >> shift, return_counts=True)
     starts = torch.searchsorted(codes, positive_groups << shift)
     stops = torch.searchsorted(codes, (positive_groups << shift) + ((1 << shift) - 1), right=True)
-    # Of all rows before the j-th positive j are positive; rows before the group are taken off.
+    # The j-th positive has place - j negatives before it in all groups; those of earlier groups are taken off.
     first = positives.cumsum(0) - positives
     before = torch.arange(place.shape[0], device=place.device).neg_().add_(place).cumsum(0)
     before = torch.cat([before.new_zeros(1), before])

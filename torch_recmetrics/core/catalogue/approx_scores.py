@@ -18,7 +18,7 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
 # Scores beyond this are computed in float64.
 LARGEST_IN_FLOAT32 = 2.0**120
-# The 8 bits of bfloat16 round by no more than this part of a number; a little more, for errors of second order.
+# The rounding error of bfloat16, which has 8 significant bits; 2 % more for errors of second order.
 BFLOAT16_ROUNDING = 1.02 * 2**-8
 
 
@@ -36,12 +36,12 @@ class ScoreChunk:
     rounding: float
 
     def lower_bound(self, scores: Tensor) -> Tensor:
-        """(B, n) the exact scores of pairs with these coarse ones are at least this, and the other way round."""
+        """(B, n) a lower bound of the exact scores of pairs with these coarse ones, or of the coarse for exact ones."""
         wide = exact(scores)
-        return wide - self._error_of(wide) + 0.0  # no zero with a sign
+        return wide - self._error_of(wide) + 0.0  # -0.0 becomes 0.0
 
     def coarse_range(self, exact_scores: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, R) the lowest and the highest coarse score of a pair with this exact score; -inf is below both."""
+        """(B, R) the lowest and the highest coarse score of a pair with this exact score, both above -inf."""
         error = self._error_of(exact_scores)
         infinity = torch.full((), float("inf"), dtype=self.scores.dtype, device=self.scores.device)
         low, high = (bound.to(self.scores.dtype) for bound in (exact_scores - error, exact_scores + error))
@@ -54,7 +54,7 @@ class ScoreChunk:
 
 
 class ApproxScores:
-    """The coarse scores of all pairs, of at least one user, by chunks of the items, in one buffer.
+    """The coarse scores of all pairs, one chunk of items at a time in one buffer; needs at least one user.
 
     They are of the given dtype; chunks with very large numbers are in float64.
     """
@@ -131,12 +131,12 @@ class ApproxScores:
         buffer = buffer.T if self._by_user else buffer
         narrow = dtype == torch.bfloat16
         info = torch.finfo(torch.float32 if narrow else dtype)
-        # Half of eps where sums are rounded to the nearest number; what narrow factors are added up in may cut it off.
+        # Rounding a sum to nearest errs by half an eps; hardware for narrow factors may truncate: that errs by a whole.
         cuts_off = narrow or (dtype == torch.float32 and rounds_factors())
         error = (pairs.width + 8) * info.eps * (1 if cuts_off else 0.5) * (3 if pairs.cosine else 1)
         slope, rounding = error * user_lengths, 0.0
         if narrow:
-            # What the users' vectors lose is known; the items' lose what a rounding may take.
+            # The rounding error of the users is measured; that of the items is bounded.
             items = 0.0 if pairs.items.dtype == dtype and not pairs.cosine else BFLOAT16_ROUNDING
             lost = torch.linalg.vector_norm(exact(self._users) - exact(users), dim=1)
             slope = slope + 1.001 * (lost + items * (user_lengths + lost))
@@ -144,7 +144,7 @@ class ApproxScores:
         elif dtype == torch.float32 and rounds_factors():
             slope = slope + 2.02 * BFLOAT16_ROUNDING * user_lengths
             rounding = BFLOAT16_ROUNDING
-        # Numbers below the smallest one may be taken for 0, be they factors or products; a zero vector has none.
+        # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
         smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
         return users, buffer, slope + smallest, smallest * (1 + user_lengths), error, rounding
 

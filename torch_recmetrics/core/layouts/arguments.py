@@ -17,7 +17,6 @@ from torch import Tensor
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
 from torch_recmetrics.core.catalogue.parts import Part, checked_part
 from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
-from torch_recmetrics.core.layouts.columns import defer_item_ids
 from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
@@ -30,7 +29,7 @@ from torch_recmetrics.core.layouts.likely_mistakes import (
 from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
-from torch_recmetrics.core.layouts.relevance import Relevance, dense_relevance, no_relevance
+from torch_recmetrics.core.layouts.relevance import Relevance, defer_item_ids, dense_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
 from torch_recmetrics.core.ranking.ranking import PLAIN, Labels, Ranking

@@ -12,8 +12,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.columns import are_distinct, columns_of, is_looped
-from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.layouts.columns import columns_of, is_looped
+from torch_recmetrics.core.layouts.relevance import Relevance, are_distinct
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements

@@ -1,4 +1,4 @@
-"""Where ids stand in rows of ids, and whether the rows are sound."""
+"""Where ids stand in rows of ids."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels import marks
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
-from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import is_sync_free
-from torch_recmetrics.core.tensors.row_sort import sorted_ids
 
 
 def is_looped(ids: Tensor) -> bool:
@@ -40,26 +38,3 @@ def columns_of(ids: Tensor, wanted: Tensor, by_id: tuple[Tensor, Tensor] | None 
     else:
         found, column = ascending.gather(1, at), columns.gather(1, at)
     return torch.where((found == wanted) & (wanted >= 0), column, missing)
-
-
-def defer_item_ids(checks: check.ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
-    """Ids that are no items, and one twice in a row of (B, T) ids; True where all are known to be in range."""
-    if checks.active and are_distinct(ids, below):
-        return True
-    in_range = check.defer_ids(checks, name, ids, below=below)
-    if checks.active:
-        check.defer_repeats(checks, name, sorted_ids(ids))
-    return in_range
-
-
-def are_distinct(ids: Tensor, n_items: int | None) -> bool:
-    """Whether a compiled loop finds (B, T) int64 ids sound: those of N items or -1, and none twice in a row.
-
-    False where there is no such loop.
-    """
-    if not is_looped(ids):
-        return False
-    broken = torch.empty(ids.shape[0], dtype=torch.bool).numpy()
-    most = torch.iinfo(torch.int64).max if n_items is None else n_items
-    over_rows(marks.broken_ids, ids.shape[0], ids.numel(), ids.contiguous().numpy(), most, broken)
-    return not broken.any()

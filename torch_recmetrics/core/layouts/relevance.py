@@ -1,4 +1,4 @@
-"""What is relevant to each user, in one form for dense targets and for lists of ids."""
+"""What is relevant to each user, in one form for dense targets and for lists of ids, and whether such ids are sound."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.item_weights import ItemWeights
 from torch_recmetrics.core.ranking.ties import gain_of
 from torch_recmetrics.core.scores.matrix import HIDDEN, flat
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.row_sort import sorted_ids
 
-BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+BITS = {
+    1: torch.uint8,
+    2: torch.int16,
+    4: torch.int32,
+    8: torch.int64,
+}  # by bytes of an element: as what a compiled loop reads it
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +90,9 @@ class Relevance:
         return of_each * gain_of(relevance, weights.gain), of_each.sum(1)
 
     def first_alone(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T) scores without those of relevant items that others of the same user stand above, which are -inf.
+        """(B, T) the scores of each user's best relevant items, ties included; -inf elsewhere.
 
-        And (B, 1) the column of that with the lowest id of those that are left. Needs at least one column.
+        And (B, 1) the column of the best item with the lowest id. Needs at least one column.
         """
         scores = torch.where(self.values > 0, scores, HIDDEN)
         is_best = scores == scores.amax(1, keepdim=True)
@@ -114,7 +121,7 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
 
 
 def marked_columns(target: Tensor) -> Tensor:
-    """(B, T) the columns of (B, N) numbers that are not 0, ascending, behind padding of -1; on a CPU."""
+    """(B, T) the columns of (B, N) numbers that are not 0, ascending, after padding of -1. It reads counts."""
     n_users, n_items = target.shape
     if target.stride(1) != 1 and n_items > 1:
         target = (target != 0).contiguous()
@@ -134,7 +141,31 @@ def plain_marked_columns(target: Tensor) -> Tensor:
     users, columns = target.nonzero(as_tuple=True)
     counts = torch.bincount(users, minlength=target.shape[0])
     width = int(counts.max()) if counts.shape[0] else 0
+    # A row ends at (user + 1) * width; go back by the marks from this one to the user's last.
     place = torch.arange(users.shape[0], device=users.device) - counts.cumsum(0)[users] + (users + 1) * width
     table = columns.new_full((target.shape[0], width), -1)
     table.view(-1)[place] = columns
     return table
+
+
+def defer_item_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
+    """Ids that are no items, and one twice in a row of (B, T) ids; True where all are known to be in range."""
+    if checks.active and are_distinct(ids, below):
+        return True
+    in_range = check.defer_ids(checks, name, ids, below=below)
+    if checks.active:
+        check.defer_repeats(checks, name, sorted_ids(ids))
+    return in_range
+
+
+def are_distinct(ids: Tensor, n_items: int | None) -> bool:
+    """Whether a compiled loop finds (B, T) int64 ids sound: those of N items or -1, and none twice in a row.
+
+    False where there is no such loop.
+    """
+    if not usable(ids):
+        return False
+    broken = ids.new_empty(ids.shape[0], dtype=torch.bool).numpy()
+    most = torch.iinfo(torch.int64).max if n_items is None else n_items
+    over_rows(marks.broken_ids, ids.shape[0], ids.numel(), ids.contiguous().numpy(), most, broken)
+    return not broken.any()

@@ -24,11 +24,11 @@ ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 # 2^1024 is infinite in float64, and inf / inf would be reported as nan.
 LARGEST_EXPONENTIAL_RELEVANCE = 1023
-# Gains that a sum would round to multiples of the smallest float64; a user who has only those has no digits left.
+# Smaller gains come near the smallest float64: a user who has only those would have no digits left.
 SMALLEST_RELEVANCE = 1e-290
-# Products and sums of such weights lose nothing.
+# Products and sums of such weights neither overflow nor lose digits.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
-SMALL_CATALOGUE = 10  # of so few items rows may well hold ids 0 and 1 alone; of more they are a matrix of 0 and 1
+SMALL_CATALOGUE = 10  # of so few items a row may list ids 0 and 1 alone; of more it is a matrix of 0 and 1
 
 
 def plain_number(value: Any) -> Any:
@@ -47,7 +47,7 @@ def plain_tensor(name: str, value: Any) -> Any:
     if isinstance(value, Tensor) or not (isinstance(value, list | tuple) or hasattr(value, "__array__")):
         return value
     try:
-        # A copy: what is reversed or read-only cannot be taken as it is, nor a column of a frame without a row 0.
+        # A copy: torch takes no negative strides, and warns of read-only arrays. A column of a frame may lack row 0.
         tensor = torch.as_tensor(value if isinstance(value, list | tuple) else value.__array__().copy())
         return (
             torch.as_tensor(value, dtype=torch.float64)
@@ -201,7 +201,7 @@ def check_relevance(name: str, value: Tensor) -> None:
 
 
 def check_mask(mask: Tensor) -> None:
-    """Refuse a mask that is not one."""
+    """Refuse a mask that is not bool."""
     if mask.dtype != torch.bool:
         raise TypeError(f"`mask` must be bool (True = may be recommended), got {mask.dtype}")
 
@@ -218,13 +218,13 @@ class ValueChecks:
 
     Args:
         active: False leaves every optional rule out, so nothing is read from the device.
-        warns: whether what is allowed and looks like a mistake is looked for.
+        warns: whether to look for input that is allowed but looks like a mistake.
     """
 
     def __init__(self, active: bool = True, *, warns: bool = False) -> None:
         self.active = active
         self.warns = warns and active
-        self.steps: tuple[Tensor, Tensor] | None = None  # the sequence and the step that each row is, where it is one
+        self.steps: tuple[Tensor, Tensor] | None = None  # (sequence, step) of each row, where rows are steps
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
         self._warnings: list[tuple[Tensor, str | Callable[[], str]]] = []
 
@@ -234,7 +234,7 @@ class ValueChecks:
             self._rules.append((broken, message))
 
     def defer_warning(self, holds: Tensor, text: str | Callable[[], str]) -> None:
-        """Warn of it, where it holds and nothing is refused; then, or where it does not, it is not looked for again."""
+        """Warn if `holds` and no rule is broken. In either case no other likely mistake is looked for later."""
         self.warns = False
         if holds.device.type != "meta":
             self._warnings.append((holds, text))
@@ -252,7 +252,7 @@ class ValueChecks:
             if not bool(every.any()):  # one read for all of them, and another one where any holds
                 return
             each = iter(every.tolist())
-        # zip asks the rules first, and so leaves to the warnings what is theirs.
+        # zip stops at the end of `rules` before it takes from `each`, so the second loop goes on where this one ends.
         for (broken, message), holds in zip(rules, each):
             if holds:
                 rows = broken if broken.ndim < 2 else broken.flatten(1).any(1)
@@ -269,7 +269,7 @@ class ValueChecks:
 
 
 def callers_level() -> int:
-    """How far up the stack the caller of the package is, whose line a warning should name; for the caller of this."""
+    """The `stacklevel` with which a warning of the function that calls this names the first line outside of us."""
     level, package = 0, __name__.partition(".")[0]
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels.runtime import plain, why_not
-from torch_recmetrics.core.layouts.columns import are_distinct
+from torch_recmetrics.core.layouts.relevance import are_distinct
 
 
 def reference(ids: Tensor, n_items: int | None) -> bool:
