@@ -19,8 +19,10 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
+import sysconfig
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -56,6 +58,8 @@ KINDS = (
     "one user",
 )
 CANDIDATES = 101
+HERE = Path(__file__).parents[1]
+FOLDERS = (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), HERE / "torch_recmetrics", HERE)
 
 
 def epoch_of(work: Workload, kind: str, n_batches: int) -> list[Data]:
@@ -140,7 +144,9 @@ def spent(run: Callable[[], Values], n_updates: int, most: int = 25) -> str:
     profile.runcall(run)
     rows = []
     for (file, line, name), (_, calls, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
-        inside = file.rpartition("site-packages/")[2].rpartition("torch_recmetrics/")[2]  # no path of the machine
+        inside = file
+        for folder in FOLDERS:  # no path of the machine
+            inside = inside.removeprefix(f"{folder}/")
         where = "" if file == "~" else f"{inside}:{line} "
         rows.append((own / n_updates * 1e6, calls / n_updates, f"{where}{name}"))
     rows.sort(reverse=True)

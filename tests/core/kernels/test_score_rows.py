@@ -186,3 +186,11 @@ def test_rows_are_shared_between_calls_as_they_come() -> None:
     for row in range(9):
         alone = ranks_within(ScoreMatrix(preds[row : row + 1], seen[row : row + 1]), ids[row : row + 1], 15)
         assert [column[row : row + 1] for column in together] == alone
+
+
+def test_nan_is_told_of_where_all_others_of_its_block_are_lower() -> None:
+    row = torch.zeros(1, 5000)
+    row[0, 0], row[0, 4500] = 1.0, NAN
+    scores = ScoreMatrix(row, None, None, nan_hidden=False)
+    above, _, flags = ranks_within(scores, torch.tensor([[0]]), 10)
+    assert (above, flags) == ([[0]], [score_rows.HAS_NAN])
