@@ -103,7 +103,7 @@ class FusedState:
         """
         for metric in self.metrics:
             plain = type(metric).compute is UserMeans.compute and not metric.keeps_values and metric._update_count
-            plain = plain and metric.n_parts == 1
+            plain = plain and metric.n_parts == 1 and not metric.value_labels
             if not plain or metric.exchanges or metric._is_synced or metric.compute_with_cache:
                 return {}
         if any(metric.state("rows") or metric.state("sample_ids") for metric in self.metrics):
