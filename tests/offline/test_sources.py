@@ -19,7 +19,7 @@ from pyarrow import parquet
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.sources import InputError, connect, open_source
 from torch_recmetrics.offline.sql import quoted
-from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.offline.workspace import Ids, Workspace
 
 
 @pytest.fixture
@@ -144,6 +144,11 @@ def test_ids_of_different_types_meet(work: Workspace) -> None:
         ids, others = f"SELECT {one_id} k FROM {sources[left].sql}", f"SELECT {other_id} k FROM {sources[right].sql}"
         joined = f"SELECT count(*) FROM ({ids}) JOIN ({others}) USING (k)"
         assert work.rows(joined) == [(len(frames[left]["id"]),)], (left, right)
+        both = Ids(work, [(sources[left], "id"), (sources[right], "id")])
+        joined = " INTERSECT ".join(
+            f"SELECT {both.of(sources[side])} FROM {sources[side].sql}" for side in (left, right)
+        )
+        assert len(work.rows(joined)) == len(frames[left]["id"]), (left, right)
     source = work.open("halves", pd.DataFrame({"id": [1.0, 1.5]}))
     with pytest.raises(InputError, match=r"row 2\): .* a whole number, .*got '1.5'"):
         id_sql(work, (source, "id"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.offline.columns import no_float_id
+from torch_recmetrics.offline.columns import id_as, no_float_id
 from torch_recmetrics.offline.sources import (
     FLOATS,
     INTEGERS,
@@ -246,4 +246,4 @@ class Ids:
     def of(self, source: Source) -> str:
         """SQL of the ids of a source."""
         column = self._columns[id(source)]
-        return quoted(column) if source.types[column] == self.kind else f"CAST({quoted(column)} AS {self.kind})"
+        return id_as(quoted(column), source.types[column], self.kind)
