@@ -248,6 +248,18 @@ def test_runs_say_that_they_are_estimated() -> None:
         ours_compare({"a": values, "b": other.users()})
 
 
+def test_estimates_from_samples_of_other_sizes_are_not_compared() -> None:
+    """The bias goes by the size of the sample: the same model would look better or worse."""
+    runs = {}
+    for name, width in (("a", 8), ("b", 6), ("c", 8)):
+        metric = FromSampled(ours.MRR(), 20, keep_users=True)
+        metric.update(**users(5, width), sample_ids=torch.arange(5))
+        runs[name] = metric.users()
+    assert len(ours_compare({"a": runs["a"], "c": runs["c"]}).rows) == 1
+    with pytest.raises(ValueError, match=r"candidates_at_most=8.*candidates_at_most=6"):
+        ours_compare({"a": runs["a"], "b": runs["b"]})
+
+
 def ours_compare(runs: Any) -> Any:
     from torch_recmetrics.compare import compare
 
@@ -303,6 +315,7 @@ def test_em_keeps_counts() -> None:
     [
         (lambda: FromSampled(ours.Precision(3), 9), "must be a function of the rank.*HitRate, Recall.*got Precision"),
         (lambda: FromSampled("ndcg", 9), "must be a function of the rank"),
+        (lambda: FromSampled(ours.NDCG, 9), "must be a function of the rank.*got <class"),
         (lambda: FromSampled(ours.NDCG(10), 9), "`num_items` must be at least top_k=10"),
         (lambda: FromSampled(ours.NDCG(3), 1), "`num_items` must be an integer >= 2"),
         (lambda: FromSampled(ours.NDCG(3), 9, gamma=2), "`gamma` must be a number from 0"),
