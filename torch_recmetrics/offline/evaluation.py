@@ -165,7 +165,7 @@ def evaluate(
     (0.5, 0.25, 2)
     """
     check_flags(
-        level=level, seen=seen, seen_action=seen_action, train=train, train_overlap=train_overlap,
+        level=level, seen=seen, seen_action=seen_action, train=train, train_overlap=train_overlap, users=users,
         flags={"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress},
     )  # fmt: skip
     check_names(metrics)
@@ -224,7 +224,7 @@ def evaluate(
 
 
 def check_flags(
-    *, level: float, seen: Any, seen_action: str, train: Any, train_overlap: str, flags: Mapping[str, bool]
+    *, level: float, seen: Any, seen_action: str, train: Any, train_overlap: str, users: Any, flags: Mapping[str, bool]
 ) -> None:
     """ValueError for options that are no such thing, and for those of tables that are not given."""
     check.check_share("level", level)
@@ -238,6 +238,8 @@ def check_flags(
         check.check_flag(name, flag)
     if flags["keep_lists"] and not flags["keep_users"]:
         raise ValueError("`keep_users` must be True with keep_lists=True: lists are kept beside the values of users")
+    if users is not None and not flags["keep_users"]:
+        raise ValueError("`keep_users` must be True with users=: the values of users are what is written")
 
 
 def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:

@@ -63,7 +63,7 @@ MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with th
 ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
 COLUMNS = "user_id, event, start, size, length, grade, n"  # of what an event has to find
-ORDER = "user_id, event, start, size, length, grade DESC"
+ORDER = "user_id, event, start, size, length, grade DESC, n"  # equal rows are the same: sums are to the last bit
 
 
 def item_to_item(
@@ -239,7 +239,7 @@ def sums_of_found(work: Workspace, plan: Plan) -> tuple[UserSums, Tensor]:
     if plan.horizon == 1:
         columns = COLUMNS.replace("user_id", "popularity").replace(" n", " CAST(sum(n) AS BIGINT) AS n")
         keys = COLUMNS.replace("user_id", "popularity").replace(", n", "")
-        order = ORDER.replace("user_id", "popularity")
+        order = ORDER.replace("user_id", "popularity").replace(", n", "")
         rows = work.stream(f"SELECT {columns} FROM found GROUP BY {keys} ORDER BY {order}", ROWS_AT_ONCE)
         groups = sums_of_users(rows, plan)
         by_popularity[groups.ids] = torch.cat([groups.events.unsqueeze(1), groups.at_cutoffs[:, :, 0]], 1)
