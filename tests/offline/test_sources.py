@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,3 +188,29 @@ def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> No
             place = rf"\(.*1\.{str(given).rpartition('.')[2]}, row 2\)" if isinstance(given, str) else r"row 4\)"
             with pytest.raises(InputError, match=place):
                 number_sql(work, source, "score")
+
+
+NOTEBOOK = """
+import sys, types
+
+class Shell:
+    config = {"IPKernelApp": {}}
+
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=Shell)  # by this DuckDB knows a notebook
+import duckdb, pandas as pd
+from torch_recmetrics.offline import evaluate
+
+try:
+    duckdb.connect().execute("SET enable_progress_bar = false")
+except duckdb.Error as error:
+    print("ipywidgets" in str(error))
+lists = pd.DataFrame({"user_id": [1, 1], "item_id": [5, 6], "score": [0.9, 0.1]})
+print(evaluate(lists, lists[:1], "hit_rate", top_k=1)["hit_rate@1"])
+"""
+
+
+def test_a_notebook_without_ipywidgets_evaluates() -> None:
+    """There DuckDB has no progress bar, and refuses the setting that hides it."""
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "1.0"

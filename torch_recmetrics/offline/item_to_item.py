@@ -113,8 +113,8 @@ def item_to_item(
         ties: how equal scores of a row count, as in every metric.
         gain: of relevance in NDCG, with a horizon beyond 1.
         level: of the intervals.
-        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it rows go to the disk. With Spark's
-            frames the limit is that of each task.
+        memory_limit, temp_directory, threads: of DuckDB: a size such as ``"4GB"``, a folder and a number; beyond the
+            size rows go to the disk. With Spark's frames the limit is that of each task.
         order: the column that orders the rows of Spark's frames, where they have it: equal times, and equal scores with
             ``ties="stable"``. Without it equal times stand in the order of the items.
         users: a folder in which Spark's workers write the values of the users, as Parquet; without it up to a million

@@ -21,6 +21,7 @@ from torch_recmetrics.offline.sources import (
     Source,
     connect,
     first_line,
+    hide_progress,
     open_source,
     refuse_interrupt,
 )
@@ -142,7 +143,7 @@ class Workspace:
         with self.errors():
             cursor = self.connection.cursor()
             self._cursors.append(cursor)
-            cursor.execute("SET enable_progress_bar = false")
+            hide_progress(cursor)
             for source in self.sources:
                 if source.registered is not None:
                     cursor.register(*source.registered)
