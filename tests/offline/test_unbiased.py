@@ -119,6 +119,12 @@ def test_sampled_candidates_equal_the_definition(kind: str, tmp_path: Path) -> N
     assert report.definitions["ndcg@5"].endswith(f'candidates="estimated({ITEMS})", candidates_at_most={most})')
 
 
+def test_what_is_printed_says_that_it_is_estimated() -> None:
+    printed = str(evaluate(*tables_of(LISTS, TRUTH), "ndcg@5", sampled_from=ITEMS))
+    assert printed.endswith(f"\ncandidates: estimated({ITEMS}), from a sample")
+    assert "estimated" not in str(evaluate(*tables_of(LISTS, TRUTH), "ndcg@5"))
+
+
 def test_the_page_says_what_is_not_corrected() -> None:
     pytest.importorskip("jinja2")
     pages = [
