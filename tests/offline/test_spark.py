@@ -326,9 +326,8 @@ def test_overlap_is_that_of_one_machine(spark: Any) -> None:
         own = {name: value for name, value in options.items() if name != "order"}
         same_overlap(overlap(*(in_spark(spark, table) for table in tables), **options), overlap(*tables, **own))
     untimed = [table.drop_columns("time") for table in (train, test)]
-    same_overlap(
-        overlap(*(in_spark(spark, table) for table in untimed), drop=True, order="place"), overlap(*untimed, drop=True)
-    )
+    found = overlap(*(in_spark(spark, table) for table in untimed), drop=True, order="place")
+    assert str(found) == str(overlap(*untimed, drop=True))  # the counts, and that there are no times
 
 
 def test_every_argument_is_tried() -> None:
