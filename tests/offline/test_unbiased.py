@@ -435,7 +435,7 @@ def test_the_command_off_policy(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().out.strip() == str(report)
     assert json.loads((tmp_path / "out" / "report.json").read_text())["values"] == dict(report)
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Off-policy" in page and "logged_value" in page and "switch=1.5" in page
+    assert "Off-policy" in page and "logged_<wbr>value" in page and "switch=1.5" in page
     assert main([*words, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["intervals"].keys() == {"off_policy_value", "logged_value"}
     assert main(["off-policy"]) == 2
