@@ -14,7 +14,22 @@ import pytest
 import torch
 from fixtures.devices import take_the_cpu_for_a_gpu
 
-from torch_recmetrics import DCG, MAP, NDCG, Coverage, HitRate, Recall, RecMetricCollection, ranking_metrics
+from torch_recmetrics import (
+    DCG,
+    ILS,
+    MAP,
+    NDCG,
+    RBO,
+    Coverage,
+    ExposureDisparity,
+    GroupExposure,
+    HitRate,
+    KendallTau,
+    Overlap,
+    Recall,
+    RecMetricCollection,
+    ranking_metrics,
+)
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import thresholds
@@ -449,13 +464,13 @@ def test_few_users_at_a_time_give_the_same(rule: str, kind: str, monkeypatch: py
             update["weights"] = torch.rand(20, generator=g, dtype=torch.float64)
         updates.append(update)
     evaluated: list[int] = []
-    evaluate = Evaluator.evaluate
+    evaluate = Evaluator.values_of
 
     def counted(self: Any, ranking: Ranking, *rest: Any) -> Any:
         evaluated.append(ranking.n_users)
         return evaluate(self, ranking, *rest)
 
-    monkeypatch.setattr(Evaluator, "evaluate", counted)
+    monkeypatch.setattr(Evaluator, "values_of", counted)
     values = []
     for numbers, way in itertools.product((1 << 15, 65, 1), (contextlib.nullcontext, plain)):
         monkeypatch.setattr(thresholds, "WAITING_NUMBERS", numbers)
@@ -473,3 +488,75 @@ def test_few_users_at_a_time_give_the_same(rule: str, kind: str, monkeypatch: py
     torch.testing.assert_close(values[0], values[1], rtol=0, atol=0)
     for others in values[2:]:
         torch.testing.assert_close(others, values[0], rtol=0, atol=1e-13)
+
+
+GROUPS = torch.arange(N_ITEMS) % 4
+
+
+def list_metrics() -> list[Any]:
+    """Metrics that read the items of the lists: with a table of items, with second lists, with what is relevant."""
+    near = torch.randn(N_ITEMS, 3, generator=torch.Generator().manual_seed(9))
+    by_relevance = ExposureDisparity(GROUPS, 5, target="relevance")
+    return [GroupExposure(GROUPS, 5), by_relevance, Overlap(5), RBO(5), KendallTau(5), ILS(near, 5), NDCG(5)]
+
+
+def list_batch(seed: int) -> dict[str, Any]:
+    given = batch(seed)
+    return {
+        **given,
+        "reference_preds": given["preds"] + torch.randn(5, N_ITEMS, generator=torch.Generator().manual_seed(seed)),
+    }
+
+
+def fed_lists(metrics: Any, *updates: dict[str, Any]) -> Any:
+    for update in updates:
+        metrics.update(**update)
+    return metrics
+
+
+def test_readers_of_lists_wait_too_and_no_value_moves() -> None:
+    updates = [list_batch(seed) for seed in range(5)]
+    metrics = fed_lists(RecMetricCollection(list_metrics()), *updates)
+    assert metrics._fused.evaluator.waiting.n_users == 25
+    together = metrics.compute()
+    assert metrics._fused.evaluator.waiting.n_users == 0
+    each = [fed_lists(RecMetricCollection(list_metrics()), update).compute() for update in updates]
+    for name, value in together.items():
+        expected = torch.stack([one[name] for one in each]).mean()
+        torch.testing.assert_close(value, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("metric", list_metrics(), ids=lambda metric: type(metric).__name__)
+def test_who_waits_with_a_list_is_counted_before_a_move(metric: Any) -> None:
+    """What is known of the items moves with the metric, the lists that wait do not."""
+    given = list_batch(3)
+    if type(metric).__name__ not in ("Overlap", "RBO", "KendallTau"):
+        del given["reference_preds"]
+    metric.update(**given)
+    assert metric.evaluator.waiting.n_users == 5
+    metric.to("meta")
+    assert metric.evaluator.waiting.n_users == 0
+
+
+@pytest.mark.parametrize("others", [[], [Overlap(3)]], ids=["alone", "beside second lists"])
+def test_an_unknown_item_is_refused_by_the_update_that_brings_it(others: list[Any]) -> None:
+    metrics = RecMetricCollection([GroupExposure(GROUPS, 3), *others])
+    second = {"reference_ids": torch.tensor([[1, 2, 3]])} if others else {}
+    good, bad = torch.tensor([[1, 2, 3]]), torch.tensor([[1, 2, N_ITEMS]])
+    metrics.update(item_ids=good, **second)
+    with pytest.raises(ValueError, match=f"exposure@3 knows {N_ITEMS} items, so ids must be below {N_ITEMS}, got 60"):
+        metrics.update(item_ids=bad, **second)
+    assert metrics._fused.evaluator.waiting.n_users == 1
+    expected = RecMetricCollection([GroupExposure(GROUPS, 3)])
+    expected.update(item_ids=good)
+    assert metrics["exposure@3"].compute() == expected["exposure@3"].compute()
+
+
+def test_second_lists_of_another_length_are_evaluated_apart() -> None:
+    metric, alone = Overlap(5), [Overlap(5), Overlap(5)]
+    ids = torch.arange(10).view(2, 5)
+    for width, other in ((5, alone[0]), (3, alone[1])):
+        for one in (metric, other):
+            one.update(item_ids=ids, reference_ids=ids[:, :width])
+    assert [part.n_users for part in metric.evaluator.waiting.parts] == [2]
+    assert metric.compute() == torch.stack([one.compute() for one in alone]).mean()

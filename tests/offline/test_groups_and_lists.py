@@ -120,6 +120,7 @@ def test_compare_and_gate_show_and_hold_them(files: dict[str, str], tmp_path: Pa
     assert "old, new  overlap@10" in said and "exposure@5/indie" in said
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Exposure of groups of items" in page and "Agreement of the lists" in page
+    assert page.count("<code>RBO(top_k=None, persistence=0.9") == page.count("<code>Overlap(top_k=10,") == 1
     rules = ["--not-worse", "ndcg@5=0.9", "--not-less", "overlap@10=0.2", "--not-less", "exposure@5/own=0.05"]
     assert main(["gate", files["new"], files["old"], *common, *rules]) == 0
     assert "overlap@10" in capsys.readouterr().out

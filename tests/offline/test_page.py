@@ -174,9 +174,9 @@ def test_definitions_of_a_comparison_stand_once() -> None:
     assert shown == [("ndcg@5", "NDCG"), ("other", "A"), ("new: other", "B"), ("alone", "C")]
 
 
-def test_long_names_break_after_a_slash() -> None:
+def test_long_names_break_where_words_end() -> None:
     page = Report({"hit_rate@10/new/<b>": 0.5}, inputs=[Input("truth", "data/test.parquet")]).to_html()
-    assert "<td>hit_rate@10/<wbr>new/<wbr>&lt;b&gt;</td>" in page
+    assert "<td>hit_<wbr>rate@10/<wbr>new/<wbr>&lt;b&gt;</td>" in page
     assert "data/<wbr>test.parquet" in page
 
 

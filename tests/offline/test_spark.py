@@ -381,7 +381,7 @@ def dying(frame: Any, mark: Path) -> Any:
     return frame.mapInArrow(dies_once, frame.schema)
 
 
-def test_a_worker_that_dies_changes_nothing(spark: Any, tmp_path: Path) -> None:
+def test_a_worker_that_dies_changes_nothing(spark: Any, tmp_path: Path, events: Path) -> None:
     tables, marks = drawn(1), [tmp_path / name for name in ("evaluate", "item_to_item", "overlap")]
     expected = evaluate(tables["lists"], tables["truth"], "ndcg")
     lists, truth = (in_spark(spark, tables[name]) for name in ("lists", "truth"))
@@ -393,6 +393,9 @@ def test_a_worker_that_dies_changes_nothing(spark: Any, tmp_path: Path) -> None:
     found = overlap(dying(frames[1], marks[2]), in_spark(spark, later), drop=["duplicates"], order="place")
     same_overlap(found, overlap(log, later, drop=["duplicates"]))
     assert all(map(os.path.exists, marks))
+    if not MASTER.startswith("local["):
+        told = "".join(file.read_text() for file in events.iterdir())
+        assert told.count('"Event":"SparkListenerExecutorRemoved"') >= len(marks)
 
 
 @contextmanager

@@ -127,6 +127,7 @@ class FromSampled(OneForEach, UserMeans):
     needs_target = True
     partial = True
     reads_others = True
+    can_wait = False
     aggregation: Any = "mean"
     top_k = None
     plot_lower_bound = None  # type: ignore[assignment]

@@ -7,18 +7,19 @@ d items; :math:`X_d = |A_d \cap B_d|`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from torch_recmetrics.core.kernels import lists
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.layouts.columns import columns_of
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import ranks
+from torch_recmetrics.core.ranking.ties import constants, ranks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import exact
@@ -30,6 +31,7 @@ __all__ = ["RBO", "Jaccard", "KendallTau", "Overlap"]
 
 NEGLIGIBLE = 2.0**-43  # 1e-13: what ranks may count together that are not looked at
 LAST = (1 << 31) - 1  # a place behind all others
+Cuts = tuple[int, ...]  # lengths at which lists are cut
 
 
 class AgreementMeans(ListMeans):
@@ -102,13 +104,10 @@ class ListPair:
     def __init__(self, stats: RankingStats, cutoffs: Cutoffs) -> None:
         item_ids, reference = stats.items(cutoffs), stats.reference(cutoffs)
         self.depth = max(item_ids.shape[1], reference.shape[1])
-        self.places = columns_of(reference, item_ids, missing=self.depth)  # (B, D) in the second list; `depth` for none
-        self.ranks = torch.arange(item_ids.shape[1], device=item_ids.device)
-        self.met = torch.maximum(self.places, self.ranks)  # (B, D): the place from which on both lists hold an item
-        self._lengths = [(ids >= 0).sum(1, keepdim=True) for ids in (item_ids, reference)]
-        # (1, cutoffs)
-        self.cutoffs = torch.tensor([self.depth if k is None else min(k, self.depth) for k in cutoffs], device="cpu")
-        self.cutoffs = self.cutoffs.to(item_ids.device).unsqueeze(0)
+        self.cuts = tuple(self.depth if k is None else min(k, self.depth) for k in cutoffs)
+        # (B, D) in the second list, `depth` for none; (B, cutoffs) float64, how many items both hold; and two of
+        # (B, cutoffs) int64, how many either holds.
+        self.places, self.shared, self.lengths = match(item_ids, reference, self.cuts)
 
     @classmethod
     def of(cls, stats: RankingStats, cutoffs: Cutoffs) -> ListPair:
@@ -118,24 +117,25 @@ class ListPair:
         pair: ListPair = stats.matched[cutoffs]
         return pair
 
-    @cached_property
-    def lengths(self) -> list[Tensor]:
-        """(B, cutoffs) int64 of either list."""
-        return [torch.minimum(lengths, self.cutoffs) for lengths in self._lengths]
-
-    @cached_property
-    def common(self) -> Tensor:
-        """(B, D, cutoffs) bool: the items of the first list that both hold."""
-        return self.met.unsqueeze(2) < self.cutoffs
-
-    @cached_property
-    def shared(self) -> Tensor:
-        """(B, cutoffs) float64: how many items both hold."""
-        return exact(self.common.sum(1))
-
     def defined(self, values: Tensor) -> Tensor:
         """(B, cutoffs) values, nan where both lists are empty."""
         return torch.where(torch.maximum(*self.lengths) > 0, values, float("nan"))
+
+
+def match(item_ids: Tensor, reference: Tensor, cuts: Cuts) -> tuple[Tensor, Tensor, Tensor]:
+    """The places, the shared items and the lengths of a :class:`ListPair`."""
+    if usable(item_ids, reference):
+        return lists.match_lists(item_ids, reference, cuts)
+    places = columns_of(reference, item_ids, missing=max(item_ids.shape[1], reference.shape[1]))
+    held = [(ids >= 0).sum(1, keepdim=True) for ids in (item_ids, reference)]
+    cut = constants(cuts, torch.int64, item_ids.device)
+    return places, exact(common(places, cuts).sum(1)), torch.stack([torch.minimum(n, cut) for n in held])
+
+
+def common(places: Tensor, cuts: Cuts) -> Tensor:
+    """(B, D, cutoffs) bool: which items of the first list are in both, cut there."""
+    both = torch.maximum(places, torch.arange(places.shape[1], device=places.device))
+    return both.unsqueeze(2) < constants(cuts, torch.int64, places.device)
 
 
 class Overlap(AgreementMeans):
@@ -199,7 +199,7 @@ class Jaccard(AgreementMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         pair = ListPair.of(stats, cutoffs)
-        return pair.defined(pair.shared / (sum(pair.lengths) - pair.shared).clamp(min=1))
+        return pair.defined(pair.shared / (pair.lengths.sum(0) - pair.shared).clamp(min=1))
 
 
 def reach(persistence: float) -> int:
@@ -246,37 +246,36 @@ class RBO(AgreementMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, persistence: float) -> Tensor:
         pair = ListPair.of(stats, tuple(reach(persistence) if k is None else k for k in cutoffs))
-        parts = [
-            extrapolated(pair.met[part], [of_each[part] for of_each in pair.lengths], pair.depth, persistence)
-            for part in steps(pair.met.shape[0], pair.depth, compared=True)
-        ]
-        return pair.defined(torch.cat(parts) if parts else exact(pair.lengths[0]))
+        depths = ranks(pair.depth + 1, pair.places.device)
+        powers = persistence ** (depths - 1)
+        weights = (1 - persistence) * powers[:-1]
+        totals = pad(weights.cumsum(0), (1, 0))
+        return pair.defined(overlap_sums(pair.places, pair.lengths, weights, totals, powers))
 
 
-def extrapolated(met: Tensor, lengths: Sequence[Tensor], depth: int, persistence: float) -> Tensor:
+def overlap_sums(places: Tensor, lengths: Tensor, weights: Tensor, totals: Tensor, powers: Tensor) -> Tensor:
     """(B, cutoffs): RBO_EXT of users.
 
     Args:
-        met: (B, D) int64, the place from which on both lists hold an item, `depth` for none.
-        lengths: two of (B, cutoffs) int64, of either list.
-        depth: the longer of both lists.
-        persistence: p.
+        places, lengths: of a :class:`ListPair`.
+        weights: (L,) of the depths 1, 2, ..., L.
+        totals, powers: (L + 1,) the sums of the first 0, 1, ... weights, and of all behind.
     """
-    depths = ranks(depth, met.device)
-    both = exact(met.new_zeros(met.shape[0], depth + 1))
-    both = both.scatter_add_(1, met, torch.ones_like(both[:, :1]).expand(met.shape))[:, :-1].cumsum(1)
-    weights, columns = (1 - persistence) * persistence ** (depths - 1), []
-    for of_both in zip(*(of_each.unbind(1) for of_each in lengths), strict=True):
-        first, last = (exact(n).unsqueeze(1) for n in (torch.minimum(*of_both), torch.maximum(*of_both)))
-        shared, at_end = ((both * (depths == n)).sum(1, keepdim=True) for n in (first, last))  # 0 for an empty list
+    if usable(places, lengths):
+        return lists.overlap_sums(places, lengths, weights, totals, powers)
+    own, depth = torch.arange(places.shape[1], device=places.device), weights.shape[0]
+    both = exact(places.new_zeros(places.shape[0], depth + 2))  # (B, 0, 1, ... items of each list, and those of one)
+    both.scatter_add_(1, torch.maximum(places, own) + 1, torch.ones_like(both[:, :1]).expand(places.shape))
+    both, depths, columns = both[:, :-1].cumsum(1), ranks(depth, places.device), []
+    for either in lengths.unbind(2):
+        first, last = either.amin(0).unsqueeze(1), either.amax(0).unsqueeze(1)
+        shared, at_end = both.gather(1, first), both.gather(1, last)
         share = shared / first.clamp(min=1)
-        agreement = (torch.where(depths <= last, both, 0) + share * (depths - first).clamp(min=0)) / depths
+        agreement = (both[:, 1:] + share * (depths - first).clamp(min=0)) / depths
         beyond = (at_end - shared) / last.clamp(min=1) + share
         # By the same weights, added up alike: 1 to the last bit where all agree.
-        within = torch.where(depths <= last, weights, 0)
-        tail = persistence**last
-        sums = [(within * part).sum(1, keepdim=True) for part in (agreement, torch.ones_like(agreement))]
-        columns.append((sums[0] + tail * beyond) / (sums[1] + tail))
+        total = pad((torch.where(depths <= last, weights, 0) * agreement).cumsum(1), (1, 0))[:, -1:]
+        columns.append((total + powers[last] * beyond) / (totals[last] + powers[last]))
     return torch.cat(columns, 1).clamp(max=1)
 
 
@@ -314,14 +313,13 @@ class KendallTau(AgreementMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, missing: str) -> Tensor:
         pair = ListPair.of(stats, cutoffs)
-        common, n = pair.common, pair.shared
+        n, (opposite, *sums) = pair.shared, pair_counts(pair.places, pair.cuts)
         of_common = pairs(n)
-        score, possible = of_common - 2 * inversions(pair.places, common), of_common
+        score, possible = of_common - 2 * opposite, of_common
         if missing == "tied":
             only = [exact(lengths) - n for lengths in pair.lengths]
             # How many items that the other list lacks stand above those of both, each pair counted once.
-            of_each = (pair.ranks.expand_as(pair.places), pair.places)
-            above = [exact((places.unsqueeze(2) * common).sum(1)) - of_common for places in of_each]
+            above = [places - of_common for places in sums]
             score = score - only[0] * only[1] + sum(n * lacked - 2 * over for lacked, over in zip(only, above))
             every = pairs(n + sum(only))
             possible = ((every - pairs(only[0])) * (every - pairs(only[1]))).sqrt()
@@ -334,20 +332,18 @@ def pairs(n: Any) -> Tensor:
     return result
 
 
-def inversions(places: Tensor, common: Tensor) -> Tensor:
-    """(B, cutoffs) in float64: how many pairs of the items that count stand in falling order.
-
-    Args:
-        places: (B, D) int64.
-        common: (B, D, cutoffs) bool, the items that count.
-    """
-    (n_users, depth, n_cutoffs), device = common.shape, common.device
-    first, second = torch.triu_indices(depth, depth, 1, device=device)
-    found = torch.zeros((n_users, n_cutoffs), dtype=torch.int64, device=device)
-    for part in steps(n_users, max(1, first.shape[0])):
-        for cutoff in range(n_cutoffs):
-            # What does not count stands below what is above it, and above what is below.
-            counted, own = common[part, :, cutoff], places[part].to(torch.int32)
-            above, below = torch.where(counted, own, -1), torch.where(counted, own, LAST)
-            found[part, cutoff] = (above.index_select(1, first) > below.index_select(1, second)).sum(1)
-    return exact(found)
+def pair_counts(places: Tensor, cuts: Cuts) -> Tensor:
+    """(3, B, cutoffs) in float64: of the items of both lists the pairs in opposite order, and the sums of the places
+    in either; `places` are those of a :class:`ListPair`."""
+    if usable(places):
+        return lists.pair_counts(places, cuts)
+    depth, shared = places.shape[1], common(places, cuts)
+    own = torch.arange(depth, device=places.device)
+    counts = [(ranks.unsqueeze(2) * shared).sum(1) for ranks in (own.expand_as(places), places)]
+    opposite = torch.zeros_like(counts[0])
+    for part in steps(places.shape[0], max(1, depth * depth * len(cuts))):
+        # What one list alone holds stands below what is above it, and above what is below.
+        above, below = (torch.where(shared[part], places[part].unsqueeze(2), none) for none in (-1, LAST))
+        earlier = (own.unsqueeze(1) < own).unsqueeze(2)
+        opposite[part] = ((above.unsqueeze(2) > below.unsqueeze(1)) & earlier).sum((1, 2))
+    return exact(torch.stack([opposite, *counts]))

@@ -80,6 +80,7 @@ class ILS(ListMeans):
     def make_table(self) -> ItemTable | None:
         table, self.function_of_pairs = similarity_source(self.item_features, self.similarity)
         if self.function_of_pairs is not None:
+            self.can_wait = False  # it may give what is refused
             self.similarity = self.function_of_pairs.name
         elif not isinstance(self.similarity, str):
             self.similarity = "given"

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from torch_recmetrics.core.kernels.lists import amounts_by_group
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import log2_discount, ranks
@@ -110,23 +112,32 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
     return table
 
 
-def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor) -> Tensor:
-    """(B, G): the amounts of (B, D) items by their groups; ids below 0 and items without a group have none.
+def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor, cutoffs: Cutoffs) -> Tensor:
+    """(B, cutoffs, G): the amounts of the first K of (B, D) items by their groups; ids below 0 and items without a
+    group have none.
 
     Args:
         table: of the items.
         item_ids: (B, D) int64.
-        amounts: (D,) or (B, D) in the dtype of the table, of each item.
+        amounts: (D,) in the dtype of the table, of the places.
+        cutoffs: None for all items.
     """
-    n_groups, amounts = len(table.labels), amounts.expand(item_ids.shape)
-    if "place" in table:
-        sums = amounts.new_zeros((item_ids.shape[0], n_groups + 1))
-        return sums.scatter_add_(1, table["place"][item_ids.clamp(-1, table.n_items - 1) + 1], amounts)[:, 1:]
-    known = item_ids.clamp(0, table.n_items - 1)
-    if not item_ids.shape[1]:  # embedding_bag takes no lists of length 0
-        return amounts.new_zeros((item_ids.shape[0], n_groups))
-    weights = torch.where(item_ids >= 0, amounts, 0)
-    return embedding_bag(known, table["shares"], mode="sum", per_sample_weights=weights)
+    n_groups, (n_users, depth) = len(table.labels), item_ids.shape
+    cuts = [depth if k is None else min(k, depth) for k in cutoffs]
+    if "place" in table and usable(item_ids, amounts):
+        return amounts_by_group(table["place"], n_groups, item_ids, amounts, cuts)
+    columns = []
+    for cut in cuts:
+        ids, of_each = item_ids[:, :cut], amounts[:cut].expand(n_users, cut)
+        if "place" in table:
+            sums = amounts.new_zeros((n_users, n_groups + 1))
+            columns.append(sums.scatter_add_(1, table["place"][ids.clamp(-1, table.n_items - 1) + 1], of_each)[:, 1:])
+        elif not cut:  # embedding_bag takes no lists of length 0
+            columns.append(amounts.new_zeros((n_users, n_groups)))
+        else:
+            known, weights = ids.clamp(0, table.n_items - 1), torch.where(ids >= 0, of_each, 0)
+            columns.append(embedding_bag(known, table["shares"], mode="sum", per_sample_weights=weights))
+    return torch.stack(columns, 1)
 
 
 def exposures(stats: RankingStats, cutoffs: Cutoffs, table: ItemTable, attention: Any, persistence: float) -> Tensor:
@@ -138,8 +149,7 @@ def exposures(stats: RankingStats, cutoffs: Cutoffs, table: ItemTable, attention
         "none": torch.ones_like,
         "rbp": lambda r: persistence ** (r - 1),
     }
-    of_rank = exact(known.get(attention, attention)(rank))
-    return torch.stack([memberships(table, item_ids[:, :k], of_rank[:k]) for k in cutoffs], 1)
+    return memberships(table, item_ids, exact(known.get(attention, attention)(rank)), cutoffs)
 
 
 def shares_of(amounts: Tensor) -> Tensor:
@@ -393,7 +403,7 @@ class ExposureDisparity(ListMeans):
         wanted = table["target"]
         if target == "relevance":
             ids = stats.relevant_ids()
-            wanted = memberships(table, ids, exact(torch.ones_like(ids))).unsqueeze(1).expand_as(amounts)
+            wanted = memberships(table, ids, exact(ids.new_ones(ids.shape[1])), (None,)).expand_as(amounts)
         if per == "list":
             return DISTANCES[distance][0](shares_of(amounts), shares_of(wanted))
         if target == "relevance":

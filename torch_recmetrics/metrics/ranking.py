@@ -273,6 +273,7 @@ class NDCG(RelevanceMeans):
 
     def setup(self) -> None:
         named_discount(self)
+        self.can_wait = self.ideal == "relevant"  # the best list of what was retrieved is read from the scores
         super().setup()
 
     @staticmethod

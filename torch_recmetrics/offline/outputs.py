@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from torch_recmetrics.compare.agreement import metric_named
 from torch_recmetrics.compare.comparison import Comparison
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.metrics.diversity import ILS
@@ -101,6 +102,7 @@ def files_of_comparison(
         both, ends = f"{row.system}, {row.other}", (row.low, row.high)
         details.setdefault("agreement", {}).setdefault(row.metric, {})[both] = (row.value, *ends)
         found[f"{both}: {row.metric}"], intervals[f"{both}: {row.metric}"] = row.value, ends
+        definitions[f"{both}: {row.metric}"] = metric_named(row.metric).definition()
     about: dict[str, Any] = {"details": details, "level": level, "title": "Comparison"}
     report = Report(found, intervals, counts, definitions=definitions, inputs=inputs, **about)
     files = files_of(report) | {"comparison.csv": table.to_csv}

@@ -42,7 +42,7 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
     environment = jinja2.Environment(**options)
     environment.filters |= {
         "words": words,
-        "breakable": lambda name: markupsafe.escape(name).replace("/", markupsafe.Markup("/<wbr>")),
+        "breakable": lambda name: markupsafe.Markup(re.sub("[/_]", r"\g<0><wbr>", str(markupsafe.escape(name)))),
     }
     template = files("torch_recmetrics.offline").joinpath(TEMPLATE).read_text(encoding="utf-8")
 
@@ -184,9 +184,10 @@ def width_of(low: float | None, high: float | None) -> float | None:
 
 
 def definitions_of(content: Mapping[str, Any]) -> dict[str, str]:
-    """The definitions, those of a comparison once for all systems that have the same."""
+    """The definitions, those of a comparison once for all systems, and pairs of them, that have the same."""
     rows = content["details"].get("comparison", [])
     systems = dict.fromkeys(name for row in rows for name in (row["baseline"], row["system"]))
+    systems |= {both: None for of_pairs in content["details"].get("agreement", {}).values() for both in of_pairs}
     found: dict[str, str] = {}
     for name, definition in content["definitions"].items():
         stems = [name[len(system) + 2 :] for system in systems if name.startswith(f"{system}: ")]

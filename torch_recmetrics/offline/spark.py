@@ -84,6 +84,8 @@ def session_of(given: Mapping[str, Any], order: str | None) -> Any:
     for role, frame in frames.items():
         if spark and not is_spark(frame):
             raise InputError(f"`{role}` must be a frame of Spark as the others are, got {type(frame).__name__}")
+    if spark:
+        needed("pandas", "Spark's frames")  # pyspark refuses work with Arrow without it
     if spark and order is not None and not any(order in frame.columns for frame in spark):
         raise InputError(f"`order` must be a column of {' or '.join(frames)}, and none has {order!r}")
     return spark[0].sparkSession if spark else None
@@ -124,7 +126,7 @@ def refuse_folder(session: Any, path: str) -> None:
     if not isinstance(path, str):
         raise InputError(f"`users` must be the path of a folder as text, got {path!r}")
     try:
-        session.read.format("binaryFile").load(path)
+        session.read.format("binaryFile").load([path, path])  # of one path alone Spark logs that it is no stream's
     except errors.AnalysisException:
         return
     except (errors.PySparkException, py4j.Py4JJavaError) as error:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
-from torch_recmetrics.core.ranking.ranking import Labels, Ranking
+from torch_recmetrics.core.ranking.ranking import NO_ITEMS, Labels, Ranking
 from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
@@ -86,10 +86,8 @@ class Evaluator:
         self._warns = self.validate_args and not of_some_items  # once
         # Those that look at the ids of what is recommended, or of what is relevant.
         self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
-        # The best list of what was retrieved is read from the scores, which cannot wait. An item that a metric does not
-        # know is to be refused by the update that brought it.
-        at_once = (m.reads_items or m.estimated or vars(m).get("ideal") == "retrieved" for m in self.metrics)
-        self.can_wait = bool(self.metrics) and not any(at_once)
+        self.can_wait = bool(self.metrics) and all(metric.can_wait for metric in self.metrics)
+        self._reads_items = any(metric.reads_items for metric in self.metrics)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
         self.waiting = WaitingUsers(self.metrics, widest, self._arrive_waiting)
         ends = itertools.accumulate(self.sizes)
@@ -149,7 +147,7 @@ class Evaluator:
         prepared = PendingUpdate(sample_ids=ranking.sample_ids)
         if self.can_wait and ranking.join_key is not None:
             self._defer_rules(checks, ranking)
-            prepared = prepared._replace(users=ranking.having(item_ids=None))
+            prepared = prepared._replace(users=ranking if self._reads_items else ranking.having(**NO_ITEMS))
         else:
             prepared = prepared._replace(values=self.evaluate(ranking, checks))
         if self.list_counters:
@@ -219,7 +217,7 @@ class Evaluator:
         """The same with the values of its users, so that they need not wait."""
         if prepared.users is None:
             return prepared
-        return prepared._replace(users=None, values=self._values_of(prepared.users))
+        return prepared._replace(users=None, values=self.values_of(prepared.users))
 
     def totals(self, prepared: PendingUpdate) -> Tensor:
         """(columns, 6): the sums of this batch alone."""
@@ -294,11 +292,7 @@ class Evaluator:
 
     def _arrive_waiting(self, parts: Sequence[Ranking]) -> None:
         for users in parts:
-            self.arrive(self._values_of(users), users.sample_ids)
-
-    def _values_of(self, users: Ranking) -> WeightedValues:
-        """The values of users that were checked."""
-        return self.evaluate(users, check.ValueChecks(False))
+            self.arrive(self.values_of(users), users.sample_ids)
 
     def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
@@ -311,7 +305,7 @@ class Evaluator:
             first += size
 
     def _defer_rules(self, checks: check.ValueChecks, ranking: Ranking) -> None:
-        """What the metrics ask of the relevance of users."""
+        """What the metrics ask of the relevance and of the items of users."""
         if not ranking.binary and (self.gains or self.max_relevance is not None):
             largest = ranking.largest()
             if self.gains:
@@ -327,13 +321,17 @@ class Evaluator:
                 ),
                 always=True,
             )
+        self._defer_items(self.metrics, ranking, checks)
+        for metric in self.metrics:
+            metric.defer_rules(ranking, checks)
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
         self._defer_rules(checks, ranking)
-        self._defer_items(self.metrics, ranking, checks)
-        for metric in self.metrics:
-            metric.defer_rules(ranking, checks)
+        return self.values_of(ranking)
+
+    def values_of(self, ranking: Ranking) -> WeightedValues:
+        """Every metric for every user, who were checked."""
         weights, has_relevant = ranking.weights, ranking.n_relevant > 0
         if weights is None:
             weights = exact(torch.ones_like(has_relevant))

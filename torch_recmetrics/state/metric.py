@@ -358,6 +358,7 @@ class RecMetric(Configured, Metric):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> RecMetric:  # noqa: ARG002
         """Follow the module to another device, never to another dtype: a sum in bfloat16 is no sum."""
+        self.evaluate_waiting()  # here, where what is known of their items is too
         torch.nn.Module._apply(self, fn)  # type: ignore[no-untyped-call]
         probe = fn(torch.zeros(1, device=self.device))
         self._device, self._dtype = probe.device, probe.dtype

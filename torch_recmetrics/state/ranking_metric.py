@@ -199,6 +199,7 @@ class UserMeasure(RankingMetric):
     keep_users: bool = False
     aggregation: Any = "mean"
     keeps_values: bool = False  # the values of users are remembered beside their sums, without a sample id too
+    can_wait: bool = True  # False: the measure reads what does not wait, or may refuse the update that brings users
 
     @property
     def over_items(self) -> Literal["mean", "sum"] | None:

@@ -303,15 +303,14 @@ class UserLayout(Layout):
                 for weights, (weighed, total) in of_each.items()
             }
             ranking = ranking.having(weighed=weighed)
-        if not (needs.reference or needs.relevant_ids):
-            return ranking
-        wanted = relevance.item_ids.masked_fill(~(relevance.values > 0), -1)
-        return ranking.having(relevant_ids=wanted, reference_ids=self.reference_ids(needs, checks))
+        if needs.relevant_ids:
+            ranking = ranking.having(relevant_ids=relevance.item_ids.masked_fill(~(relevance.values > 0), -1))
+        if needs.reference:
+            ranking = ranking.having(reference_ids=self.reference_ids(needs, checks))
+        return ranking
 
     def reference_ids(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
-        """(B, D) the second lists, where they are asked for."""
-        if not needs.reference:
-            return None
+        """(B, D) the second lists."""
         if self.reference is None:
             raise ValueError(
                 "`reference_ids` is missing: lists are compared with other lists of the same users, which it gives as "

@@ -23,6 +23,8 @@ def columns_of(ids: Tensor, wanted: Tensor, by_id: tuple[Tensor, Tensor] | None 
         wanted: (B, T) int64; those below 0 are padding, and stand nowhere.
         by_id: the ids ascending along each row, and the column of each, where they are known.
     """
+    if not wanted.numel():
+        return wanted
     if is_looped(ids):
         columns = torch.empty_like(wanted, memory_format=torch.contiguous_format)
         given = ids.contiguous(), wanted.contiguous(), columns

@@ -22,8 +22,9 @@ def rank_lists(
     ids = item_ids.to(torch.int64)
     if seen_ids is not None:
         ids = torch.where(columns_of(seen_ids, ids) < 0, ids, -1)
-    if not may_look or bool(((ids[:, 1:] >= 0) & (ids[:, :-1] < 0)).any()):
-        order = torch.sort((ids < 0).to(torch.uint8), dim=1, stable=True).indices
+    padding = ids < 0
+    if not may_look or (bool(padding.any()) and bool((padding[:, :-1] & ~padding[:, 1:]).any())):
+        order = torch.sort(padding.to(torch.uint8), dim=1, stable=True).indices
         ids = ids.gather(1, order)
     width = ids.shape[1]
     depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)

@@ -57,15 +57,15 @@ def rank_scores(
     top = topk_scores(scores, min(depth + 1, n_items))  # one more than is kept, to see whether a tie crosses the cutoff
     if n_items:
         check.defer_nan(checks, "preds", top.values[:, 0].isnan())
+    if ranks is None and not targets.width:
+        ranks = torch.zeros((scores.n_users, 0), dtype=torch.int32, device=scores.device), None
     if ranks is None:
         count = partial(_count_kth, scores, top, depth) if needs.rules - {"stable"} else None
         ranks = ranks_in_list(top.values, scores.all_or(columns), depth, count)
     if not sorts and depth < n_items:
         return _ranking(targets, *ranks, depth, n_items)
-    listed = top.values > HIDDEN
-    tied = (top.values[:, 1:] == top.values[:, :-1]) & listed[:, 1:]
-    item_ids = _ordered(scores, top, depth, tied) if needs.ordered else top.ids[:, :depth]
-    item_ids = torch.where(listed[:, :depth], item_ids, -1)
+    item_ids = _ordered(scores, top, depth) if needs.ordered else top.ids[:, :depth]
+    item_ids = torch.where(top.values[:, :depth] > HIDDEN, item_ids, -1)
     place = None
     if needs.ordered:
         place = ranks[0] if ranks[1] is None else places_in(item_ids, columns, ranks[0])
@@ -78,7 +78,7 @@ def rank_scores(
         place=place,
         whole=needs.full_list,
         lengths=lengths if needs.full_list else (item_ids >= 0).sum(1) if asked else None,
-        best_tied=tied.cumprod(1).sum(1) + 1 if needs.lists else None,
+        best_tied=_tied(top).cumprod(1).sum(1) + 1 if needs.lists else None,
         item_ids=item_ids,
     )
 
@@ -127,14 +127,20 @@ def places_in(item_ids: Tensor, columns: Tensor | None, above: Tensor) -> Tensor
     return torch.minimum(place, above.clamp(min=depth))
 
 
-def _ordered(scores: ScoreMatrix, top: TopK, depth: int, tied: Tensor) -> Tensor:
+def _tied(top: TopK) -> Tensor:
+    """(B, k - 1) bool: which of the best scores equal the one before."""
+    values = top.values
+    return (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
+
+
+def _ordered(scores: ScoreMatrix, top: TopK, depth: int) -> Tensor:
     """(B, D) the best items with equal scores in the order of the columns."""
     values, ids = top.values[:, :depth], top.ids[:, :depth]
     if top.ordered or not depth:
         return ids
     if not scores.is_sync_free:
         return in_input_order(scores, values, ids)
-    rows = tied.any(1).nonzero().squeeze(1)
+    rows = _tied(top).any(1).nonzero().squeeze(1)
     return ids.index_copy(0, rows, in_input_order(scores, values[rows], ids[rows], rows)) if rows.shape[0] else ids
 
 

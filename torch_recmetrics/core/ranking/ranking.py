@@ -207,17 +207,18 @@ class Ranking:
         if not self.can_join or self.weighed:
             return None
         shape = self.width, self.depth, self.target_relevance.dtype, self.binary, self.has_target, self.finished
-        missing = self.place is None, self.lengths is None, self.best_tied is None, self.weights is None
-        return self.above.device, shape, missing, self.sample_ids is None
+        lists = None if self.reference_ids is None else self.reference_ids.shape[1]
+        missing = (getattr(self, name) is None for name in (*OF_ITEMS, *OF_USERS) if name != "equal")
+        return self.above.device, shape, lists, *missing
 
     def numbers(self) -> int:
         """How many numbers of each user an evaluation works on at once, outside of compiled loops."""
-        looped = self.equal is None and self.binary and usable(self.above)
+        looped = self.equal is None and self.binary and self.item_ids is None and usable(self.above)
         return 0 if looped else max(self.width, self.above.shape[1])
 
     def split(self, most: int) -> Sequence[Ranking]:
-        """The same users in order, on a CPU no more than so many at a time."""
-        if self.n_users <= most or not is_sync_free(self.above.device):
+        """The same users in order, on a CPU no more than so many at a time; whoever reads items divides its work."""
+        if self.n_users <= most or self.item_ids is not None or not is_sync_free(self.above.device):
             return [self]
         names = [name for name in FIELDS if isinstance(getattr(self, name), Tensor)]
         parts = zip(*(torch.split(getattr(self, name), most) for name in names), strict=True)
@@ -225,8 +226,11 @@ class Ranking:
 
 
 FIELDS = tuple(name for name in Ranking.__dataclass_fields__ if name != "_stats")
-OF_ITEMS = {"target_relevance": 0, "above": FAR, "equal": 1, "place": FAR}  # (B, T), and what stands for padding
-OF_USERS = ("lengths", "best_tied", "weights", "sample_ids")  # (B,), which not all users have
+# (B, T), and what stands for padding
+OF_ITEMS = {"target_relevance": 0, "above": FAR, "equal": 1, "place": FAR, "relevant_ids": -1}
+# (B,) or (B, D), which not all users have
+OF_USERS = ("lengths", "best_tied", "weights", "sample_ids", "item_ids", "reference_ids")
+NO_ITEMS = {"item_ids": None, "reference_ids": None, "relevant_ids": None}  # of those who read ranks alone
 
 
 def joined(parts: Sequence[Ranking]) -> Ranking:
