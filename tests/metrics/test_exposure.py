@@ -230,6 +230,25 @@ def test_names_in_a_collection_and_wrappers() -> None:
     assert {n: v for n, v in by_name.compute().items() if "@3/" in n} == {f"exposure@3/{g}": v for g, v in deep.items()}
 
 
+@pytest.mark.parametrize("per", ["list", "system"])
+def test_one_group_alone_has_all_attention_in_a_collection_too(per: Any) -> None:
+    """A metric of one part is no plain mean for that: it has a name for it, or is a distance."""
+    groups, update = torch.tensor([0, 0, -1, 0]), {"item_ids": torch.tensor([[0, 2, 1], [3, 2, 0]])}
+    update["target_ids"] = torch.tensor([[0], [0]])
+    made = [GroupExposure(groups, 3, per=per), ExposureDisparity(groups, 3, per=per)]
+    metrics = RecMetricCollection([*made, NDCG(3)])
+    forward = metrics(**update)
+    assert (
+        floats(metrics.compute())
+        == floats(forward)
+        == {
+            "exposure@3/0": 1.0,
+            "exposure_disparity@3": 0.0,
+            "ndcg@3": 0.75,
+        }
+    )
+
+
 def test_a_median_of_each_group() -> None:
     metric = updated(
         GroupExposure(GROUPS, 3, aggregation="median", keep_users=True), item_ids=LISTS, sample_ids=torch.arange(5)
