@@ -262,6 +262,19 @@ def test_a_median_of_each_group() -> None:
     )
 
 
+def test_a_median_of_each_group_in_slices() -> None:
+    slices = torch.tensor([0, 1, 0, 1, 0])
+    sliced = Sliced(GroupExposure(GROUPS, 3, names=NAMES, aggregation="median"), ("x", "y"))
+    sliced.update(item_ids=LISTS, slice_ids=slices)
+    values = sliced.compute()
+    for number, name in enumerate("xy"):
+        alone = GroupExposure(GROUPS, 3, names=NAMES, aggregation="median")
+        of_each = updated(alone, item_ids=LISTS[slices == number]).compute()
+        assert {f"{group}/{name}": float(value) for group, value in of_each.items()} == {
+            key: float(value) for key, value in values.items() if key.endswith(f"/{name}")
+        }
+
+
 def test_a_mean_beside_a_median_in_a_bootstrap() -> None:
     """It was the largest value of a user."""
     lists, both = torch.tensor([[0], [2], [0]]), torch.tensor([[0], [0], [1]])
