@@ -47,7 +47,7 @@ html_css_files = ["style.css"]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
-pygments_style = "friendly"
+pygments_style = "a11y-light"  # the comments of "friendly" are hard to read
 
 FACTS = re.compile(r"^(Undefined|Range|Source): ?")
 OWN_CLASS = re.compile(r":class:`~?(\w+)`")

@@ -141,6 +141,13 @@ LIBRARIES = [
         note='A list without relevant items counts 0 (`"neg"`). DCG is divided by the weight of the list.',
     ),
     Library(
+        "Elliot",
+        "0.3.1",
+        tested=False,
+        note="It is on no package index. Only users with a list and a relevant item are evaluated. Its MAP is the mean "
+        "of the precisions at 1 to K, which no option gives: [the code](coming_from/elliot.md).",
+    ),
+    Library(
         "SciPy",
         "1.17.1",
         tested=False,
@@ -306,6 +313,13 @@ ROWS = [
     Row("TF-Ranking", "MeanAveragePrecisionMetric(topn=K)", "MAP", RELEVANT),
     Row("TF-Ranking", "MRRMetric(topn=K)", "MRR"),
     Row("TF-Ranking", "NDCGMetric(topn=K)", "NDCG"),
+    Row("Elliot", "HR", "HitRate"),
+    Row("Elliot", "Precision", "Precision"),
+    Row("Elliot", "Recall", "Recall"),
+    Row("Elliot", "F1", "F1"),
+    Row("Elliot", "MRR", "MRR"),
+    Row("Elliot", "nDCG", "NDCG", note="relevance is the rating - relevance_threshold + 1"),
+    Row("Elliot", "nDCGRendle2020", "NDCG", note=BINARY),
     Row("SciPy", "stats.kendalltau(places, reference_places)", "KendallTau", note="of the items that both lists hold"),
     Row(
         "SciPy",

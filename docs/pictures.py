@@ -18,7 +18,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torch_recmetrics import Coverage, GroupAUC, HitRate, Novelty, functional
+from torch_recmetrics import (
+    Coverage,
+    GroupAUC,
+    HitRate,
+    Novelty,
+    estimate_gamma,
+    functional,
+    popularity_propensities,
+)
 
 FOLDER = Path(__file__).parent / "images" / "which"
 BLUE, ORANGE, SLATE, GREY, INK = "#2b6cb0", "#c05621", "#718096", "#cbd5e0", "#2d3748"
@@ -305,7 +313,31 @@ def popularity() -> Figure:
     return figure
 
 
-OTHERS = {f.__name__: f for f in (rank_weights, auc, calibration, ties, candidates, empty_users, popularity)}
+def power_law() -> Figure:
+    """What a recommender shows for what was observed, and the propensities that follow from it."""
+    n_items, gamma, generator = 400, 1.5, torch.Generator().manual_seed(2)
+    observed = (2000 / torch.arange(1, n_items + 1).double()).ceil()
+    spread = (0.35 * torch.randn(n_items, generator=generator, dtype=torch.float64)).exp()
+    shown = torch.poisson(observed**gamma * spread, generator=generator)
+    found = estimate_gamma(observed, shown)
+    figure = Figure(figsize=(5.6, 2.1), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    kept = shown > 0
+    left.scatter(observed[kept], shown[kept], s=4, color=GREY)
+    through = (shown[kept].log() - found * observed[kept].log()).mean().exp()  # the line of least squares
+    left.plot(observed, through * observed**found, color=BLUE)
+    left.set_title(f"gamma {found:.2f}", loc="left", fontsize=8)
+    left.set(xscale="log", yscale="log", xlabel="observed", ylabel="recommended")
+    for exponent, color in ((0.0, SLATE), (1.0, ORANGE), (2.0, BLUE)):
+        right.plot(
+            observed, popularity_propensities(observed, gamma=exponent), color=color, label=f"gamma {exponent:g}"
+        )
+    right.set(xscale="log", yscale="log", xlabel="observed", ylabel="propensity")
+    right.legend(frameon=False, loc="lower right")
+    return figure
+
+
+OTHERS = {f.__name__: f for f in (rank_weights, auc, calibration, ties, candidates, empty_users, popularity, power_law)}
 
 
 def draw() -> None:

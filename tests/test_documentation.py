@@ -150,6 +150,7 @@ def test_the_numbers_in_other_pictures(pictures: Any) -> None:
     """What the page says of them in words."""
     assert pictures.auc().axes[0].get_title(loc="left") == "BinaryAUC 0.80, GroupAUC 0.45"
     assert [text.get_text() for text in pictures.popularity().axes[0].texts][1] == "0.03"  # of the catalogue
+    assert pictures.power_law().axes[0].get_title(loc="left") == "gamma 1.52"
     order, twice = (text.get_text() for text in pictures.calibration().axes[0].get_legend().get_texts())
     assert order.split(",")[0] == twice.split(",")[0]
     assert (order[-4:], twice[-4:]) == ("1.00", "2.00")

@@ -20,8 +20,8 @@ CONFIGS = ("ctr_fm", "movielens_mf")
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Blocks that import one of these run where it is installed; they stand alone, so that the rest of a page runs without.
 OTHERS = (
-    "accelerate", "fuxictr", "implicit", "lenskit", "lightning", "mlflow", "pandas", "recbole", "rectools", "replay",
-    "torcheval", "torchrec", "transformers", "wandb",
+    "accelerate", "fuxictr", "implicit", "lenskit", "lightning", "mlflow", "obp", "pandas", "recbole", "rectools",
+    "replay", "torcheval", "torchrec", "transformers", "wandb",
 )  # fmt: skip
 IMPORT = re.compile(r"^(?:>>> )?(?:from|import) ([\w.]+)", re.MULTILINE)
 CHECKER = doctest.OutputChecker()

@@ -28,7 +28,9 @@ def found(pattern: str, text: str) -> str:
 def test_one_version() -> None:
     version = found(r'^version = "(.+)"', PROJECT)
     assert found(r"^version: (.+)", read("CITATION.cff")) == version
-    assert f"## {version}" in read("CHANGELOG.md") or "## Unreleased" in read("CHANGELOG.md")
+    assert found(r'^__version__ = "(.+)"', read("torch_recmetrics/__init__.py")) == version
+    newest = found(r"^## (.+)$", read("CHANGELOG.md"))
+    assert newest in (version, f"Unreleased ({version})")
 
 
 def test_the_pythons_are_those_that_are_tried() -> None:

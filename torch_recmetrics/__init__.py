@@ -46,7 +46,7 @@ from torch_recmetrics.wrappers.bootstrap import UserBootstrap
 from torch_recmetrics.wrappers.popularity import slice_by_popularity
 from torch_recmetrics.wrappers.sliced import Sliced
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["Ranking", "RecMetricCollection", "ctr_metrics", "functional"]
 __all__ += ["pad_ids", "rank", "ranking_metrics", "show_versions", "topk_catalogue"]

@@ -16,7 +16,7 @@ from scipy import stats
 
 from torch_recmetrics import NDCG, MeanRank
 from torch_recmetrics.compare import Gate, UserValues, t_test
-from torch_recmetrics.compare.gate import bound_contrast, holm_tails, paired_contrast
+from torch_recmetrics.compare.contrasts import bound_contrast, holm_tails, paired_contrast
 
 NAN = float("nan")
 

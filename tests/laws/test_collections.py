@@ -62,10 +62,12 @@ def history(request: pytest.FixtureRequest) -> str:
 def which(history: str, kind: str) -> Asked:
     """All metrics that can remember these updates; those with their defaults at every cutoff.
 
-    In torchmetrics' collections each member counts alone: the first variant of each metric, and each kind of state.
-    Values of policies read other columns than clicks.
+    In torchmetrics' collections each member counts alone: the first variant of each metric, and each kind of state;
+    without groups these alone. Values of policies read other columns than clicks.
     """
     known = [v for v in VARIANTS if history in v.histories and v.reads != "rewards"]
+    if kind == "torchmetrics without groups":
+        return asked([v for v in known if v in STATES], (3,))
     some = known if kind == "ours" else [v for v in known if v in FIRST or v in STATES]
     return asked(some, (3,)) | asked([v for v in known if v in DEFAULTS])
 

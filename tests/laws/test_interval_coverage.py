@@ -105,7 +105,7 @@ def test_the_metrics_go_the_same_way() -> None:
 SAID, TRUE = torch.tensor([0.1, 0.3, 0.6], dtype=torch.float64), torch.tensor([0.12, 0.25, 0.6], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("n", [200, 5000])
+@pytest.mark.parametrize("n", [200])
 @pytest.mark.parametrize("metric", [LogLoss(), NormalizedEntropy(), Calibration()], ids=lambda m: m.name)
 def test_click_metrics(metric: Any, n: int) -> None:
     g = torch.Generator().manual_seed(n + 1)
@@ -138,9 +138,9 @@ def test_group_auc(weighting: Any, n: int) -> None:
     assert 0.935 <= share_held(found, truth) <= 0.965
 
 
-@pytest.mark.parametrize(("n", "n_positive", "separation"), [(5000, 50, 1.0), (200, 60, 1.0), (2000, 20, 0.5)])
+@pytest.mark.parametrize(("n", "n_positive", "separation"), [(200, 60, 1.0), (2000, 20, 0.5)])
 def test_auc_of_few_positives(n: int, n_positive: int, separation: float) -> None:
-    """The first and the last have 1 % positives."""
+    """The last has 1 % positives."""
     g, found, target = torch.Generator().manual_seed(n), [], torch.arange(n) < n_positive
     for _ in range(N_SAMPLES):
         metric = BinaryAUC()
@@ -178,8 +178,8 @@ HARDEST = [name for name in POPULATIONS if any(words in name for words in ("K = 
 
 @pytest.mark.parametrize("population", HARDEST)
 def test_counts_over_items(population: str) -> None:
-    """200 draws of 100 users; `python -m benchmarks count_intervals` has more. Bounds leave room for chance."""
-    found = results(population, n_users=100, draws=200, replicates=50)
+    """100 draws of 100 users; `python -m benchmarks count_intervals` has more. Bounds leave room for chance."""
+    found = results(population, n_users=100, draws=100, replicates=50)
     for metric, of_draws in zip(METRICS, found, strict=True):
         held, ratio, rejected = shares(of_draws)
         assert held >= (0.88 if metric == "coverage" else 0.9), metric

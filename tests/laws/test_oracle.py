@@ -61,7 +61,7 @@ def test_metric_equals_oracle(variant: Variant, layout: str | None, ties: str | 
     holds(
         law,
         f"{variant} {layout} {ties}",
-        examples={"clicks": 60, "users": 20}.get(variant.reads, 6 if layout else 10),
+        examples={"clicks": 40, "users": 15}.get(variant.reads, 5 if layout else 8),
         updates=variant.drawn(layout),
         top_k=st.sampled_from(variant.cuts),
         action=st.sampled_from(variant.actions),
@@ -104,16 +104,15 @@ def assert_values(variants: list[Variant], update: Update, ties: str, device: An
 @pytest.mark.parametrize("name", NAMED)
 def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device) -> None:
     update = LAYOUTS[layout](NAMED[name])
-    # Two of the tie rules: the other two with the next name, and with the next layout.
-    turn = (list(NAMED).index(name) + list(LAYOUTS).index(layout)) % 2
+    # One of the tie rules: another one with the next name, and with the next layout.
+    ties = TIES[(list(NAMED).index(name) + list(LAYOUTS).index(layout)) % len(TIES)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "`mask` or `seen_ids` hide every relevant item")
         warnings.filterwarnings("ignore", ".* have a relevant item that is not in their list")
         if name == "one item":
             warnings.filterwarnings("ignore", "`preds` have one column")
-        for ties in TIES[turn::2]:
-            assert_values(RANKED, update, ties, device)
+        assert_values(RANKED, update, ties, device)
         others = [v for v in OF_ROWS if v.reads != "ranking" and layout in v.layouts]
         assert_values(others, LAYOUTS[layout](NAMED[name].in_catalogue(NUM_ITEMS)), "stable", device)
         for variant, k in keys([v for v in LISTED if v.needs_samples and layout in v.layouts]).values():
@@ -127,7 +126,7 @@ def test_shapes_that_do_not_depend_on_values_give_the_same(layout: str, ties: st
     """The way that is taken on a GPU, where looking at a value would be a wait, tried on the CPU."""
     asked = take_the_cpu_for_a_gpu(monkeypatch)
     law = lambda case: assert_values(RANKED, LAYOUTS[layout](case), ties)  # noqa: E731
-    holds(law, f"fixed shapes {layout} {ties}", examples=8, case=drawn())
+    holds(law, f"fixed shapes {layout} {ties}", examples=5, case=drawn())
     assert asked or layout == "flat", "the question was never put"
 
 
@@ -160,7 +159,7 @@ def test_a_ready_ranking_equals_oracle(layout: str) -> None:
                     expected = variant.expected(users, top_k, ties, action)
                     assert float(metric.compute()) == expected, f"{variant}@{top_k} ties={ties}"
 
-    holds(law, f"ranking {layout}", examples=6, case=drawn(), deepest=cuts(), action=st.sampled_from(ACTIONS))
+    holds(law, f"ranking {layout}", examples=2, case=drawn(), deepest=cuts(), action=st.sampled_from(ACTIONS))
 
 
 @pytest.mark.parametrize("variant", LISTED, ids=str)

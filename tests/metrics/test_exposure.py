@@ -228,6 +228,8 @@ def test_names_in_a_collection_and_wrappers() -> None:
     by_name.update(item_ids=LISTS)
     deep = updated(GroupExposure(GROUPS, 3), item_ids=LISTS).compute()
     assert {n: v for n, v in by_name.compute().items() if "@3/" in n} == {f"exposure@3/{g}": v for g, v in deep.items()}
+    alone = updated(RecMetricCollection([GroupExposure(torch.zeros(6, dtype=torch.int64), 3)]), item_ids=LISTS)
+    assert floats(alone.compute()) == {"exposure@3/0": 1}
 
 
 @pytest.mark.parametrize("per", ["list", "system"])

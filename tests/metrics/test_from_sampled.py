@@ -203,10 +203,25 @@ def test_a_relevant_item_that_is_no_candidate_was_not_recommended() -> None:
         assert float(one.compute()) == expected
 
 
-def test_an_empty_sample_tells_nothing() -> None:
-    metric = FromSampled(ours.Recall(1), 5)
+@pytest.mark.parametrize("method", ["naive", "bv", "em"])
+def test_an_empty_sample_tells_nothing(method: str) -> None:
+    metric = FromSampled(ours.Recall(1), 5, method=method)
     metric.update(torch.tensor([[1.0]]), torch.tensor([[1]]))
     assert metric.compute().isnan()
+
+
+def test_several_relevant_items_are_each_ranked_among_the_sampled_ones() -> None:
+    recall, dcg = FromSampled([ours.Recall(2), ours.DCG(2)], 9).values()
+    for metric in (recall, dcg):
+        metric.update(torch.tensor([[0.4, 0.3, 0.2, 0.1]]), torch.tensor([[1, 0, 0, 1]]))
+    for metric, n in ((recall, 2), (dcg, 1)):  # Recall is a mean over them, DCG a sum
+        table = metric.users_of_ranks(2)
+        assert float(metric.compute()) == pytest.approx(float(table[0] + table[2]) / n)
+
+
+def test_a_collection_keeps_its_names() -> None:
+    inside = ours.RecMetricCollection([ours.NDCG(2)], prefix="val_")
+    assert list(FromSampled(inside, num_items=20)) == ["val_ndcg@2"]
 
 
 def test_several_metrics_are_a_collection() -> None:
@@ -231,6 +246,18 @@ def test_runs_say_that_they_are_estimated() -> None:
     other.update(**users(5, 8), sample_ids=torch.arange(5))
     with pytest.raises(ValueError, match="method"):
         ours_compare({"a": values, "b": other.users()})
+
+
+def test_estimates_from_samples_of_other_sizes_are_not_compared() -> None:
+    """The bias goes by the size of the sample: the same model would look better or worse."""
+    runs = {}
+    for name, width in (("a", 8), ("b", 6), ("c", 8)):
+        metric = FromSampled(ours.MRR(), 20, keep_users=True)
+        metric.update(**users(5, width), sample_ids=torch.arange(5))
+        runs[name] = metric.users()
+    assert len(ours_compare({"a": runs["a"], "c": runs["c"]}).rows) == 1
+    with pytest.raises(ValueError, match=r"candidates_at_most=8.*candidates_at_most=6"):
+        ours_compare({"a": runs["a"], "b": runs["b"]})
 
 
 def ours_compare(runs: Any) -> Any:
@@ -288,6 +315,7 @@ def test_em_keeps_counts() -> None:
     [
         (lambda: FromSampled(ours.Precision(3), 9), "must be a function of the rank.*HitRate, Recall.*got Precision"),
         (lambda: FromSampled("ndcg", 9), "must be a function of the rank"),
+        (lambda: FromSampled(ours.NDCG, 9), "must be a function of the rank.*got <class"),
         (lambda: FromSampled(ours.NDCG(10), 9), "`num_items` must be at least top_k=10"),
         (lambda: FromSampled(ours.NDCG(3), 1), "`num_items` must be an integer >= 2"),
         (lambda: FromSampled(ours.NDCG(3), 9, gamma=2), "`gamma` must be a number from 0"),
@@ -315,7 +343,11 @@ def test_what_it_is_not_made_of(make: Any, message: str) -> None:
             "one relevant item, got 2 of them in row 0.*Recall, DCG",
         ),
         (FromSampled(ours.Recall(2, denominator="min"), 9), {"target": [[1, 1, 0]]}, "got 2 of them in row 0"),
-        (FromSampled(ours.Recall(2), 9, method="em"), {"target": [[1, 1, 0]]}, 'method="em" is a function'),
+        (
+            FromSampled(ours.Recall(2), 9, method="em"),
+            {"target": [[1, 1, 0]]},
+            'method="em" is a function.*method="bv"',
+        ),
         (FromSampled(ours.DCG(2), 9), {"target": [[2, 0, 0]]}, "relevance must be 0 or 1.*row 0 has another"),
         (FromSampled(ours.ERR(2), 9), {"target": [[2, 0, 0]]}, "relevance must be 0 or 1"),
         (FromSampled(ours.MRR(2), 2), {"target": [[1, 0, 0]]}, "at most 1 sampled items.*got 2 in row 0"),
@@ -330,6 +362,18 @@ def test_relevance_that_the_metric_does_not_read_may_be_graded() -> None:
     metric = FromSampled(ours.NDCG(2), 9)
     metric.update(torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor([[0, 3, 0]]))
     assert float(metric.compute()) == pytest.approx(float(metric.users_of_ranks(2)[1]))
+
+
+def test_graded_relevance_is_not_read_where_nothing_is_gained() -> None:
+    """Of an item that is no candidate, and of one that is not relevant."""
+    scores, candidates = torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor([[1, 2, 3]])
+    for ids, relevance in (([7], [2.0]), ([1, 2], [1.0, 0.0])):
+        metric = FromSampled(ours.DCG(2), 9)
+        metric.update(
+            scores, item_ids=candidates, target_ids=torch.tensor([ids]), target_relevance=torch.tensor([relevance])
+        )
+        expected = 0.0 if ids == [7] else float(metric.users_of_ranks(2)[0])
+        assert float(metric.compute()) == pytest.approx(expected)
 
 
 def test_estimates_beside_each_other_in_a_collection() -> None:

@@ -19,7 +19,7 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "dm": {},
     "dr": {},
     "sndr": {},
-    "switch-dr": {"switch": 2.0},
+    "switch-dr": {"switch": 1.2},  # a part of the weights, which go up to 1.5, is beyond it
 }
 
 
@@ -96,6 +96,19 @@ def test_rows_in_any_order_and_split(estimator: str, more: tuple[str, ...]) -> N
     assert float(split.compute()) == pytest.approx(float(whole.compute()), abs=1e-12)
     assert float(split.standard_error()) == pytest.approx(float(whole.standard_error()), rel=1e-10)
     assert float(split.effective_sample_size()) == pytest.approx(float(whole.effective_sample_size()), rel=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_weight": 1.1}], ids=str)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_rows_that_are_kept_apart_have_the_value_of_their_sums(estimator: str, options: dict[str, Any]) -> None:
+    """Slices read the terms of each row, the metric alone adds them up as they come."""
+    given, alone = log(), made(estimator, **options)
+    given["weights"] = torch.linspace(0, 2, 400).double()
+    sliced = Sliced(made(estimator, **options), slices=1)
+    alone.update(**given)
+    sliced.update(**given, slice_ids=torch.zeros(400, dtype=torch.int64))
+    assert float(sliced.compute()["0"]) == pytest.approx(float(alone.compute()), abs=1e-13)
+    assert float(sliced.standard_error()["0"]) == pytest.approx(float(alone.standard_error()), rel=1e-10)
 
 
 def test_rows_of_one_user_count_together() -> None:
@@ -215,10 +228,60 @@ def test_warnings_once() -> None:
         one.compute()
 
 
+def test_a_warning_says_what_has_not_been_done() -> None:
+    given = log(50)
+    for metric, says in (
+        (made("ips"), 'log more or bound the weights with max_weight= or take estimator="dr"'),
+        (made("ips", max_weight=2.0), 'log more or take estimator="dr"'),
+        (made("dr"), "log more or bound the weights with max_weight="),
+    ):
+        metric.update(**given)
+        with pytest.warns(UserWarning, match=f"few rows; {says}$"):
+            metric.compute()
+
+
+def test_few_users_do_not_tell_that_the_policies_differ() -> None:
+    """Of one there is no standard error, and of two that agree it is 0."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*the value rests on few rows")
+        for given, indexes in (
+            (rows(log(), [0]), None),
+            (rows(log(), [0, 0]), None),
+            (log(200), torch.zeros(200).long()),
+        ):
+            metric = made("ips")
+            metric.update(**given, indexes=indexes)
+            metric.compute()
+        slates = SlateOffPolicyValue()
+        slates.update(*torch.full((3, 4, 2), 0.5).unbind(0), mask=torch.zeros(4, 2, dtype=torch.bool))
+        slates.compute()
+    many = made("ips")  # whose weights are all one half
+    many.update(torch.ones(200), torch.ones(200), torch.full((200,), 0.5))
+    with pytest.warns(UserWarning, match="not over the same actions"):
+        many.compute()
+
+
+@pytest.mark.parametrize(
+    ("discount", "message"),
+    [
+        (lambda places: 1.0, r"`discount` must give a tensor of the shape of the places, \(3,\), got float"),
+        (lambda places: places[:1], r"\(3,\), got shape \(1,\)"),
+        (lambda places: 2 - places, "`discount` must be finite and not below 0, got -1.0 at place 3"),
+        (lambda places: places / 0, "`discount` must be finite and not below 0, got inf at place 1"),
+    ],
+)
+def test_discounts_that_are_refused(discount: Any, message: str) -> None:
+    metric = SlateOffPolicyValue(discount=discount)
+    with refused(metric, message):
+        metric.update(*torch.full((3, 2, 3), 0.5).unbind(0))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"logged": 0.0}, r"`logged` must be in \(0, 1\].*got 0 in row 2"),
+        ({"logged": 0.0}, r"`logged` must be in \(0, 1\].*got 0.0 in row 2"),
+        ({"logged": 1.0000001}, r"`logged` must be in \(0, 1\].*got 1.0000001 in row 2"),
         ({"logged": 1.5}, r"`logged` must be in \(0, 1\].*got 1.5 in row 2"),
         ({"policy": -0.5}, r"`policy` must be in \[0, 1\].*got -0.5 in row 2"),
         ({"policy": float("nan")}, r"`policy` must be in \[0, 1\].*got nan in row 2"),
@@ -246,7 +309,7 @@ def test_inputs_that_are_missing_or_do_not_fit() -> None:
     with refused(metric, r"`policy` must have the shape \(5,\) of `reward`, got \(3,\)"):
         metric.update(**{**given, "policy": given["policy"][:3]})
     for options, message in (
-        ({"estimator": "switch-dr"}, "needs it"),
+        ({"estimator": "switch-dr"}, "`switch` is missing"),
         ({"switch": 2.0}, "`switch` is for"),
         ({"max_weight": 0}, "`max_weight` must be a number above 0"),
         ({"estimator": "ipw"}, "`estimator` must be one of"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from pyarrow import parquet
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
 from torch_recmetrics.offline.sources import InputError, connect, open_source
 from torch_recmetrics.offline.sql import quoted
-from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.offline.workspace import Ids, Workspace
 
 
 @pytest.fixture
@@ -144,6 +146,11 @@ def test_ids_of_different_types_meet(work: Workspace) -> None:
         ids, others = f"SELECT {one_id} k FROM {sources[left].sql}", f"SELECT {other_id} k FROM {sources[right].sql}"
         joined = f"SELECT count(*) FROM ({ids}) JOIN ({others}) USING (k)"
         assert work.rows(joined) == [(len(frames[left]["id"]),)], (left, right)
+        both = Ids(work, [(sources[left], "id"), (sources[right], "id")])
+        joined = " INTERSECT ".join(
+            f"SELECT {both.of(sources[side])} FROM {sources[side].sql}" for side in (left, right)
+        )
+        assert len(work.rows(joined)) == len(frames[left]["id"]), (left, right)
     source = work.open("halves", pd.DataFrame({"id": [1.0, 1.5]}))
     with pytest.raises(InputError, match=r"row 2\): .* a whole number, .*got '1.5'"):
         id_sql(work, (source, "id"))
@@ -181,3 +188,29 @@ def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> No
             place = rf"\(.*1\.{str(given).rpartition('.')[2]}, row 2\)" if isinstance(given, str) else r"row 4\)"
             with pytest.raises(InputError, match=place):
                 number_sql(work, source, "score")
+
+
+NOTEBOOK = """
+import sys, types
+
+class Shell:
+    config = {"IPKernelApp": {}}
+
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=Shell)  # by this DuckDB knows a notebook
+import duckdb, pandas as pd
+from torch_recmetrics.offline import evaluate
+
+try:
+    duckdb.connect().execute("SET enable_progress_bar = false")
+except duckdb.Error as error:
+    print("ipywidgets" in str(error))
+lists = pd.DataFrame({"user_id": [1, 1], "item_id": [5, 6], "score": [0.9, 0.1]})
+print(evaluate(lists, lists[:1], "hit_rate", top_k=1)["hit_rate@1"])
+"""
+
+
+def test_a_notebook_without_ipywidgets_evaluates() -> None:
+    """There DuckDB has no progress bar, and refuses the setting that hides it."""
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "1.0"

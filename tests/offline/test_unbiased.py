@@ -114,7 +114,18 @@ def test_sampled_candidates_equal_the_definition(kind: str, tmp_path: Path) -> N
             by_id = dict(zip(report.user_ids or (), report.users[f"{name}@{k}"].tolist(), strict=True))
             assert [by_id[f"user {user}"] for user in LISTS] == pytest.approx(wanted, **EXACT)
     assert report.users is not None and report.users.candidates == f"estimated({ITEMS})"
+    most = max(map(len, LISTS.values()))
     assert f"num_items={ITEMS}" in report.definitions["ndcg@5"]
+    assert report.definitions["ndcg@5"].endswith(f'candidates="estimated({ITEMS})", candidates_at_most={most})')
+
+
+def test_the_page_says_what_is_not_corrected() -> None:
+    pytest.importorskip("jinja2")
+    pages = [
+        evaluate(*tables_of(LISTS, TRUTH), "ndcg@5", curves=True, **how).to_html()
+        for how in ({"sampled_from": ITEMS}, dict[str, Any]())
+    ]
+    assert [page.count("among the sampled candidates") for page in pages] == [2, 0]
 
 
 @pytest.mark.parametrize("method", ["naive", "rank", "bv"])
@@ -388,7 +399,7 @@ def test_a_row_that_breaks_a_rule_is_named(
     ("given", "message"),
     [
         ({"estimator": "doubly"}, "`estimator` must be one of 'snips', 'ips', 'dm'"),
-        ({"estimator": "switch-dr"}, '`switch` is for estimator="switch-dr", which needs it'),
+        ({"estimator": "switch-dr"}, '`switch` is missing: estimator="switch-dr"'),
         ({"switch": 2.0}, '`switch` is for estimator="switch-dr"'),
         ({"max_weight": 0}, "`max_weight` must be a number above 0"),
         ({"level": 95}, "`level` must be"),

@@ -39,7 +39,7 @@ CPU = torch.device("cpu")  # where tables are made, whatever the default device 
 
 def check_inside(name: str, metric: Any) -> None:
     """Refuse what is no function of the rank of the relevant item."""
-    if not getattr(metric, "of_rank", False):
+    if isinstance(metric, type) or not getattr(metric, "of_rank", False):
         got = type(metric).__name__ if isinstance(metric, Metric) else repr(metric)
         known = ", ".join(each.__name__ for each in METRICS.values() if getattr(each, "of_rank", False))
         raise TypeError(f"`{name}` must be a function of the rank of the relevant item, one of {known}, got {got}")

@@ -9,13 +9,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any, Literal
 
-import numpy as np
-import torch
-
 from torch_recmetrics.compare.agreement import agreement, metric_named
+from torch_recmetrics.compare.contrasts import Contrast, bound_contrast, contrast, deciding_users, holm_tails
 from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
@@ -25,19 +22,7 @@ from torch_recmetrics.compare.pairing import (
     names_of,
     read_run,
     refuse_other_definitions,
-    summary_of,
     warn_of_other_truths,
-)
-from torch_recmetrics.compare.statistics import (
-    NO_SPREAD,
-    POWER,
-    Array,
-    Differences,
-    standardized,
-    summed_up,
-    t_probability,
-    t_quantile,
-    users_needed,
 )
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.registry import METRICS
@@ -48,108 +33,8 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
 Outcome = Literal["promoted", "rejected", "undecided"]
-FEW = 10  # where fewer users lie beyond a margin, one imagined user is added there: see Users.statistic
 # A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
 NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
-
-
-@dataclass(frozen=True)
-class Users:
-    """What the users add to a contrast, for a rule of a margin or a bound."""
-
-    gains: Array  # (n,)
-    sizes: Array  # (n,)
-    weights: Array  # (n,) the largest of them 1
-    lost: tuple[float, float]  # (gain, size) of an imagined user who loses the largest value that a user has
-    gained: tuple[float, float]  # of one who gains as much
-
-    def statistic(self, relative: float, *, held: bool) -> float:
-        """How far the gain is beyond `relative` times the size, in standard errors; the more cautious of two ways.
-
-        Student's t errs where the users' values are skewed; Hall's statistic corrects it (P. Hall, On the removal of
-        skewness by transformation, 1992). And rare losses may be missing among a few hundred users: where fewer than
-        `FEW` lie on the other side, one imagined user is added there, and must not turn the rule around.
-
-        Args:
-            held: True to test that the rule is held, False to test that it has failed.
-        """
-        beyond, w = self.gains - relative * self.sizes, self.weights
-        found = [without_skewness(summed_up(beyond, w))]
-        if int((beyond < 0 if held else beyond > 0).sum()) < FEW:
-            gain, size = self.lost if held else self.gained
-            own = summed_up(np.append(beyond, gain - relative * size), np.append(w, w.mean()))
-            found.append(standardized(own.mean, own.standard_error))
-        return min(found) if held else max(found)
-
-
-def without_skewness(own: Differences) -> float:
-    """Hall's statistic of a mean, which is nearly Student's t however skew the users' values are."""
-    t = standardized(own.mean, own.standard_error)
-    parts = own.about_mean() if own.weights is None else own.weights * own.about_mean()
-    squares = float((parts**2).sum())
-    if not math.isfinite(t) or not squares:
-        return t
-    skew = float((parts**3).sum()) / squares**1.5
-    return float(t + skew * (t**2 / 3 + 1 / 6) + skew**2 * t**3 / 27)
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """The two means of a metric, and the variances that tests of their relative difference need.
-
-    The gain is candidate - incumbent, its sign such that more is better; `size` is that of the incumbent's mean.
-    """
-
-    candidate: float
-    incumbent: float
-    gain: float
-    size: float
-    gain_variance: float
-    covariance: float  # of the gain and the size
-    size_variance: float
-    n: int | None  # users; None where only summaries are known
-    undefined: int
-    paired: bool
-    users: Users | None = None
-
-    @property
-    def degrees_of_freedom(self) -> float:
-        return self.n - 1 if self.paired and self.n is not None else math.inf
-
-    def statistic(self, relative: float) -> float:
-        """How far the gain is beyond `relative` times the size, in standard errors."""
-        terms = (self.gain_variance, -2 * relative * self.covariance, relative**2 * self.size_variance)
-        mean, variance = self.gain - relative * self.size, sum(terms)
-        # What is left of terms that cancel is rounding: a candidate that has 0.9 of each value loses 10 % exactly.
-        if variance <= NO_SPREAD * sum(map(abs, terms)):
-            variance = 0.0
-        if abs(mean) <= NO_SPREAD * (abs(self.gain) + abs(relative) * self.size):
-            mean = 0.0
-        return standardized(mean, math.sqrt(variance))
-
-    def bounds(self, tail: float) -> tuple[float, float]:
-        """The relative differences that are not refused at `tail` on either side (Fieller's interval)."""
-        if self.size == 0:
-            return -math.inf, math.inf
-        q = self.quantile(1 - tail)
-        a = self.size**2 - q**2 * self.size_variance
-        if a <= 0:  # the incumbent's mean may be 0: any relative difference is possible
-            return -math.inf, math.inf
-        half = self.gain * self.size - q**2 * self.covariance
-        rest = self.gain**2 - q**2 * self.gain_variance
-        root = math.sqrt(max(half**2 - a * rest, 0.0))
-        return (half - root) / a, (half + root) / a
-
-    def below(self, statistic: float) -> float:
-        """P(T <= statistic) if the true gain is exactly at the threshold."""
-        if math.isinf(self.degrees_of_freedom):
-            return NormalDist().cdf(statistic)
-        return t_probability(statistic, self.degrees_of_freedom)
-
-    def quantile(self, p: float) -> float:
-        if math.isinf(self.degrees_of_freedom):
-            return NormalDist().inv_cdf(p)
-        return t_quantile(p, self.degrees_of_freedom)
 
 
 @dataclass(frozen=True)
@@ -459,96 +344,6 @@ def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
             )
 
 
-def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:
-    """The means of a metric in both runs, and the variances of gain and size."""
-    candidate, incumbent = runs["candidate"], runs["incumbent"]
-    both = isinstance(candidate, UserValues) and isinstance(incumbent, UserValues)
-    if both and metric in candidate and metric in incumbent and users is not None:
-        return paired_contrast(
-            metric,
-            users.values("candidate", candidate, metric),  # type: ignore[arg-type]
-            users.values("incumbent", incumbent, metric),  # type: ignore[arg-type]
-            users.weighting(),
-            direction,
-        )
-    mean, error = summary_of("candidate", candidate, metric)
-    other, other_error = summary_of("incumbent", incumbent, metric)
-    sign = math.copysign(1, other)
-    known = [len(run) for run in runs.values() if isinstance(run, UserValues)]
-    return Contrast(
-        candidate=mean,
-        incumbent=other,
-        gain=direction * (mean - other),
-        size=abs(other),
-        gain_variance=error**2 + other_error**2,
-        covariance=-direction * sign * other_error**2,
-        size_variance=other_error**2,
-        n=min(known) if len(known) == 2 else None,
-        undefined=0,
-        paired=False,
-    )
-
-
-def paired_contrast(
-    metric: str, candidate: Array, incumbent: Array, weights: Array | None, direction: float
-) -> Contrast:
-    """From the values of the same users."""
-    w = np.ones(len(candidate)) if weights is None else weights
-    known, other_known = ~np.isnan(candidate), ~np.isnan(incumbent)
-    counted = known & other_known & (w > 0)
-    undefined = int(((w > 0) & (known != other_known)).sum())
-    n = int(counted.sum())
-    if n < 2:
-        raise ValueError(f"{metric} must have a value for two users or more in both runs, got {n}")
-    candidate, incumbent, w = candidate[counted], incumbent[counted], w[counted] / w[counted].max()
-    # signed as the incumbent's mean is, so that a relative loss of a negative mean is a loss too
-    sign = math.copysign(1, float((w * incumbent).sum()))
-    gains, sizes = direction * (candidate - incumbent), sign * incumbent
-    gain, size = summed_up(gains, w), summed_up(sizes, w)
-    products = w * gain.about_mean() * w * size.about_mean()
-    most = largest(incumbent, candidate)
-    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((0.0, most), (most, 0.0)))
-    return Contrast(
-        candidate=float(np.average(candidate, weights=w)),
-        incumbent=float(np.average(incumbent, weights=w)),
-        gain=gain.mean,
-        size=size.mean,
-        gain_variance=gain.standard_error**2,
-        covariance=n / (n - 1) * float(products.sum()) / float(w.sum()) ** 2,
-        size_variance=size.standard_error**2,
-        n=n,
-        undefined=undefined,
-        paired=True,
-        users=Users(gains, sizes, w, lost, gained),
-    )
-
-
-def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
-    """The mean of a metric in one run beside a bound, which varies by nothing."""
-    mean, error = summary_of("candidate", run, metric)
-    n, users = None, None
-    if isinstance(run, UserValues):
-        counted = torch.ones(len(run), dtype=torch.bool) if run.weights is None else run.weights > 0
-        if metric in run:
-            counted &= ~run[metric].isnan()
-            values = run[metric][counted].numpy()
-            w = (
-                np.ones(len(values))
-                if run.weights is None
-                else (run.weights[counted] / run.weights[counted].max()).numpy()
-            )
-            least, most = min(0.0, float(values.min())), largest(values, np.array([max(1.0, bound)]))
-            users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
-        n = int(counted.sum()) if users is not None else len(run)
-    return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, users is not None, users)
-
-
-def largest(values: Array, others: Array) -> float:
-    """The most that a user has, of either sign; of the others where none of these has anything."""
-    column = values if values.any() else others
-    return float(column[np.abs(column).argmax()])
-
-
 def rule_verdict(
     metric: str, rule: str, margin: float, own: Contrast, t: float, tails: tuple[float, float]
 ) -> RuleVerdict:
@@ -580,30 +375,3 @@ def rule_verdict(
         paired=own.paired,
         undefined=own.undefined,
     )
-
-
-def holm_tails(p_values: Sequence[float], tail: float) -> list[float]:
-    """What Holm's correction leaves to each p-value: a rule is decided exactly where p is at most that.
-
-    The smallest p has tail / k, the next tail / (k - 1), and so on up to the first that is above: it and those after it
-    share what that one had.
-    """
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    tails, share, stopped = [0.0] * len(p_values), 0.0, False
-    for step, place in enumerate(order):
-        if not stopped:
-            share = tail / (len(p_values) - step)
-            stopped = p_values[place] > share
-        tails[place] = share
-    return tails
-
-
-def deciding_users(own: Contrast, statistic: float, tail: float) -> float:
-    """How many users would decide a rule, if the difference that is seen is the true one."""
-    if own.n is None or statistic == 0 or math.isnan(statistic):
-        return math.inf
-    if own.paired:
-        return max(users_needed(statistic / math.sqrt(own.n), 1 - tail, sides=1), own.n + 1)
-    normal = NormalDist()
-    wanted = normal.inv_cdf(1 - tail) + normal.inv_cdf(POWER)
-    return max(math.ceil(own.n * (wanted / statistic) ** 2), own.n + 1)

@@ -96,8 +96,12 @@ class OffPolicyValue(RewardSums):
     )
 
     def setup(self) -> None:
-        if (self.switch is None) == (self.estimator == "switch-dr"):
-            raise ValueError(f'`switch` is for estimator="switch-dr", which needs it, got {self.estimator!r}')
+        if self.switch is None and self.estimator == "switch-dr":
+            raise ValueError(
+                '`switch` is missing: estimator="switch-dr" needs the largest weight that it corrects with'
+            )
+        if self.switch is not None and self.estimator != "switch-dr":
+            raise ValueError(f'`switch` is for estimator="switch-dr" alone, got estimator={self.estimator!r}')
         self.reads_weights = self.estimator != "dm"
         super().setup()
 
@@ -259,14 +263,33 @@ class SlateOffPolicyValue(RewardSums):
             weight = weight.prod(1, keepdim=True).expand_as(weight)
         if self.max_weight is not None:
             weight = weight.clamp(max=self.max_weight)
-        places = torch.arange(1, weight.shape[1] + 1, dtype=weight.dtype, device=weight.device)
-        discount = DISCOUNTS[self.discount] if isinstance(self.discount, str) else self.discount
-        counts = (torch.ones_like(places) if discount is None else discount(places)).expand_as(weight)
+        counts = self.counts_of(weight).expand_as(weight)
         if rows.shown is not None:
             counts = counts * rows.shown
         mean = (counts * weight).sum(1) / counts.sum(1).clamp(min=torch.finfo(counts.dtype).tiny)
         value = (counts * weight * column["reward"]).sum(1)
         return terms(rows, mean, 0.0, value), rows.indexes, rows.sample_ids
+
+    def counts_of(self, weight: Tensor) -> Tensor:
+        """(K,): what each place counts."""
+        places = torch.arange(1, weight.shape[1] + 1, dtype=weight.dtype, device=weight.device)
+        discount = DISCOUNTS[self.discount] if isinstance(self.discount, str) else self.discount
+        counts: Any = torch.ones_like(places) if discount is None else discount(places)
+        if not isinstance(counts, Tensor) or counts.shape != places.shape:
+            got = f"shape {tuple(counts.shape)}" if isinstance(counts, Tensor) else type(counts).__name__
+            raise ValueError(
+                f"`discount` must give a tensor of the shape of the places, {tuple(places.shape)}, got {got}"
+            )
+        if self.validate_args:
+            checks = check.ValueChecks()
+            rule = "must be finite and not below 0"
+            checks.defer(
+                ~counts.isfinite() | (counts < 0),
+                lambda place: f"`discount` {rule}, got {counts[place].item()!r} at place {place + 1}",
+            )
+            checks.raise_first()
+        found: Tensor = counts
+        return found
 
     def parts(self) -> list[tuple[Tensor, int]]:
         return [(which(REWARD), ROWS)]

@@ -100,7 +100,9 @@ def add_options(parser: Any, options: Mapping[str, tuple[Any, Any, str]]) -> Non
         add_option(parser, name, *option)
 
 
-REPORT = {"report": (str | None, None, "a folder for report.html, report.json and users.parquet")}
+REPORT = {
+    "report": (str | None, None, "a folder for report.html, report.json and, where users have values, users.parquet")
+}
 FORMAT = {"format": (str | None, None, "of evaluate, compare and gate alone")}
 ENGINE = {
     "engine": (str, "files", "files, or spark"),

@@ -10,6 +10,7 @@ from typing import Any
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source
 from torch_recmetrics.offline.sql import cast, finite, quoted
 
+ZONED = "TIMESTAMP WITH TIME ZONE"
 EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
 
@@ -103,6 +104,17 @@ def no_float_id(name: str, kind: str) -> tuple[str, str]:
     return wrong, f"an id, a whole number, and as a float up to {most}"
 
 
+def id_as(name: str, kind: str, common: str) -> str:
+    """SQL of an id of a type as one of another, and the same in every dialect; floats are whole numbers."""
+    if kind == common:
+        return name
+    if kind in FLOATS:
+        return cast(cast(name, "BIGINT"), common)
+    if kind == ZONED:  # some dialects name the zone in texts, UTC, and others do not
+        return f"({cast(cast(name, 'TIMESTAMP'), TEXT)} || '+00')"
+    return cast(name, common)
+
+
 def id_sql(work: Any, *columns: tuple[Source, str]) -> list[str]:
     """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
 
@@ -120,10 +132,7 @@ def id_sql(work: Any, *columns: tuple[Source, str]) -> list[str]:
         refuse_rows(work, source, column, wrong, rule)
         kinds.append("BIGINT" if kind in INTEGERS and kind not in ("HUGEINT", "UHUGEINT", "UBIGINT") else kind)
     common = kinds[0] if len(set(kinds)) == 1 else TEXT
-    return [
-        cast(cast(quoted(column), kind) if source.types[column] in FLOATS else quoted(column), common)
-        for (source, column), kind in zip(columns, kinds)
-    ]
+    return [id_as(quoted(column), source.types[column], common) for source, column in columns]
 
 
 def time_sql(work: Any, source: Source, column: str) -> str:
@@ -142,8 +151,12 @@ def time_sql(work: Any, source: Source, column: str) -> str:
             return f"CAST({name} AS BIGINT)"  # nanoseconds are beyond the floats
         if not texts:
             return number_sql(work, source, column, rule="a time")
-        time = f"TRY_CAST({name} AS TIMESTAMPTZ)"  # without the zone DuckDB leaves an offset out
-        refuse_rows(work, source, column, f"{time} IS NULL", "a time, as 2024-05-31 12:30:00, or a number")
+        # Without the zone DuckDB leaves an offset out; Spark needs the minutes of one.
+        zoned = f"CASE WHEN regexp_matches({name}, ':[0-9.]+ *[+-][0-9][0-9]$') THEN {name} || ':00' ELSE {name} END"
+        time = f"TRY_CAST({zoned} AS TIMESTAMPTZ)"
+        no_day = f"regexp_matches({name}, '^ *(T?[0-9]+:|[+-]?[0-9]+(-[0-9]+)?T? *$)')"  # Spark would make one up
+        rule = "a time, as 2024-05-31 12:30:00, or a number"
+        refuse_rows(work, source, column, f"{time} IS NULL OR {no_day}", rule)
         finer = f"regexp_matches({name}, '[.][0-9]{{6}}[0-9]*[1-9]')"
         refuse_rows(work, source, column, finer, "a time to the microsecond, or nanoseconds as an integer")
         return time

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -57,20 +59,28 @@ def cutoffs_of(names: Iterable[str]) -> list[int]:
 def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[str, float]]:
     """Name -> group of items -> recall."""
     taken = tables.truth if tables.train is None else tables.train
-    hits = ", ".join(f"avg(coalesce(least(greatest(({k} - start) / size, 0), 1), 0)) AS k{k}" for k in cutoffs)
     rows = tables.workspace.rows(
         f"WITH taken AS (SELECT _item, count(*) AS n FROM ({tables.pairs(taken)}) GROUP BY _item), "
         "counted AS (SELECT _user, _item, coalesce(n, 0) AS n FROM wanted LEFT JOIN taken USING (_item)), "
         "parts AS (SELECT n, ceil("
-        f"{GROUPS} * sum(count(*)) OVER (ORDER BY n) / sum(count(*)) OVER ()) AS part FROM counted GROUP BY n) "
-        f"SELECT min(n), max(n), {hits} FROM counted JOIN parts USING (n) "
-        "LEFT JOIN listed USING (_user, _item) GROUP BY part ORDER BY part"
+        f"{GROUPS} * sum(count(*)) OVER (ORDER BY n) / sum(count(*)) OVER ()) AS part FROM counted GROUP BY n), "
+        f"found AS (SELECT _user, _item, start, size FROM listed WHERE start < {cutoffs[-1]}) "
+        "SELECT part, min(n), max(n), count(*), start, size FROM counted JOIN parts USING (n) "
+        "LEFT JOIN found USING (_user, _item) GROUP BY part, start, size ORDER BY part"
     )
-    labels = [f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high, *_ in rows]
-    return {
-        f"recall@{k}": {label: float(row[2 + place]) for label, row in zip(labels, rows)}
-        for place, k in enumerate(cutoffs)
-    }
+    found: dict[str, dict[str, float]] = {f"recall@{k}": {} for k in cutoffs}
+    for _, group in itertools.groupby(rows, key=lambda row: row[0]):
+        _, lows, highs, numbers, *places = zip(*group)
+        low, high = min(lows), max(highs)
+        label = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        for k in cutoffs:  # exact, so the order of the rows does not matter
+            hits = (
+                n * min((k - start) / size, 1)
+                for n, start, size in zip(numbers, *places)
+                if start is not None and start < k
+            )
+            found[f"recall@{k}"][label] = math.fsum(hits) / sum(numbers)
+    return found
 
 
 def roc_of(tables: Tables) -> dict[str, dict[str, Any]]:

@@ -45,6 +45,7 @@ from torch_recmetrics.offline.spark import refuse_options, session_of, workspace
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
 from torch_recmetrics.offline.tables import Names, Tables, refuse_unordered
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
+from torch_recmetrics.state.kept_users import estimated_from
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
@@ -164,7 +165,7 @@ def evaluate(
     (0.5, 0.25, 2)
     """
     check_flags(
-        level=level, seen=seen, seen_action=seen_action, train=train, train_overlap=train_overlap,
+        level=level, seen=seen, seen_action=seen_action, train=train, train_overlap=train_overlap, users=users,
         flags={"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress},
     )  # fmt: skip
     check_names(metrics)
@@ -223,7 +224,7 @@ def evaluate(
 
 
 def check_flags(
-    *, level: float, seen: Any, seen_action: str, train: Any, train_overlap: str, flags: Mapping[str, bool]
+    *, level: float, seen: Any, seen_action: str, train: Any, train_overlap: str, users: Any, flags: Mapping[str, bool]
 ) -> None:
     """ValueError for options that are no such thing, and for those of tables that are not given."""
     check.check_share("level", level)
@@ -237,6 +238,8 @@ def check_flags(
         check.check_flag(name, flag)
     if flags["keep_lists"] and not flags["keep_users"]:
         raise ValueError("`keep_users` must be True with keep_lists=True: lists are kept beside the values of users")
+    if users is not None and not flags["keep_users"]:
+        raise ValueError("`keep_users` must be True with users=: the values of users are what is written")
 
 
 def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
@@ -252,8 +255,11 @@ def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
 
 def report_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome, asked: Asked) -> Report:
     """What was found."""
-    users = values_of_users(tables, collection, outcome.users, asked) if outcome.users is not None else None
     level, counts, members = asked.level, outcome.counts, dict[str, Any](collection.items())
+    definitions = definitions_of(members, outcome.longest_list)
+    users = (
+        values_of_users(tables, collection, outcome.users, asked, definitions) if outcome.users is not None else None
+    )
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
     hits = any(value > 0 for value in values.values())
@@ -280,16 +286,21 @@ def report_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome,
         counts,
         users,
         None if users is None else users.user_ids,
-        definitions_of(members),
+        definitions,
         [source.describe(known_rows.get(source.role)) for source in tables.workspace.sources],
         details,
         level=level,
     )
 
 
-def definitions_of(members: Mapping[str, Any]) -> dict[str, str]:
-    """The definitions of all values, without the number of candidates, which differs from list to list."""
-    return {own: RecMetric.definition(member) for name, member in members.items() for own in value_names(name, member)}
+def definitions_of(members: Mapping[str, Any], longest_list: int) -> dict[str, str]:
+    """The definitions of all values; that of an estimate has the largest number of candidates."""
+    found: dict[str, str] = {}
+    for name, member in members.items():
+        estimate = getattr(member, "estimated", None) is not None
+        text = estimated_from(member.definition(), longest_list) if estimate else RecMetric.definition(member)
+        found |= dict.fromkeys(value_names(name, member), text)
+    return found
 
 
 def exposure_of(
@@ -306,14 +317,19 @@ def exposure_of(
     }
 
 
-def values_of_users(tables: Tables, collection: RecMetricCollection, columns: UserColumns, asked: Asked) -> UserValues:
+def values_of_users(
+    tables: Tables,
+    collection: RecMetricCollection,
+    columns: UserColumns,
+    asked: Asked,
+    definitions: Mapping[str, str],
+) -> UserValues:
     """The values of the users."""
     members: dict[str, Any] = dict(collection.items())
     pooled = [name for name, member in members.items() if isinstance(member, UserMeasure) and member.pooled]
     values, errors = collection.values_and_errors() if pooled else ({}, {})
     names = [own for name in pooled for own in members[name].value_names(name) if own in errors]
     shares = {name: (float(values[name]), float(errors[name])) for name in names}
-    definitions = definitions_of(members)
     users = UserValues(
         torch.arange(len(columns.ids)),
         columns.values,

@@ -63,7 +63,7 @@ MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with th
 ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
 COLUMNS = "user_id, event, start, size, length, grade, n"  # of what an event has to find
-ORDER = "user_id, event, start, size, length, grade DESC"
+ORDER = "user_id, event, start, size, length, grade DESC, n"  # equal rows are the same: sums are to the last bit
 
 
 def item_to_item(
@@ -113,8 +113,8 @@ def item_to_item(
         ties: how equal scores of a row count, as in every metric.
         gain: of relevance in NDCG, with a horizon beyond 1.
         level: of the intervals.
-        memory_limit, temp_directory, threads: of DuckDB, such as ``"4GB"``; beyond it rows go to the disk. With Spark's
-            frames the limit is that of each task.
+        memory_limit, temp_directory, threads: of DuckDB: a size such as ``"4GB"``, a folder and a number; beyond the
+            size rows go to the disk. With Spark's frames the limit is that of each task.
         order: the column that orders the rows of Spark's frames, where they have it: equal times, and equal scores with
             ``ties="stable"``. Without it equal times stand in the order of the items.
         users: a folder in which Spark's workers write the values of the users, as Parquet; without it up to a million
@@ -239,7 +239,7 @@ def sums_of_found(work: Workspace, plan: Plan) -> tuple[UserSums, Tensor]:
     if plan.horizon == 1:
         columns = COLUMNS.replace("user_id", "popularity").replace(" n", " CAST(sum(n) AS BIGINT) AS n")
         keys = COLUMNS.replace("user_id", "popularity").replace(", n", "")
-        order = ORDER.replace("user_id", "popularity")
+        order = ORDER.replace("user_id", "popularity").replace(", n", "")
         rows = work.stream(f"SELECT {columns} FROM found GROUP BY {keys} ORDER BY {order}", ROWS_AT_ONCE)
         groups = sums_of_users(rows, plan)
         by_popularity[groups.ids] = torch.cat([groups.events.unsqueeze(1), groups.at_cutoffs[:, :, 0]], 1)

@@ -72,7 +72,7 @@ def off_policy(
         user: the column of the user, of any type; the rows of a user then count together in the intervals.
         weight: the column of the weight of the row, 0 or 1e-100 to 1e100; by default all rows have 1.
         level: of the intervals, between 0 and 1.
-        memory_limit, temp_directory, threads: of DuckDB, such as ``"1GB"``.
+        memory_limit, temp_directory, threads: of DuckDB: a size such as ``"1GB"``, a folder and a number.
 
     Raises:
         InputError: a ValueError for what cannot be read or breaks a rule; it names the file and the row or column.

@@ -50,12 +50,14 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
         return [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in found]
 
     details = content["details"]
+    # Of a sample the metrics are corrected, and what is counted in its rows is not.
+    among = ", among the sampled candidates" if any("estimated(" in d for d in content["definitions"].values()) else ""
     sections = {
         "Against the cutoff": drawn(cutoff_pictures(content)),
         "Over users": drawn(distribution_pictures(users)),
         "By slice": drawn(group_pictures(details.get("slices", {}))),
         "By popularity of the item": drawn(
-            group_pictures(details.get("popularity", {}), "items by how often they were taken")
+            group_pictures(details.get("popularity", {}), f"items by how often they were taken{among}")
         ),
         "Exposure of groups of items": drawn(
             group_pictures(details.get("exposure", {}), "share of the users' attention", of=" of groups of items")
@@ -63,7 +65,7 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
         "Agreement of the lists": drawn(
             group_pictures(details.get("agreement", {}), "1: the same lists, 0: no item shared", of=" of two systems")
         ),
-        "ROC": drawn(roc_pictures(details.get("roc", {}))),
+        "ROC": drawn(roc_pictures(details.get("roc", {}), f"true by false positives{among}")),
         "Compared": drawn(comparison_pictures(details.get("comparison", []))),
     }
     own: dict[str, Any] = {"sections": sections, "compared": comparison_table(details.get("comparison", []))}
@@ -121,12 +123,11 @@ def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "", of: 
             yield Picture(name, part, pictures.forest(f"{name}{of}", rows))
 
 
-def roc_pictures(curves: Mapping[str, Mapping[str, Any]]) -> Iterator[Picture]:
+def roc_pictures(curves: Mapping[str, Mapping[str, Any]], axes: str) -> Iterator[Picture]:
     """A curve each."""
     for name, curve in list(curves.items())[:MOST_PICTURES]:
         area = curve.get("auc")
-        note = "true by false positives"
-        note += "" if area is None else f", area under the curve {Column.of([area]).text(area)}"
+        note = axes + ("" if area is None else f", area under the curve {Column.of([area]).text(area)}")
         yield Picture(name, note, pictures.roc(name, curve["fpr"], curve["tpr"]))
 
 

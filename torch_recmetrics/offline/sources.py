@@ -144,8 +144,17 @@ def connect(
         raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
     connection.execute("SET preserve_insertion_order = true")
     connection.execute("SET GLOBAL TimeZone = 'UTC'")  # the machine's own would decide what came first
-    connection.execute("SET enable_progress_bar = false")  # it would stand among what is printed
+    hide_progress(connection)
     return connection
+
+
+def hide_progress(connection: Any) -> None:
+    """Switch off DuckDB's progress bar, which would stand among what is printed.
+
+    Where it is off, as in a notebook without ipywidgets, DuckDB refuses even to be told so.
+    """
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()[0][0]:
+        connection.execute("SET enable_progress_bar = false")
 
 
 @contextmanager

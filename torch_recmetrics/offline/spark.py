@@ -59,7 +59,8 @@ TYPES = {
 # DuckDB's SQL -> Spark's.
 WORDS = (
     (r"\bAS VARCHAR\)", "AS STRING)"),
-    (r"\bAS TIMESTAMPTZ\)", "AS TIMESTAMP)"),
+    (r"\bAS TIMESTAMP\)", "AS TIMESTAMP_NTZ)"),
+    (r"\bAS TIMESTAMPTZ\)", "AS TIMESTAMP_LTZ)"),
     (r"\bAS HUGEINT\)", "AS DECIMAL(38, 0))"),
     (r"\bregexp_matches\(", "rlike("),
     (r"\barg_min\(", "min_by("),
@@ -70,7 +71,7 @@ WORDS = (
 
 def is_spark(frame: Any) -> bool:
     """Whether it is a frame of Spark."""
-    return type(frame).__module__.partition(".")[0] == "pyspark"
+    return type(frame).__module__.startswith("pyspark.sql.")
 
 
 def session_of(given: Mapping[str, Any], order: str | None) -> Any:
@@ -83,6 +84,8 @@ def session_of(given: Mapping[str, Any], order: str | None) -> Any:
     for role, frame in frames.items():
         if spark and not is_spark(frame):
             raise InputError(f"`{role}` must be a frame of Spark as the others are, got {type(frame).__name__}")
+    if spark:
+        needed("pandas", "Spark's frames")  # pyspark refuses work with Arrow without it
     if spark and order is not None and not any(order in frame.columns for frame in spark):
         raise InputError(f"`order` must be a column of {' or '.join(frames)}, and none has {order!r}")
     return spark[0].sparkSession if spark else None
@@ -94,6 +97,8 @@ def refuse_options(session: Any, **given: Any) -> None:
         if value is not None and (session is None) == (name in OF_SPARK):
             frames = "files and other frames" if session is None else "Spark's frames"
             raise ValueError(f"`{name}` is not taken with {frames}: {(OF_SPARK | OF_ONE_MACHINE)[name]}")
+    if given.get("users") is not None:
+        refuse_folder(session, given["users"])
 
 
 def read_by_spark(session: Any, path: str | Sequence[str]) -> Any:
@@ -103,7 +108,30 @@ def read_by_spark(session: Any, path: str | Sequence[str]) -> Any:
     suffix = paths[0].rstrip("/").rpartition(".")[2].lower()
     if suffix in ("csv", "tsv", "txt", "gz"):
         raise InputError(f"{paths[0]!r} has no types, and Spark would guess whether 007 is 7: write it as Parquet")
-    return session.read.format(kinds.get(suffix, "parquet")).load(paths)
+    errors, py4j = needed("pyspark.errors", "Spark's frames"), needed("py4j.protocol", "Spark's frames")
+    try:
+        return session.read.format(kinds.get(suffix, "parquet")).load(paths)
+    except (errors.PySparkException, py4j.Py4JJavaError) as error:
+        raise InputError(f"{', '.join(paths[:3])!r} cannot be read: {in_one_line(error)}") from None
+
+
+def in_one_line(error: BaseException) -> str:
+    """What Spark says, without where in its code it came about."""
+    return str(getattr(error, "java_exception", None) or error).partition("\n")[0]
+
+
+def refuse_folder(session: Any, path: str) -> None:
+    """InputError for a folder that workers cannot write into for the first time, before anything is worked out."""
+    errors, py4j = needed("pyspark.errors", "Spark's frames"), needed("py4j.protocol", "Spark's frames")
+    if not isinstance(path, str):
+        raise InputError(f"`users` must be the path of a folder as text, got {path!r}")
+    try:
+        session.read.format("binaryFile").load([path, path])  # of one path alone Spark logs that it is no stream's
+    except errors.AnalysisException:
+        return
+    except (errors.PySparkException, py4j.Py4JJavaError) as error:
+        raise InputError(f"`users` must be a folder that Spark can write, got {path!r}: {in_one_line(error)}") from None
+    raise InputError(f"`users` must be a folder that is not there yet, got {path!r}")
 
 
 def type_in_duckdb(kind: str) -> str:
@@ -153,12 +181,16 @@ class SparkWorkspace:
         for name, value in settings.items():
             self.session.conf.set(name, value)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Leave nothing behind; what Spark refuses of a frame becomes an InputError."""
         for frame in self._kept:
             frame.unpersist()
         for view in self._views.values():
             self.session.catalog.dropTempView(view)
         self._set(self._settings)
+        errors = needed("pyspark.errors", "Spark's frames")
+        if isinstance(error, errors.AnalysisException) and not isinstance(error, errors.ParseException):
+            raise InputError(re.sub(rf"given_(\w+)_{self._key}", r"\1", in_one_line(error))) from None
 
     def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002, ARG002
         """A frame as a source."""

@@ -12,12 +12,14 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
-from torch_recmetrics.offline.sources import InputError
+from torch_recmetrics.offline.sources import TEXT, InputError, Source
 from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
+from torch_recmetrics.offline.sql import cast, quoted
 from torch_recmetrics.offline.tables import UNORDERED, Names, Tables, no_user_in_common, numbering_of
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
 
+VALUES = ("score", "rank", "relevance")  # of a row, one at most
 ROLES = ("recommendations", "truth", "seen", "slices")  # whose rows go to the partition of their user
 SLICE = "slice\n"  # how the names of sums of slices begin
 
@@ -120,36 +122,24 @@ def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapp
     Its columns are the place of the role, user, item, value (score, rank or relevance), weight, slice, and what orders
     the rows; of the last four those that are needed.
     """
-    functions = needed("pyspark.sql.functions", "Spark's frames")
-    kinds = {"user": in_spark(tables.user_ids.kind), "item": in_spark(tables.item_ids.kind)}
-    kinds |= dict.fromkeys(("score", "rank", "relevance", "weight"), "double") | {"slice": "string"}
+    sources, selected = {source.role: source for source in work.sources}, []
     optional = [key for key in ("weight", "slice") if any(key in own for own in columns.values())]
-    selected = []
     for place, (role, own) in enumerate(columns.items()):
-        frame = work.frames[role]
-
-        def column(key: str, frame: Any = frame, own: Mapping[str, str] = own) -> Any:
-            given = functions.lit(None) if key not in own else frame[f"`{own[key]}`"]
-            return given.cast(kinds[key])
-
-        value = next((key for key in ("score", "rank", "relevance") if key in own), "score")
-        picked = [functions.lit(place).alias("_role"), column("user").alias("_user"), column("item").alias("_item")]
-        picked += [column(value).alias("_value"), *(column(key).alias(f"_{key}") for key in optional)]
+        value = next((key for key in VALUES if key in own), "score")
+        named = {"user": "_user", "item": "_item", value: "_value"} | {key: f"_{key}" for key in optional}
+        picked = [f"{sql_of(tables, sources[role], key)} AS {name}" for key, name in named.items()]
         if tables.lists.order != UNORDERED:
-            there = role == "recommendations"
-            kind = dict(work.frames["recommendations"].dtypes)[work.order]
-            given = frame[f"`{work.order}`"] if there else functions.lit(None).cast(kind)
-            picked.append(given.alias("_order"))
-        selected.append(frame.select(*picked))
-    rows = selected[0]
-    for other in selected[1:]:
-        rows = rows.unionByName(other)
-    return rows.repartition("_user")
+            picked.append(f"{tables.lists.order[0] if role == 'recommendations' else 'NULL'} AS _order")
+        selected.append(f"SELECT {place} AS _role, {', '.join(picked)} FROM {sources[role].sql}")
+    return work.query(" UNION ALL ".join(selected)).repartition("_user")
 
 
-def in_spark(kind: str) -> str:
-    """Spark's name of a kind of ids."""
-    return "bigint" if kind == "BIGINT" else "string"
+def sql_of(tables: Tables, source: Source, key: str) -> str:
+    """SQL of a column of a source by what it is, NULL where it has none."""
+    column = tables.columns[source.role].get(key)
+    if column is None:
+        return "NULL"
+    return cast(quoted(column), TEXT) if key == "slice" else tables.value(source, key)
 
 
 def rows_of_role(rows: Any, place: int, columns: Mapping[str, str]) -> Any:
@@ -158,8 +148,8 @@ def rows_of_role(rows: Any, place: int, columns: Mapping[str, str]) -> Any:
     own = rows.filter(compute.equal(rows["_role"], place))
     if place == 0 and "_order" in rows.column_names:
         own = own.sort_by([("_order", "ascending"), ("_item", "ascending")])
-    internal = {"score": "_value", "rank": "_value", "relevance": "_value"}
-    return own.select([internal.get(key, f"_{key}") for key in columns]).rename_columns(list(columns.values()))
+    own = own.select(["_value" if key in VALUES else f"_{key}" for key in columns])
+    return own.rename_columns(list(columns.values()))
 
 
 def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -> Part:
@@ -235,8 +225,8 @@ def merge_states(collection: RecMetricCollection, parts: Sequence[Mapping[str, T
     for states in parts:
         found: list[dict[str, Any]] = [{} for _ in members]
         for key, value in states.items():
-            number, name, place = key.split("\n")
             if not key.startswith(SLICE):
+                number, name, place = key.split("\n")
                 own = found[int(number)]
                 own[name] = value if place == "-1" else [*own.get(name, []), value]
         for member, own in zip(members, found):

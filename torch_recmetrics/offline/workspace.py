@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.offline.columns import no_float_id
+from torch_recmetrics.offline.columns import id_as, no_float_id
 from torch_recmetrics.offline.sources import (
     FLOATS,
     INTEGERS,
@@ -21,6 +21,7 @@ from torch_recmetrics.offline.sources import (
     Source,
     connect,
     first_line,
+    hide_progress,
     open_source,
     refuse_interrupt,
 )
@@ -142,7 +143,7 @@ class Workspace:
         with self.errors():
             cursor = self.connection.cursor()
             self._cursors.append(cursor)
-            cursor.execute("SET enable_progress_bar = false")
+            hide_progress(cursor)
             for source in self.sources:
                 if source.registered is not None:
                     cursor.register(*source.registered)
@@ -246,4 +247,4 @@ class Ids:
     def of(self, source: Source) -> str:
         """SQL of the ids of a source."""
         column = self._columns[id(source)]
-        return quoted(column) if source.types[column] == self.kind else f"CAST({quoted(column)} AS {self.kind})"
+        return id_as(quoted(column), source.types[column], self.kind)

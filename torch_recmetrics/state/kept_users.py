@@ -174,7 +174,7 @@ def user_values(
         for position, part in zip(positions, parts, strict=True):
             tables[position][places] = part[:, : tables[position].shape[1]]
         weights[places] = torch.maximum(weights[places], users.weights)
-    ranked, hidden = ranked_among(members, ranks)
+    ranked, hidden, most = ranked_among(members, ranks)
     unweighted = bool(((weights == 0) | (weights == 1)).all())
     return UserValues(
         ids.cpu(),
@@ -183,8 +183,12 @@ def user_values(
             for (names, _), table in zip(metrics, tables, strict=True)
             for name, column in zip(names, table.unbind(1), strict=True)
         },
-        # Beside others an estimate says itself among how many items it is.
-        definitions={name: m.definition() if m.estimated else m.exchanged for names, m in metrics for name in names},
+        definitions={
+            # An estimate says itself among how many items it is, and from how many: its bias goes by both.
+            name: estimated_from(m.definition(), most) if m.estimated else m.exchanged
+            for names, m in metrics
+            for name in names
+        },
         weights=None if unweighted else weights.cpu(),
         candidates=ranked if candidates is None else candidates,
         hidden=hidden,
@@ -192,19 +196,24 @@ def user_values(
     )
 
 
-def ranked_among(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[str, bool]:
-    """What was ranked, and whether items were hidden, of the updates of all ranks."""
+def estimated_from(definition: str, most_candidates: int) -> str:
+    """The definition of an estimate, with the largest number of candidates that a user had."""
+    return f"{definition[:-1]}, candidates_at_most={most_candidates})"
+
+
+def ranked_among(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[str, bool, int]:
+    """What was ranked, whether items were hidden, and the largest number of candidates, of the updates of all ranks."""
     estimated = {metric.estimated for metric in metrics if metric.estimated is not None}
-    if estimated and all(metric.estimated for metric in metrics):
-        return f"estimated({span(estimated)})", any(HIDDEN in metric.candidates_seen for metric in metrics)
-    seen = {number for metric in metrics if not metric.estimated for number in metric.candidates_seen}
+    seen = {number for metric in metrics for number in metric.candidates_seen}
     of_kinds = [[number for number in seen if number > 0], [-number for number in seen if number < 0]]
     ends = [end(numbers, default=0) for numbers in of_kinds for end in (min, max)]
     everywhere = torch.tensor([[*ends, int(HIDDEN in seen)]], device=metrics[0].device)
     if ranks.several:
         everywhere = gather_counts(everywhere[0], ranks.group)
     sampled, scored = (columns[columns > 0].tolist() for columns in (everywhere[:, :2], everywhere[:, 2:4]))
-    hidden = bool(everywhere[:, 4].any())
+    hidden, most = bool(everywhere[:, 4].any()), int(everywhere[:, :4].max())
+    if estimated and all(metric.estimated for metric in metrics):
+        return f"estimated({span(estimated)})", hidden, most
     if sampled:
-        return f"sampled({span(sampled)})", hidden
-    return f"scored({span(scored)})" if scored else "full", hidden
+        return f"sampled({span(sampled)})", hidden, most
+    return f"scored({span(scored)})" if scored else "full", hidden, most

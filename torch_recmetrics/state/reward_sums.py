@@ -31,6 +31,7 @@ KEPT_ROWS = 1 << 16  # of users, until those of one user are put together
 FEW_ROWS = 100  # of effective sample size
 LARGEST_SHARE = 0.1  # of the weight, that one row may carry
 FAR = 5  # standard errors
+KNOWN = 10  # users, or rows without one, from which on their weights tell how far their mean may be from 1
 
 
 def largest_of(parts: Tensor) -> Tensor:
@@ -247,20 +248,26 @@ class RewardSums(RowMetric):
             self.warn_once(
                 "few",
                 f"the logged rows tell as much as {size:.0f} of the new policy, and one of them carries {share:.0%} of "
-                "the weight: the value rests on few rows; log more, bound the weights with max_weight=, or take "
-                'estimator="dr"',
+                f"the weight: the value rests on few rows; {self._ways_out()}",
             )
         mean = sums[WEIGHT] / sums[ROWS]
         along = torch.zeros_like(sums)
         along[WEIGHT], along[ROWS] = 1 / sums[ROWS], -mean / sums[ROWS]
         n = scatter[0]
         error = (squares_along(scatter, along) * n / (n - 1).clamp(min=1)).sqrt()
-        if self.max_weight is None and bool((mean - 1).abs() > FAR * error + 1e-6):
+        if self.max_weight is None and n >= KNOWN and bool((mean - 1).abs() > FAR * error + 1e-6):
             self.warn_once(
                 "far",
                 f"the weights policy / logged have the mean {float(mean):.3g}, which is further from 1 than {FAR} "
                 "standard errors: the two policies are not over the same actions, or the probabilities are not theirs",
             )
+
+    def _ways_out(self) -> str:
+        """What there is against few heavy rows, beside what was done."""
+        ways = ["log more"]
+        ways += ["bound the weights with max_weight="] if self.max_weight is None else []
+        ways += ['take estimator="dr"'] if getattr(self, "estimator", None) in ("ips", "snips") else []
+        return " or ".join(ways)
 
     def exchange(self, process_group: Any) -> None:
         rows = self.state("scatter").new_tensor([float(len(self.state("terms")))])

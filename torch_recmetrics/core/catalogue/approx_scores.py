@@ -53,6 +53,22 @@ class ScoreChunk:
         return margin + self.rounding * scores.abs() if self.rounding else margin  # 0 * inf is no number
 
 
+@dataclass(frozen=True, eq=False)
+class PreparedUsers:
+    """The users in one dtype, a buffer for their scores, and what the error of a score is made of."""
+
+    vectors: Tensor  # (B, d)
+    buffer: Tensor  # (blocks * ITEM_BLOCK, B)
+    per_length: Tensor  # (B,) for each unit of the longest item's length
+    least: Tensor  # (B,)
+    per_bias: float  # for each unit of the largest bias
+    rounding: float
+
+    def margin(self, longest_item: float, bias: float) -> Tensor:
+        """(B,) that of the scores of items of at most this length and bias."""
+        return self.per_length * longest_item + (self.least + self.per_bias * bias)
+
+
 class ApproxScores:
     """The coarse scores of all pairs, one chunk of items at a time in one buffer; needs at least one user.
 
@@ -79,7 +95,7 @@ class ApproxScores:
         self.chunk_size = max(1, min(chunk_size, pairs.n_items))
         self._users = directions(pairs.users) if pairs.cosine else pairs.users
         self._lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
-        self._of_dtype: dict[torch.dtype, tuple[Tensor, Tensor, Tensor, Tensor, float, float]] = {}
+        self._of_dtype: dict[torch.dtype, PreparedUsers] = {}
         self._seen: tuple[Tensor, Tensor] | None = None
         if seen_ids is not None and seen_ids.numel():
             ids, order = seen_ids.flatten().sort()
@@ -97,17 +113,17 @@ class ApproxScores:
                 dtype = accumulator_dtype(pairs.items.device)
             if dtype not in self._of_dtype:
                 self._of_dtype[dtype] = self._prepared(dtype)
-            users, buffer, slope, least, of_bias, rounding = self._of_dtype[dtype]
-            margin = slope * (1.0 if pairs.cosine else longest_item) + (least + of_bias * bias)
-            yield ScoreChunk(first, part.stop - first, self._scores(part, users, buffer), margin, rounding)
+            users = self._of_dtype[dtype]
+            margin = users.margin(1.0 if pairs.cosine else longest_item, bias)
+            yield ScoreChunk(first, part.stop - first, self._scores(part, users), margin, users.rounding)
 
-    def _scores(self, part: slice, users: Tensor, buffer: Tensor) -> Tensor:
-        pairs, n_items = self.pairs, part.stop - part.start
-        scores = buffer[: _whole_blocks(n_items)]
+    def _scores(self, part: slice, users: PreparedUsers) -> Tensor:
+        pairs, n_items, dtype = self.pairs, part.stop - part.start, users.vectors.dtype
+        scores = users.buffer[: _whole_blocks(n_items)]
         items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
-        torch.mm(items.to(users.dtype), users.T, out=scores[:n_items])
+        torch.mm(items.to(dtype), users.vectors.T, out=scores[:n_items])
         if pairs.bias is not None:
-            scores[:n_items] += pairs.bias[part].to(users.dtype).unsqueeze(1)
+            scores[:n_items] += pairs.bias[part].to(dtype).unsqueeze(1)
         if self._seen is not None:
             ids, rows = self._seen
             low, high = torch.searchsorted(ids, torch.tensor([part.start, part.stop], device=ids.device)).tolist()
@@ -117,9 +133,8 @@ class ApproxScores:
         scores[n_items:] = float("-inf")
         return scores
 
-    def _prepared(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, float, float]:
-        """The users (B, d) and a buffer for the scores; what a margin is made of, for each unit of the items' length
-        (B,), at the least (B,) and for each unit of the bias; and the rounding.
+    def _prepared(self, dtype: torch.dtype) -> PreparedUsers:
+        """The users in this dtype, with the proven error of their scores.
 
         A sum of d products in any order, fused or not, of factors that were rounded to the dtype, is off by at most
         d + 2 times the unit roundoff, in lengths; the rest is for the bias, for the lengths themselves, for the exact
@@ -134,19 +149,19 @@ class ApproxScores:
         # Rounding a sum to nearest errs by half an eps; hardware for narrow factors may truncate: that errs by a whole.
         cuts_off = narrow or (dtype == torch.float32 and rounds_factors())
         error = (pairs.width + 8) * info.eps * (1 if cuts_off else 0.5) * (3 if pairs.cosine else 1)
-        slope, rounding = error * user_lengths, 0.0
+        per_length, rounding = error * user_lengths, 0.0
         if narrow:
             # The rounding error of the users is measured; that of the items is bounded.
             items = 0.0 if pairs.items.dtype == dtype and not pairs.cosine else BFLOAT16_ROUNDING
             lost = torch.linalg.vector_norm(exact(self._users) - exact(users), dim=1)
-            slope = slope + 1.001 * (lost + items * (user_lengths + lost))
+            per_length = per_length + 1.001 * (lost + items * (user_lengths + lost))
             rounding = BFLOAT16_ROUNDING
         elif dtype == torch.float32 and rounds_factors():
-            slope = slope + 2.02 * BFLOAT16_ROUNDING * user_lengths
+            per_length = per_length + 2.02 * BFLOAT16_ROUNDING * user_lengths
             rounding = BFLOAT16_ROUNDING
         # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
         smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
-        return users, buffer, slope + smallest, smallest * (1 + user_lengths), error, rounding
+        return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + user_lengths), error, rounding)
 
 
 def _whole_blocks(n_items: int) -> int:

@@ -138,4 +138,4 @@ def defer_numbers(checks: ValueChecks, name: str, column: Tensor) -> None:
     else:
         broken = ~((column >= 0) & (column <= 1))
         rule = "in [0, 1], the chance with which the new policy shows the same"
-    checks.defer(broken, lambda row: f"`{name}` must be {rule}, got {first(broken, row):g} in row {row}")
+    checks.defer(broken, lambda row: f"`{name}` must be {rule}, got {first(broken, row)!r} in row {row}")
