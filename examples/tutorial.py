@@ -7,7 +7,8 @@
 #
 # In a clone of the repository: `pip install -e ".[fast,offline,stats,plot]" jupyterlab`, then open
 # `examples/tutorial.ipynb`. Set `MOVIELENS` to a folder that holds `ratings.csv` and `movies.csv` of
-# [MovieLens](https://grouplens.org/datasets/movielens/); without it a smaller log of the same kind is simulated.
+# [MovieLens](https://grouplens.org/datasets/movielens/); without it a smaller log of the same kind is simulated, and
+# what is said of numbers below may not be so. `docs/tutorial.md` has the numbers of MovieLens.
 
 # %%
 import os
@@ -137,7 +138,7 @@ for name, scores in models.items():
 # ## Which is better?
 #
 # Whether two intervals overlap does not answer that: the users are the same. `compare` takes the differences user by
-# user. p says how often chance alone gives one as large; `p (holm)` allows for the number of rows.
+# user. p: how often chance alone gives so large a difference. `p (holm)` is raised, as four rows are tested at once.
 
 # %%
 table = compare(runs, baseline="neighbours", metrics=("ndcg@10", "recall@10"))
@@ -154,8 +155,8 @@ plt.show()
 #
 # ## Who is served badly?
 #
-# A mean hides groups. `Sliced` has the value of each group from one pass: here a third of the users each, by how many
-# of their events are known. Groups always differ a little, so look at their intervals.
+# A mean hides groups. `Sliced` has the value of each group from one pass: here three groups of about equal size, by the
+# number of known events. Groups always differ a little, so look at their intervals.
 
 # %%
 amount = torch.from_numpy(np.bincount(users[~test], minlength=num_users)).double()
@@ -176,7 +177,7 @@ for shift, (name, metric) in enumerate(slices.items()):
     axes.vlines(places, low, high, color=f"C{shift}")
     axes.plot(places, list(values), "o", color=f"C{shift}", label=name)
 axes.set_xticks(range(len(groups)), groups)
-axes.set(xlabel="how much is known of a user", ylabel="NDCG@10", ylim=(0, None))
+axes.set(xlabel="how much is known of a user", ylabel="NDCG@10, 95 % interval", ylim=(0, None))
 axes.legend(frameon=False, ncols=3, loc="lower center")
 plt.show()
 
@@ -197,10 +198,10 @@ for name, run in runs.items():
 # %% [markdown]
 # ## What does popularity add?
 #
-# A popular item is met more often whoever recommends it, so it is more often among what is to be found. Each item can
+# Users meet popular items more often, whatever is recommended. So these are more often in the test data. Each item can
 # be weighed by 1 / the chance that it is met (its propensity), so that a rare one counts more. That chance is guessed
 # from how often the item is in the training data. How strongly it depends on that, `gamma`, nobody knows, so try
-# several; with -1 all items have the same chance. `max_weight` bounds what one item counts.
+# several; with -1 all items have the same chance, which is plain recall. `max_weight` bounds what one item counts.
 
 # %%
 gammas, corrected = (-1.0, 0.0, 1.0), {}
@@ -220,7 +221,7 @@ for shift, name in enumerate(models):
     axes.vlines(places, low, high, color=f"C{shift}")
     axes.plot(places, value, "o", color=f"C{shift}", label=name)
 axes.set_xticks(range(len(gammas)), ["as counted", "gamma 0", "gamma 1"])
-axes.set(ylabel="recall@10", ylim=(0, None))
+axes.set(xlabel="how strongly popular items are favoured", ylabel="recall@10, 95 % interval", ylim=(0, None))
 axes.legend(frameon=False)
 plt.show()
 
@@ -230,8 +231,9 @@ plt.show()
 #
 # ## Does it go live?
 #
-# A gate is a rule that is fixed before the numbers are seen. Here: NDCG must be better, and recall at most 5 % worse. A
-# rule that failed rejects the candidate; one that the data cannot decide says about how many users would.
+# A gate is a rule that is fixed before the numbers are seen. Here: NDCG must be better, and recall at most 5 % worse,
+# each with its whole interval, not with its value alone. A rule that failed rejects the candidate; one that the data
+# cannot decide says about how many users would.
 
 # %%
 gate = Gate(better=("ndcg@10",), not_worse={"recall@10": 0.05})
@@ -240,11 +242,13 @@ for candidate, incumbent in (("neighbours", "popular"), ("autoencoder", "neighbo
 
 # %% [markdown]
 # With MovieLens the second decision is open: 671 users are too few for so small a difference. That is an answer too.
+# A gate may decide what the table above leaves open, as on the simulated log: the table corrects p for its four rows,
+# the gate for its two rules alone.
 #
 # ## The report
 #
 # Those who were not there get one page with values, intervals, counts and users. `evaluate` reads files and frames with
-# ids of any type. It also checks all of the above: the lists, read from a file, have the same numbers.
+# ids of any type. NDCG and recall are those of the autoencoder above, this time from files.
 
 
 # %%
@@ -262,7 +266,8 @@ page = report.to_html("report.html")
 print(report)
 
 # %% [markdown]
-# On the command line, without slices: `torch-recmetrics evaluate --recommendations lists.parquet --truth test.parquet
+# `report.html` lies in the folder in which this runs; open it in a browser. On the command line, without slices:
+# `torch-recmetrics evaluate --recommendations lists.parquet --truth test.parquet
 # --rank rank -m ndcg -m recall -k 10 --report out/`.
 #
 # Next: [which metric](../docs/which_metric.md) is yours, the same in [Lightning](../docs/lightning.md), and what

@@ -114,6 +114,8 @@ def test_candidates_that_lack_the_truth() -> None:
     assert "candidates" in failed(report)
     assert report["candidates", ""].value == 0.5
     assert "50.0 % of the relevant items: recall@10 is at most 0.5000 (1.0000 with all items)" in str(report)
+    short = preflight(**data, num_items=ITEMS, candidates=torch.arange(200), top_k=1)  # which holds one of the two
+    assert "100.0 % of the relevant items: recall@1 is at most 0.5000 (0.5000 with all items)" in str(short)
     own = torch.cat([data["truth"], torch.full((USERS, 1), -1)], 1)
     assert preflight(**data, num_items=ITEMS, candidates=own)["candidates", ""].passed
 

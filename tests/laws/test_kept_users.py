@@ -26,6 +26,7 @@ from torch_recmetrics import (
     Coverage,
     GroupAUC,
     HitRate,
+    Popularity,
     Recall,
     RecMetricCollection,
     ranking_metrics,
@@ -75,6 +76,19 @@ def test_the_values_of_users_are_those_of_the_definition(variant: Variant) -> No
         assert users.sample_ids.tolist() == sorted(truth)
         assert users[name].tolist() == pytest.approx([truth[i] for i in sorted(truth)], abs=variant.within, nan_ok=True)
         assert users.mean(name) == variant.expected(updates)
+
+
+@pytest.mark.parametrize("names", [("mrr", "popularity"), ("popularity", "mrr")], ids=str)
+def test_a_weight_is_that_of_the_metrics_in_which_a_user_has_a_value(names: tuple[str, ...]) -> None:
+    """Members that were updated one by one hold users of their own; one of these has nothing to find."""
+    metrics = {"mrr": MRR(), "popularity": Popularity(item_counts=torch.tensor([1.0, 2.0, 4.0]), top_k=2)}
+    both = RecMetricCollection({name: metrics[name] for name in names}, keep_users=True)
+    given = four(sample_ids=IDS, weights=torch.tensor([2.0, 3.0, 4.0, 5.0]))
+    both["mrr"].update(**given)
+    both["popularity"].update(**{name: column.flip(0) for name, column in given.items()})
+    users = both.users()
+    assert users.sample_ids.tolist() == [10, 20, 30, 40] and users["mrr"][3].isnan()
+    assert users.weights is not None and users.weights.tolist() == [3.0, 5.0, 2.0, 4.0]
 
 
 # Other numbers than the mean -----------------------------------------------------------------------------------------

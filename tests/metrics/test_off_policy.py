@@ -193,6 +193,17 @@ def test_slates_by_hand() -> None:
     assert float(metric.spread().value) == pytest.approx((0.5 + 1 + 8 / 3 + 1 + 0.25) / 2)
 
 
+def test_a_bound_is_that_of_the_product_of_a_slate() -> None:
+    """Not of each place: 4 and 1/4 are 1 together, and so are a bound of 2 and 1/2."""
+    logged = torch.tensor([[0.25, 0.8, 0.5]])
+    policy = torch.tensor([[1.0, 0.2, 0.5]])  # w = 4, 1/4, 1
+    expected = {"independent": 2 * 1 + 0.25 * 2 + 1 * 4, "cascade": 2 * 1 + 1 * 2 + 1 * 4, "standard": 1 + 2 + 4}
+    for assumption, value in expected.items():
+        metric = SlateOffPolicyValue(assumption=assumption, max_weight=2.0)
+        metric.update(torch.tensor([[1.0, 2.0, 4.0]]), logged, policy)
+        assert float(metric.spread().value) == pytest.approx(value), assumption
+
+
 def test_padding_is_not_read() -> None:
     broken = torch.tensor([[1.0, float("nan")]])
     metric = SlateOffPolicyValue(assumption="standard")

@@ -93,6 +93,11 @@ def test_three_users_by_hand() -> None:
     }
 
 
+def test_equal_times_of_two_users_are_no_tie() -> None:
+    log = [("one", "a", 1, 3), ("one", "b", 1, 5), ("two", "a", 1, 5), ("two", "b", 1, 5), ("two", "c", 1, 6)]
+    assert run(SIMILAR, log, top_k=2).counts["events_at_equal_times"] == 1
+
+
 def test_intervals_are_those_of_users() -> None:
     report = run(SIMILAR, LOG, top_k=2)
     hits, recommended = np.array([2, 1, 1.0]), np.array([5, 1, 2.0])

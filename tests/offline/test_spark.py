@@ -277,7 +277,7 @@ STEPS_IN_ORDER: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 IDS: dict[str, Callable[[int], Any]] = {
-    "horizon": int, "named": "{:03d}".format, "next": "{:03d}".format, "next_ordered": lambda v: v % 3 > 0,
+    "horizon": int, "named": "{:03d}".format, "next": "{:03d}".format, "next_ordered": lambda v: v % 2 > 0,
     "ordered": lambda v: b"\xff%03d" % v, "ungraded": lambda v: Decimal(v) / 4,
 }  # fmt: skip
 
@@ -286,7 +286,7 @@ IDS: dict[str, Callable[[int], Any]] = {
 def test_item_to_item_is_that_of_one_machine(spark: Any, case: str) -> None:
     options, ids = (STEPS | STEPS_IN_ORDER)[case], IDS[case]
     items = int if case == "next_ordered" else ids  # whose users are two, each with events of many kinds
-    similar, log = (renamed(table, options if "user" in options else {}) for table in behaviour(7, ids, items))
+    similar, log = (renamed(table, options if "user" in options else {}) for table in behaviour(8, ids, items))
     own = {name: value for name, value in options.items() if name != "order"}
     expected, warned = told(lambda: item_to_item(similar, log, **own))
     with partitions(spark, 1 if case in STEPS_IN_ORDER else 3):
@@ -326,9 +326,8 @@ def test_overlap_is_that_of_one_machine(spark: Any) -> None:
         own = {name: value for name, value in options.items() if name != "order"}
         same_overlap(overlap(*(in_spark(spark, table) for table in tables), **options), overlap(*tables, **own))
     untimed = [table.drop_columns("time") for table in (train, test)]
-    same_overlap(
-        overlap(*(in_spark(spark, table) for table in untimed), drop=True, order="place"), overlap(*untimed, drop=True)
-    )
+    found = overlap(*(in_spark(spark, table) for table in untimed), drop=True, order="place")
+    assert str(found) == str(overlap(*untimed, drop=True))  # the counts, and that there are no times
 
 
 def test_every_argument_is_tried() -> None:

@@ -119,6 +119,12 @@ def test_sampled_candidates_equal_the_definition(kind: str, tmp_path: Path) -> N
     assert report.definitions["ndcg@5"].endswith(f'candidates="estimated({ITEMS})", candidates_at_most={most})')
 
 
+def test_what_is_printed_says_that_it_is_estimated() -> None:
+    printed = str(evaluate(*tables_of(LISTS, TRUTH), "ndcg@5", sampled_from=ITEMS))
+    assert printed.endswith(f"\ncandidates: estimated({ITEMS}), from a sample")
+    assert "estimated" not in str(evaluate(*tables_of(LISTS, TRUTH), "ndcg@5"))
+
+
 def test_the_page_says_what_is_not_corrected() -> None:
     pytest.importorskip("jinja2")
     pages = [
@@ -429,7 +435,7 @@ def test_the_command_off_policy(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().out.strip() == str(report)
     assert json.loads((tmp_path / "out" / "report.json").read_text())["values"] == dict(report)
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Off-policy" in page and "logged_value" in page and "switch=1.5" in page
+    assert "Off-policy" in page and "logged_<wbr>value" in page and "switch=1.5" in page
     assert main([*words, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["intervals"].keys() == {"off_policy_value", "logged_value"}
     assert main(["off-policy"]) == 2

@@ -123,6 +123,11 @@ def with_flags(text: str, names: Collection[str]) -> str:
     'coverage must know the catalogue: give --items, or set --top-k'
     >>> with_flags("give metrics=('ndcg@10', 'mrr@10') to compare what all have", {"metric"})
     'give -m ndcg@10 -m mrr@10 to compare what all have'
+
+    A definition stays as it is.
+
+    >>> with_flags("a is of NDCG(top_k=10, ties='average')", {"ties"})
+    "a is of NDCG(top_k=10, ties='average')"
     """
 
     def flag(found: re.Match[str]) -> str:
@@ -137,7 +142,9 @@ def with_flags(text: str, names: Collection[str]) -> str:
         return " ".join(["--" + name.replace("_", "-"), *([value] if value else [])])
 
     text = re.sub(r"`(?P<name>\w+)`", flag, text)
-    return re.sub(r"(?<![\w'\"/-])(?P<name>[a-z]\w*)=(?P<value>\{.*\}|\('.*?',?\)|'\w+'|(?=[,;. ]|$))", flag, text)
+    given = r"(?<![\w'\"/-])(?P<name>[a-z]\w*)=(?P<value>\{.*\}|\('.*?',?\)|'\w+'|(?=[,;. ]|$))"
+    parts = re.split(r"(\b[A-Z]\w*\((?:[^()]|\([^()]*\))*\))", text)  # calls stand at the odd places
+    return "".join(part if place % 2 else re.sub(given, flag, part) for place, part in enumerate(parts))
 
 
 class Output:

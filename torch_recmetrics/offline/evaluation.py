@@ -129,7 +129,8 @@ def evaluate(
             of the others: every metric becomes what it would be among all, a
             :class:`~torch_recmetrics.FromSampled`. Its options are given as ``options={"from_sampled": ...}``.
         format: of files: ``"parquet"``, ``"csv"``, ``"json"``, ``"arrow"`` or ``"trec"``; by default by their suffix.
-        options: of single metrics by name, such as ``{"coverage": {"num_items": 9066}}``, which `items` gives as well.
+        options: of single metrics by name, on the command line as JSON. ``{"coverage": {"num_items": 9066}}`` says what
+            `items` says as well.
         ties: how equal scores count: ``"average"``, ``"optimistic"``, ``"pessimistic"`` or ``"stable"`` (in the
             order of the rows).
         empty_target_action: what a user counts whose rows in `truth` all have relevance 0.

@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,8 @@ class Report(Mapping[str, float]):
         lines = [(name, self._column.text(value), self.interval_text(name)) for name, value in self._values.items()]
         table = aligned([head, *lines], names=1)
         counts = [f"{words(name)}: {count:,}" for name, count in self.counts.items()]
+        among = dict.fromkeys(re.findall(r"estimated\(\d+\)", " ".join(self.definitions.values())))
+        counts += [f"candidates: {', '.join(among)}, from a sample"] if among else []
         return "\n".join([*table, *([""] if counts else []), *counts])
 
     def interval_text(self, name: str) -> str:
