@@ -232,6 +232,25 @@ def test_names_in_a_collection_and_wrappers() -> None:
     assert floats(alone.compute()) == {"exposure@3/0": 1}
 
 
+@pytest.mark.parametrize("per", ["list", "system"])
+def test_one_group_alone_has_all_attention_in_a_collection_too(per: Any) -> None:
+    """A metric of one part is no plain mean for that: it has a name for it, or is a distance."""
+    groups, update = torch.tensor([0, 0, -1, 0]), {"item_ids": torch.tensor([[0, 2, 1], [3, 2, 0]])}
+    update["target_ids"] = torch.tensor([[0], [0]])
+    made = [GroupExposure(groups, 3, per=per), ExposureDisparity(groups, 3, per=per)]
+    metrics = RecMetricCollection([*made, NDCG(3)])
+    forward = metrics(**update)
+    assert (
+        floats(metrics.compute())
+        == floats(forward)
+        == {
+            "exposure@3/0": 1.0,
+            "exposure_disparity@3": 0.0,
+            "ndcg@3": 0.75,
+        }
+    )
+
+
 def test_a_median_of_each_group() -> None:
     metric = updated(
         GroupExposure(GROUPS, 3, aggregation="median", keep_users=True), item_ids=LISTS, sample_ids=torch.arange(5)
@@ -243,6 +262,19 @@ def test_a_median_of_each_group() -> None:
         floats(RecMetricCollection([GroupExposure(GROUPS, 3, aggregation="median")])(item_ids=LISTS))["exposure@3/0"]
         == wanted["0"]
     )
+
+
+def test_a_median_of_each_group_in_slices() -> None:
+    slices = torch.tensor([0, 1, 0, 1, 0])
+    sliced = Sliced(GroupExposure(GROUPS, 3, names=NAMES, aggregation="median"), ("x", "y"))
+    sliced.update(item_ids=LISTS, slice_ids=slices)
+    values = sliced.compute()
+    for number, name in enumerate("xy"):
+        alone = GroupExposure(GROUPS, 3, names=NAMES, aggregation="median")
+        of_each = updated(alone, item_ids=LISTS[slices == number]).compute()
+        assert {f"{group}/{name}": float(value) for group, value in of_each.items()} == {
+            key: float(value) for key, value in values.items() if key.endswith(f"/{name}")
+        }
 
 
 def test_a_mean_beside_a_median_in_a_bootstrap() -> None:

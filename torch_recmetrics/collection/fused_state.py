@@ -102,8 +102,10 @@ class FusedState:
         Empty where that is not all there is to some value, such as an exchange, a cache or a warning.
         """
         for metric in self.metrics:
-            plain = type(metric).compute is UserMeans.compute and not metric.keeps_values and metric._update_count
-            plain = plain and metric.n_parts == 1 and not metric.value_labels
+            cls = type(metric)
+            own = cls.compute, cls.result, cls.value_of
+            plain = own == (UserMeans.compute, UserMeans.result, UserMeans.value_of)
+            plain = plain and not metric.keeps_values and bool(metric._update_count)
             if not plain or metric.exchanges or metric._is_synced or metric.compute_with_cache:
                 return {}
         if any(metric.state("rows") or metric.state("sample_ids") for metric in self.metrics):

@@ -327,7 +327,9 @@ class MeanTable(SumTable):
                 of_each = (values, standard_error(sums), sums[..., COUNT], sums)
                 found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=True))
             else:
-                found.append(Spread(values[:, 0], torch.full_like(values[:, 0], float("nan")), sums[:, 0, COUNT]))
+                for place in range(len(member.value_labels) or 1):
+                    own = values[:, place]
+                    found.append(Spread(own, torch.full_like(own, float("nan")), sums[:, place, COUNT]))
         return dict(zip(self.results, found, strict=True))
 
     def _values_of_slots(self) -> list[Tensor]:
