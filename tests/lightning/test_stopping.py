@@ -284,7 +284,7 @@ def test_the_best_epoch_is_compared_with_the_baseline(tmp_path: Path, caplog: py
     (row,) = metrics.comparison.rows
     assert (row.system, row.metric, row.n) == ("epoch 2", "ndcg@3", N_USERS)
     assert row.difference == pytest.approx(float((ndcg(2) - ndcg(0)).mean()), abs=1e-12)
-    assert row.low > 0 and str(metrics.comparison) in caplog.text
+    assert row.low > 0 and str(metrics.comparison) in "\n".join(caplog.messages)
 
 
 def test_the_best_epoch_is_that_of_the_checkpoints_monitor_and_is_resumed(tmp_path: Path) -> None:
