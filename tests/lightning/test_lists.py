@@ -83,7 +83,7 @@ def test_standard_errors_in_the_table_and_logged_on_request(
     alone.update(SCORES, target_ids=WANTED)
     error = float(alone.standard_error())
     assert 0 < error < 0.5
-    assert f"{float(alone.compute()):.4f} +- {error:.4f}" in caplog.text
+    assert f"{float(alone.compute()):.4f} +- {error:.4f}" in "\n".join(caplog.messages)
     assert ("val_ndcg@3_se" in values) == log_errors and "val_coverage@3_se" not in values
     assert list(asked.errors) == ["val_ndcg@3"]
     assert float(asked.errors["val_ndcg@3"]) == pytest.approx(error, rel=1e-14)  # added up in another order

@@ -45,4 +45,4 @@ def test_slices_are_logged(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> N
     assert {name: logged[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     error = float(alone["ndcg@3/slices"].standard_error()["cold"])
     assert logged["val_ndcg@3/cold_se"] == pytest.approx(error, abs=1e-6)
-    assert f"ndcg/cold {expected['val_ndcg@3/cold']:.4f} +- {error:.4f}" in " ".join(caplog.text.split())
+    assert f"ndcg/cold {expected['val_ndcg@3/cold']:.4f} +- {error:.4f}" in " ".join(" ".join(caplog.messages).split())
