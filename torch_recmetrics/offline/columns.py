@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,17 +12,6 @@ from torch_recmetrics.offline.sql import cast, finite, quoted
 ZONED = "TIMESTAMP WITH TIME ZONE"
 EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
-
-
-def place_sql(work: Any, source: Source, prefix: str = "") -> str:
-    """SQL of the place of a row of a source, as int64: all its files are numbered through from 0 on."""
-    place = cast(prefix + source.order[-1], "BIGINT")
-    if len(source.order) == 1 or len(source.files) == 1:
-        return place
-    file = source.order[0]
-    counts = dict(work.rows(f"SELECT {file}, count(*) FROM {source.sql} GROUP BY 1"))
-    starts = itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0)
-    return f"[{', '.join(map(str, starts))}][{cast(prefix + file, 'BIGINT')} + 1] + {place}"
 
 
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:

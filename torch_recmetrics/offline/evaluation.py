@@ -143,8 +143,7 @@ def evaluate(
         curves: also work out recall by the popularity of the item and the ROC curve of all listed rows, for the page
             of the report: one more pass over the rows.
         progress: show a bar of the users on standard error; needs tqdm.
-        memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the rows, 24 bytes each, where they fit into
-            half of it and 2 GiB, else the batches, some 200 MB; and the users.
+        memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the batches, some 200 MB, and the users.
         temp_directory: a folder for what does not fit into memory.
         threads: of DuckDB.
         order: the column that orders the rows of Spark's frames, where they have it; for ``ties="stable"``, and for

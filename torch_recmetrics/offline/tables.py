@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,14 +14,13 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.core.ranking.ranking import Labels
-from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
-from torch_recmetrics.offline.columns import BEYOND_FLOATS, beyond_floats, first_row, need_columns, place_sql
+from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
+from torch_recmetrics.offline.columns import BEYOND_FLOATS, beyond_floats, first_row, need_columns
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source
 from torch_recmetrics.offline.sql import finite, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 
-ROW_BYTES = 24  # in memory: user and place in one, item, score
 UNORDERED = ("1",)  # of a source whose rows have no order
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
 
@@ -210,7 +210,7 @@ class Tables:
             return ""
         return f"ANTI JOIN ({self.pairs(self.seen)}) AS s ON s._user = r._user AND s._item = r._item"
 
-    def _numbered(self, source: Source, key: str | None, users: str, more: str = "") -> str:
+    def _numbered(self, source: Source, key: str | None, users: str) -> str:
         """Rows of a source by the numbers of its users, those of the table `users`, and of its items."""
         joins, item = f"JOIN {users} ON users.id = r._user", "r._item"
         if self.n_items is not None:
@@ -218,7 +218,7 @@ class Tables:
         picked = "" if key is None else f", r._{key}"
         rows = self.pairs(source, *([] if key is None else [key]))
         kept = f"({rows}) AS r {self.without_seen(source)} {joins}"
-        return f"SELECT users.u, {item}{picked}{more} FROM {kept}"
+        return f"SELECT users.u, {item}{picked} FROM {kept}"
 
     # -- numbers for ids ----------------------------------------------------------------------------------------------
 
@@ -320,23 +320,13 @@ class Tables:
         return self._sorted(self.truth, "relevance" if "relevance" in self.columns["truth"] else None, share, by=1)
 
     def _sorted(self, source: Source, key: str | None, share: tuple[int, int], *, by: int | None) -> SortedRows:
-        """Sorted in memory where they fit, else by DuckDB; those of a user by a column, or as they stand."""
+        """Rows by the number of the user; those of a user by a column, or as they stand."""
         users = "users"
         if share != (0, self.n_users):
             users = f"(FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users"
-
-        def check(batch: Any) -> None:
-            self._check_batch(source, batch)
-
-        (n_rows,) = self.workspace.one(f"SELECT count(*) FROM {source.sql}")
-        if self.workspace.fits(n_rows, ROW_BYTES):
-            place = f", {place_sql(self.workspace, source, 'r.')}" if by is None else ""
-            sql = self._numbered(source, key, users, place)
-            batches = self.workspace.stream(sql, BATCH_ROWS)
-            return SortedRows(one_ahead(parts_in_memory(batches, check, n_rows, share, by, BATCH_ROWS)))
         order = [f"r.{name}" for name in source.order] if by is None else [str(by + 1)]
         sql = f"{self._numbered(source, key, users)} ORDER BY users.u, {', '.join(order)}"
-        return SortedRows(parts_of_stream(self.workspace.stream(sql, BATCH_ROWS), check))
+        return SortedRows(self.workspace.stream(sql, BATCH_ROWS), partial(self._check_batch, source))
 
     def _check_batch(self, source: Source, batch: Any) -> None:
         """Refuse what is missing and what is not finite."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -31,8 +30,6 @@ from torch_recmetrics.users.extras import needed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-IN_MEMORY = 2**31  # bytes
-UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")
 
 
@@ -82,14 +79,6 @@ class Workspace:
         for connection in (*self._cursors, self.connection):
             connection.close()
         shutil.rmtree(self._own, ignore_errors=True)
-
-    def fits(self, n_rows: int, row_bytes: int) -> bool:
-        """Whether rows may be held and sorted in memory: half as much as DuckDB takes at most, and 2 GiB."""
-        if n_rows >= 2**31:
-            return False
-        limit = self.one("SELECT current_setting('memory_limit')")[0]
-        number, unit = re.fullmatch(r"([0-9.]+) ?([A-Za-z]+)", limit).groups()  # type: ignore[union-attr]
-        return n_rows * row_bytes <= min(float(number) * UNITS[unit] / 2, IN_MEMORY)
 
     def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002
         """An input that this database scans."""
