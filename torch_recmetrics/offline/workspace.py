@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -18,9 +19,7 @@ from torch_recmetrics.offline.sources import (
     INTEGERS,
     InputError,
     Source,
-    connect,
     first_line,
-    hide_progress,
     open_source,
     refuse_interrupt,
 )
@@ -82,7 +81,7 @@ class Workspace:
 
     def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002
         """An input that this database scans."""
-        source = open_source(self.connection, role, given, format=format)
+        source = open_source(self, role, given, format=format)
         self.sources.append(source)
         return source
 
@@ -106,14 +105,14 @@ class Workspace:
         """Give a query a name."""
         self.run(f"CREATE VIEW {name} AS {sql}")
 
-    def run(self, sql: str) -> None:
-        """Run a statement."""
-        with self.errors():
+    def run(self, sql: str, place: str = "") -> None:
+        """Run a statement; `place` is what it reads, in words."""
+        with self.errors(place):
             self.connection.execute(sql)
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
-        with self.errors():
+    def rows(self, sql: str, place: str = "") -> list[tuple[Any, ...]]:
+        """All rows of a query, likewise."""
+        with self.errors(place):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
         return rows
 
@@ -153,8 +152,11 @@ class Workspace:
         return False
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
-        """What DuckDB says of data as one line of an :class:`InputError`; an interrupt is a KeyboardInterrupt."""
+    def errors(self, place: str = "") -> Iterator[None]:
+        """What DuckDB says of data as one line of an :class:`InputError`; an interrupt is a KeyboardInterrupt.
+
+        The line names the `place`, or the file whose name is in what DuckDB says.
+        """
         duckdb = self.duckdb
         try:
             yield
@@ -169,12 +171,43 @@ class Workspace:
                     f"memory, or the disk of `temp_directory` {self.temp_directory!r}, is full: raise `memory_limit` "
                     f"or give a folder with more room ({first_line(error)})"
                 ) from None
-            name = next((source for source in self.sources if any(str(f) in text for f in source.files)), None)
+            found: Iterator[Source] = (own for own in self.sources if any(str(file) in text for file in own.files))
             if type(error) is duckdb.Error:  # what a damaged page of Parquet is called, without the file
-                name = name or next(filter(self._damaged, self.sources), None)
-            if name is None and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
+                found = itertools.chain(found, filter(self._damaged, self.sources))
+            name = place or str(next(found, ""))
+            if not name and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
                 raise
             raise InputError(f"{name} cannot be read: {first_line(error)}" if name else first_line(error)) from None
+
+
+def connect(
+    memory_limit: str | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+) -> Any:
+    """A DuckDB of its own in memory, which spills to `temp_directory` beyond `memory_limit`; needs duckdb."""
+    duckdb = needed("duckdb", "Reading files and frames")
+    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    config |= {} if memory_limit is None else {"memory_limit": memory_limit}
+    config |= {} if temp_directory is None else {"temp_directory": os.fspath(temp_directory)}
+    config |= {} if threads is None else {"threads": str(threads)}
+    try:
+        connection = duckdb.connect(":memory:", config=config)
+    except duckdb.Error as error:
+        raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
+    connection.execute("SET preserve_insertion_order = true")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # the machine's own would decide what came first
+    hide_progress(connection)
+    return connection
+
+
+def hide_progress(connection: Any) -> None:
+    """Switch off DuckDB's progress bar, which would stand among what is printed.
+
+    Where it is off, as in a notebook without ipywidgets, DuckDB refuses even to be told so.
+    """
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()[0][0]:
+        connection.execute("SET enable_progress_bar = false")
 
 
 @contextmanager
