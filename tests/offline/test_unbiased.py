@@ -266,7 +266,7 @@ def with_value(rows: Any, item: str, value: float) -> Any:
             InputError,
             r"row 1\): column 'p' must be in \(0, 1\]",
         ),
-        ("recall", {"propensities": table(item_id=["a"], p=[-0.1])}, InputError, r"must be in \(0, 1\].* got -0.1"),
+        ("recall", {"propensities": table(item_id=["a"], p=[-0.1])}, InputError, r"must be in \(0, 1\].* got '-0.1'"),
         ("recall", {"propensities": table(item_id=["a"], p=["x"])}, InputError, "column 'p' must be numbers"),
         ("recall", {"propensities": table(item_id=["a", "b"], p=[0.5, None])}, InputError, r"row 2\): .* got nothing"),
         ("recall", {"propensities": table(item_id=["a", "a"], p=[0.5, 0.5])}, InputError, "'a' again"),

@@ -20,10 +20,10 @@ class SortedRows:
 
     Args:
         batches: of Arrow.
-        check: called with each batch before it becomes tensors.
+        check: called with each batch before it becomes tensors; None where nothing can be wrong.
     """
 
-    def __init__(self, batches: Iterator[Any], check: Callable[[Any], None]) -> None:
+    def __init__(self, batches: Iterator[Any], check: Callable[[Any], None] | None = None) -> None:
         self._batches, self._check = (batch for batch in batches if batch.num_rows), check
         self._parts: list[list[Tensor]] = []
         self.n_rows = 0
@@ -33,7 +33,8 @@ class SortedRows:
         batch = next(self._batches, None)
         if batch is None:
             return None
-        self._check(batch)
+        if self._check is not None:
+            self._check(batch)
         self.n_rows += batch.num_rows
         return [from_dlpack(column) for column in batch.columns]
 

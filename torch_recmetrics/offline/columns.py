@@ -41,19 +41,28 @@ def first_row(work: Any, source: Source, column: str, wrong: str) -> tuple[str, 
     return (source.place(found[0][:-1]), found[0][-1]) if found else None
 
 
-def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str) -> None:
-    """InputError that names the first row for which the condition `wrong` is true.
+def row_fault(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> InputError | None:
+    """What names the first row for which the condition `wrong` is true; None where there is none.
 
     Args:
         work, source: where.
         column: its name; it is shown.
         wrong: SQL of the columns of the source.
-        rule: what the column must be.
+        rule: what the column must be, or have.
+        must: the verb of the rule.
     """
-    if found := first_row(work, source, column, wrong):
-        place, value = found
-        shown = "nothing (null)" if value is None else repr(value[:80])
-        raise InputError(f"{place}: column {column!r} must be {rule}, got {shown}")
+    found = first_row(work, source, column, wrong)
+    if found is None:
+        return None
+    place, value = found
+    shown = "nothing (null or NaN)" if value is None else repr(value[:80])
+    return InputError(f"{place}: column {column!r} must {must} {rule}, got {shown}")
+
+
+def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> None:
+    """Raise what :func:`row_fault` finds."""
+    if fault := row_fault(work, source, column, wrong, rule, must):
+        raise fault
 
 
 def beyond_floats(source: Source, column: str) -> str:

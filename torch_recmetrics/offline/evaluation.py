@@ -51,8 +51,6 @@ from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
 
-KEPT_RANKS = 20  # of a list, at least, where lists are kept
-
 
 def evaluate(
     recommendations: Any,

@@ -125,7 +125,7 @@ def collection_of(
     top_k: Any,
     own_options: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any],
-    tables: Tables | None,
+    tables: Tables,
     sampling: Mapping[str, Any] | None = None,
 ) -> RecMetricCollection:
     """The metrics in the order given; those by name with what the tables know of items.
@@ -189,39 +189,40 @@ def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str
     }
 
 
-def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> dict[str, Any]:
+def known_of_items(name: str, own: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
     """The options that the tables of items and the training data give."""
     declared, filled = options_of(METRICS[name]), dict[str, Any]()
-    if "num_items" in declared and "num_items" not in own:
-        if tables is not None and tables.items is not None and tables.n_items is not None:
+    asked = declared.keys() - own.keys()
+    if "num_items" in asked:
+        if tables.items is not None:
             filled["num_items"] = tables.n_items
         elif declared["num_items"].default is REQUIRED:
             raise ValueError(
                 f"{name} must know the catalogue: give items=, a table of all items, or "
                 f"options={{{name!r}: {{'num_items': N}}}} with integer ids below N"
             )
-    if "item_counts" in declared and "item_counts" not in own:
-        if tables is None or tables.train is None:
+    if "item_counts" in asked:
+        if tables.train is None:
             raise ValueError(f"{name} counts popularity: give train=, or options={{{name!r}: {{'item_counts': ...}}}}")
-        filled["item_counts"] = tables.item_counts()
-        if "num_users" in declared and "num_users" not in own and own.get("kind") != "self_information":
-            filled["num_users"] = tables.train_users()
-    if "groups" in declared and "groups" not in own:
-        if tables is None or tables.groups is None:
+        filled["item_counts"] = tables.item_counts(tables.train)
+        if "num_users" in asked and own.get("kind") != "self_information":
+            filled["num_users"] = tables.train_users(tables.train)
+    if "groups" in asked:
+        if tables.groups is None:
             raise ValueError(f"{name} must know the groups: give groups=, or options={{{name!r}: {{'groups': ...}}}}")
-        names, filled["groups"] = tables.groups_of_items()
+        names, filled["groups"] = tables.groups_of_items(tables.groups)
         if "names" in declared:
             filled["names"] = names
-    if tables is not None and tables.propensities is not None and "propensities" not in own:
-        filled["propensities"] = tables.propensities_of_items()
+    if tables.propensities is not None and "propensities" not in own:
+        filled["propensities"] = tables.propensities_of_items(tables.propensities)
     return filled
 
 
-def check_numbers(name: str, member: Metric, tables: Tables | None) -> None:
+def check_numbers(name: str, member: Metric, tables: Tables) -> None:
     """InputError for a metric that knows items by the user's ids, where the tables have other numbers for them."""
     by_table = isinstance(member, RankingMetric) and member.n_items is not None and not isinstance(member, ItemCounts)
     by_function = getattr(member, "function_of_pairs", None) is not None
-    if tables is not None and (by_table or by_function) and (why := tables.why_renumbered()):
+    if (by_table or by_function) and (why := tables.why_renumbered()):
         raise InputError(
             f"{name} knows items by their ids, which must be integers from 0 on, but {why}: give items=, a table of "
             "all items in the order in which the metric knows them"
@@ -265,13 +266,13 @@ def largest_cutoff(metrics: Any, top_k: Any, collection: RecMetricCollection) ->
     return max(cutoffs, default=0)
 
 
-def of_lists(collection: RecMetricCollection, tables: Tables | None) -> RecMetricCollection:
+def of_lists(collection: RecMetricCollection, tables: Tables) -> RecMetricCollection:
     """Refuse metrics that do not read ranked lists, and an item to be ignored that has another number in the tables."""
     for name, member in collection.items():
         if not isinstance(member, RankingMetric):
             raise ValueError(f"`metrics` must be metrics of ranked lists, got {name} ({type(member).__name__})")
     ignored = labels_of(collection).ignore_index
-    if tables is not None and ignored is not None and tables.gives_another_number(ignored):
+    if ignored is not None and tables.gives_another_number(ignored):
         raise InputError(
             f"`ignore_index` must be an id by which items go, got {ignored}: here they are numbered anew, so leave "
             "that item out of the files"

@@ -23,7 +23,7 @@ from torchmetrics.utilities import rank_zero_warn
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source
 from torch_recmetrics.offline.sql import quoted
-from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.offline.workspace import Queries, Workspace
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class SparkSource(Source):
         return Input(self.role, "Spark DataFrame", rows)
 
 
-class SparkWorkspace:
+class SparkWorkspace(Queries):
     """The views of one evaluation in a session of Spark; times without a zone are UTC.
 
     Args:
@@ -229,10 +229,6 @@ class SparkWorkspace:
         """All rows of a query."""
         return [tuple(row) for row in self.query(sql).collect()]
 
-    def one(self, sql: str) -> tuple[Any, ...]:
-        """The first row of a query."""
-        return self.rows(sql)[0]
-
     def column(self, sql: str) -> Tensor:
         """A column of numbers."""
         column = torch.tensor(self.query(sql).toArrow().column(0).to_numpy())
@@ -253,13 +249,6 @@ class SparkWorkspace:
         self._name(name, self.query(f"SELECT * FROM {name}").repartition(column))
 
     frame = query  # what a query is on one machine
-
-    def count(self, source: Source) -> int:
-        """How many rows an input has; InputError where there is none."""
-        number: int = self.one(f"SELECT count(*) FROM {source.sql}")[0]
-        if not number:
-            raise InputError(f"{source}: there is no row")
-        return number
 
 
 def workspace_of(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.offline.columns import id_as, no_float_id
+from torch_recmetrics.offline.columns import id_as, no_float_id, refuse_rows
 from torch_recmetrics.offline.sources import (
     FLOATS,
     INTEGERS,
@@ -32,7 +32,32 @@ if TYPE_CHECKING:
 LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")
 
 
-class Workspace:
+class Queries:
+    """Queries of the inputs of one evaluation, in whatever runs them."""
+
+    sources: list[Source]
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        raise NotImplementedError
+
+    def one(self, sql: str) -> tuple[Any, ...]:
+        """The first row of a query."""
+        return self.rows(sql)[0]
+
+    def size(self, table: str) -> int:
+        """How many rows a table has, or what else stands behind FROM."""
+        return int(self.one(f"SELECT count(*) FROM {table}")[0])
+
+    def count(self, source: Source) -> int:
+        """How many rows an input has; InputError where there is none."""
+        number = self.size(source.sql)
+        if not number:
+            raise InputError(f"{source}: there is no row")
+        return number
+
+
+class Workspace(Queries):
     """A DuckDB database that lives as long as one evaluation, and spills to disk what does not fit into memory.
 
     Args:
@@ -85,13 +110,6 @@ class Workspace:
         self.sources.append(source)
         return source
 
-    def count(self, source: Source) -> int:
-        """How many rows an input has; InputError where there is none."""
-        number: int = self.one(f"SELECT count(*) FROM {source.sql}")[0]
-        if not number:
-            raise InputError(f"{source}: there is no row")
-        return number
-
     def table(self, name: str, sql: str) -> None:
         """Keep the rows of a query."""
         self.run(f"CREATE OR REPLACE TABLE {name} AS {sql}")
@@ -115,10 +133,6 @@ class Workspace:
         with self.errors(place):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
         return rows
-
-    def one(self, sql: str) -> tuple[Any, ...]:
-        """The first row of a query."""
-        return self.rows(sql)[0]
 
     def column(self, sql: str) -> Tensor:
         """A column of numbers."""
@@ -248,13 +262,7 @@ class Ids:
             fit = workspace.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0]
             return "VARCHAR" if fit is False else "BIGINT"
         if kind in FLOATS:  # what pandas makes of integers beside a gap
-            wrong, rule = no_float_id(name, kind)
-            order = ", ".join(source.order)
-            if found := workspace.rows(
-                f"SELECT {order}, {name} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
-            ):
-                *row, value = found[0]
-                raise InputError(f"{source.place(row)}: column {column!r} must be {rule}, got {value}")
+            refuse_rows(workspace, source, column, *no_float_id(name, kind))
             return "BIGINT"
         if kind in INTEGERS:
             return "BIGINT"
