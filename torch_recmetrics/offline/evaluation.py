@@ -26,12 +26,12 @@ from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, meas
 from torch_recmetrics.offline.members import (
     CUTOFFS,
     candidates_of,
-    check_cutoffs,
+    check_by_name,
     check_names,
     check_profiles,
-    check_propensities_go,
     collection_of,
     counts_training,
+    has_own_cutoffs,
     has_users,
     labels_of,
     largest_cutoff,
@@ -167,11 +167,9 @@ def evaluate(
         flags={"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress},
     )  # fmt: skip
     check_names(metrics)
-    check_cutoffs(metrics, top_k)
-    options, sampling = sampling_of(options, sampled_from, candidates)
+    options, sampling = sampling_of(options, sampled_from, candidates, propensities)
+    check_by_name(metrics, top_k=has_own_cutoffs(top_k), options=bool(options), propensities=propensities is not None)
     own_options = options_of_names(metrics, options)
-    if propensities is not None:
-        check_propensities_go(metrics, sampled_from)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     given |= {"items": items, "groups": groups, "propensities": propensities}
     common = {"ties": ties, "empty_target_action": empty_target_action, **common}
