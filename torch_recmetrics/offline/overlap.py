@@ -79,10 +79,7 @@ class Overlap:
             "inputs": [vars(given) for given in self.inputs],
             "notes": self.notes,
         }
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        if path is not None:
-            write_text(path, text)
-        return text
+        return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def overlap(
