@@ -42,7 +42,7 @@ def part(user: int, n_parts: int) -> Part:
         tables.number_items()
         collection = ranking_metrics(METRICS, 3)
         asked = Asked(0.95, None, True, False, 3, False)
-        outcome = measured(tables, collection, asked, tables.counted_lists(strict=False), numbered=False)
+        outcome = measured(tables, collection, asked, tables.counted_lists(), numbered=False)
         return part_of(tables, collection, outcome)
 
 

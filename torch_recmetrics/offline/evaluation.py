@@ -40,7 +40,6 @@ from torch_recmetrics.offline.members import (
     sampling_of,
 )
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
 from torch_recmetrics.offline.tables import Names, Tables, refuse_unordered
@@ -185,8 +184,6 @@ def evaluate(
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
         if session is None:
             tables.number_users()
-            if not tables.n_users:
-                raise InputError(f"{tables.truth}: there is no row with a user")
         if session is None or items is not None or propensities is not None or read_items(metrics, common):
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
@@ -198,6 +195,7 @@ def evaluate(
         if session is None:
             check_profiles(collection, tables)
             counts = tables.counted_lists() | counts
+            tables.refuse_nothing({"users": tables.n_users, **counts})
         else:
             check_members(tables, collection, slices=slices is not None)
         warn_of_tables(tables, collection)

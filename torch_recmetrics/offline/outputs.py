@@ -25,6 +25,7 @@ from torch_recmetrics.offline.report import Input, Report, finite
 from torch_recmetrics.offline.sources import InputError, digest
 from torch_recmetrics.state.intervals import Method, spread_of
 from torch_recmetrics.state.registry import METRICS
+from torch_recmetrics.users.extras import whole_file
 from torch_recmetrics.users.user_values import UserValues
 
 Files = Mapping[str, Callable[[Path], object]]  # the name of each, and what writes it
@@ -152,14 +153,8 @@ def write_folder(folder: str, files: Files) -> None:
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all."""
-    if not path.parent.is_dir():
-        raise InputError(f"`output`: there is no folder {str(path.parent)!r}")
-    draft = path.with_name(f".{path.name}.draft")
     try:
-        write(draft)
-        os.replace(draft, path)
+        with whole_file(path) as draft:
+            write(draft)
     except OSError as error:
-        why = error.strerror or str(error).replace(str(draft), str(path))
-        raise InputError(f"`output`: {str(path)!r} cannot be written: {why}") from None
-    finally:
-        draft.unlink(missing_ok=True)
+        raise InputError(f"`output`: {str(path)!r} cannot be written: {error.strerror or error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import difflib
 import glob
@@ -90,20 +91,15 @@ class Source:
     @property
     def row(self) -> str:
         """SQL of a number that grows with the rows, all files numbered through."""
-        return self.row_of()
-
-    def row_of(self, table: str = "") -> str:
-        """The same, of the source by another name."""
-        *files, row = (f"{table}.{column}" if table else column for column in self.order)
+        *files, row = self.order
         return f"(CAST({files[0]} AS BIGINT) * {LARGEST_FILE} + {row})" if files else row
 
     def place(self, row: Sequence[Any]) -> str:
         """A row, by its columns of `order`, in words: the file and the row in it, counted from 1."""
         if len(row) == 2:
             return f"`{self.role}` ({self.files[int(row[0])]}, row {int(row[1]) + 1:,})"
-        number, file = int(row[0]), 0
-        while file + 1 < len(self.starts) and self.starts[file + 1] <= number:
-            file += 1
+        number = int(row[0])
+        file = bisect.bisect(self.starts, number) - 1
         return (
             f"`{self.role}` ({self.files[file] if self.files else self.name}, row {number - self.starts[file] + 1:,})"
         )

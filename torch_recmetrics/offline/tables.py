@@ -436,8 +436,8 @@ class Tables:
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    def counted_lists(self, *, strict: bool = True) -> dict[str, int]:
-        """Rows of lists, and lists of users that the truth has not; `strict` refuses lists that have no others."""
+    def counted_lists(self) -> dict[str, int]:
+        """Rows of lists, and lists of users that the truth has not; InputError for a row without a user."""
         # Few rows are of nobody in the truth; only those are grouped.
         foreign_rows, named, foreign = self.workspace.one(
             "SELECT count(*), count(id), count(DISTINCT id) FROM "
@@ -451,11 +451,21 @@ class Tables:
         for source, wrong in ((self.lists, nameless), (self.truth, truth_rows)):
             if wrong:
                 raise self.fault_of(source) or InputError(f"{source}: a row has no user")
-        if not rows and strict:
-            raise InputError(f"{self.lists}: there is no row")
-        if rows == foreign_rows and strict:
-            raise no_user_in_common(self.lists, self.truth, self.n_users, *self.one_of_each(self.user_ids))
         return {"lists_without_truth": foreign, "rows": rows, "rows_without_truth": foreign_rows}
+
+    def refuse_nothing(self, counts: Mapping[str, int]) -> None:
+        """InputError for a truth or lists without a row, and for lists of nobody in the truth."""
+        if not counts["users"]:
+            raise InputError(f"{self.truth}: there is no row with a user")
+        if not counts["rows"]:
+            raise InputError(f"{self.lists}: there is no row")
+        if counts["rows"] == counts["rows_without_truth"]:  # values would be those of a model without hits
+            one, other = self.one_of_each(self.user_ids)
+            raise InputError(
+                f"{self.lists} has no list for any of the {counts['users']} users of the truth: it and {self.truth} "
+                f"have no user in common, such as users {str(one)!r} and {str(other)!r}; look whether `user` is the "
+                "right column of both, and whether their ids are of the same kind"
+            )
 
     def truth_digest(self) -> str:
         """What tells this truth from others, whatever the files and the order of their rows: a hash of what is read of
@@ -604,15 +614,6 @@ def refuse_unordered(source: Source) -> None:
             f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
             "`order`"
         )
-
-
-def no_user_in_common(lists: object, truth: object, n_users: int, one: Any, other: Any) -> InputError:
-    """Lists that are of nobody in the truth: every value would be 0 or undefined, as that of a model without hits."""
-    return InputError(
-        f"{lists} has no list for any of the {n_users} users of the truth: it and {truth} have no user in common, such "
-        f"as users {str(one)!r} and {str(other)!r}; look whether `user` is the right column of both, and whether their "
-        "ids are of the same kind"
-    )
 
 
 def numbering(workspace: Workspace) -> str:
