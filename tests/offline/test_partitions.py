@@ -36,7 +36,6 @@ def part(user: int, n_parts: int) -> Part:
             {"recommendations": lists, "truth": truth},
             Names(*NAMES[:2], "v", None, "v", "w"),
             None,
-            whole=False,
         )
         tables.number_users()
         tables.number_items()

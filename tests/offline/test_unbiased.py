@@ -410,7 +410,7 @@ def test_a_row_that_breaks_a_rule_is_named(
         ({"max_weight": 0}, "`max_weight` must be a number above 0"),
         ({"level": 95}, "`level` must be"),
         ({"estimator": "dr", "expected": "q"}, "`log` .* has no column 'q': it has .* Give its name as `expected`"),
-        ({"policy": "logged"}, "`logged` and `policy` must be two columns of `log`"),
+        ({"policy": "logged"}, "`logged` and `policy` must be two columns, got"),
         ({"user": "user"}, "has no column 'user'"),
         ({"reward": "u"}, r"row 1\): column 'u' must be a finite number, got 'user \d+'"),
     ],

@@ -179,6 +179,7 @@ def evaluate(
     )  # fmt: skip
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
         tables = Tables(work, given, Names(user, item, score, rank, relevance, weight), format, seen_action)
+        tables.refuse_gaps()
         if ties == "stable":
             refuse_unordered(tables.lists)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
@@ -261,7 +262,7 @@ def report_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome,
         warn_of_short_lists(tables, outcome.longest_list, asked.largest_cutoff)
     details: dict[str, Any] = {}
     if asked.slices:
-        if not outcome.slices:
+        if not any(name.startswith("users/") for name in counts):
             rank_zero_warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
         details["slices"] = values_of_slices(outcome.slices, members, level)
         for name, part in details["slices"].items():
@@ -352,7 +353,7 @@ def values_of_slices(
     """Metric -> {slice: its value and interval, as those of the metric}."""
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for metric, member in members.items():
-        parts = {name: own[metric] for name, own in slices.items() if metric in own}
+        parts = slices.get(metric)
         if not parts:
             continue
         sums = torch.stack(list(parts.values()))

@@ -20,7 +20,7 @@ from torch_recmetrics.core.tensors.moments import combined, moments, ratio, sums
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.batches import SortedRows
-from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
+from torch_recmetrics.offline.columns import id_sql, need_columns, need_different, number_sql, time_sql
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.next_events import (
     POPULARITY_GROUPS,
@@ -134,9 +134,8 @@ def item_to_item(
     """
     plan = checked_plan(top_k, horizon, ties, gain)
     check.check_share("level", level)
-    for one, other, names in (("item1", "item2", (item1, item2)), ("user", "item", (user, item))):
-        if names[0] == names[1]:
-            raise InputError(f"`{one}` and `{other}` must be two columns, got {names[0]!r} for both")
+    need_different({"item1": item1, "item2": item2})
+    need_different({"user": user, "item": item})
     session = session_of({"similar": similar, "behaviour": behaviour}, order)
     refuse_options(session, temp_directory=temp_directory, threads=threads, order=order, users=users)
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work, half_the_threads():

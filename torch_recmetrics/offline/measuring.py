@@ -50,7 +50,7 @@ class Outcome:
     Attributes:
         counts: of users and rows.
         longest_list: rows of the longest list that was ranked.
-        slices: slice -> {metric: (parts, 6) the sums of its users}; the number of its users is in `counts`.
+        slices: metric -> {slice: (parts, 6) the sums of its users}; the number of its users is in `counts`.
         users: the values of the users; None where they are not kept.
     """
 
@@ -247,13 +247,13 @@ def summed_over_processes(
 def sums_of_slices(
     tables: Tables, collector: UserCollector, weights: Tensor | None, members: RecMetricCollection
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, int]]:
-    """Slice -> {metric: (parts, 6) the sums of its users}, and how many users each slice has.
+    """Metric -> {slice: (parts, 6) the sums of its users}, and how many users each slice has.
 
     A metric that is no mean has (parts,) its values in place of sums, which do not add up.
     """
     names, who, where = tables.slices_of_users()
     sizes = torch.bincount(where, minlength=len(names)).tolist()
-    slices: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    slices: dict[str, dict[str, Tensor]] = {}
     weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
     for metric, places in collector.columns.items():
         member: Any = members[metric]
@@ -267,6 +267,5 @@ def sums_of_slices(
             numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
             totals = totals[who, None].expand(-1, len(places))
             own = list(moments_by(where, len(names), numerators[who], totals))
-        for name, sums in zip(names, own):
-            slices[name][metric] = sums
+        slices[metric] = dict(zip(names, own))
     return slices, {f"users/{name}": size for name, size in zip(names, sizes)}

@@ -118,9 +118,6 @@ class Report(Mapping[str, float]):
             raise KeyError(f"no value of {name!r}: {hint}")
         return self._values[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._values
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

@@ -392,23 +392,18 @@ def refused_line(role: str, path: Path) -> Iterator[None]:
 
 def paths_of(role: str, given: Any) -> list[Path] | None:
     """The files that are meant, in order; None where no paths were given."""
-    if any(isinstance(entry, str) and not entry for entry in (given if isinstance(given, list | tuple) else [given])):
-        raise InputError(f"`{role}` must be a path, got the empty text {given!r}")
-    if isinstance(given, str | os.PathLike):
-        text = os.fspath(given)
-        if any(letter in text for letter in "*?[") and not os.path.exists(text):
-            found = sorted(glob.glob(text, recursive=True))
-            if not found:
-                raise InputError(f"`{role}`: the pattern {text!r} finds no file")
-            paths = [Path(entry) for entry in found]
-        else:
-            paths = [Path(text)]
-    elif isinstance(given, list | tuple) and all(isinstance(entry, str | os.PathLike) for entry in given):
-        if not given:
-            raise InputError(f"`{role}` must name a file, got an empty list")
-        paths = [Path(entry) for entry in given]
-    else:
+    entries = list(given) if isinstance(given, list | tuple) else [given]
+    if not all(isinstance(entry, str | os.PathLike) for entry in entries):
         return None
+    if not entries:
+        raise InputError(f"`{role}` must name a file, got an empty list")
+    if "" in entries:
+        raise InputError(f"`{role}` must be a path, got the empty text {given!r}")
+    paths = [Path(entry) for entry in entries]
+    if entries == [given] and any(letter in str(given) for letter in "*?[") and not paths[0].exists():
+        paths = [Path(entry) for entry in sorted(glob.glob(os.fspath(given), recursive=True))]
+        if not paths:
+            raise InputError(f"`{role}`: the pattern {os.fspath(given)!r} finds no file")
     for path in paths:
         if path.is_dir():
             raise InputError(

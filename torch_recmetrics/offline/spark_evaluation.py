@@ -74,7 +74,7 @@ def measured_by_workers(
         if catalogue and numbers is not None:
             given["items"] = numbers.rename_columns([names.item])
         with Workspace(memory_limit, threads=1) as workspace:
-            own = Tables(workspace, given, names, None, action, whole=False)
+            own = Tables(workspace, given, names, None, action)
             own.lists_ordered = ordered
             own.number_users()
             if numbers is None:
@@ -93,11 +93,10 @@ def measured_by_workers(
     outcome = Outcome(
         {name: count for name, count in counts.items() if not name.startswith("digest")}, total.most["longest_list"], {}
     )
-    for key, sums in total.tensors.items():
+    for key, sums in total.tensors.items():  # by the names of the slices
         if key.startswith(SLICE):
-            name, _, metric = key.removeprefix(SLICE).rpartition("\n")
-            outcome.slices.setdefault(name, {})[metric] = sums
-    outcome.slices = {name: outcome.slices[name] for name in sorted(outcome.slices)}
+            metric, _, name = key.removeprefix(SLICE).partition("\n")
+            outcome.slices.setdefault(metric, {})[name] = sums
     if asked.keep_users:
         outcome.users = users_of(parts, tables, counts["users"], path)
     if outcome.users is not None:
@@ -161,8 +160,8 @@ def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -
             rows, digest = tables.digest_of_rows(source)
             counts |= {f"digest_rows/{source.role}": rows, f"digest/{source.role}": digest or 0}
     tensors = states_of(collection)
-    for name, own in outcome.slices.items():
-        tensors |= {f"{SLICE}{name}\n{metric}": sums for metric, sums in own.items()}
+    for metric, own in outcome.slices.items():
+        tensors |= {f"{SLICE}{metric}\n{name}": sums for name, sums in own.items()}
     users = outcome.users
     if users is not None:
         columns: dict[str, Any] = {"_id": pyarrow.array(users.ids, id_type(tables.user_ids.kind))}

@@ -20,6 +20,7 @@ from torch_recmetrics.offline.columns import (
     beyond_floats,
     first_row,
     need_columns,
+    need_different,
     refuse_rows,
     row_fault,
 )
@@ -54,7 +55,6 @@ class Tables:
         names: of the columns.
         format: of the files of lists and of the truth.
         seen_action: ``"remove"`` takes seen pairs out of the lists, ``"miss"`` out of the truth.
-        whole: whether the tables are not a part of the users, which has been checked with the others.
 
     Attributes:
         lists_ordered: whether equal scores stand in the order of the rows; else in that of the items.
@@ -69,11 +69,8 @@ class Tables:
         names: Names,
         format: str | None,  # noqa: A002
         seen_action: str = "remove",
-        *,
-        whole: bool = True,
     ) -> None:
-        if names.user == names.item:
-            raise InputError(f"`user` and `item` must be two columns, got {names.user!r} for both")
+        need_different({"user": names.user, "item": names.item})
         self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
         self.n_users = 0
         self.n_items: int | None = None
@@ -113,30 +110,13 @@ class Tables:
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
-        if whole:
-            self._refuse_gaps()
-            self._refuse_long_scores()
-            self._refuse_propensities()
 
-    def _refuse_propensities(self) -> None:
-        """InputError for propensities outside of [0, 1], and for an item that has two."""
-        if (source := self.propensities) is None:
-            return
-        number = self.number(source, "propensity")
-        outside = f"{number} IS NULL OR NOT ({number} >= 0 AND {number} <= 1)"  # NaN is above every number
-        rule = "in (0, 1], the chance that an item is observed"
-        refuse_rows(self.workspace, source, self.columns["propensities"]["propensity"], outside, rule)
-        if fault := self._missing_or_twice(source, ("item",)):
-            raise fault
+    def refuse_gaps(self) -> None:
+        """InputError for what no update looks at.
 
-    def _refuse_long_scores(self) -> None:
-        """InputError for scores that become each other as floats."""
-        column = self.columns["recommendations"].get("score")
-        if column is not None and (beyond := beyond_floats(self.lists, column)):
-            refuse_rows(self.workspace, self.lists, column, beyond, BEYOND_FLOATS)
-
-    def _refuse_gaps(self) -> None:
-        """InputError for what beside lists and truth has no row, or a row with nothing in a column that is read."""
+        That is what beside lists and truth has no row, or a row with nothing in a column that is read; scores that
+        become each other as floats; propensities outside of [0, 1], and an item that has two.
+        """
         for source in self.workspace.sources:
             if source in (self.lists, self.truth):
                 continue
@@ -147,6 +127,17 @@ class Tables:
                 if source.types[column] in FLOATS:  # an id has no NaN any more
                     gap = f"({gap} OR isnan({quoted(column)}))"
                 refuse_rows(self.workspace, source, column, gap, VALUE, "have")
+        score = self.columns["recommendations"].get("score")
+        if score is not None and (beyond := beyond_floats(self.lists, score)):
+            refuse_rows(self.workspace, self.lists, score, beyond, BEYOND_FLOATS)
+        chances = self.propensities
+        if chances is not None:
+            number = self.number(chances, "propensity")
+            outside = f"{number} IS NULL OR NOT ({number} >= 0 AND {number} <= 1)"  # NaN is above every number
+            rule = "in (0, 1], the chance that an item is observed"
+            refuse_rows(self.workspace, chances, self.columns["propensities"]["propensity"], outside, rule)
+            if fault := self._missing_or_twice(chances, ("item",)):
+                raise fault
 
     def sources_with(self, key: str) -> list[tuple[Source, str]]:
         """Those that have such a column ("user", "item", ...), each with its name."""
@@ -538,18 +529,16 @@ class Tables:
         if found is None:
             return None
         user = f"(SELECT id FROM users WHERE u = {first + int(found['row'])})"
-        source, wrong, order = self.truth, f"{self.user_ids.of(self.truth)} = {user}", ", ".join(self.truth.order)
-        if text.startswith("relevance") and "relevance" in self.columns["truth"]:
-            order = f"{self.number(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
-        elif "ids must be below" in text:
+        unknown = "ids must be below" in text
+        source = self.lists if unknown or text.startswith("users must have at most") else self.truth
+        wrong, order = f"{self.user_ids.of(source)} = {user}", ", ".join(source.order)
+        if unknown:
             number = found["value"]
             item = number if self.n_items is None else f"(SELECT id FROM items WHERE i = {number})"
-            source, order = self.lists, ", ".join(self.lists.order)
-            wrong = f"{self.user_ids.of(source)} = {user} AND {self.item_ids.of(source)} = {item}"
-        elif text.startswith("users must have at most"):
-            source, order = self.lists, ", ".join(self.lists.order)
-            wrong = f"{self.user_ids.of(source)} = {user}"
-        elif not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
+            wrong += f" AND {self.item_ids.of(source)} = {item}"
+        elif text.startswith("relevance") and "relevance" in self.columns["truth"]:
+            order = f"{self.number(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
+        elif source is self.truth and not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
             return None
         rows = self.workspace.rows(
             f"SELECT {', '.join(source.order)} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"

@@ -13,23 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.offline.columns import id_as, no_float_id, refuse_rows
-from torch_recmetrics.offline.sources import (
-    FLOATS,
-    INTEGERS,
-    InputError,
-    Source,
-    first_line,
-    open_source,
-    refuse_interrupt,
-)
+from torch_recmetrics.offline.columns import id_as, kind_of_ids
+from torch_recmetrics.offline.sources import TEXT, InputError, Source, first_line, open_source, refuse_interrupt
 from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")
 
 
 class Queries:
@@ -201,10 +191,9 @@ def connect(
 ) -> Any:
     """A DuckDB of its own in memory, which spills to `temp_directory` beyond `memory_limit`; needs duckdb."""
     duckdb = needed("duckdb", "Reading files and frames")
-    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    config |= {} if memory_limit is None else {"memory_limit": memory_limit}
-    config |= {} if temp_directory is None else {"temp_directory": os.fspath(temp_directory)}
-    config |= {} if threads is None else {"threads": str(threads)}
+    config = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    given = {"memory_limit": memory_limit, "temp_directory": temp_directory, "threads": threads}
+    config |= {name: str(value) for name, value in given.items() if value is not None}
     try:
         connection = duckdb.connect(":memory:", config=config)
     except duckdb.Error as error:
@@ -250,25 +239,9 @@ class Ids:
 
     def __init__(self, workspace: Workspace, columns: Sequence[tuple[Source, str]]) -> None:
         self._columns = {id(source): column for source, column in columns}
-        self._kinds = {id(source): self._kind(workspace, source, column) for source, column in columns}
+        self._kinds = {id(source): kind_of_ids(workspace, source, column, plain=True) for source, column in columns}
         kinds = set(self._kinds.values())
-        self.kind = kinds.pop() if len(kinds) == 1 else "VARCHAR"
-
-    @staticmethod
-    def _kind(workspace: Workspace, source: Source, column: str) -> str:
-        kind, name = source.types[column], quoted(column)
-        if kind in LARGE:
-            fits = f"{name} BETWEEN -9223372036854775808 AND 9223372036854775807"
-            fit = workspace.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0]
-            return "VARCHAR" if fit is False else "BIGINT"
-        if kind in FLOATS:  # what pandas makes of integers beside a gap
-            refuse_rows(workspace, source, column, *no_float_id(name, kind))
-            return "BIGINT"
-        if kind in INTEGERS:
-            return "BIGINT"
-        if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")):
-            raise InputError(f"{source}: column {column!r} must be integers, text or UUIDs, its type is {kind}")
-        return "UUID" if kind == "UUID" else "VARCHAR"
+        self.kind = kinds.pop() if len(kinds) == 1 else TEXT
 
     def kind_of(self, source: Source) -> str:
         """What the ids of a source are: BIGINT, UUID or VARCHAR."""
