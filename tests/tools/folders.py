@@ -22,7 +22,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/ranking": ("tests/core/ranking", "tests/metrics/test_ranking.py", f"{LAWS}/test_oracle.py"),
     "core/scores": ("tests/core/scores", f"{LAWS}/test_layouts.py"),
     "core/tensors": (
-        "tests/core/tensors", "tests/core/scores", "tests/core/layouts", "tests/core/auc", "tests/wrappers/test_bootstrap.py",
+        "tests/core/tensors", "tests/core/scores", "tests/core/layouts", "tests/core/auc",
+        "tests/wrappers/test_bootstrap.py",
     ),
     "state": (
         "tests/metrics", f"{LAWS}/test_splits.py", f"{LAWS}/test_exact_states.py", f"{LAWS}/test_kept_users.py",
