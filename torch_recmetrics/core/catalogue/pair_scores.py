@@ -128,7 +128,7 @@ def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = 
 
     `first` is the row of the first one, or `rows` (P,) those of all, for the message.
     """
-    dtype, step = accumulator_dtype(vectors.device), max(1, thresholds.NORM_NUMBERS // max(1, vectors.shape[1]))
+    dtype, step = accumulator_dtype(vectors.device), max(1, thresholds.PAIR_NUMBERS // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
     short = (norms < SMALLEST).nonzero().squeeze(1)
     if short.shape[0] and vectors.shape[1]:

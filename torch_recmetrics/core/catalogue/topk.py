@@ -39,8 +39,8 @@ def topk_items(
     if not depth:
         return scores, ids
     dtype = torch.bfloat16 if pairs.bias is None and bfloat16_is_native(device) else torch.float32
-    numbers = thresholds.LIST_NUMBERS
-    for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, 2 * depth), numbers):
+    numbers = thresholds.CHUNK_NUMBERS  # of very long lists fewer users are searched for at once
+    for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, depth), numbers):
         batch = pairs.of_users(part)
         top = RunningTopK(batch, depth)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
@@ -75,7 +75,7 @@ class RunningTopK:
         """(P,) candidates; for each user the ids are above all that came before."""
         self._waiting.append((users, ids))
         self._n_waiting += users.shape[0]
-        if self._n_waiting >= max(self.scores.numel(), thresholds.WAITING_PAIRS):
+        if self._n_waiting >= self.scores.numel():
             self.compare()
 
     def compare(self) -> None:
@@ -128,7 +128,7 @@ def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
 
 def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
     """(B,) what a coarse score must exceed, from the k-th best of the lists so far and of this chunk."""
-    coarse = (block_max if block_max.shape[0] >= thresholds.CHUNK_BLOCKS_PER_ITEM * top.k else chunk.scores).T
+    coarse = (block_max if block_max.shape[0] >= top.k else chunk.scores).T
     coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
     here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
     kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1:]
