@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels import pairs as kernels
-from torch_recmetrics.core.kernels.runtime import over_rows, usable
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
@@ -108,10 +108,6 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
     shift = key_bits + 1
     dtype = torch.int32 if narrow and group_bits + key_bits <= MOST_BITS_32 else torch.int64
     codes = torch.empty(keys.shape[0], dtype=dtype, device=keys.device)
-    if groups is not None and dtype == torch.int64 and usable(keys, labels, groups):
-        columns = (tensor.numpy() for tensor in (groups, keys, labels))
-        over_rows(kernels.pack_groups, n := keys.shape[0], n, *columns, first_group, low, gap, shift, codes.numpy())
-        return Packed(codes, shift, first_group, 1 << group_bits, names)
     # Without groups the labels fill the fourth column, which is then not read.
     for code, key, label, group in slices(codes, keys, labels, labels if groups is None else groups):
         code.copy_(key)
