@@ -18,6 +18,7 @@ from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.ranking.cascade import products_before, stop_chance, stop_means
 from torch_recmetrics.core.ranking.ties import (
     TABLE_ELEMENTS,
+    UNORDERED,
     Discount,
     Gain,
     gain_of,
@@ -78,7 +79,7 @@ class FullListStats(Entries):
         """The same lists with every block in the order of the rule."""
         if rule == "stable":
             if self.place is None:
-                raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+                raise ValueError(UNORDERED)
             return replace(self, start=self.place, size=torch.ones_like(self.size))
         if rule == "average" or not bool((self.size > 1).any()):
             return self

@@ -30,6 +30,7 @@ from torch_recmetrics.core.ranking.ties import (
     REMEMBERED_DISCOUNTS,
     REMEMBERED_GAINS,
     SCALED_GAINS,
+    UNORDERED,
     CumulativeStats,
     Discount,
     ExpectedStats,
@@ -46,6 +47,18 @@ from torch_recmetrics.core.ranking.ties import (
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 Cutoffs = tuple["int | None", ...]
+
+
+UNORDERED_ITEMS = "the Ranking does not know its items in order; make it with rank(...) from scores or ids"
+NO_REFERENCE = "the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`"
+NO_RELEVANT_IDS = "the Ranking does not know the ids of what is relevant; make it with rank(...) from ids"
+
+
+def known(part: Tensor | None, lack: str) -> Tensor:
+    """A part of a ranking; ValueError where it does not have it."""
+    if part is None:
+        raise ValueError(lack)
+    return part
 
 
 class Labels(NamedTuple):
@@ -146,9 +159,7 @@ class Ranking:
         Right as far as D sees; FAR for what is not in the list.
         """
         if ties == "stable":
-            if self.place is None:
-                raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
-            return self.place
+            return known(self.place, UNORDERED)
         if self.equal is None:
             return self.above
         place = self._place_among_equal
@@ -267,7 +278,7 @@ class RankingStats:
 
     def __init__(self, ranking: Ranking, ties: str) -> None:
         if ties == "stable" and not ranking.ordered:
-            raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+            raise ValueError(UNORDERED)
         self.ranking = ranking
         self.ties = ties
         counted = ranking.n_relevant if ranking.total_weight is None else ranking.total_weight
@@ -315,32 +326,24 @@ class RankingStats:
     def items(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cutoff, or
         less where no list is as long."""
-        ids = self.ranking.item_ids
-        if ids is None or not self.ranking.ordered:
-            raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
+        ids = known(self.ranking.item_ids if self.ranking.ordered else None, UNORDERED_ITEMS)
         return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
 
     def reference(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the second lists of the users, as :meth:`items` are."""
-        ids = self.ranking.reference_ids
-        if ids is None:
-            raise ValueError("the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`")
+        ids = known(self.ranking.reference_ids, NO_REFERENCE)
         return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
 
     def relevant_ids(self) -> Tensor:
         """(B, T) int64: the relevant items, retrieved or not, padded with -1."""
-        ids = self.ranking.relevant_ids
-        if ids is None:
-            raise ValueError("the Ranking does not know the ids of what is relevant; make it with rank(...) from ids")
-        return ids
+        return known(self.ranking.relevant_ids, NO_RELEVANT_IDS)
 
     def n_retrieved(self, cutoffs: Cutoffs) -> Tensor:
         """(B, cutoffs): how many items the list holds."""
-        lengths = self.ranking.lengths
-        if lengths is None:
-            raise ValueError(
-                "the Ranking does not know how long the lists are: a metric that asks for it has `reads_lists = True`"
-            )
+        lengths = known(
+            self.ranking.lengths,
+            "the Ranking does not know how long the lists are: a metric that asks for it has `reads_lists = True`",
+        )
         self._columns_at(cutoffs)
         lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
         return torch.minimum(lengths, self._table(cutoffs, float("inf")))
@@ -499,9 +502,8 @@ class RankingStats:
         if None not in cutoffs:
             return table
         self._columns_at((None,))
-        lengths = self.ranking.lengths
-        if lengths is None:
-            raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
+        no_lengths = "the Ranking does not know how long the lists are; make it with rank(..., top_k=None)"
+        lengths = known(self.ranking.lengths, no_lengths)
         return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
 
     def places(self, cutoffs: Cutoffs, num_items: int | None) -> tuple[Tensor, Tensor]:
