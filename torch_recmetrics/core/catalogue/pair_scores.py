@@ -142,15 +142,6 @@ def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = 
     return norms
 
 
-def longest(items: Tensor, first: int) -> float:
-    """The largest length of the items of a chunk; refuses those that are not finite."""
-    if items.dtype in (torch.float32, torch.float64):
-        quick = float(torch.linalg.vector_norm(items, dim=1).max())  # carries NaN and inf along
-        if 1e-15 < quick < LARGEST:  # squares neither underflow nor overflow
-            return quick
-    return float(checked_norms(items, "item_embeddings", first).max())
-
-
 def checked_bias(bias: Tensor, first: int, rows: Tensor | None = None) -> float:
     """The largest absolute bias of a chunk; refuses one that is not finite. The rows are those of the message."""
     size = exact(bias).abs()

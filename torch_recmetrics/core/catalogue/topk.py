@@ -44,11 +44,8 @@ def topk_items(
         batch = pairs.of_users(part)
         top = RunningTopK(batch, depth)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-        approx = ApproxScores(batch, seen, dtype, chunk_size, shown)
-        for chunk in approx:
-            n_candidates = _search(chunk, top)
-            if chunk.first and n_candidates > thresholds.BFLOAT16_CANDIDATES * chunk.scores.numel():
-                approx.dtype = torch.float32  # scores so close together need a smaller error
+        for chunk in ApproxScores(batch, seen, dtype, chunk_size, shown):
+            _search(chunk, top)
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
         top.compare()
@@ -102,8 +99,8 @@ class RunningTopK:
         self.scores, self.ids = best.values[:, : self.k], ids.gather(1, best.indices[:, : self.k])
 
 
-def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
-    """Give `top` the items of a chunk that may be better than what it has; how many pairs they are."""
+def _search(chunk: ScoreChunk, top: RunningTopK) -> None:
+    """Give `top` the items of a chunk that may be better than what it has."""
     low = below(chunk.lower_bound(top.scores[:, -1:]).squeeze(1), chunk.scores.dtype)
     # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
     as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
@@ -114,16 +111,13 @@ def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
     if block is None or users is None or users.shape[0] > 2 * top.scores.numel():
         low = torch.maximum(low, _tighter(chunk, block_max.view(low.dtype), top))
         block, users = sparse_nonzero(block_max > low.view(dtype))
-    n_candidates = 0
     for part in steps(users.shape[0], thresholds.ITEM_BLOCK):
         user, of_block = users[part], block[part]
         scores = blocks[of_block, :, user]
         which, column = sparse_nonzero(scores > low.view(dtype)[user].unsqueeze(1))
-        n_candidates += which.shape[0]
         top.add(user[which], chunk.first + of_block[which] * thresholds.ITEM_BLOCK + column)
     if chunk.first == 0:
         top.compare()  # from here on there is a threshold
-    return n_candidates
 
 
 def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:

@@ -38,5 +38,4 @@ ITEM_BLOCK = 16  # items of a block whose maximum is taken
 CHUNK_NUMBERS = 1 << 23  # in the scores and vectors of a chunk of items: what is made of them stays in the cache
 PAIR_NUMBERS = 1 << 17  # in the vectors of the pairs of one step: the step stays in the cache
 SEARCHED_USERS = 256  # of one search: with more, a matrix product is hardly faster
-BFLOAT16_CANDIDATES = 1 / 32  # of a chunk; if more must be scored exactly, float32 products replace those of bfloat16
 COUNTED_ITEMS = 1 << 11  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
