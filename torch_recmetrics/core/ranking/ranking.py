@@ -156,7 +156,7 @@ class Ranking:
     def ranks(self, ties: str) -> Tensor:
         """(B, T) int32: how many items stand before each relevant one, equal scores in the order of a rule.
 
-        Right as far as D sees; FAR for what is not in the list.
+        Right as far as D sees, or everywhere in whole lists; FAR for what is not in the list.
         """
         if ties == "stable":
             return known(self.place, UNORDERED)
@@ -164,7 +164,7 @@ class Ranking:
             return self.above
         place = self._place_among_equal
         ranks = self.above + place if ties == "optimistic" else self.above + self.equal - 1 - place
-        return torch.where(self.above < self.width, ranks, self.above)
+        return torch.where(self.above < (FAR if self.whole else self.width), ranks, self.above)
 
     @cached_property
     def _place_among_equal(self) -> Tensor:
@@ -193,15 +193,15 @@ class Ranking:
         by_rank = partial(self.by_rank, "optimistic")
         return ExpectedStats(self.target_relevance, self.above, self.equal, self.width, by_rank, binary=self.binary)
 
-    @cached_property
-    def full_list(self) -> FullListStats:
-        """The relevant items in the whole lists."""
+    def full_list(self, ties: str) -> FullListStats:
+        """The relevant items in the whole lists, under a tie rule."""
         users, item = (self.target_relevance > 0).nonzero(as_tuple=True)
-        relevance, start = self.target_relevance[users, item], self.above[users, item].to(torch.int64)
-        size, place = (None if of is None else of[users, item].to(torch.int64) for of in (self.equal, self.place))
+        relevance, listed = self.target_relevance[users, item], self.above[users, item] < FAR
+        ranks = (self.above, self.equal, self.place) if ties == "average" else (self.ranks(ties), None, None)
+        start, size, place = (None if of is None else of[users, item].to(torch.int64) for of in ranks)
         entries = Entries(users, start, torch.ones_like(start) if size is None else size, place, relevance)
         lengths = torch.full_like(self.n_relevant, self.width) if self.lengths is None else self.lengths
-        return full_list_stats(lengths, entries.pick(start < FAR), users, relevance)
+        return full_list_stats(lengths, entries.pick(listed), users, relevance)
 
     # -- users of several updates -------------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class RankingStats:
 
     @cached_property
     def _full_list(self) -> FullListStats | None:
-        return self.ranking.full_list.break_ties(self.ties) if self.ranking.whole else None
+        return self.ranking.full_list(self.ties) if self.ranking.whole else None
 
     def weighed(self, weights: ItemWeights) -> RankingStats:
         """The same where a relevant item counts its weight: hits are sums of weights, and R is the sum of all."""
