@@ -197,8 +197,9 @@ class Ranking:
         """The relevant items in the whole lists, under a tie rule."""
         users, item = (self.target_relevance > 0).nonzero(as_tuple=True)
         relevance, listed = self.target_relevance[users, item], self.above[users, item] < FAR
-        ranks = (self.above, self.equal, self.place) if ties == "average" else (self.ranks(ties), None, None)
-        start, size, place = (None if of is None else of[users, item].to(torch.int64) for of in ranks)
+        ranks, *tied = (self.above, self.equal, self.place) if ties == "average" else (self.ranks(ties), None, None)
+        start = ranks[users, item].to(torch.int64)
+        size, place = (None if of is None else of[users, item].to(torch.int64) for of in tied)
         entries = Entries(users, start, torch.ones_like(start) if size is None else size, place, relevance)
         lengths = torch.full_like(self.n_relevant, self.width) if self.lengths is None else self.lengths
         return full_list_stats(lengths, entries.pick(listed), users, relevance)
