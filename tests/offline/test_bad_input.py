@@ -241,13 +241,13 @@ def test_columns_of_another_type() -> None:
     for column, values, message in (
         ("score", ["high"], "column 'score' must be numbers, its type is VARCHAR"),
         ("item_id", [[1]], "column 'item_id' must be integers, text or UUIDs"),
-        ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, .* got 1.5"),
+        ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, .* got '1.5'"),
         (
             "item_id",
             [2.0**53 + 2],
-            r"row 1\): column 'item_id' must be .* as a float up to 9007199254740992, got 9007199",
+            r"row 1\): column 'item_id' must be .* as a float up to 9007199254740992, got '9007199",
         ),
-        ("item_id", [1e300], r"row 1\): column 'item_id' must be .* got 1e\+300"),
+        ("item_id", [1e300], r"row 1\): column 'item_id' must be .* got '1e\+300'"),
         ("score", [None], r"row 1\): column 'score' must be a finite number, got nothing"),
     ):
         lists: dict[str, Any] = {"user_id": ["u"], "item_id": ["a"], "score": [1.0], column: values}
