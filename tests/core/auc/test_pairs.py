@@ -27,7 +27,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.setattr(key_module, "SLICE", 3)
     elif request.param == "torch's sort":
         monkeypatch.setattr(key_module, "SLICE", 1)
-        monkeypatch.setattr(column_sort, "SORT_WITH_NUMPY", False)
+        monkeypatch.setattr(column_sort, "numpy_is_faster", lambda: False)
     elif request.param == "crowded tables":
         monkeypatch.setattr(numbering, "TABLE_BITS", 1)
     with plain() if request.param in ("no loops", "slices of three") else contextlib.nullcontext():

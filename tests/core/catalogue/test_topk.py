@@ -18,7 +18,6 @@ from torch_recmetrics.core.catalogue import approx_scores as scan
 from torch_recmetrics.core.catalogue import pair_scores as embeddings
 from torch_recmetrics.core.catalogue import topk as search
 from torch_recmetrics.core.catalogue.pair_scores import rounded_sqrt
-from torch_recmetrics.core.tensors import thresholds
 
 CHUNKS = (1, 3, 64, 777, None)
 KERNELS = ("bfloat16", "float32", "narrowed float32")
@@ -241,7 +240,6 @@ def test_bits_of_a_pair_do_not_depend_on_the_others():
 def test_rising_scores_cost_a_few_times_random_ones(chunk, monkeypatch):
     """Point 7 of issue 12: every item of a rising catalogue may be the best so far."""
     monkeypatch.setattr(search, "bfloat16_is_native", lambda device: True)
-    monkeypatch.setattr(thresholds, "WAITING_PAIRS", 1 << 10)
     g = torch.Generator().manual_seed(9)
     counts = []
     for kind in ("smooth", "rising"):

@@ -202,7 +202,6 @@ DENSE = {
 )
 def test_scores_are_not_copied(given_as: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 1 << 12)
-    monkeypatch.setattr(thresholds, "COMPARED_ELEMENTS", 1 << 12)
     preds = torch.rand(16, 20_000)
     update: dict[str, Any] = {"target_ids": torch.randint(0, 20_000, (16, 1)) + torch.arange(-1, 1)}
     match given_as:

@@ -92,12 +92,3 @@ def test_the_faster_one_sorts(numpy_wins: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "sort", lambda keys, sort=torch.sort: by_torch.append(keys) or sort(keys))
     sort_column(torch.randint(1 << 20, (1000,)))
     assert len(by_torch) == (not numpy_wins)
-
-
-def test_torch_without_numpy_sorts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_numpy(self: torch.Tensor) -> None:
-        raise RuntimeError("Numpy is not available")
-
-    monkeypatch.setattr(torch.Tensor, "numpy", without_numpy)
-    keys = torch.randint(1 << 20, (1000,))
-    assert torch.equal(sort_column(keys.clone()), keys.sort().values)

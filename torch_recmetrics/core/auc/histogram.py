@@ -12,17 +12,8 @@ from torch import Tensor
 from torch_recmetrics.core.auc.pairs import Pairs
 from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import usable
-from torch_recmetrics.core.tensors.devices import exact, is_sync_free
-from torch_recmetrics.core.tensors.sort_keys import (
-    bits_of,
-    integers,
-    keys_from,
-    ordered_keys,
-    scores_of,
-    slice_rows,
-    slices,
-    write_keys,
-)
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.sort_keys import bits_of, integers, keys_from, ordered_keys, scores_of
 
 HALF_BINS = 1 << 16
 BLOCK = 128  # cells of a histogram that are looked at together
@@ -34,18 +25,10 @@ def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: in
 
     The (M,) scores are floating point or keys of ``ordered_keys``; the number of bins is a power of two.
     """
-    if weights is None and usable(scores, labels):
-        counts = scores.new_zeros(2 * n_bins, dtype=torch.int64)
-        count_into(counts, scores, labels, None)
-        return counts
-    codes = codes_of(scores, labels, n_bins)
-    if weights is not None:
-        weights = exact(weights)
-    if codes.device.type == "cpu":
-        return torch.bincount(codes, weights, minlength=2 * n_bins)
-    # On a GPU bincount reads the largest code back, and the host would wait for it.
-    values = torch.ones_like(codes, dtype=torch.int64) if weights is None else weights
-    return values.new_zeros(2 * n_bins).scatter_add_(0, codes.to(torch.int64), values)
+    dtype = torch.int64 if weights is None else accumulator_dtype(scores.device)
+    counts = scores.new_zeros(2 * n_bins, dtype=dtype)
+    count_into(counts, scores, labels, weights)
+    return counts
 
 
 def count_into(counts: Tensor, scores: Tensor, labels: Tensor, weights: Tensor | None) -> None:
@@ -69,23 +52,10 @@ def count_into(counts: Tensor, scores: Tensor, labels: Tensor, weights: Tensor |
 
 def codes_of(scores: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     """(M,) the place of each row in a histogram."""
-    is_key = not scores.is_floating_point()
-    bits = integers(scores) if is_key else bits_of(scores)
-    drop = 8 * bits.element_size() - (n_bins.bit_length() - 1)
-    codes = torch.empty(bits.shape, dtype=torch.int32 if n_bins <= 1 << 29 else torch.int64, device=bits.device)
-    keys, signs = bits.new_empty(2, min(bits.shape[0], slice_rows(bits.device)))
-    can_look = is_sync_free(bits.device) and bits.shape[0] > 0
-    for code, part, label in slices(codes, bits, labels):
-        key = code if code.dtype == bits.dtype else keys[: part.shape[0]]
-        if is_key or (can_look and int(part.amin()) >= 0):  # the bits of a score that is not negative are its key
-            torch.bitwise_right_shift(part, drop, out=key)
-        else:
-            write_keys(part, key, signs[: part.shape[0]])
-            key.bitwise_right_shift_(drop)
-        if key is not code:
-            code.copy_(key)
-        torch.add(label, code.add_(n_bins // 2), alpha=2, out=code)
-    return codes
+    keys = integers(ordered_keys(scores) if scores.is_floating_point() else scores)
+    drop = 8 * keys.element_size() - (n_bins.bit_length() - 1)
+    codes = (keys >> drop).to(torch.int32 if n_bins <= 1 << 29 else torch.int64)
+    return torch.add(labels, codes.add_(n_bins // 2), alpha=2)
 
 
 def used_bins(counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:

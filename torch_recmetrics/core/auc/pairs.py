@@ -14,16 +14,15 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels import pairs as kernels
-from torch_recmetrics.core.kernels.runtime import over_rows, usable
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
-from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices
+from torch_recmetrics.core.tensors.sort_keys import slices
 
 MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; label and sign take one bit each
-SHORT_RUN = 4  # rows of a tie that are read one by one before its end is searched for
 
 
 class Pairs(NamedTuple):
@@ -109,10 +108,6 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
     shift = key_bits + 1
     dtype = torch.int32 if narrow and group_bits + key_bits <= MOST_BITS_32 else torch.int64
     codes = torch.empty(keys.shape[0], dtype=dtype, device=keys.device)
-    if groups is not None and dtype == torch.int64 and usable(keys, labels, groups):
-        columns = (tensor.numpy() for tensor in (groups, keys, labels))
-        over_rows(kernels.pack_groups, n := keys.shape[0], n, *columns, first_group, low, gap, shift, codes.numpy())
-        return Packed(codes, shift, first_group, 1 << group_bits, names)
     # Without groups the labels fill the fourth column, which is then not read.
     for code, key, label, group in slices(codes, keys, labels, labels if groups is None else groups):
         code.copy_(key)
@@ -127,47 +122,12 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
 
 def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
     """All pairs of a positive and a negative row, in exact integers; see :func:`pack` for the arguments."""
-    codes = sort_column(pack(keys, labels).codes)
-    # In float64 sums of integers are exact here, and faster; float32 would round them.
-    number = torch.float64 if accumulator_dtype(codes.device) == torch.float64 else torch.int64
-    numbers = torch.arange(min(codes.shape[0], slice_rows(codes.device)), dtype=number, device=codes.device)
-    offset, positives, places = 0, 0, 0
-    for (part,) in slices(codes):
-        positive = (part & 1).to(number)
-        n = int(positive.sum())
-        positives += n
-        places += offset * n + int(positive.mul_(numbers[: part.shape[0]]).sum())
-        offset += part.shape[0]
-    before = places - positives * (positives - 1) // 2
-    tied = int(ties(codes)[1].sum())
-    return Pairs(2 * before - tied, positives, offset - positives)
+    pairs = count_group_pairs(None, keys, labels)
+    positives = int(pairs.positives.sum())
+    return Pairs(int(pairs.twice_u.sum()), positives, keys.shape[0] - positives)
 
 
-def ties(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a positive follows a negative of the same key in sorted codes, and the pairs of the two with that key."""
-    # The two codes differ in the label alone.
-    ends = nonzero_positions((after ^ before) == 1 for after, before in slices(codes[1:], codes[:-1])) + 1
-    return ends, run_lengths(codes, ends - 1, -1) * run_lengths(codes, ends, 1)
-
-
-def run_lengths(codes: Tensor, places: Tensor, step: int) -> Tensor:
-    """How many equal codes stand from each place on, going down or up. Each place is an end of its run."""
-    lengths = torch.ones_like(places)
-    last = codes.shape[0] - 1
-    rows = torch.arange(places.shape[0], device=places.device)
-    key = codes.index_select(0, places)
-    for far in range(1, SHORT_RUN):
-        following = places + step * far
-        more = codes.index_select(0, following.clamp(0, last)) == key
-        rest = more.logical_and_(following >= 0).logical_and_(following <= last).nonzero().flatten()
-        rows, places, key = rows[rest], places[rest], key[rest]
-        lengths[rows] += 1
-    far_end = torch.searchsorted(codes, key, right=step > 0)
-    lengths[rows] = far_end - places if step > 0 else places + 1 - far_end
-    return lengths
-
-
-def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPairs:
+def count_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor) -> GroupPairs:
     """The pairs within each group that has a positive row, in exact integers; see :func:`pack` for the arguments."""
     packed = pack(keys, labels, groups)
     codes, shift = sort_column(packed.codes), packed.shift
@@ -185,9 +145,12 @@ def count_group_pairs(groups: Tensor, keys: Tensor, labels: Tensor) -> GroupPair
     before = torch.arange(place.shape[0], device=place.device).neg_().add_(place).cumsum(0)
     before = torch.cat([before.new_zeros(1), before])
     in_order = before[first + positives] - before[first] - positives * (starts - first)
-    ends, tied_pairs = ties(codes)
+    # Where a positive follows a negative the two codes differ in the label alone.
+    ends = nonzero_positions((after ^ before) == 1 for after, before in slices(codes[1:], codes[:-1])) + 1
+    tied_negatives = ends - torch.searchsorted(codes, codes[ends - 1])
+    tied_positives = torch.searchsorted(codes, codes[ends], right=True) - ends
     owner = torch.searchsorted(positive_groups, codes[ends] >> shift)
-    tied = sum_by(owner, tied_pairs, positive_groups.shape[0])
+    tied = sum_by(owner, tied_negatives * tied_positives, positive_groups.shape[0])
     return packed.by_index(positive_groups, 2 * in_order - tied, positives, stops - starts - positives)
 
 

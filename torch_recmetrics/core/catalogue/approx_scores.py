@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_bias, directions, longest
+from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_bias, checked_norms, directions
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
@@ -106,7 +106,7 @@ class ApproxScores:
         largest_user = float(pairs.user_norms.max())
         for first in range(0, pairs.n_items, self.chunk_size):
             part = slice(first, min(first + self.chunk_size, pairs.n_items))
-            longest_item = longest(pairs.items[part], first)
+            longest_item = float(checked_norms(pairs.items[part], "item_embeddings", first).max())
             bias = checked_bias(pairs.bias[part], first) if pairs.bias is not None else 0.0
             dtype = self.dtype
             if max(longest_item, bias, largest_user, longest_item * largest_user + bias) > LARGEST_IN_FLOAT32:

@@ -128,7 +128,7 @@ def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = 
 
     `first` is the row of the first one, or `rows` (P,) those of all, for the message.
     """
-    dtype, step = accumulator_dtype(vectors.device), max(1, thresholds.NORM_NUMBERS // max(1, vectors.shape[1]))
+    dtype, step = accumulator_dtype(vectors.device), max(1, thresholds.PAIR_NUMBERS // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
     short = (norms < SMALLEST).nonzero().squeeze(1)
     if short.shape[0] and vectors.shape[1]:
@@ -140,15 +140,6 @@ def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = 
         place = first + row if rows is None else int(rows[row])
         raise ValueError(f"`{name}` must be {rule}, got a vector of length {float(norms[row]):g} in row {place}")
     return norms
-
-
-def longest(items: Tensor, first: int) -> float:
-    """The largest length of the items of a chunk; refuses those that are not finite."""
-    if items.dtype in (torch.float32, torch.float64):
-        quick = float(torch.linalg.vector_norm(items, dim=1).max())  # carries NaN and inf along
-        if 1e-15 < quick < LARGEST:  # squares neither underflow nor overflow
-            return quick
-    return float(checked_norms(items, "item_embeddings", first).max())
 
 
 def checked_bias(bias: Tensor, first: int, rows: Tensor | None = None) -> float:

@@ -47,6 +47,9 @@ def catalogue_ranks(
     return counts
 
 
+Bounds = tuple[Tensor, Tensor]  # the lowest and the highest coarse score that leave a pair open, (B, R) each
+
+
 class RankCounts:
     """What the chunks so far have above, beside and before each of (B, R) scores.
 
@@ -60,39 +63,36 @@ class RankCounts:
         self._n_columns = 0
         # Scores are sorted to find the places of so many; below that, the higher ones of each are counted.
         self.sorts = target_scores.shape[1] > thresholds.COUNTED_TARGETS
-        self._bounds: ScoreBounds | None = None
         self._mask: Tensor | None = None  # of a chunk, for the next one too
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
         self._n_waiting = 0
 
     def add(self, chunk: ScoreChunk) -> None:
         """Count the items of a chunk."""
-        if self._bounds is None or not self._bounds.fit(chunk):
-            self._bounds = ScoreBounds(chunk, self.target_scores)
-        (self._add_sorted if self.sorts else self._add_counted)(chunk, self._bounds)
+        (self._add_sorted if self.sorts else self._add_counted)(chunk, chunk.coarse_range(self.target_scores))
 
-    def _add_counted(self, chunk: ScoreChunk, bounds: ScoreBounds) -> None:
+    def _add_counted(self, chunk: ScoreChunk, bounds: Bounds) -> None:
         """The same with two reads of the scores for each target."""
-        scores, ranges = chunk.scores, (bounds.low, bounds.high)
-        above, not_below = torch.empty((2, *bounds.low.T.shape), dtype=torch.float32, device=scores.device)
+        scores = chunk.scores
+        above, not_below = torch.empty((2, *bounds[0].T.shape), dtype=torch.float32, device=scores.device)
         if self._mask is None or self._mask.shape != scores.shape:
             self._mask = torch.empty_like(scores, dtype=torch.float32)  # faster to write and to add up than bool
         mask = self._mask
         # Comparing with strided numbers is slow.
-        for column, (low, high) in enumerate(zip(*(bound.T.contiguous() for bound in ranges), strict=True)):
+        for column, (low, high) in enumerate(zip(*(bound.T.contiguous() for bound in bounds), strict=True)):
             torch.sum(torch.gt(scores, high, out=mask), 0, out=above[column])
             torch.sum(torch.ge(scores, low, out=mask), 0, out=not_below[column])
         self._counts[0] += not_below.T.to(torch.int64)
         columns, users = (not_below > above).nonzero(as_tuple=True)
         self._wait(scores.T, users, chunk.first + torch.zeros_like(users), users, columns, bounds)
 
-    def _add_sorted(self, chunk: ScoreChunk, bounds: ScoreBounds) -> None:
+    def _add_sorted(self, chunk: ScoreChunk, bounds: Bounds) -> None:
         """The same with a sort of the scores."""
         self._n_columns += chunk.scores.shape[0]
         first, n_users = chunk.first, self.target_scores.shape[0]
         for pieces, ascending in sorted_pieces(chunk.scores.T):
             n_pieces, _, width = ascending.shape
-            low, high = (bound.expand(n_pieces, -1, -1) for bound in (bounds.low, bounds.high))
+            low, high = (bound.expand(n_pieces, -1, -1) for bound in bounds)
             at_low = torch.searchsorted(ascending, low.contiguous())
             self._counts[0] -= at_low.sum(0)
             # Nearly always the next score is above the range.
@@ -105,7 +105,7 @@ class RankCounts:
             first += n_pieces * width
 
     def _wait(
-        self, scores: Tensor, rows: Tensor, first: Tensor, users: Tensor, columns: Tensor, bounds: ScoreBounds
+        self, scores: Tensor, rows: Tensor, first: Tensor, users: Tensor, columns: Tensor, bounds: Bounds
     ) -> None:
         """Find the pairs with undecided scores: some in each of (E,) rows, of users with a target in these columns.
 
@@ -115,19 +115,20 @@ class RankCounts:
             first: (E,) the item at which each row begins.
             users: (E,).
             columns: (E,) of the targets.
-            bounds: of the targets.
+            bounds: of the coarse scores that leave a target open.
         """
+        low, high = bounds
         for part in steps(rows.shape[0], scores.shape[1]):
             user, column = users[part], columns[part]
             values = scores.index_select(0, rows[part])
             # Compared into floats, which are faster to write than bool.
             undecided, not_above = torch.empty((2, *values.shape), dtype=torch.float32, device=values.device)
-            torch.ge(values, bounds.low[user, column].unsqueeze(1), out=undecided)
-            undecided *= torch.le(values, bounds.high[user, column].unsqueeze(1), out=not_above)
+            torch.ge(values, low[user, column].unsqueeze(1), out=undecided)
+            undecided *= torch.le(values, high[user, column].unsqueeze(1), out=not_above)
             which, item = sparse_nonzero(undecided.to(torch.bool))
             self._waiting.append((user[which], column[which], first[part][which] + item))
             self._n_waiting += which.shape[0]
-            if self._n_waiting >= thresholds.WAITING_PAIRS:
+            if self._n_waiting >= self._counts.numel():
                 self._compare()
 
     def all_counts(self) -> Tensor:
@@ -147,17 +148,3 @@ class RankCounts:
         outcomes = torch.stack([(score > against).to(torch.int64) - 1, equal, equal & (item < self.ids[user, column])])
         place = user * self.target_scores.shape[1] + column
         self._counts.view(3, -1).index_add_(1, place, outcomes)
-
-
-class ScoreBounds:
-    """Which coarse scores leave open whether a pair stands above each of (B, R) exact scores."""
-
-    def __init__(self, chunk: ScoreChunk, target_scores: Tensor) -> None:
-        self.low, self.high = chunk.coarse_range(target_scores)  # (B, R)
-        self._margin = chunk.margin
-
-    def fit(self, chunk: ScoreChunk) -> bool:
-        """Whether they hold for another chunk, and are hardly too wide."""
-        if self.low.dtype != chunk.scores.dtype:
-            return False
-        return bool(((chunk.margin <= self._margin) & (self._margin <= thresholds.SPARE_MARGIN * chunk.margin)).all())

@@ -39,16 +39,13 @@ def topk_items(
     if not depth:
         return scores, ids
     dtype = torch.bfloat16 if pairs.bias is None and bfloat16_is_native(device) else torch.float32
-    numbers = thresholds.LIST_NUMBERS
-    for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, 2 * depth), numbers):
+    numbers = thresholds.CHUNK_NUMBERS  # of very long lists fewer users are searched for at once
+    for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, depth), numbers):
         batch = pairs.of_users(part)
         top = RunningTopK(batch, depth)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-        approx = ApproxScores(batch, seen, dtype, chunk_size, shown)
-        for chunk in approx:
-            n_candidates = _search(chunk, top)
-            if chunk.first and n_candidates > thresholds.BFLOAT16_CANDIDATES * chunk.scores.numel():
-                approx.dtype = torch.float32  # scores so close together need a smaller error
+        for chunk in ApproxScores(batch, seen, dtype, chunk_size, shown):
+            _search(chunk, top)
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
         top.compare()
@@ -75,7 +72,7 @@ class RunningTopK:
         """(P,) candidates; for each user the ids are above all that came before."""
         self._waiting.append((users, ids))
         self._n_waiting += users.shape[0]
-        if self._n_waiting >= max(self.scores.numel(), thresholds.WAITING_PAIRS):
+        if self._n_waiting >= self.scores.numel():
             self.compare()
 
     def compare(self) -> None:
@@ -102,8 +99,8 @@ class RunningTopK:
         self.scores, self.ids = best.values[:, : self.k], ids.gather(1, best.indices[:, : self.k])
 
 
-def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
-    """Give `top` the items of a chunk that may be better than what it has; how many pairs they are."""
+def _search(chunk: ScoreChunk, top: RunningTopK) -> None:
+    """Give `top` the items of a chunk that may be better than what it has."""
     low = below(chunk.lower_bound(top.scores[:, -1:]).squeeze(1), chunk.scores.dtype)
     # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
     as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
@@ -114,21 +111,18 @@ def _search(chunk: ScoreChunk, top: RunningTopK) -> int:
     if block is None or users is None or users.shape[0] > 2 * top.scores.numel():
         low = torch.maximum(low, _tighter(chunk, block_max.view(low.dtype), top))
         block, users = sparse_nonzero(block_max > low.view(dtype))
-    n_candidates = 0
     for part in steps(users.shape[0], thresholds.ITEM_BLOCK):
         user, of_block = users[part], block[part]
         scores = blocks[of_block, :, user]
         which, column = sparse_nonzero(scores > low.view(dtype)[user].unsqueeze(1))
-        n_candidates += which.shape[0]
         top.add(user[which], chunk.first + of_block[which] * thresholds.ITEM_BLOCK + column)
     if chunk.first == 0:
         top.compare()  # from here on there is a threshold
-    return n_candidates
 
 
 def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
     """(B,) what a coarse score must exceed, from the k-th best of the lists so far and of this chunk."""
-    coarse = (block_max if block_max.shape[0] >= thresholds.CHUNK_BLOCKS_PER_ITEM * top.k else chunk.scores).T
+    coarse = (block_max if block_max.shape[0] >= top.k else chunk.scores).T
     coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
     here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
     kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1:]

@@ -54,26 +54,6 @@ def write_labels(target: Array, labels: Array) -> int:
 
 
 @compiled
-def pack_groups(
-    first: int,
-    last: int,
-    groups: Array,
-    keys: Array,
-    labels: Array,
-    first_group: int,
-    low: int,
-    gap: int,
-    shift: int,
-    codes: Array,
-) -> None:
-    """(M,) int64 `codes` of rows; see core/auc/pairs.py."""
-    for row in range(first, last):
-        key = int(keys[row])
-        key -= low + gap if key > 0 else low - gap if key < 0 else low
-        codes[row] = ((groups[row] - first_group) << shift) + (key << 1) + labels[row]
-
-
-@compiled
 def count_groups(codes: Array, shift: int, groups: Array, twice_u: Array, positives: Array, negatives: Array) -> int:
     """The pairs of each group that has a positive row, in sorted (M,) codes; how many groups these are.
 

@@ -32,8 +32,16 @@ from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks,
 from torch_recmetrics.core.layouts.relevance import Relevance, defer_item_ids, dense_relevance, no_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
-from torch_recmetrics.core.ranking.ranking import PLAIN, Labels, Ranking
+from torch_recmetrics.core.ranking.ranking import (
+    NO_REFERENCE,
+    NO_RELEVANT_IDS,
+    PLAIN,
+    UNORDERED_ITEMS,
+    Labels,
+    Ranking,
+)
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ties import UNORDERED
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
@@ -161,23 +169,27 @@ class ReadyLayout(Layout):
         return self.ranking.hides
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        ranking = self.ranking
-        if needs.items and (ranking.item_ids is None or not ranking.ordered):
-            raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
-        if needs.ordered and not ranking.ordered:
-            raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
-        if needs.item_weights - ranking.weighed.keys():
-            raise ValueError("`propensities` need the ids of relevant items: give scores or `item_ids`, not a Ranking")
-        if needs.needs_target and not ranking.has_target:
-            raise ValueError("the Ranking was made without a target: give rank(...) `target` or `target_ids`")
-        if needs.reference and ranking.reference_ids is None:
-            raise ValueError("the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`")
-        if needs.relevant_ids and ranking.relevant_ids is None:
-            raise ValueError("the Ranking does not know the ids of what is relevant; make it with rank(...) from ids")
-        if ranking.depth is not None and (needs.depth is None or needs.depth > ranking.depth):
-            raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k={needs.depth} is needed")
-        if needs.full_list and not ranking.whole and ranking.depth is not None:
-            raise ValueError(f"the Ranking was cut at {ranking.depth}, but top_k=None needs the whole list")
+        ranking, depth = self.ranking, self.ranking.depth
+        lacks = {
+            UNORDERED_ITEMS: needs.items and (ranking.item_ids is None or not ranking.ordered),
+            UNORDERED: needs.ordered and not ranking.ordered,
+            "`propensities` need the ids of relevant items: give scores or `item_ids`, not a Ranking": bool(
+                needs.item_weights - ranking.weighed.keys()
+            ),
+            "the Ranking was made without a target: give rank(...) `target` or `target_ids`": (
+                needs.needs_target and not ranking.has_target
+            ),
+            NO_REFERENCE: needs.reference and ranking.reference_ids is None,
+            NO_RELEVANT_IDS: needs.relevant_ids and ranking.relevant_ids is None,
+            f"the Ranking was cut at {depth}, but top_k={needs.depth} is needed": (
+                depth is not None and (needs.depth is None or needs.depth > depth)
+            ),
+            f"the Ranking was cut at {depth}, but top_k=None needs the whole list": (
+                depth is not None and needs.full_list and not ranking.whole
+            ),
+        }
+        if any(lacks.values()):
+            raise ValueError(next(lack for lack, holds in lacks.items() if holds))
         defer_unlisted(checks, ranking, needs)
         return ranking
 

@@ -16,7 +16,7 @@ from torch_recmetrics.core.scores.matrix import HIDDEN, flat
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.row_sort import sorted_ids
+from torch_recmetrics.core.tensors.row_sort import sorted_rows
 
 BITS = {
     1: torch.uint8,
@@ -154,7 +154,7 @@ def defer_item_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | 
         return True
     in_range = check.defer_ids(checks, name, ids, below=below)
     if checks.active:
-        check.defer_repeats(checks, name, sorted_ids(ids))
+        check.defer_repeats(checks, name, sorted_rows(ids))
     return in_range
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,27 @@ from torch_recmetrics.core.tensors import checks as check
 Steps = tuple[Tensor, Tensor]  # of each row: (M,) its sequence and (M,) its step
 LEADS = ("preds", "user_embeddings", "item_ids")  # what says how many users there are, whichever comes first
 PER_ITEM = ("item_embeddings", "item_bias")
+FILLS = {"target_ids": -1, "target_relevance": 0}  # of steps that a ragged argument lacks
+
+
+class Form(NamedTuple):
+    """The shape of an argument of a sequence."""
+
+    ndim: int
+    allowed: str  # in words, of n sequences of t steps
+    of_all_steps: bool = False  # it may lack the dimension of the steps
+
+
+FORM = Form(2, "({n}, {t})")  # of sample_ids, and of what no sequence has
+TARGETS = Form(3, "({n}, {t}), or ({n}, {t}, R) for several relevant items of a step")
+IDS = Form(3, "({n}, S) for all steps of a sequence, or ({n}, {t}, S)", True)
+FORMS = {
+    **dict.fromkeys(FILLS, TARGETS),
+    **dict.fromkeys(("seen_ids", "item_ids", "reference_ids"), IDS),
+    "weights": Form(2, "({n},) for all steps of a sequence, or ({n}, {t})", True),
+    "reference_preds": Form(3, "({n}, {t}, N)"),
+    "mask": Form(3, "(N,) or ({n}, {t}, N)"),
+}
 
 
 def rows_of_steps(given: Mapping[str, Any], lead: str, ragged: Mapping[str, Any]) -> tuple[dict[str, Any], Steps]:
@@ -62,31 +83,18 @@ def steps_of(name: str, value: Tensor, shape: tuple[int, ...], lead: str, is_rag
     came, (n, n_steps) = tuple(value.shape), shape[:2]
     if name in PER_ITEM or name == lead or (name in ("item_ids", "mask") and value.ndim == 1):
         return value
-    if name in ("target_ids", "target_relevance"):
-        if value.ndim == 2:
-            if is_ragged and value.shape[1] < n_steps:
-                fill = -1 if name == "target_ids" else 0
-                value = torch.nn.functional.pad(value, (0, n_steps - value.shape[1]), value=fill)
-            value = value.unsqueeze(2)
-        allowed = f"({n}, {n_steps}), or ({n}, {n_steps}, R) for several relevant items of a step"
-        fits = value.ndim == 3 and value.shape[:2] == (n, n_steps)
-    elif name in ("seen_ids", "item_ids", "reference_ids"):
-        value = value.unsqueeze(1) if value.ndim == 2 else value
-        allowed = f"({n}, S) for all steps of a sequence, or ({n}, {n_steps}, S)"
-        fits = value.ndim == 3 and value.shape[0] == n and value.shape[1] in (1, n_steps)
-    elif name == "weights":
-        value = value.unsqueeze(1) if value.ndim == 1 else value
-        allowed = f"({n},) for all steps of a sequence, or ({n}, {n_steps})"
-        fits = value.ndim == 2 and value.shape[0] == n and value.shape[1] in (1, n_steps)
-    elif name == "reference_preds":
-        allowed = f"({n}, {n_steps}, N)"
-        fits = value.ndim == 3 and value.shape[:2] == (n, n_steps)
-    elif name == "mask":
-        allowed = f"{shape}" if lead == "preds" else f"(N,) or ({n}, {n_steps}, N)"
-        fits = tuple(value.shape) == shape if lead == "preds" else value.ndim == 3 and value.shape[:2] == (n, n_steps)
-    else:  # sample_ids, and what no sequence has
-        allowed = f"({n}, {n_steps})"
-        fits = tuple(value.shape) == shape[:2]
+    if name in FILLS and value.ndim == 2:
+        if is_ragged and value.shape[1] < n_steps:
+            value = torch.nn.functional.pad(value, (0, n_steps - value.shape[1]), value=FILLS[name])
+        value = value.unsqueeze(2)
+    form = FORMS.get(name, FORM)
+    if form.of_all_steps and value.ndim == form.ndim - 1:
+        value = value.unsqueeze(1)
+    fits = value.ndim == form.ndim and value.shape[0] == n
+    fits = fits and (value.shape[1] == n_steps or (form.of_all_steps and value.shape[1] == 1))
+    allowed = form.allowed.format(n=n, t=n_steps)
+    if name == "mask" and lead == "preds":
+        allowed, fits = f"{shape}", tuple(value.shape) == shape
     if not fits:
         raise ValueError(f"`{name}` of sequences must have the shape {allowed}, as `{lead}` has {shape}, got {came}")
     return value

@@ -7,7 +7,7 @@ the sizes of their blocks of equal scores, so no list needs to be sorted. One en
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -73,21 +73,6 @@ class FullListStats(Entries):
     lengths: Tensor  # (B,) int64: items in the list
     all_users: Tensor  # (R,) int64: the row of the user of all relevant items, retrieved or not ...
     all_relevance: Tensor  # (R,) ... by user, then by falling relevance
-
-    def break_ties(self, rule: str) -> FullListStats:
-        """The same lists with every block in the order of the rule."""
-        if rule == "stable":
-            if self.place is None:
-                raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
-            return replace(self, start=self.place, size=torch.ones_like(self.size))
-        if rule == "average" or not bool((self.size > 1).any()):
-            return self
-        best_first = rule == "optimistic"
-        items = self.pick(torch.sort(self.relevance, stable=True, descending=best_first).indices)
-        items = items.pick(order_by(items.users, items.start))
-        block = run_starts(items.users, items.start)
-        place = place_in_run(block) if best_first else items.size - run_sizes(block) + place_in_run(block)
-        return replace(self, start=items.start + place, size=torch.ones_like(place), relevance=items.relevance)
 
     @property
     def _n_users(self) -> int:

@@ -30,6 +30,7 @@ from torch_recmetrics.core.ranking.ties import (
     REMEMBERED_DISCOUNTS,
     REMEMBERED_GAINS,
     SCALED_GAINS,
+    UNORDERED,
     CumulativeStats,
     Discount,
     ExpectedStats,
@@ -46,6 +47,18 @@ from torch_recmetrics.core.ranking.ties import (
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 Cutoffs = tuple["int | None", ...]
+
+
+UNORDERED_ITEMS = "the Ranking does not know its items in order; make it with rank(...) from scores or ids"
+NO_REFERENCE = "the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`"
+NO_RELEVANT_IDS = "the Ranking does not know the ids of what is relevant; make it with rank(...) from ids"
+
+
+def known(part: Tensor | None, lack: str) -> Tensor:
+    """A part of a ranking; ValueError where it does not have it."""
+    if part is None:
+        raise ValueError(lack)
+    return part
 
 
 class Labels(NamedTuple):
@@ -143,17 +156,15 @@ class Ranking:
     def ranks(self, ties: str) -> Tensor:
         """(B, T) int32: how many items stand before each relevant one, equal scores in the order of a rule.
 
-        Right as far as D sees; FAR for what is not in the list.
+        Right as far as D sees, or everywhere in whole lists; FAR for what is not in the list.
         """
         if ties == "stable":
-            if self.place is None:
-                raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
-            return self.place
+            return known(self.place, UNORDERED)
         if self.equal is None:
             return self.above
         place = self._place_among_equal
         ranks = self.above + place if ties == "optimistic" else self.above + self.equal - 1 - place
-        return torch.where(self.above < self.width, ranks, self.above)
+        return torch.where(self.above < (FAR if self.whole else self.width), ranks, self.above)
 
     @cached_property
     def _place_among_equal(self) -> Tensor:
@@ -182,15 +193,16 @@ class Ranking:
         by_rank = partial(self.by_rank, "optimistic")
         return ExpectedStats(self.target_relevance, self.above, self.equal, self.width, by_rank, binary=self.binary)
 
-    @cached_property
-    def full_list(self) -> FullListStats:
-        """The relevant items in the whole lists."""
+    def full_list(self, ties: str) -> FullListStats:
+        """The relevant items in the whole lists, under a tie rule."""
         users, item = (self.target_relevance > 0).nonzero(as_tuple=True)
-        relevance, start = self.target_relevance[users, item], self.above[users, item].to(torch.int64)
-        size, place = (None if of is None else of[users, item].to(torch.int64) for of in (self.equal, self.place))
+        relevance, listed = self.target_relevance[users, item], self.above[users, item] < FAR
+        ranks, *tied = (self.above, self.equal, self.place) if ties == "average" else (self.ranks(ties), None, None)
+        start = ranks[users, item].to(torch.int64)
+        size, place = (None if of is None else of[users, item].to(torch.int64) for of in tied)
         entries = Entries(users, start, torch.ones_like(start) if size is None else size, place, relevance)
         lengths = torch.full_like(self.n_relevant, self.width) if self.lengths is None else self.lengths
-        return full_list_stats(lengths, entries.pick(start < FAR), users, relevance)
+        return full_list_stats(lengths, entries.pick(listed), users, relevance)
 
     # -- users of several updates -------------------------------------------------------------------------------------
 
@@ -267,7 +279,7 @@ class RankingStats:
 
     def __init__(self, ranking: Ranking, ties: str) -> None:
         if ties == "stable" and not ranking.ordered:
-            raise ValueError('the Ranking does not know the order of equal scores that ties="stable" needs')
+            raise ValueError(UNORDERED)
         self.ranking = ranking
         self.ties = ties
         counted = ranking.n_relevant if ranking.total_weight is None else ranking.total_weight
@@ -282,7 +294,7 @@ class RankingStats:
 
     @cached_property
     def _full_list(self) -> FullListStats | None:
-        return self.ranking.full_list.break_ties(self.ties) if self.ranking.whole else None
+        return self.ranking.full_list(self.ties) if self.ranking.whole else None
 
     def weighed(self, weights: ItemWeights) -> RankingStats:
         """The same where a relevant item counts its weight: hits are sums of weights, and R is the sum of all."""
@@ -315,32 +327,24 @@ class RankingStats:
     def items(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cutoff, or
         less where no list is as long."""
-        ids = self.ranking.item_ids
-        if ids is None or not self.ranking.ordered:
-            raise ValueError("the Ranking does not know its items in order; make it with rank(...) from scores or ids")
+        ids = known(self.ranking.item_ids if self.ranking.ordered else None, UNORDERED_ITEMS)
         return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
 
     def reference(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the second lists of the users, as :meth:`items` are."""
-        ids = self.ranking.reference_ids
-        if ids is None:
-            raise ValueError("the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`")
+        ids = known(self.ranking.reference_ids, NO_REFERENCE)
         return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
 
     def relevant_ids(self) -> Tensor:
         """(B, T) int64: the relevant items, retrieved or not, padded with -1."""
-        ids = self.ranking.relevant_ids
-        if ids is None:
-            raise ValueError("the Ranking does not know the ids of what is relevant; make it with rank(...) from ids")
-        return ids
+        return known(self.ranking.relevant_ids, NO_RELEVANT_IDS)
 
     def n_retrieved(self, cutoffs: Cutoffs) -> Tensor:
         """(B, cutoffs): how many items the list holds."""
-        lengths = self.ranking.lengths
-        if lengths is None:
-            raise ValueError(
-                "the Ranking does not know how long the lists are: a metric that asks for it has `reads_lists = True`"
-            )
+        lengths = known(
+            self.ranking.lengths,
+            "the Ranking does not know how long the lists are: a metric that asks for it has `reads_lists = True`",
+        )
         self._columns_at(cutoffs)
         lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
         return torch.minimum(lengths, self._table(cutoffs, float("inf")))
@@ -499,9 +503,8 @@ class RankingStats:
         if None not in cutoffs:
             return table
         self._columns_at((None,))
-        lengths = self.ranking.lengths
-        if lengths is None:
-            raise ValueError("the Ranking does not know how long the lists are; make it with rank(..., top_k=None)")
+        no_lengths = "the Ranking does not know how long the lists are; make it with rank(..., top_k=None)"
+        lengths = known(self.ranking.lengths, no_lengths)
         return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
 
     def places(self, cutoffs: Cutoffs, num_items: int | None) -> tuple[Tensor, Tensor]:

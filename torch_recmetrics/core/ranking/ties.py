@@ -28,6 +28,7 @@ from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_s
 
 TIES = ("average", "optimistic", "pessimistic", "stable")
 GAINS = ("exponential", "linear")
+UNORDERED = 'the Ranking does not know the order of equal scores that ties="stable" needs'
 LN_2 = math.log(2)
 # Gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
 GAIN_SCALE = 2.0**40

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import usable
-from torch_recmetrics.core.tensors.chunks import step_elements, steps
+from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 HIDDEN = float("-inf")
@@ -80,13 +81,14 @@ class ScoreMatrix:
         return self.dense() if columns is None else self.gather(columns)
 
     def tiles(self, rows: Tensor | None = None, *, compared: bool = False) -> Iterator[tuple[slice, Tensor]]:
-        """All scores, or those of (R,) rows, some rows after the other; the fewer where each is `compared`."""
+        """All scores, or those of (R,) rows, in tiles; without `compared` as one where nothing is hidden."""
         hides = self._seen is not None or self._mask is not None or self.nan_hidden
         if rows is None and not (hides or compared or self._scores.dtype != self.dtype):
             yield slice(None), self._scores
             return
         n_rows = self.n_users if rows is None else rows.shape[0]
-        for part in steps(n_rows, self.n_items, step_elements(compared=compared, on_cpu=self.is_sync_free)):
+        elements = thresholds.STEP_ELEMENTS if self.is_sync_free else thresholds.STEP_ELEMENTS_ELSEWHERE
+        for part in steps(n_rows, self.n_items, elements):
             yield part, self.of(part if rows is None else rows[part]).dense()
 
     def over_tiles(

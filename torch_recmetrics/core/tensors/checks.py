@@ -321,27 +321,22 @@ def defer_gains(checks: ValueChecks, largest: Tensor, *, exponential: bool) -> N
 
 def defer_max_relevance(checks: ValueChecks, largest: Tensor, max_relevance: float) -> None:
     """Relevance above the top of its scale; `largest` is that of each user."""
-    if largest.element_size() == 1:
-        largest = largest.to(torch.float32)
-    checks.defer(
-        largest > max_relevance,
-        lambda row: (
-            f"relevance must be at most max_relevance={max_relevance:g}, got {largest[row].max().item():g} in row "
-            f"{row}: give ERR the top of your scale"
-        ),
-    )
+    refuse_above(checks, largest, max_relevance, f"max_relevance={max_relevance:g}", ": give ERR the top of your scale")
 
 
 def defer_exponential_gains(checks: ValueChecks, largest: Tensor) -> None:
     """Relevance whose exponential gain is infinite."""
+    rule = f'{LARGEST_EXPONENTIAL_RELEVANCE} with gain="exponential" (2^1024 is infinite)'
+    refuse_above(checks, largest, LARGEST_EXPONENTIAL_RELEVANCE, rule, '; use gain="linear"')
+
+
+def refuse_above(checks: ValueChecks, largest: Tensor, most: float, rule: str, step: str) -> None:
+    """Relevance above a bound."""
     if largest.element_size() == 1:
         largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
     checks.defer(
-        largest > LARGEST_EXPONENTIAL_RELEVANCE,
-        lambda row: (
-            f'relevance must be at most {LARGEST_EXPONENTIAL_RELEVANCE} with gain="exponential" (2^1024 is infinite), '
-            f'got {largest[row].max().item():g} in row {row}; use gain="linear"'
-        ),
+        largest > most,
+        lambda row: f"relevance must be at most {rule}, got {largest[row].max().item():g} in row {row}{step}",
     )
 
 

@@ -11,16 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SORT_WITH_NUMPY = True
-
 
 def sort_column(keys: Tensor) -> Tensor:
     """The (M,) keys in ascending order. The sort may happen in place: do not read the argument afterwards."""
-    if SORT_WITH_NUMPY and keys.device.type == "cpu" and numpy_is_faster():
-        with contextlib.suppress(RuntimeError):  # torch without numpy
-            keys.numpy().sort()
-            return keys
-    return torch.sort(keys).values
+    if keys.device.type != "cpu" or not numpy_is_faster():
+        return torch.sort(keys).values
+    keys.numpy().sort()
+    return keys
 
 
 @functools.cache

@@ -11,13 +11,6 @@ from __future__ import annotations
 # Elements of one step that needs a buffer: on a CPU the buffer stays in the cache, elsewhere few large steps are best.
 STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
-COMPARED_ELEMENTS = 1 << 18  # of a tile that is read many times
-
-# --- Masks that are nearly empty (core/tensors/chunks.py): `python -m benchmarks batches --kinds dense` ---
-
-# Search in words of eight in so many elements and more, unless a larger share of the words holds a True.
-SPARSE_ELEMENTS = 1 << 17
-SPARSE_SHARE = 1 / 8
 
 # --- Sorts of rows (core/tensors/row_sort.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
 
@@ -44,13 +37,5 @@ HELD_NUMBERS = 1 << 22  # of users with a sample id, that are added up at once: 
 ITEM_BLOCK = 16  # items of a block whose maximum is taken
 CHUNK_NUMBERS = 1 << 23  # in the scores and vectors of a chunk of items: what is made of them stays in the cache
 PAIR_NUMBERS = 1 << 17  # in the vectors of the pairs of one step: the step stays in the cache
-NORM_NUMBERS = 1 << 22  # in the vectors whose lengths are taken in one step
 SEARCHED_USERS = 256  # of one search: with more, a matrix product is hardly faster
-LIST_NUMBERS = 1 << 20  # in the running top-k: with very long lists one search takes fewer users
-WAITING_PAIRS = 1 << 14  # candidates, or k per user if that is more, that wait to be scored exactly
-# Bound the k-th best of a chunk by its block maxima once it has so many blocks per requested item. Where scores rise
-# with the id, the best items fill whole blocks, and one pair in so many must be scored exactly.
-CHUNK_BLOCKS_PER_ITEM = 16
-BFLOAT16_CANDIDATES = 1 / 32  # of a chunk; if more must be scored exactly, float32 products replace those of bfloat16
 COUNTED_ITEMS = 1 << 11  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
-SPARE_MARGIN = 1.5  # bounds of coarse scores that are wider by more leave too many pairs open
