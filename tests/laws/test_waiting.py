@@ -261,7 +261,7 @@ def test_updates_of_different_kinds(change: str) -> None:
         metric = HitRate(5)
         metric.update(**update)
         if "sample_ids" in update or "indexes" in update:
-            sums += metric._total()[0, :2]
+            sums += metric.total()[0, :2]
         else:
             sums += metric.state("sums")[0, :2]
     metric = HitRate(5)

@@ -126,7 +126,7 @@ class LabelledMeans(ListMeans):
     def spread(self) -> Spread:
         if self.keeps_values:
             return super().spread()
-        return spread_of(self._total())
+        return spread_of(self.total())
 
     def standard_error(self) -> Any:
         """The standard error of each value by its label, 0-dim float64. All ranks must call it."""

@@ -101,14 +101,14 @@ class UserMeans(UserMeasure):
                 f"{self.name} with aggregation={self.aggregation!r} has no standard error in closed form; for other "
                 'aggregations than "min" and "max" resample the users, UserBootstrap(metric)'
             )
-        return spread_of(self._total()[0])
+        return spread_of(self.total()[0])
 
     def _columns(self) -> Tensor:
         """(columns,): the value under each tie rule that is kept."""
         if self.keeps_values:
             users = self._users(Ranks(several=False))
             return self.value_of_users(users.values, users.weights)
-        total = self._total()
+        total = self.total()
         return total[:, NUMERATOR] / total[:, DENOMINATOR]
 
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
@@ -158,7 +158,8 @@ class UserMeans(UserMeasure):
             raise ValueError(f"{self.name} is a share over all users, and no mean of their values")
         return user_values([(self.value_names(self.name), self)], candidates, dict)
 
-    def _total(self) -> Tensor:
+    def total(self) -> Tensor:
+        """(columns, 6): the sums of everything that it holds in this process."""
         total: Tensor = self.state("sums")
         if self.state("rows") or self.state("sample_ids"):
             total = local_totals([self])[0] if self.fused is None else self.fused.local_total(self)
@@ -175,7 +176,7 @@ class UserMeans(UserMeasure):
             self.set_state("values", [users.values])
             self.set_state("weights", [users.weights])
             return
-        total = None if self.fused is None else self.fused.synced_total(self, process_group)
+        total = None if self.fused is None else self.fused.agreement.synced_total(self, process_group)
         self.set_state("sums", synced_totals([self], process_group)[0] if total is None else total)
         for stem in LISTS:
             self.set_state(stem, [])
