@@ -6,6 +6,7 @@ new one; its reward is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -44,12 +45,6 @@ def terms(rows: LoggedRows, weight: Tensor, expected: Tensor | float, reward: Te
     own = rows.weights
     weighed = own * weight
     return torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
-
-
-def check_switch(name: str, switch: Any) -> None:
-    """Refuse what bounds no weight."""
-    if switch is not None:
-        check.check_above_zero(name, switch)
 
 
 class OffPolicyValue(RewardSums):
@@ -91,7 +86,7 @@ class OffPolicyValue(RewardSums):
     switch: float | None = option(
         default=None,
         config="changed",
-        check=check_switch,
+        check=check.number_check("a finite number above 0", above=0, below=math.inf, optional=True),
         doc='The largest weight that ``"switch-dr"`` corrects with, a number above 0.',
     )
 
