@@ -74,28 +74,19 @@ class KeptUsers(NamedTuple):
 
     def everywhere(self, ranks: Ranks) -> KeptUsers:
         """The users of all ranks; one with an id counts once, as it came first on the lowest rank."""
-        if ranks.several:
-            both = ranks.joined(torch.cat([self.values, self.weights.unsqueeze(1)], 1))
-            ids = None if self.ids is None else ranks.joined(self.ids)
-        else:
-            both, ids = torch.cat([self.values, self.weights.unsqueeze(1)], 1), self.ids
+        both = ranks.joined(torch.cat([self.values, self.weights.unsqueeze(1)], 1))
+        ids = None if self.ids is None else ranks.joined(self.ids)
         if ids is not None:
             first = first_of_each(ids)
             both, ids = both[first], ids[first]
         return KeptUsers(both[:, :-1], both[:, -1], ids)
 
 
-class Kept(NamedTuple):
-    """What some metrics hold of users: groups of them, each of the metrics at these positions."""
-
-    groups: list[tuple[list[int], KeptUsers]]
-    uncounted: bool  # there are users whose values were not kept
-
-
-def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> Kept:
+def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[list[tuple[list[int], KeptUsers]], bool]:
     """All users whose values the metrics hold, on all ranks; all ranks call it alike.
 
-    Users without an id are in groups of their own, in the order in which they came, rank after rank.
+    They come in groups, each of the metrics at some positions; users without an id are in groups of their own, in the
+    order in which they came, rank after rank. And whether there are users whose values were not kept.
     """
     header, of_stems = waiting_rows(metrics), []
     header.append(float(sum(len(metric.state("values")) for metric in metrics if metric.keeps_values)))
@@ -112,7 +103,7 @@ def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> Kept:
         members = [metrics[p] for p in positions]
         users = flat_everywhere(members, columns, ranks) if columns else sampled_users(members).everywhere(ranks)
         of_stems.append((positions, users))
-    return Kept(of_stems, bool(n_lost))
+    return of_stems, bool(n_lost)
 
 
 def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
@@ -157,9 +148,9 @@ def user_values(
         if metric._is_synced:
             raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before you ask for its users")
     ranks = Ranks.of(members)
-    kept = kept_users(members, ranks)
-    named = [(positions, users, users.ids) for positions, users in kept.groups if users.ids is not None]
-    if kept.uncounted or len(named) < len(kept.groups):
+    groups, uncounted = kept_users(members, ranks)
+    named = [(positions, users, users.ids) for positions, users in groups if users.ids is not None]
+    if uncounted or len(named) < len(groups):
         raise ValueError(
             "some users came without `sample_ids`, so their values have no name: give every update `sample_ids`"
         )

@@ -44,6 +44,12 @@ PUBLIC = (
     *("to", "cpu", "cuda", "device", "higher_is_better", "best_value", "update_called", "update_count"),
 )
 
+# What an update, an exchange or a merge may change beside the states.
+REMEMBERED = (
+    *("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu"),
+    *("_is_synced", "_cache", "_forward_cache"),
+)
+
 INTERVALS = ("confidence_interval", "standard_error")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -230,8 +236,7 @@ class RecMetric(Configured, Metric):
         check.check_share("level", level)
         if method is not None:
             check.check_choice("method", method, METHODS)
-        spread = self.spread_everywhere()
-        return spread.interval(level, method, self.value_range, self.interval_method)
+        return self.spread_everywhere().interval(level, method, self.value_range, self.interval_method)
 
     def spread(self) -> Spread:
         """The value, its standard error and the number of users, of the present states."""
@@ -265,10 +270,10 @@ class RecMetric(Configured, Metric):
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value or several, as torchmetrics does; needs matplotlib.
 
-        Without `val` it is its own value, with the 95 % interval; all ranks must call it then.
+        Without `val` it is its own value, with the 95 % interval where it has one; all ranks must call it then.
         """
         drawn = self._plot(val, ax)
-        if val is None and self.has_interval:
+        if val is None and self.has_interval and not hasattr(self, "named_values"):  # of which there are several
             draw_interval(drawn[1], 0, self.compute(), self.confidence_interval())
         return drawn
 
@@ -400,8 +405,7 @@ class RecMetric(Configured, Metric):
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
-                if self.fused is not None:
-                    self.fused.invalidate(self)
+                self._invalidate()
             except BaseException as error:
                 self._update_count, self._computed = before
                 if isinstance(error, TypeError):  # an argument that there is not is told by the metric's own name
@@ -422,16 +426,17 @@ class RecMetric(Configured, Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
-        attributes = (
-            *("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu"),
-            *("_is_synced", "_cache", "_forward_cache"),
-        )
-        before = {name: getattr(self, name) for name in attributes} | self._copy_state_dict()
-        try:
+        with self.unchanged_by_errors():
             return super().forward(*args, **kwargs)
+
+    @contextmanager
+    def unchanged_by_errors(self) -> Generator[None, None, None]:
+        """After an error the states are as they were, and what torchmetrics remembers beside them."""
+        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict()
+        try:
+            yield
         except BaseException:
-            for name, value in before.items():
-                setattr(self, name, value)
+            self.__dict__.update(before)
             raise
 
     @contextmanager
@@ -445,14 +450,8 @@ class RecMetric(Configured, Metric):
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Exchange the states with the other processes; after an error the local state is back."""
-        try:
+        with self.unchanged_by_errors():
             super().sync(*args, **kwargs)
-        except BaseException:
-            if self._cache is not None and not self._is_synced:
-                for name, value in self._cache.items():
-                    setattr(self, name, value)
-                self._cache = None
-            raise
 
     def _copy_state_dict(self) -> dict[str, Any]:
         """States are replaced, never written to, so a copy of them is the list of them."""
@@ -494,16 +493,12 @@ class RecMetric(Configured, Metric):
                 f"`incoming_state` is not one of {self.definition()}: {missing[0]} is missing, "
                 f"it has {', '.join(incoming_state) or 'nothing'}"
             )
-        before = self._copy_state_dict()
-        for name, incoming in self._checked_states(incoming_state).items():
-            mine = getattr(self, name)
-            both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
-            setattr(self, name, both)
-        try:
+        with self.unchanged_by_errors():
+            for name, incoming in self._checked_states(incoming_state).items():
+                mine = getattr(self, name)
+                both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
+                setattr(self, name, both)
             self.check_joined()
-        except ValueError:
-            self.__dict__.update(before)
-            raise
         self.note_update()
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:

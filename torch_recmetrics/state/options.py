@@ -12,9 +12,10 @@ import difflib
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from torch import Tensor
@@ -93,6 +94,7 @@ class Configured:
 
     top_k: int | None  # no option here: each metric has its own place for it
     declared_options: ClassVar[dict[str, Option]] = {}
+    data_words: Mapping[str, Any] = MappingProxyType({})  # what tells metrics of other data apart
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -123,11 +125,12 @@ class Configured:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides what is computed, by the name of the option."""
-        return {
+        options = {
             name: getattr(self, name)
             for name, declared in self.declared_options.items()
             if declared.config is True or (declared.config and getattr(self, name) != declared.default)
         }
+        return {**options, **self.data_words}
 
 
 def options_of(cls: type) -> dict[str, Option]:

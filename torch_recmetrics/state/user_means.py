@@ -121,7 +121,7 @@ class UserMeans(UserMeasure):
 
     def _users(self, ranks: Ranks) -> KeptUsers:
         """All users of these ranks."""
-        groups = [users for _, users in kept_users([self], ranks).groups]
+        groups = [users for _, users in kept_users([self], ranks)[0]]
         values = torch.cat([self.empty_row("values"), *(users.values for users in groups)])
         return KeptUsers(values, torch.cat([self.empty_row("weights"), *(users.weights for users in groups)]), None)
 

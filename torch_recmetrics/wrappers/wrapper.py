@@ -400,10 +400,6 @@ class Wrapper(CandidatesSeen):
         super().reset()
         self.metric.reset()
 
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot its values, as torchmetrics does; needs matplotlib."""
-        return self._plot(val, ax)
-
     def note_candidates(self, among: Iterable[int]) -> None:
         """Remember for :meth:`definition` among what users were ranked."""
         for number, member in itertools.product(among, self.members.values()):
