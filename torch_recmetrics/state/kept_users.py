@@ -23,7 +23,7 @@ from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import UserColumns, flat_users
 from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
-from torch_recmetrics.state.sync import sum_of_users, waiting_groups, waiting_rows
+from torch_recmetrics.state.sync import numerators_of, sum_of_users, waiting_groups, waiting_rows
 from torch_recmetrics.users.user_values import UserValues
 
 
@@ -110,9 +110,8 @@ def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
     """The users with a sample id, as often as they came."""
     values, weights = [], []
     for metric in metrics:
-        numerators, denominators = metric.joined("numerators"), metric.joined("denominators").unsqueeze(1)
-        numerators = numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
-        values.append(numerators / torch.where(denominators != 0, denominators, float("nan")))
+        denominators = metric.joined("denominators").unsqueeze(1)
+        values.append(numerators_of(metric) / torch.where(denominators != 0, denominators, float("nan")))
         weights.append(denominators)
     return KeptUsers(torch.cat(values, 1), torch.cat(weights, 1).amax(1), metrics[0].joined("sample_ids"))
 

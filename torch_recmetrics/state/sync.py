@@ -20,7 +20,6 @@ from torch_recmetrics.core.distributed.collectives import (
     sum_over_processes,
 )
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
-from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, addable, added, from_added, moments
 from torch_recmetrics.state.evaluator import flat_sums
@@ -31,53 +30,21 @@ from torch_recmetrics.state.repeated import counted_ids
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 6): the sums of the rows with a sample id that count here."""
     rows = counted.nonzero().squeeze(1)
-    alike: dict[tuple[int, ...], list[int]] = {}  # those that are divided by the same
-    for position, metric in enumerate(metrics):
-        alike.setdefault(tuple(map(id, metric.state("denominators"))), []).append(position)
-    step = max(1, thresholds.HELD_NUMBERS // max(1, counted.shape[0]))
-    sums: dict[int, Tensor] = {}
-    for positions in alike.values():
-        denominators = metrics[positions[0]].joined("denominators")[rows]
-        for first in range(0, len(positions), step):
-            some = positions[first : first + step]
-            columns = [_columns_of(metrics[position]).index_select(0, rows) for position in some]
-            parts = moments(torch.cat([part.T for part in columns]).T, denominators).T
-            sums |= zip(some, torch.split(parts, [part.shape[1] for part in columns]), strict=True)
-    return torch.cat([sums[position] for position in range(len(metrics))])
+    return torch.cat([moments(numerators_of(m)[rows], m.joined("denominators")[rows]).T for m in metrics])
 
 
-def _columns_of(metric: UserMeasure) -> Tensor:
+def numerators_of(metric: UserMeasure) -> Tensor:
     """(R, columns): the numerators of the rows with a sample id."""
     numerators = metric.joined("numerators")
     return numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
 
 
 def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
-    """The positions of metrics that hold the same rows, together.
-
-    A collection gives all its members the very same tensors, so identity tells at once. A checkpoint gives each a copy:
-    then their contents are compared, and from then on they are the same tensors again.
-    """
+    """The positions of metrics that hold the same rows, together: a collection gives its members the same tensors."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for position, metric in enumerate(metrics):
-        groups.setdefault(tuple(id(part) for part in metric.state(stem)), []).append(position)
-    merged: list[list[int]] = []
-    for positions in groups.values():
-        rows = metrics[positions[0]].state(stem)
-        like = next((some for some in merged if _equal(metrics[some[0]].state(stem), rows)), None)
-        if like is None:
-            merged.append(positions)
-            continue
-        for position in positions:
-            metrics[position].set_state(stem, list(metrics[like[0]].state(stem)))
-        like += positions
-    return merged
-
-
-def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
-    return len(some) == len(other) and all(
-        a is b or (a.device == b.device and torch.equal(a, b)) for a, b in zip(some, other, strict=True)
-    )
+        groups.setdefault(tuple(map(id, metric.state(stem))), []).append(position)
+    return list(groups.values())
 
 
 def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
