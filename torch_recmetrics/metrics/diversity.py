@@ -151,7 +151,7 @@ def similarity_source(item_features: Any, similarity: Any) -> tuple[ItemTable | 
     if item_features is not None:
         raise ValueError("`item_features` and a `similarity` of your own must not be given together")
     if callable(similarity) and not isinstance(similarity, Tensor):
-        return None, Function(similarity)
+        return None, similarity
     if not isinstance(similarity, Tensor):
         words = ", ".join(map(repr, SIMILARITIES))
         raise TypeError(f"`similarity` must be one of {words}, a tensor or a function, got {type(similarity).__name__}")

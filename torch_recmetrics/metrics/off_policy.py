@@ -16,7 +16,6 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
 from torch_recmetrics.core.ranking.ties import DISCOUNTS
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.reward_sums import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT, RewardSums
 
@@ -206,12 +205,10 @@ class SlateOffPolicyValue(RewardSums):
     )
 
     def setup(self) -> None:
-        if not isinstance(self.discount, str):
-            if not callable(self.discount):
-                raise TypeError(f'`discount` must be "none", "log2" or a function of places, got {self.discount!r}')
-            self.discount = Function(self.discount)
-        else:
+        if isinstance(self.discount, str):
             check.check_choice("discount", self.discount, ("none", "log2"))
+        elif not callable(self.discount):
+            raise TypeError(f'`discount` must be "none", "log2" or a function of places, got {self.discount!r}')
         super().setup()
 
     def update(  # type: ignore[override]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.functions import Function
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -64,6 +65,11 @@ class Option:
         if self.check is not None:
             self.check(name, value)
         return value
+
+    def named(self, value: Any) -> Any:
+        """A function of the user's with the name that metrics are told apart by; any other value as it is."""
+        takes_functions = any(get_origin(one) is Callable for one in get_args(self.annotation))
+        return Function(value) if takes_functions and callable(value) else value
 
 
 def option(
@@ -175,7 +181,8 @@ def constructor(cls: type) -> Any:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         bound = bind(signature, cls.__name__, args, kwargs)
-        self.configure({name: declared[name].validated(name, value) for name, value in bound.items()})
+        checked = {name: declared[name].validated(name, value) for name, value in bound.items()}
+        self.configure({name: declared[name].named(value) for name, value in checked.items()})
 
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     __init__.__signature__ = signature.replace(parameters=[this, *signature.parameters.values()])  # type: ignore[attr-defined]

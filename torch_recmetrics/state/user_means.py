@@ -22,7 +22,6 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined, moments
 from torch_recmetrics.state.aggregation import Aggregation, aggregated, check_aggregation
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.kept_users import KeptUsers, Ranks, kept_users, user_values
 from torch_recmetrics.state.metric import RowsOf
@@ -66,8 +65,6 @@ class UserMeans(UserMeasure):
         if self.keeps_values:
             if self.pooled:
                 raise ValueError('`pooled` is a share over all users: it needs aggregation="mean"')
-            if not isinstance(self.aggregation, str):
-                self.aggregation = Function(self.aggregation)
             self.has_interval = False
             self.parallel = (*self.parallel, VALUES)
             self.put_away_states = (*self.put_away_states, *VALUES)
