@@ -95,11 +95,8 @@ class ItemCounts(ListCounter):
         self.set_state("lists", [*self.state("lists"), lists])
         self._fold()
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Update, and return the value of this batch alone, which takes a look at the whole catalogue."""
-        value = super().forward(*args, **kwargs)
+    def check_joined(self) -> None:
         self._fold()
-        return value
 
     def _fold(self, *, everything: bool = False) -> None:
         """Count the lists that wait for it, once there are many."""

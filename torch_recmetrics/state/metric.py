@@ -104,6 +104,9 @@ class RecMetric(Configured, Metric):
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
     _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
+    # Among how many candidates users of all updates were ranked, as RankingMetric notes it for its definition. It is no
+    # state: checkpoints have it where it says something, and ranks do not exchange it.
+    candidates_seen: frozenset[int] = frozenset()
 
     validate_args: bool = option(
         default=True, config=False, doc="False leaves out the checks that read values: they wait for another device."
@@ -426,8 +429,12 @@ class RecMetric(Configured, Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
-        with self.unchanged_by_errors():
-            return super().forward(*args, **kwargs)
+        before = self.candidates_table()  # a batch is evaluated after a reset
+        try:
+            with self.unchanged_by_errors():
+                return super().forward(*args, **kwargs)
+        finally:
+            self.add_candidates(before)
 
     @contextmanager
     def unchanged_by_errors(self) -> Generator[None, None, None]:
@@ -474,9 +481,37 @@ class RecMetric(Configured, Metric):
         }
         start |= {"_computed": None, "_forward_cache": None, "_cache": None}
         self.__dict__.update(start, _update_count=0, _is_synced=False, _warned=frozenset())
+        self.forget_candidates()
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
+
+    def candidates_table(self) -> Tensor | None:
+        """What is saved of the candidates, integers; None where all users were ranked among all items."""
+        return torch.tensor(sorted(self.candidates_seen)) if self.candidates_seen else None
+
+    def add_candidates(self, table: Tensor | None) -> None:
+        """Remember what a :meth:`candidates_table` says, too."""
+        self.__dict__["candidates_seen"] = self.candidates_seen.union(() if table is None else table.tolist())
+
+    def forget_candidates(self) -> None:
+        """As if nobody had been ranked yet."""
+        self.__dict__["candidates_seen"] = frozenset()
+
+    @property
+    def metric_state(self) -> dict[str, Any]:
+        """The states, and among what users were ranked where these were not all items."""
+        table = self.candidates_table()
+        return {**super().metric_state, **({} if table is None else {self.state_name("candidates"): table})}
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
+        saved: dict[str, Any] = super().state_dict(*args, **kwargs)
+        prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+        table = self.candidates_table()
+        if table is not None and any(prefix + name in saved for name in self._defaults):
+            saved[prefix + self.state_name("candidates")] = table
+        return saved
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same options has seen (or its ``metric_state``)."""
@@ -493,12 +528,16 @@ class RecMetric(Configured, Metric):
                 f"`incoming_state` is not one of {self.definition()}: {missing[0]} is missing, "
                 f"it has {', '.join(incoming_state) or 'nothing'}"
             )
+        table = incoming_state.get(self.state_name("candidates"))
+        if table is not None and (not isinstance(table, Tensor) or table.is_floating_point()):
+            raise ValueError(f"`candidates` of {self.name} must be a tensor of integers, got {table!r}")
         with self.unchanged_by_errors():
             for name, incoming in self._checked_states(incoming_state).items():
                 mine = getattr(self, name)
                 both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
                 setattr(self, name, both)
             self.check_joined()
+        self.add_candidates(table)
         self.note_update()
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
@@ -506,7 +545,7 @@ class RecMetric(Configured, Metric):
         self.check_joined()
 
     def check_joined(self) -> None:
-        """Refuse states of two metrics, joined by now, that do not go together."""
+        """Refuse states of two metrics, joined by now, that do not go together; a subclass puts together what waits."""
 
     def _checked_states(self, incoming: dict[str, Any]) -> dict[str, Any]:
         """Those of these states that are ours, in our dtypes and on our device; ValueError for another shape or kind.
@@ -564,6 +603,7 @@ class RecMetric(Configured, Metric):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         self.evaluate_waiting()
+        candidates = state_dict.pop(prefix + self.state_name("candidates"), None)
         error_msgs: list[str] = others[-1]
         # Our states, told by the two underscores, that are not those of this metric.
         stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
@@ -590,6 +630,8 @@ class RecMetric(Configured, Metric):
             found = {}
         super()._load_from_state_dict(state_dict, prefix, *others)
         if found:
+            self.forget_candidates()
+            self.add_candidates(candidates)
             self.note_update()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -132,12 +132,9 @@ class ScoredRows(RowMetric):
         if n_bins is not None:
             self._fold()
 
-    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        super()._reduce_states(incoming_state)
-        self._fold()
-
     def check_joined(self) -> None:
         self._check_one_dtype()
+        self._fold()
 
     def _check_one_dtype(self, *others: torch.dtype) -> None:
         """Bins of scores of two dtypes do not match."""
