@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
@@ -14,7 +13,6 @@ from torch_recmetrics.core.distributed.collectives import (
     check_ready,
     gather_counts,
     gather_rows,
-    owner_of,
     send_rows,
     sum_alike,
 )
@@ -121,7 +119,7 @@ def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) 
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     if not ranks.several:
         return KeptUsers.of(flat_users(metrics, [packed]))
-    packed = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(ranks.group)), ranks.group)
+    packed = send_rows(packed, packed[:, 0], ranks.group)
     found: list[KeptUsers] = []
 
     def evaluate() -> Tensor:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by, sides_by
 from torch_recmetrics.core.auc.histogram import HALF_BINS
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of
-from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import gather_rows, send_rows, sum_over_processes
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import addable, from_added, moments_by
 from torch_recmetrics.core.tensors.segments import order_by, run_starts
@@ -102,8 +101,7 @@ class RowTable(SlotTable):
         columns = self.entry_rows(process_group, everywhere=n_named > 0)
         slots, groups, keys, labels, weights = columns
         packed = torch.stack([slots, groups, keys, labels.to(torch.int64), float_bits(weights)], 1)
-        owners = owner_of(columns[owner], dist.get_world_size(process_group))
-        slots, groups, keys, labels, bits = send_rows(packed, owners, process_group).unbind(1)
+        slots, groups, keys, labels, bits = send_rows(packed, columns[owner], process_group).unbind(1)
         return slots, groups, keys, labels.to(torch.bool), bits_float(bits)
 
 

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import (
-    owner_of,
     send_rows,
     sum_alike,
     sum_over_processes,
@@ -40,11 +38,25 @@ def numerators_of(metric: UserMeasure) -> Tensor:
 
 
 def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
-    """The positions of metrics that hold the same rows, together: a collection gives its members the same tensors."""
-    groups: dict[tuple[int, ...], list[int]] = {}
+    """The positions of metrics that hold the same rows, together.
+
+    A collection gives all its members the very same tensors. A checkpoint gives each a copy of them.
+    """
+    groups: list[list[int]] = []
     for position, metric in enumerate(metrics):
-        groups.setdefault(tuple(map(id, metric.state(stem))), []).append(position)
-    return list(groups.values())
+        rows = metric.state(stem)
+        group = next((group for group in groups if _equal(metrics[group[0]].state(stem), rows)), None)
+        if group is None:
+            groups.append([position])
+        else:
+            group.append(position)
+    return groups
+
+
+def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
+    return len(some) == len(other) and all(
+        a is b or (a.device == b.device and torch.equal(a, b)) for a, b in zip(some, other, strict=True)
+    )
 
 
 def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
@@ -120,7 +132,7 @@ def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[lis
 def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:
     """What :func:`from_added` takes: the rows of a user go to one process, which counts that user."""
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
-    mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
+    mine = send_rows(packed, packed[:, 0], group)
     shape = (sum(len(metric.columns) for metric in metrics), ADDABLE)
     return sum_of_users(lambda: addable(flat_sums(metrics, [mine])), shape, packed.device, group)
 

@@ -19,7 +19,7 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined, moments
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
 from torch_recmetrics.state.aggregation import Aggregation, aggregated, check_aggregation
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import Spread, spread_of
@@ -165,16 +165,12 @@ class UserMeans(UserMeasure):
     def exchange(self, process_group: Any) -> None:
         if self.keeps_values:
             users = self._users(Ranks(True, process_group))
-            weights = users.weights.unsqueeze(1)
-            numerators = torch.where(weights > 0, users.values, 0) * weights
-            self.set_state("sums", moments(numerators, users.weights).T)
-            for stem in LISTS:
-                self.set_state(stem, [])
             self.set_state("values", [users.values])
             self.set_state("weights", [users.weights])
-            return
-        total = None if self.fused is None else self.fused.agreement.synced_total(self, process_group)
-        self.set_state("sums", synced_totals([self], process_group)[0] if total is None else total)
+        elif self.fused is not None:
+            self.set_state("sums", self.fused.agreement.synced_total(self, process_group))
+        else:
+            self.set_state("sums", synced_totals([self], process_group)[0])
         for stem in LISTS:
             self.set_state(stem, [])
 
