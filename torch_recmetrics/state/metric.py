@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -199,8 +200,7 @@ class RecMetric(Configured, Metric):
         Raises:
             NotImplementedError: for a metric of counts over items, which has none in closed form.
         """
-        error: Tensor = self.spread_everywhere().error
-        return error
+        return self.spread_everywhere().error
 
     def confidence_interval(self, level: float = 0.95, *, method: Method | None = None) -> tuple[Tensor, Tensor]:
         """The ends of an interval that holds the true value in `level` of all samples of users; 0-dim float64 each.
@@ -671,9 +671,9 @@ class RecMetric(Configured, Metric):
                 gathered = dist_sync_fn(self.__dict__[name], group=process_group)
                 self.__dict__[name] = self._combined(name, gathered)
 
+    @abstractmethod
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""
-        raise NotImplementedError
 
 
 def kind_of(tensor: Tensor) -> str:

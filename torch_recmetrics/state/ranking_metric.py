@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -67,9 +68,9 @@ class RankingMetric(RecMetric):
         return None
 
     @property
+    @abstractmethod
     def evaluator(self) -> Any:
         """What ranks, checks, evaluates and counts an update of this metric alone; made once."""
-        raise NotImplementedError
 
     def requirements(self) -> RankingRequirements:
         """What a ranking must hold for it."""
@@ -204,17 +205,17 @@ class UserMeasure(RankingMetric):
     def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         """Refuse users that it has no value for, in the update that brings them."""
 
+    @abstractmethod
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
         """(columns,): what (U, columns) values of users with (U,) weights come to, where values are kept."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self, columns: Tensor) -> Any:
         """What `compute` returns, from (columns,) means over the users."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep(self, values: Tensor, weights: Tensor) -> None:
         """Remember (U, columns) values, nan where undefined, and the (U,) weights of the users."""
-        raise NotImplementedError
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
@@ -258,21 +259,21 @@ class ListCounter(RankingMetric):
     """A ranking metric that counts what was recommended: what the evaluator reads of it."""
 
     @property
+    @abstractmethod
     def list_shape(self) -> tuple[int, int]:
         """Metrics that agree in it count the same lists."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
         """The value of lists alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
         """Remember lists of :meth:`lists_of`."""
-        raise NotImplementedError
 
 
 @functools.cache

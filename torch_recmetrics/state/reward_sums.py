@@ -7,6 +7,7 @@ then a user is the unit, whose rows count together.
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -137,13 +138,13 @@ class RewardSums(RowMetric):
 
     # What a subclass says
 
+    @abstractmethod
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """(M, 5) columns, and the users and sample ids of the rows, of the arguments of an update, checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self) -> list[tuple[Tensor, int]]:
         """The value as a sum of ratios: the columns of each that are added up, (5,) of 0 and 1, and what divides it."""
-        raise NotImplementedError
 
     # States
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -114,15 +115,15 @@ class ClickSums(RowMetric):
         self.add("spread", self.empty_row("spread_of_sample").sum(0).view(2, MOMENTS), combined)
 
     @staticmethod
+    @abstractmethod
     def value(sums: Tensor) -> Tensor:
         """The metric from the sums."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
         """What a row that was not clicked and one that was must measure to leave the value as it is, (2,); and what
         the sums of these deviations are divided by."""
-        raise NotImplementedError
 
     @classmethod
     def value_of(cls, rows: dict[str, Any], *, eps: float | None = None, **options: Any) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -96,9 +97,9 @@ class Wrapper(RecMetric):
             table.declare()
 
     @property
+    @abstractmethod
     def ending(self) -> str:
         """What its name has behind that of what is inside."""
-        raise NotImplementedError
 
     # -- what is inside -----------------------------------------------------------------------------------------------
 
