@@ -273,13 +273,9 @@ class SlateOffPolicyValue(RewardSums):
                 f"`discount` must give a tensor of the shape of the places, {tuple(places.shape)}, got {got}"
             )
         if self.validate_args:
-            checks = check.ValueChecks()
-            rule = "must be finite and not below 0"
-            checks.defer(
-                ~counts.isfinite() | (counts < 0),
-                lambda place: f"`discount` {rule}, got {counts[place].item()!r} at place {place + 1}",
-            )
-            checks.raise_first()
+            rule = "`discount` must be finite and not below 0"
+            broken = ~counts.isfinite() | (counts < 0)
+            check.refuse(broken, lambda place: f"{rule}, got {counts[place].item()!r} at place {place + 1}")
         found: Tensor = counts
         return found
 

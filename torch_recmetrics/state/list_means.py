@@ -48,17 +48,10 @@ class ItemTable(torch.nn.Module):
         return self
 
 
-def refuse(broken: Tensor, message: Callable[[int], str]) -> None:
-    """ValueError for the first row of the data about items that breaks a rule."""
-    checks = check.ValueChecks()
-    checks.defer(broken, message)
-    checks.raise_first()
-
-
 def check_amounts(name: str, amounts: Tensor, where: str) -> None:
     """Refuse what is below zero or not finite; `where` says what a row is."""
     wrong = ~((amounts >= 0) & (amounts < float("inf")))
-    refuse(
+    check.refuse(
         wrong, lambda row: f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0]} {where} {row}"
     )
 

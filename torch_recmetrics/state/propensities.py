@@ -22,11 +22,11 @@ def check_propensities(name: str, propensities: Any) -> None:
     if propensities is None:
         return
     check.check_tensor(name, propensities, ndim=1)
+    rule = f"`{name}` must be in (0, 1], the chance that an item is observed"
+    if not propensities.shape[0]:
+        raise ValueError(f"{rule}, got none")
     broken = ~((propensities >= 0) & (propensities <= 1))
-    if not propensities.shape[0] or bool(broken.any()):
-        at = int(broken.to(torch.uint8).argmax()) if propensities.shape[0] else 0
-        got = f"{propensities[at].item():g} for item {at}" if propensities.shape[0] else "none"
-        raise ValueError(f"`{name}` must be in (0, 1], the chance that an item is observed, got {got}")
+    check.refuse(broken, lambda item: f"{rule}, got {propensities[item].item():g} for item {item}")
 
 
 class PropensityMeans(RelevanceMeans):

@@ -92,13 +92,13 @@ def number_check(
 ) -> Callable[[str, Any], None]:
     """A check of an option that is a number between two ends, or None where it is `optional`; `rule` says it."""
 
-    def refuse(name: str, value: Any) -> None:
+    def checked(name: str, value: Any) -> None:
         is_number = isinstance(value, kind) and not isinstance(value, bool)
         inside = is_number and value >= least and value > above and value <= most and (below is None or value < below)
         if not inside and (value is not None or not optional):
             raise ValueError(f"`{name}` must be {rule}, got {value!r}")
 
-    return refuse
+    return checked
 
 
 check_cutoff = number_check("an integer >= 1, or None for the whole list", int, least=1, optional=True)
@@ -391,3 +391,10 @@ def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
             return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}{hint}"
 
         checks.defer(again, message)
+
+
+def refuse(broken: Tensor, message: Callable[[int], str]) -> None:
+    """ValueError for the first row that breaks a rule, of what is read at once."""
+    checks = ValueChecks()
+    checks.defer(broken, message)
+    checks.raise_first()
