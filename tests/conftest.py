@@ -74,7 +74,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     random.seed(20240229)
-    torch.manual_seed(20240229)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(20240229)
+    # Not torch.manual_seed: where there is no GPU it keeps the stack of every call, for the day that one is there.
+    torch.default_generator.manual_seed(20240229)
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -52,6 +52,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MOVIELENS", raising=False)
     monkeypatch.setattr(pyplot, "show", lambda: None)
+    pyplot.close("all")  # what other tests have left
     names: dict[str, Any] = {"__name__": "__main__"}
     with torch.random.fork_rng():
         for cell in code():

@@ -242,6 +242,13 @@ def test_other_measurements_are_refused(other: UserValues, message: str) -> None
         compare({"a": one_metric(), "b": other}, "a")
 
 
+def test_the_metrics_that_all_have_are_told() -> None:
+    values = {name: [0.1, 0.5, 0.3] for name in ("a", "b", "c")}
+    systems = {"old": UserValues([1, 2, 3], values), "new": UserValues([1, 2, 3], {"b": values["b"], "a": values["a"]})}
+    with pytest.raises(ValueError, match=r"new has no c; give metrics=\('a', 'b'\) to compare what all have"):
+        compare(systems, "old")
+
+
 def test_other_truths_are_warned_of() -> None:
     march, april = (f"sha256:{digit * 64}; relevance=rating" for digit in "ab")
     with warnings.catch_warnings():
@@ -464,5 +471,7 @@ def test_as_a_forest_plot() -> None:
     infinite = compare(runs(n=3), "base", "ndcg@10")  # three users refuse nothing
     assert math.isinf(infinite.rows[0].low)
     assert "[-inf, inf]" in str(infinite)
-    infinite.plot()[0].canvas.draw()
+    drawn = infinite.plot()
+    drawn[0].canvas.draw()
+    assert not any(len(line.get_xdata()) == 2 and line.get_ydata()[0] == 1 for line in drawn[1].get_lines())
     plt.close("all")

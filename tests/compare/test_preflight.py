@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_recmetrics import functional
 from torch_recmetrics.compare import Preflight, preflight
-from torch_recmetrics.compare.preflight import FUNCTIONS, chance_value, popular_lists, random_lists
+from torch_recmetrics.compare.preflight import FUNCTIONS, catalogue_size, chance_value, popular_lists, random_lists
 
 ITEMS, USERS = 200, 400
 
@@ -203,3 +203,9 @@ def test_most_popular_is_shown() -> None:
 def test_bad_input_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         preflight(**{**problem(), **change})
+
+
+def test_a_catalogue_that_nobody_counted_ends_with_its_largest_id() -> None:
+    assert (
+        catalogue_size({"truth": torch.tensor([[3, -1]]), "train": torch.tensor([[7]]), "lists": None}, None, None) == 8
+    )

@@ -148,6 +148,13 @@ def test_disparities_by_hand() -> None:
     assert float(graded.compute()) == 0.5
 
 
+def test_a_group_that_nothing_is_asked_of_and_nothing_shown_of_has_no_ratio() -> None:
+    groups, lists = torch.tensor([0, 1, 2]), torch.tensor([[0, 1], [0, 2]])
+    for row, target, ratio in ((0, [1, 3, 0], 3.0), (0, [1, 1, 2], math.inf), (1, [1, 1, 0], math.inf)):
+        options: Any = {"attention": "none", "distance": "max_ratio", "target": target}
+        assert float(updated(ExposureDisparity(groups, 2, **options), item_ids=lists[row : row + 1]).compute()) == ratio
+
+
 def test_who_counts_towards_relevance() -> None:
     """A list needs relevant items with a group to be held against them; of all lists together each counts."""
     lists, wanted = torch.tensor([[0], [3], [1], [5]]), torch.tensor([[0], [5], [-1], [3]])

@@ -302,6 +302,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert not os.listdir(tmp_path / "spill")
 
 
+@pytest.mark.processes
 def test_an_interrupt_writes_nothing(tmp_path: Path) -> None:
     many_rows(tmp_path / "lists.parquet", 30_000)
     (tmp_path / "spill").mkdir()

@@ -285,6 +285,7 @@ def test_a_failure_of_ours_is_another_exit_code(
     assert "IndexError" in err
 
 
+@pytest.mark.processes
 def test_torchrun_splits_the_users(files: Path) -> None:
     arguments = [
         "evaluate",

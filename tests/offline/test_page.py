@@ -242,6 +242,7 @@ def test_labels_of_rows_are_not_cut(name: str, above: bool) -> None:
     assert (float(label.attrib["y"]) < float(point.attrib["cy"]) - 8) == above
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(browser.PROGRAM is None, reason=browser.MISSING)
 def test_in_a_browser(tmp_path: Path) -> None:
     path = tmp_path / "report.html"

@@ -209,6 +209,7 @@ print(evaluate(lists, lists[:1], "hit_rate", top_k=1)["hit_rate@1"])
 """
 
 
+@pytest.mark.processes
 def test_a_notebook_without_ipywidgets_evaluates() -> None:
     """There DuckDB has no progress bar, and refuses the setting that hides it."""
     done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=120, check=False)

@@ -17,10 +17,14 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/kernels": ("tests/core/kernels", "tests/core/scores"),
     "core/layouts": (
         "tests/core/layouts", f"{LAWS}/test_layouts.py", f"{LAWS}/test_labels.py", "tests/metrics/test_mean_rank.py",
+        "tests/metrics/test_propensities.py",
     ),
     "core/ranking": ("tests/core/ranking", "tests/metrics/test_ranking.py", f"{LAWS}/test_oracle.py"),
     "core/scores": ("tests/core/scores", f"{LAWS}/test_layouts.py"),
-    "core/tensors": ("tests/core/tensors", "tests/core/scores", "tests/core/layouts", "tests/core/auc"),
+    "core/tensors": (
+        "tests/core/tensors", "tests/core/scores", "tests/core/layouts", "tests/core/auc",
+        "tests/wrappers/test_bootstrap.py",
+    ),
     "state": (
         "tests/metrics", f"{LAWS}/test_splits.py", f"{LAWS}/test_exact_states.py", f"{LAWS}/test_kept_users.py",
         f"{LAWS}/test_waiting.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_refused_updates.py",

@@ -310,6 +310,10 @@ def test_files_that_save_does_not_write(
         UserValues.load(path)
 
 
+def test_a_summary_may_have_no_error_at_all() -> None:
+    assert UserValues([1], {"a": [1.0]}, summaries={"coverage": (1.0, 0.0)}).summaries == {"coverage": (1.0, 0.0)}
+
+
 def test_some_of_the_users() -> None:
     users = UserValues(
         [4, 1, 3],

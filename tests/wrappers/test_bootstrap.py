@@ -109,6 +109,15 @@ def test_replicates_do_not_depend_on_splits_and_order() -> None:
     assert one.compute()["ndcg@3"]["value"] == parts.compute()["ndcg@3"]["value"]
 
 
+def test_an_update_after_forward_draws_as_after_updates() -> None:
+    updates = HISTORIES["sums"](3)
+    one, other = (UserBootstrap(NDCG(3), num_replicates=50) for _ in range(2))
+    fed(one, updates)
+    other(**updates[0])
+    fed(other, updates[1:])
+    assert torch.equal(one.replicates(), other.replicates())
+
+
 # The life of the metric ----------------------------------------------------------------------------------------------
 
 MEMORIES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import string
 from typing import Any
@@ -347,6 +348,8 @@ def test_a_plot_shows_all_slices() -> None:
     with pytest.raises(NotImplementedError, match=r"ndcg@2/slices has several values: plot\(together=True\)"):
         metrics.plot()
     metrics["ndcg@2/slices"].plot()
+    _, own = pyplot.subplots()
+    assert metrics["ndcg@2/slices"].plot(ax=own)[1] is own
     pyplot.close("all")
 
 
@@ -461,6 +464,11 @@ def test_slices_by_popularity() -> None:
 def test_slices_of_many_interactions_have_names_of_all_digits() -> None:
     assert slice_by_popularity([1, 2], (1_000_000, 1_000_001)).names[1] == "1000000_to_1000001"
     assert slice_by_popularity([1, 2], (0.1, 5)).names == ("below_0_1", "0_1_to_5", "from_5")
+
+
+def test_edges_are_as_exact_as_counts() -> None:
+    counts = torch.tensor([0.1, math.nextafter(0.1, 0), 5.0], dtype=torch.float64)
+    assert slice_by_popularity(counts, (0.1, 5)).slice_ids.tolist() == [1, 0, 2]
 
 
 def test_nobody_needs_relevant_items_in_every_slice() -> None:

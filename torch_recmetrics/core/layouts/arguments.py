@@ -26,7 +26,7 @@ from torch_recmetrics.core.layouts.likely_mistakes import (
     defer_one_column,
     defer_unlisted,
 )
-from torch_recmetrics.core.layouts.lists import rank_lists
+from torch_recmetrics.core.layouts.lists import rank_lists, shown
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
 from torch_recmetrics.core.layouts.relevance import Relevance, defer_item_ids, dense_relevance, no_relevance
@@ -317,6 +317,10 @@ class UserLayout(Layout):
                 "(B, L) ids, best first, or `reference_preds` as scores"
             )
         name, layout = self.reference
+        return layout.listed(needs, ReferenceChecks(checks, name))
+
+    def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
+        """(B, D) the ids of the lists alone, as deep as these needs say."""
         own = RankingRequirements(
             needs.depth,
             full_list=needs.full_list,
@@ -327,7 +331,7 @@ class UserLayout(Layout):
             needs_target=False,
             nan_hidden=needs.nan_hidden,
         )
-        return layout.ranked(own, ReferenceChecks(checks, name)).item_ids
+        return self.ranked(own, checks).item_ids
 
     @abstractmethod
     def rank_users(
@@ -362,6 +366,14 @@ class ListsLayout(UserLayout):
         known = [number for number in needs.list_places if number is not None]
         defer_item_ids(checks, "item_ids", item_ids, below=min(known, default=None))
         return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
+
+    def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor:
+        checks.steps = self.steps
+        defer_item_ids(checks, "item_ids", self.like, below=None)
+        if self.seen_ids is not None:
+            check.defer_ids(checks, "seen_ids", self.seen_ids, below=None)
+        ids = shown(self.like, self.seen_ids, may_look=is_sync_free(self.like.device))
+        return ids[:, : None if needs.full_list else needs.depth].clone()
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,8 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 
 
-def rank_lists(
-    item_ids: Tensor, targets: Relevance, needs: RankingRequirements, seen_ids: Tensor | None, *, may_look: bool
-) -> Ranking:
-    """(B, L) recommended ids, best first, padded with -1; what was seen is dropped and the rest moves up.
+def shown(item_ids: Tensor, seen_ids: Tensor | None, *, may_look: bool) -> Tensor:
+    """(B, L) int64 of (B, L) recommended ids, best first: what was seen is dropped and the rest moves up.
 
     Where values may be looked at, lists without gaps are left as they are.
     """
@@ -26,6 +24,14 @@ def rank_lists(
     if not may_look or (bool(padding.any()) and bool((padding[:, :-1] & ~padding[:, 1:]).any())):
         order = torch.sort(padding.to(torch.uint8), dim=1, stable=True).indices
         ids = ids.gather(1, order)
+    return ids
+
+
+def rank_lists(
+    item_ids: Tensor, targets: Relevance, needs: RankingRequirements, seen_ids: Tensor | None, *, may_look: bool
+) -> Ranking:
+    """(B, L) recommended ids, best first, padded with -1."""
+    ids = shown(item_ids, seen_ids, may_look=may_look)
     width = ids.shape[1]
     depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)
     place = columns_of(ids, targets.item_ids, missing=FAR).to(torch.int32)
