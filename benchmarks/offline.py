@@ -150,7 +150,7 @@ def main() -> None:
         wanted = {"metrics": METRICS, "top_k": K}
         write_lists(connection, folder, options.rows, options.users, options.items)
         (folder / "spilled").mkdir()
-        # At 1 GB these rows just fit into memory, at half of it DuckDB sorts them on the disk.
+        # At half a gigabyte DuckDB sorts these rows on the disk.
         limits = {
             words: {"memory_limit": limit, "temp_directory": folder / "spilled"}
             for words, limit in (("1 GB", "1GB"), ("500 MB, out of core", "500MB"))

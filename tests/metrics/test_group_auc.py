@@ -160,3 +160,9 @@ def test_order_of_the_rows_has_no_part_in_it() -> None:
 def test_the_oracle_by_hand() -> None:
     rows = [Row(3, 1, group=1), Row(2, 0, group=1), Row(2, 1, group=1), Row(5, 1, group=2), Row(6, 0, group=2)]
     assert group_auc(rows) == pytest.approx((3 * (1 + 1 / 2) / 2 + 2 * 0) / 5)
+
+
+def test_rows_without_a_label_are_in_no_group() -> None:
+    preds, target = torch.tensor([0.9, 0.8, 0.1, 0.5]), torch.tensor([-1, 1, 0, -1])
+    values = group_auc_of(preds, target, torch.tensor([7, 7, 7, 5]), ignore_index=-1)
+    assert values.tolist() == [1.0]

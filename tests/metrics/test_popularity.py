@@ -28,6 +28,12 @@ def test_novelty() -> None:
     assert of_lists(Novelty(torch.tensor([3]), 3), [[0]]) == 0
 
 
+def test_lists_without_a_place_have_no_value() -> None:
+    metric = Novelty(torch.tensor([3, 2, 1]), 10, 2)
+    metric.update(item_ids=torch.zeros((3, 0), dtype=torch.int64))
+    assert math.isnan(metric.compute())
+
+
 def test_popularity() -> None:
     lists = [[0, 3, 4], [2, 1, -1]]
     assert of_lists(Popularity(COUNTS, 3), lists) == (9 / 3 + 8 / 2) / 2

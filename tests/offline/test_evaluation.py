@@ -26,7 +26,7 @@ from torch_recmetrics import (
     ranking_metrics,
 )
 from torch_recmetrics.compare import UserValues, compare
-from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables, workspace
+from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables
 
 N_USERS, N_ITEMS = 40, 30
 
@@ -98,9 +98,7 @@ def test_stable_ties_stand_in_the_order_of_the_rows() -> None:
     assert evaluate(lists, truth, "mrr", None, ties="stable").users["mrr"].tolist() == [0.5, 1.0]
 
 
-@pytest.mark.parametrize("in_memory", [0, 2**31])
-def test_rows_keep_their_order_over_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_memory: int) -> None:
-    monkeypatch.setattr(workspace, "IN_MEMORY", in_memory)
+def test_rows_keep_their_order_over_files(tmp_path: Path) -> None:
     for file in range(3):  # few rows beside many users: the join reads the lists first, and in any order
         item = list(range(2 * file, 2 * file + 2)) * 3
         rows = {"user_id": [4000, 4000, 9, 9, 7000, 7000], "item_id": item, "score": [1.0] * 6}
@@ -176,11 +174,9 @@ def test_text_that_begins_with_zero_stays_text(tmp_path: Path) -> None:
     assert report.users["hit_rate@1"].tolist() == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("in_memory", [0, 2**31])
 @pytest.mark.parametrize("size", [1, 7])
-def test_batches_are_of_whole_users(monkeypatch: pytest.MonkeyPatch, size: int, in_memory: int) -> None:
+def test_batches_are_of_whole_users(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     expected = evaluate(LISTS, TRUTH, relevance="relevance")
-    monkeypatch.setattr(workspace, "IN_MEMORY", in_memory)
     monkeypatch.setattr(tables, "BATCH_ROWS", size)
     monkeypatch.setattr(batches, "BATCH_USERS", 3)
     monkeypatch.setattr(batches, "BATCH_CELLS", 40)

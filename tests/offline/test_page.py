@@ -187,6 +187,14 @@ def test_a_report_of_one_value_needs_no_picture() -> None:
     assert "0.5000" in page
 
 
+def test_a_whole_list_is_the_deepest() -> None:
+    """A metric without a cutoff stands before those with one, or behind them."""
+    for names in (("mrr", "mrr@10"), ("mrr@10", "mrr")):
+        page = Report({}, users=UserValues([1, 2], {name: [0.5, 1.0] for name in names})).to_html()
+        assert "users by their mrr<" in page
+        assert "users by their mrr@10" not in page
+
+
 def test_users_are_drawn_by_their_weight() -> None:
     """Who has no value or weight 0 is left out; of the other two the first has nine tenths of the weight."""
     values, weights = [0.0, 1.0, 0.5, math.nan], [0.18, 0.02, 0.0, 5.0]

@@ -36,13 +36,12 @@ def part(user: int, n_parts: int) -> Part:
             {"recommendations": lists, "truth": truth},
             Names(*NAMES[:2], "v", None, "v", "w"),
             None,
-            whole=False,
         )
         tables.number_users()
         tables.number_items()
         collection = ranking_metrics(METRICS, 3)
         asked = Asked(0.95, None, True, False, 3, False)
-        outcome = measured(tables, collection, asked, tables.counted_lists(strict=False), numbered=False)
+        outcome = measured(tables, collection, asked, tables.counted_lists(), numbered=False)
         return part_of(tables, collection, outcome)
 
 

@@ -19,7 +19,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/core/layouts", f"{LAWS}/test_layouts.py", f"{LAWS}/test_labels.py", "tests/metrics/test_mean_rank.py",
         "tests/metrics/test_propensities.py",
     ),
-    "core/ranking": ("tests/core/ranking", "tests/metrics/test_ranking.py", f"{LAWS}/test_oracle.py"),
+    "core/ranking": (
+        "tests/core/ranking", "tests/metrics/test_ranking.py", "tests/metrics/test_from_sampled.py",
+        "tests/metrics/test_popularity.py", f"{LAWS}/test_oracle.py",
+    ),
     "core/scores": ("tests/core/scores", f"{LAWS}/test_layouts.py"),
     "core/tensors": (
         "tests/core/tensors", "tests/core/scores", "tests/core/layouts", "tests/core/auc",

@@ -2,9 +2,9 @@
 
 ``python -m tests.tools.mutate --count 100 --seed 0 core/ranking compare``. A change is one operator, comparison,
 condition, constant or argument. Left out are docstrings, annotations, the texts of errors and warnings, decorators,
-declarations of options, ``if TYPE_CHECKING`` and the tuned numbers of ``thresholds.py``, which change no value. A run
-that takes too long counts as caught. ``--record FILE`` keeps which test caught what; ``--again FILE`` runs the same
-changes, each with the test that caught it first.
+declarations of options, ``if TYPE_CHECKING``, ``strict=`` of `zip` and the tuned numbers of ``thresholds.py``, which
+change no value. A run that takes too long counts as caught. ``--record FILE`` keeps which test caught what;
+``--again FILE`` runs the same changes, each with the test that caught it first.
 
 One copy of the package holds all changes, each behind a question (``switch.py``), so that all tests are imported and
 collected once, and a change costs the tests that come by it (``forked.py``). A change that this cannot make, in a loop
@@ -64,7 +64,7 @@ def changes(node: Any) -> list[Callable[[Any], None]]:
         found += [
             lambda own, place=place: own.keywords.pop(place)
             for place, word in enumerate(node.keywords)
-            if word.arg is not None
+            if word.arg not in (None, "strict")
         ]
     return found
 
@@ -80,6 +80,8 @@ def nodes_of(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return
     if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in SKIPPED_CALLS:
+        return
+    if isinstance(node, ast.keyword) and node.arg == "strict":
         return
     if isinstance(node, ast.BinOp | ast.Subscript) and isinstance(getattr(node, "ctx", None), ast.Store):
         return

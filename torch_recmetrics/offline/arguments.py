@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.item_to_item import item_to_item
@@ -68,7 +68,7 @@ def arranged(argv: list[str]) -> list[str]:
     return [argv[0], *first, *(f"--{name}={json.dumps(values)}" for name, values in lists.items()), *rest]
 
 
-def add_function(parser: Any, function: Callable[..., Any], *left_out: str) -> None:
+def add_function(parser: Any, function: Callable[..., Any], left_out: Collection[str]) -> None:
     """An option for each argument of a function; what it must be given, and lists, are None by default."""
     texts = texts_of(function)
     for name, parameter in inspect.signature(function).parameters.items():
@@ -94,114 +94,103 @@ def texts_of(function: Callable[..., Any]) -> dict[str, str]:
     return found
 
 
-def add_options(parser: Any, options: Mapping[str, tuple[Any, Any, str]]) -> None:
-    """Options that no function has: their type, default and meaning."""
-    for name, option in options.items():
-        add_option(parser, name, *option)
-
-
-REPORT = {
+Options = dict[str, tuple[Any, Any, str]]  # name -> type, default and meaning, of options that no function has
+LISTS: Options = {
+    "metric": (list[str] | None, None, "-m NAME or -m NAME@K, as often as needed"),
+    "min_relevance": (int | float | None, None, "relevance below it is 0, such as 4 of 5"),
+    "progress": (bool | None, None, "by default where standard error is a terminal"),
+}
+REPORT: Options = {
     "report": (str | None, None, "a folder for report.html, report.json and, where users have values, users.parquet")
 }
-FORMAT = {"format": (str | None, None, "of evaluate, compare and gate alone")}
-ENGINE = {
+FORMAT: Options = {"format": (str | None, None, "of evaluate, compare and gate alone")}
+ENGINE: Options = {
     "engine": (str, "files", "files, or spark"),
     "master": (str | None, None, "of Spark, such as local[2]; by default that of spark-submit"),
 }
-RUNS = {
-    "compare": "NAME=FILE of lists (with --truth) or of values of users",
-    "gate": "CANDIDATE INCUMBENT: files of lists (with --truth) or of users",
-    "agreement": "OLD NEW: two files of lists",
+COMPARISON: Options = {
+    "baseline": (str | None, None, "the name that the others are compared with; the first"),
+    "test": (str, "randomization", "randomization, t, wilcoxon or bootstrap"),
+    "correction": (str | None, "holm", "holm, bh or null"),
+    "num_draws": (int, 10_000, "of the test"),
+    "seed": (int, 0, "of the test"),
+    "report": (str | None, None, "a folder for report.html, report.json and users of each run"),
 }
+RULES: Options = {
+    "better": (list[str] | None, None, "a metric in which the candidate must win"),
+    "not_worse": (list[str] | dict[str, float] | None, None, "METRIC=MARGIN, a relative loss"),
+    "not_less": (list[str] | dict[str, float] | None, None, "METRIC=BOUND, such as overlap@10=0.5"),
+    "lower_is_better": (list[str] | None, None, "a metric in which less is better"),
+    "report": (str | None, None, "a folder for verdict.json"),
+}
+OVERLAP: Options = {
+    "output": (str | None, None, "a Parquet file for the test data without what was dropped"),
+    "level": (float, 0.95, "of intervals, which overlap has not"),
+}
+NOT_OF_EVALUATE = ("metrics", "progress", "keep_users", "keep_lists", "curves")
+NOT_OF_RUNS = (*NOT_OF_EVALUATE, "recommendations", "order", "users")
+OF_AGREEMENT = (
+    "top_k",
+    "user",
+    "item",
+    "score",
+    "rank",
+    "format",
+    "memory_limit",
+    "temp_directory",
+    "threads",
+    "level",
+)
+NOT_OF_AGREEMENT = tuple(name for name in inspect.signature(evaluate).parameters if name not in OF_AGREEMENT)
 
 
-def add_evaluation(parser: Any) -> None:
-    """The options of an evaluation but for the lists."""
-    left_out = ("recommendations", "metrics", "progress", "keep_users", "keep_lists", "curves", "order", "users")
-    add_function(parser, evaluate, *left_out)
-    add_options(
-        parser,
-        {
-            "metric": (list[str] | None, None, "-m NAME or -m NAME@K, as often as needed"),
-            "min_relevance": (int | float | None, None, "relevance below it is 0, such as 4 of 5"),
-            "progress": (bool | None, None, "by default where standard error is a terminal"),
-        },
-    )
+class Arguments(NamedTuple):
+    """The arguments of a command.
+
+    Attributes:
+        function: whose arguments are options; None: there are no such.
+        options: further ones.
+        left_out: arguments of the function that are no options.
+        words: what stands without a flag, and its meaning.
+    """
+
+    function: Callable[..., Any] | None
+    options: Options
+    left_out: tuple[str, ...] = ()
+    words: tuple[str, str] | None = None
+
+    def add_to(self, parser: Any) -> None:
+        """Make them known."""
+        if self.words is not None:
+            parser.add_argument(self.words[0], nargs="*", type=str, help=self.words[1])
+        if self.function is not None:
+            add_function(parser, self.function, self.left_out)
+        for name, option in self.options.items():
+            add_option(parser, name, *option)
 
 
-def add_evaluate(parser: Any) -> None:
-    add_evaluation(parser)
-    add_options(parser, {"recommendations": (str | list[str] | None, None, "a file or pattern of lists")})
-    add_options(parser, {"order": (str | None, None, "the column that orders Spark's rows")})
-    add_options(
-        parser, {"users": (str | None, None, "a folder for the values of the users, which Spark's workers write")}
-    )
-    add_options(parser, REPORT | ENGINE)
-
-
-def add_compare(parser: Any) -> None:
-    parser.add_argument("runs", nargs="*", type=str, help=RUNS["compare"])
-    add_options(
-        parser,
-        {
-            "baseline": (str | None, None, "the name that the others are compared with; the first"),
-            "test": (str, "randomization", "randomization, t, wilcoxon or bootstrap"),
-            "correction": (str | None, "holm", "holm, bh or null"),
-            "num_draws": (int, 10_000, "of the test"),
-            "seed": (int, 0, "of the test"),
-            "report": (str | None, None, "a folder for report.html, report.json and users of each run"),
-        },
-    )
-    add_evaluation(parser)
-
-
-def add_gate(parser: Any) -> None:
-    parser.add_argument("runs", nargs="*", type=str, help=RUNS["gate"])
-    numbers = list[str] | dict[str, float] | None
-    add_options(
-        parser,
-        {
-            "better": (list[str] | None, None, "a metric in which the candidate must win"),
-            "not_worse": (numbers, None, "METRIC=MARGIN, a relative loss"),
-            "not_less": (numbers, None, "METRIC=BOUND, such as overlap@10=0.5"),
-            "lower_is_better": (list[str] | None, None, "a metric in which less is better"),
-            "report": (str | None, None, "a folder for verdict.json"),
-        },
-    )
-    add_evaluation(parser)
-
-
-def add_agreement(parser: Any) -> None:
-    parser.add_argument("runs", nargs="*", type=str, help=RUNS["agreement"])
-    taken = ("top_k", "user", "item", "score", "rank", "format", "memory_limit", "temp_directory", "threads", "level")
-    add_function(parser, evaluate, *(name for name in inspect.signature(evaluate).parameters if name not in taken))
-    add_options(parser, {"persistence": (float, 0.9, "of the rank-biased overlap")})
-
-
-def add_files(function: Callable[..., Any], *options: Mapping[str, tuple[Any, Any, str]]) -> Callable[[Any], None]:
-    """What adds the options of a function of files, and `options`."""
-
-    def add(parser: Any) -> None:
-        add_function(parser, function)
-        for own in (FORMAT, *options):
-            add_options(parser, own)
-
-    return add
-
-
-def add_metrics(parser: Any) -> None:
-    parser.add_argument("names", nargs="*", type=str, help="some of them")
-
-
-LEVEL = {"level": (float, 0.95, "of intervals, which overlap has not")}
-OUTPUT = {"output": (str | None, None, "a Parquet file for the test data without what was dropped")}
-ARGUMENTS: dict[str, Callable[[Any], None]] = {
-    "evaluate": add_evaluate,
-    "compare": add_compare,
-    "gate": add_gate,
-    "agreement": add_agreement,
-    "item-to-item": add_files(item_to_item, REPORT, ENGINE),
-    "off-policy": add_files(off_policy, REPORT),
-    "overlap": add_files(overlap, OUTPUT, LEVEL, ENGINE),
-    "metrics": add_metrics,
+ARGUMENTS = {
+    "evaluate": Arguments(evaluate, LISTS | REPORT | ENGINE, NOT_OF_EVALUATE),
+    "compare": Arguments(
+        evaluate,
+        LISTS | COMPARISON,
+        NOT_OF_RUNS,
+        ("runs", "NAME=FILE of lists (with --truth) or of values of users"),
+    ),
+    "gate": Arguments(
+        evaluate,
+        LISTS | RULES,
+        NOT_OF_RUNS,
+        ("runs", "CANDIDATE INCUMBENT: files of lists (with --truth) or of users"),
+    ),
+    "agreement": Arguments(
+        evaluate,
+        {"persistence": (float, 0.9, "of the rank-biased overlap")},
+        NOT_OF_AGREEMENT,
+        ("runs", "OLD NEW: two files of lists"),
+    ),
+    "item-to-item": Arguments(item_to_item, FORMAT | REPORT | ENGINE),
+    "off-policy": Arguments(off_policy, FORMAT | REPORT),
+    "overlap": Arguments(overlap, FORMAT | OVERLAP | ENGINE),
+    "metrics": Arguments(None, {}, (), ("names", "some of them")),
 }

@@ -10,20 +10,11 @@ from typing import Any
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source
 from torch_recmetrics.offline.sql import cast, finite, quoted
 
+LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")  # some of whose integers no int64 holds
+NO_IDS = ("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")
 ZONED = "TIMESTAMP WITH TIME ZONE"
 EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
-
-
-def place_sql(work: Any, source: Source, prefix: str = "") -> str:
-    """SQL of the place of a row of a source, as int64: all its files are numbered through from 0 on."""
-    place = cast(prefix + source.order[-1], "BIGINT")
-    if len(source.order) == 1 or len(source.files) == 1:
-        return place
-    file = source.order[0]
-    counts = dict(work.rows(f"SELECT {file}, count(*) FROM {source.sql} GROUP BY 1"))
-    starts = itertools.accumulate((counts.get(k, 0) for k in range(len(source.files) - 1)), initial=0)
-    return f"[{', '.join(map(str, starts))}][{cast(prefix + file, 'BIGINT')} + 1] + {place}"
 
 
 def need_columns(source: Source, columns: Mapping[str, str]) -> None:
@@ -44,6 +35,13 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{shared}")
 
 
+def need_different(columns: Mapping[str, str]) -> None:
+    """InputError for a column that was named for two arguments."""
+    for one, other in itertools.combinations(columns, 2):
+        if columns[one] == columns[other]:
+            raise InputError(f"`{one}` and `{other}` must be two columns, got {columns[one]!r} for both")
+
+
 def first_row(work: Any, source: Source, column: str, wrong: str) -> tuple[str, str | None] | None:
     """The place of the first row that meets a condition, in words, and the text of a column of it."""
     order = ", ".join(source.order)
@@ -53,19 +51,28 @@ def first_row(work: Any, source: Source, column: str, wrong: str) -> tuple[str, 
     return (source.place(found[0][:-1]), found[0][-1]) if found else None
 
 
-def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str) -> None:
-    """InputError that names the first row for which the condition `wrong` is true.
+def row_fault(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> InputError | None:
+    """What names the first row for which the condition `wrong` is true; None where there is none.
 
     Args:
         work, source: where.
         column: its name; it is shown.
         wrong: SQL of the columns of the source.
-        rule: what the column must be.
+        rule: what the column must be, or have.
+        must: the verb of the rule.
     """
-    if found := first_row(work, source, column, wrong):
-        place, value = found
-        shown = "nothing (null)" if value is None else repr(value[:80])
-        raise InputError(f"{place}: column {column!r} must be {rule}, got {shown}")
+    found = first_row(work, source, column, wrong)
+    if found is None:
+        return None
+    place, value = found
+    shown = "nothing (null or NaN)" if value is None else repr(value[:80])
+    return InputError(f"{place}: column {column!r} must {must} {rule}, got {shown}")
+
+
+def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> None:
+    """Raise what :func:`row_fault` finds."""
+    if fault := row_fault(work, source, column, wrong, rule, must):
+        raise fault
 
 
 def beyond_floats(source: Source, column: str) -> str:
@@ -115,23 +122,42 @@ def id_as(name: str, kind: str, common: str) -> str:
     return cast(name, common)
 
 
+def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
+    """What ids of a column are compared as with others of their kind; floats are what pandas makes of integers.
+
+    Args:
+        work, source: where.
+        column: its name.
+        plain: whether ids are integers, UUIDs or text, which dates become; else they stay what they are.
+
+    Raises:
+        InputError: for a column that can hold no ids.
+    """
+    name, kind = quoted(column), source.types[column]
+    if kind in FLOATS:
+        refuse_rows(work, source, column, *no_float_id(name, kind))
+        return "BIGINT"
+    if kind in INTEGERS and kind not in LARGE:
+        return "BIGINT"
+    if kind in LARGE and plain:
+        fits = f"{name} BETWEEN -9223372036854775808 AND 9223372036854775807"
+        return TEXT if work.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0] is False else "BIGINT"
+    if kind.endswith("]") or kind.startswith(NO_IDS if plain else NO_IDS[:2]):
+        rule = "integers, text or UUIDs" if plain else "ids"
+        raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
+    return TEXT if plain and kind != "UUID" else kind
+
+
 def id_sql(work: Any, *columns: tuple[Source, str]) -> list[str]:
     """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
 
-    Floats (what pandas makes of integers beside a gap) must be whole numbers. InputError for nulls.
+    InputError for nulls, and for floats that are no whole numbers.
     """
-    kinds = []
+    kinds = set()
     for source, column in columns:
-        name, kind = quoted(column), source.types[column]
-        wrong, rule = f"{name} IS NULL", "an id"
-        if kind in FLOATS:
-            wrong, rule = no_float_id(name, kind)
-            kind = "BIGINT"
-        elif kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
-            raise InputError(f"{source}: column {column!r} must be ids, its type is {kind}")
-        refuse_rows(work, source, column, wrong, rule)
-        kinds.append("BIGINT" if kind in INTEGERS and kind not in ("HUGEINT", "UHUGEINT", "UBIGINT") else kind)
-    common = kinds[0] if len(set(kinds)) == 1 else TEXT
+        kinds.add(kind_of_ids(work, source, column, plain=False))
+        refuse_rows(work, source, column, f"{quoted(column)} IS NULL", "an id")
+    common = kinds.pop() if len(kinds) == 1 else TEXT
     return [id_as(quoted(column), source.types[column], common) for source, column in columns]
 
 

@@ -32,6 +32,7 @@ from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.off_policy import off_policy
 from torch_recmetrics.offline.outputs import (
+    Files,
     files_of,
     files_of_comparison,
     folder_of,
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         names |= set(options) - {"runs", "names"}
         with processes() as first, warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: show_warning(message, names)
-            return COMMANDS[command](options, Output(as_json=bool(options.pop("json", False)), silent=not first))
+            return COMMANDS[command](options, Output(options, silent=not first)) or 0
     except (InputError, ValueError, TypeError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         if not is_of_input(error):
             traceback.print_exc()
@@ -148,21 +149,25 @@ def with_flags(text: str, names: Collection[str]) -> str:
 
 
 class Output:
-    """What goes to standard output: a table, or JSON.
+    """Where what was found goes: a table or JSON to standard output, files to the folder of a report.
 
     Args:
-        as_json: JSON.
-        silent: nothing, as for all processes but the first.
+        options: of the command; those of its output are taken out.
+        silent: nothing goes anywhere, as for all processes but the first.
     """
 
-    def __init__(self, *, as_json: bool, silent: bool) -> None:
-        self.as_json, self.silent = as_json, silent
+    def __init__(self, options: Options, *, silent: bool) -> None:
+        self.as_json, self.silent = bool(options.pop("json", False)), silent
+        self.folder = folder_of(options)
 
-    def show(self, text: str, content: Callable[[], str]) -> None:
-        """A table as text, or `content` in its place."""
-        if not self.silent:
-            sys.stdout.write((content() if self.as_json else text).rstrip("\n") + "\n")
-            sys.stdout.flush()
+    def show(self, found: object, content: Callable[[], str], files: Files | None = None) -> None:
+        """What was found as text, or `content` in its place, and its files."""
+        if self.silent:
+            return
+        if self.folder is not None and files is not None:
+            write_folder(self.folder, files)
+        sys.stdout.write((content() if self.as_json else str(found)).rstrip("\n") + "\n")
+        sys.stdout.flush()
 
 
 @contextmanager
@@ -193,11 +198,11 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
         prog="torch-recmetrics", description="Recommendation metrics of files: lists and truths in, numbers out."
     )
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
-    for name, add in ARGUMENTS.items():
+    for name, arguments in ARGUMENTS.items():
         own = Parser(description=inspect.getdoc(COMMANDS[name]))
         own.add_argument("--config", action="config", help="a YAML file with any of these options; flags win")
         own.add_argument("--json", action="store_true", help="JSON on standard output")
-        add(own)
+        arguments.add_to(own)
         commands.add_subcommand(name, own, help=(inspect.getdoc(COMMANDS[name]) or "").partition("\n")[0])
     try:
         found = parser.parse_args(arranged(argv)).as_dict()
@@ -211,28 +216,25 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
 # Commands -------------------------------------------------------------------------------------------------------------
 
 
-def run_evaluate(options: Options, output: Output) -> int:
+def run_evaluate(options: Options, output: Output) -> None:
     """The values of metrics of recommended lists.
 
     torch-recmetrics evaluate --recommendations 'recs/*.parquet' --truth test.parquet -m ndcg@10 -m hit_rate@10
     """
-    lists, folder = required(options, "recommendations"), folder_of(options)
+    lists = required(options, "recommendations")
     with engine_of(options) as read:
         files = ("truth", "seen", "slices", "train", "items", "groups", "propensities")
-        options |= {name: read(options[name]) for name in files} | {"curves": folder is not None}
+        options |= {name: read(options[name]) for name in files} | {"curves": output.folder is not None}
         report = evaluated(read(lists), options)
-    if folder is not None and not output.silent:
-        write_folder(folder, files_of(report))
-    output.show(str(report), report.to_json)
-    return 0
+    output.show(report, report.to_json, files_of(report))
 
 
-def run_compare(options: Options, output: Output) -> int:
+def run_compare(options: Options, output: Output) -> None:
     """The paired difference of several runs from a baseline, on the same users.
 
     torch-recmetrics compare popularity=a.parquet mf=b.parquet --truth test.parquet -m ndcg@10 --baseline popularity
     """
-    runs, folder = options.pop("runs"), folder_of(options)
+    runs = options.pop("runs")
     named = dict(run.partition("=")[::2] for run in runs)
     if len(runs) < 2 or len(named) < len(runs) or not all(named.values()) or not all(named):
         raise InputError(f"compare needs two runs or more as NAME=FILE, each name once, got {' '.join(runs) or 'none'}")
@@ -251,10 +253,8 @@ def run_compare(options: Options, output: Output) -> int:
     comparable = {*values[baseline], *values[baseline].summaries}
     if left_out := [m for m in reports[baseline] if m not in comparable and "/" not in m]:
         rank_zero_warn(f"{', '.join(left_out)}: one value of all lists, not a mean over users, so not compared")
-    if folder is not None and not output.silent:
-        write_folder(folder, files_of_comparison(table, reports, values, level))
-    output.show(str(table), lambda: json_of(table.to_records()))
-    return 0
+    files = files_of_comparison(table, reports, values, level)
+    output.show(table, lambda: json_of(table.to_records()), files)
 
 
 def run_gate(options: Options, output: Output) -> int:
@@ -262,14 +262,12 @@ def run_gate(options: Options, output: Output) -> int:
 
     torch-recmetrics gate new.parquet old.parquet --truth test.parquet --better ndcg@10 --not-worse recall@20=0.02
     """
-    runs, folder = options.pop("runs"), folder_of(options)
+    runs = options.pop("runs")
     if len(runs) != 2:
         raise InputError(f"gate needs two files, of the candidate and of the incumbent, got {' '.join(runs) or 'none'}")
     better, lower = options.pop("better") or (), options.pop("lower_is_better") or ()
-    given = options.pop("not_worse") or {}
-    margins = given if isinstance(given, Mapping) else margins_of(given)
-    given = options.pop("not_less") or {}
-    bounds = given if isinstance(given, Mapping) else margins_of(given, "not_less", "overlap@10=0.5")
+    margins = numbers_of(options, "not_worse", "recall@20=0.02")
+    bounds = numbers_of(options, "not_less", "overlap@10=0.5")
     gate = Gate(better=better, not_worse=margins, not_less=bounds, level=options["level"], lower_is_better=lower)
     agreeing = [name for name in bounds if metric_named(name)]
     if agreeing and options["truth"] is not None:
@@ -282,13 +280,11 @@ def run_gate(options: Options, output: Output) -> int:
         users_of(name, path, dict(options))[1] for name, path in zip(("candidate", "incumbent"), runs)
     )
     verdict = gate.decide(candidate, incumbent)
-    if folder is not None and not output.silent:
-        write_folder(folder, {"verdict.json": verdict.to_json})
-    output.show(str(verdict), verdict.to_json)
+    output.show(verdict, verdict.to_json, {"verdict.json": verdict.to_json})
     return VERDICTS[verdict.outcome]
 
 
-def run_agreement(options: Options, output: Output) -> int:
+def run_agreement(options: Options, output: Output) -> None:
     """How much the lists of two files agree, for the users of the first: how many users will see something else.
 
     torch-recmetrics agreement old.parquet new.parquet -k 10
@@ -317,41 +313,33 @@ def run_agreement(options: Options, output: Output) -> int:
             f"{counts['rows_without_truth']} rows of {runs[1]!r} are of users without a list in {runs[0]!r}, and are "
             "left out"
         )
-    output.show(str(table), table.to_json)
-    return 0
+    output.show(table, table.to_json)
 
 
-def run_item_to_item(options: Options, output: Output) -> int:
+def run_item_to_item(options: Options, output: Output) -> None:
     """An item-to-item table against what users did next.
 
     torch-recmetrics item-to-item --similar i2i.parquet --behaviour log.parquet -k 5 -k 10 -k 20
     """
-    similar, behaviour = required(options, "similar"), required(options, "behaviour")
-    folder, top_k = folder_of(options), options.pop("top_k")
+    similar, behaviour, top_k = required(options, "similar"), required(options, "behaviour"), options.pop("top_k")
     refuse_format(options)
     with engine_of(options) as read:
         report = item_to_item(read(similar), read(behaviour), CUTOFFS if top_k is None else top_k, **options)
-    if folder is not None and not output.silent:
-        write_folder(folder, files_of(report))
-    output.show(str(report), report.to_json)
-    return 0
+    output.show(report, report.to_json, files_of(report))
 
 
-def run_off_policy(options: Options, output: Output) -> int:
+def run_off_policy(options: Options, output: Output) -> None:
     """What another policy would have earned, from the log of the one that ran.
 
     torch-recmetrics off-policy --log log.parquet --estimator dr --user user_id
     """
-    log, folder = required(options, "log"), folder_of(options)
+    log = required(options, "log")
     refuse_format(options)
     report = off_policy(log, **options)
-    if folder is not None and not output.silent:
-        write_folder(folder, files_of(report))
-    output.show(str(report), report.to_json)
-    return 0
+    output.show(report, report.to_json, files_of(report))
 
 
-def run_overlap(options: Options, output: Output) -> int:
+def run_overlap(options: Options, output: Output) -> None:
     """What training and test data share.
 
     torch-recmetrics overlap --train train.parquet --test test.parquet
@@ -368,11 +356,10 @@ def run_overlap(options: Options, output: Output) -> int:
         elif target is not None and not output.silent:
             parquet = needed("pyarrow.parquet", "--output")
             write_whole(Path(target), lambda path: parquet.write_table(found.kept, path))
-    output.show(str(found), found.to_json)
-    return 0
+    output.show(found, found.to_json)
 
 
-def run_metrics(options: Options, output: Output) -> int:
+def run_metrics(options: Options, output: Output) -> None:
     """What metrics there are, the well-known ones first; with names, all about these.
 
     torch-recmetrics metrics ndcg
@@ -384,10 +371,9 @@ def run_metrics(options: Options, output: Output) -> int:
         raise InputError(f"there is no metric {unknown[0]!r}: {hint}")
     text = "\n\n".join(map(full_text, names)) if names else list_text(every)
     output.show(text, lambda: json_of([about_metric(name) for name in names or every]))
-    return 0
 
 
-COMMANDS: dict[str, Callable[[Options, Output], int]] = {
+COMMANDS: dict[str, Callable[[Options, Output], int | None]] = {
     "evaluate": run_evaluate,
     "compare": run_compare,
     "gate": run_gate,
@@ -399,29 +385,26 @@ COMMANDS: dict[str, Callable[[Options, Output], int]] = {
 }
 
 
-def margins_of(texts: Sequence[str], option: str = "not_worse", such: str = "recall@20=0.02") -> dict[str, float]:
-    """Metric -> its margin or bound, of some METRIC=NUMBER."""
-    margins = {}
-    for text in texts:
-        name, margin = margin_of(text, option, such)
-        if name in margins:
-            raise InputError(f"`{option}` must name a metric once, got {name!r} twice: give it one number")
-        margins[name] = margin
-    return margins
-
-
-def margin_of(text: str, option: str, such: str) -> tuple[str, float]:
-    """``recall@20=0.02`` as a metric and its number."""
-    name, _, margin = text.partition("=")
-    try:
-        return name, float(margin)
-    except ValueError:
-        raise InputError(f"`{option}` must be METRIC=NUMBER, such as {such}, got {text!r}") from None
+def numbers_of(options: Options, name: str, such: str) -> dict[str, float]:
+    """Metric -> its number, of an option that has them as METRIC=NUMBER or in a mapping."""
+    given = options.pop(name) or {}
+    if isinstance(given, Mapping):
+        return dict(given)
+    numbers: dict[str, float] = {}
+    for text in given:
+        metric, _, number = text.partition("=")
+        if metric in numbers:
+            raise InputError(f"`{name}` must name a metric once, got {metric!r} twice: give it one number")
+        try:
+            numbers[metric] = float(number)
+        except ValueError:
+            raise InputError(f"`{name}` must be METRIC=NUMBER, such as {such}, got {text!r}") from None
+    return numbers
 
 
 def required(options: Options, name: str) -> Any:
     """An option that must be given."""
-    value = options.pop(name)
+    value = options.pop(name, None)
     if value is None:
         raise InputError(f"--{name} is missing: give it as a flag or in the file of --config")
     return value
@@ -455,20 +438,13 @@ def engine_of(options: Options) -> Iterator[Callable[[Any], Any]]:
 
 
 def evaluated(lists: Any, options: Options) -> Report:
-    """The report of one run."""
-    own = dict(options)
-    metrics, top_k, truth = own.pop("metric"), own.pop("top_k"), required(own, "truth")
-    if own["progress"] is None:
-        own["progress"] = sys.stderr.isatty() and not is_spark(lists)
-    if own["threads"] is None and "LOCAL_WORLD_SIZE" in os.environ:  # a process has its part of the machine
-        own["threads"] = max(1, (os.cpu_count() or 1) // int(os.environ["LOCAL_WORLD_SIZE"]))
-    if top_k is not None:
-        own["top_k"] = top_k
-    if metrics:
-        own["metrics"] = metrics
-    if own["min_relevance"] is None:
-        del own["min_relevance"]
-    return evaluate(lists, truth, **own)
+    """The report of one run; what is not given is as the function has it."""
+    own = {name: value for name, value in options.items() if value is not None}
+    truth, metrics = required(own, "truth"), own.pop("metric", None)
+    own.setdefault("progress", sys.stderr.isatty() and not is_spark(lists))
+    if "LOCAL_WORLD_SIZE" in os.environ:  # a process has its part of the machine
+        own.setdefault("threads", max(1, (os.cpu_count() or 1) // int(os.environ["LOCAL_WORLD_SIZE"])))
+    return evaluate(lists, truth, **({"metrics": metrics} if metrics else {}), **own)
 
 
 def users_of(name: str, path: str, options: Options) -> tuple[Report | None, UserValues]:

@@ -26,12 +26,12 @@ from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, meas
 from torch_recmetrics.offline.members import (
     CUTOFFS,
     candidates_of,
-    check_cutoffs,
+    check_by_name,
     check_names,
     check_profiles,
-    check_propensities_go,
     collection_of,
     counts_training,
+    has_own_cutoffs,
     has_users,
     labels_of,
     largest_cutoff,
@@ -40,7 +40,6 @@ from torch_recmetrics.offline.members import (
     sampling_of,
 )
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
 from torch_recmetrics.offline.tables import Names, Tables, refuse_unordered
@@ -50,8 +49,6 @@ from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
-
-KEPT_RANKS = 20  # of a list, at least, where lists are kept
 
 
 def evaluate(
@@ -143,8 +140,7 @@ def evaluate(
         curves: also work out recall by the popularity of the item and the ROC curve of all listed rows, for the page
             of the report: one more pass over the rows.
         progress: show a bar of the users on standard error; needs tqdm.
-        memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the rows, 24 bytes each, where they fit into
-            half of it and 2 GiB, else the batches, some 200 MB; and the users.
+        memory_limit: of DuckDB, such as ``"1GB"``. Beside it there are the batches, some 200 MB, and the users.
         temp_directory: a folder for what does not fit into memory.
         threads: of DuckDB.
         order: the column that orders the rows of Spark's frames, where they have it; for ``ties="stable"``, and for
@@ -170,11 +166,9 @@ def evaluate(
         flags={"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress},
     )  # fmt: skip
     check_names(metrics)
-    check_cutoffs(metrics, top_k)
-    options, sampling = sampling_of(options, sampled_from, candidates)
+    options, sampling = sampling_of(options, sampled_from, candidates, propensities)
+    check_by_name(metrics, top_k=has_own_cutoffs(top_k), options=bool(options), propensities=propensities is not None)
     own_options = options_of_names(metrics, options)
-    if propensities is not None:
-        check_propensities_go(metrics, sampled_from)
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     given |= {"items": items, "groups": groups, "propensities": propensities}
     common = {"ties": ties, "empty_target_action": empty_target_action, **common}
@@ -185,13 +179,12 @@ def evaluate(
     )  # fmt: skip
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
         tables = Tables(work, given, Names(user, item, score, rank, relevance, weight), format, seen_action)
+        tables.refuse_gaps()
         if ties == "stable":
             refuse_unordered(tables.lists)
         counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
         if session is None:
             tables.number_users()
-            if not tables.n_users:
-                raise InputError(f"{tables.truth}: there is no row with a user")
         if session is None or items is not None or propensities is not None or read_items(metrics, common):
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
@@ -203,6 +196,7 @@ def evaluate(
         if session is None:
             check_profiles(collection, tables)
             counts = tables.counted_lists() | counts
+            tables.refuse_nothing({"users": tables.n_users, **counts})
         else:
             check_members(tables, collection, slices=slices is not None)
         warn_of_tables(tables, collection)
@@ -268,7 +262,7 @@ def report_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome,
         warn_of_short_lists(tables, outcome.longest_list, asked.largest_cutoff)
     details: dict[str, Any] = {}
     if asked.slices:
-        if not outcome.slices:
+        if not any(name.startswith("users/") for name in counts):
             rank_zero_warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
         details["slices"] = values_of_slices(outcome.slices, members, level)
         for name, part in details["slices"].items():
@@ -359,7 +353,7 @@ def values_of_slices(
     """Metric -> {slice: its value and interval, as those of the metric}."""
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for metric, member in members.items():
-        parts = {name: own[metric] for name, own in slices.items() if metric in own}
+        parts = slices.get(metric)
         if not parts:
             continue
         sums = torch.stack(list(parts.values()))

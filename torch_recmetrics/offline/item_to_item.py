@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
@@ -19,13 +19,12 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import combined, moments, ratio, sums_by
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
-from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
+from torch_recmetrics.offline.batches import SortedRows
+from torch_recmetrics.offline.columns import id_sql, need_columns, need_different, number_sql, time_sql
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.next_events import (
     POPULARITY_GROUPS,
-    Log,
     Plan,
-    Similar,
     counts_of,
     found_sql,
     make_each,
@@ -62,8 +61,9 @@ OF_USERS = "mean over users of: "  # how the definition of a mean over users beg
 MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with the square: what is meant is a typo
 ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
-COLUMNS = "user_id, event, start, size, length, grade, n"  # of what an event has to find
-ORDER = "user_id, event, start, size, length, grade DESC, n"  # equal rows are the same: sums are to the last bit
+NUMBERS = "event, start, size, length, grade"  # of what an event has to find
+KEYS = "event, start, size, length, grade DESC"  # equal rows are the same: sums are to the last bit
+USERS = "SELECT DISTINCT user_id AS id FROM found"
 
 
 def item_to_item(
@@ -134,9 +134,8 @@ def item_to_item(
     """
     plan = checked_plan(top_k, horizon, ties, gain)
     check.check_share("level", level)
-    for one, other, names in (("item1", "item2", (item1, item2)), ("user", "item", (user, item))):
-        if names[0] == names[1]:
-            raise InputError(f"`{one}` and `{other}` must be two columns, got {names[0]!r} for both")
+    need_different({"item1": item1, "item2": item2})
+    need_different({"user": user, "item": item})
     session = session_of({"similar": similar, "behaviour": behaviour}, order)
     refuse_options(session, temp_directory=temp_directory, threads=threads, order=order, users=users)
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work, half_the_threads():
@@ -150,18 +149,19 @@ def item_to_item(
         grades, scores = relevance_sql(work, log, relevance, gain), number_sql(work, table, score)
         times = time_sql(work, log, time)
         ids = id_sql(work, (table, item1), (table, item2), (log, item))
-        make_ranks(work, Similar(table, ids[0], ids[1], scores), plan)
-        make_events(work, Log(log, id_sql(work, (log, user))[0], ids[2], grades, times), plan)
+        make_ranks(work, table, {"item1": ids[0], "item2": ids[1], "score": scores}, plan)
+        columns = {"user_id": id_sql(work, (log, user))[0], "item": ids[2], "grade": grades, "time": times}
+        make_events(work, log, columns, plan)
         make_each(work, plan)
         counts = counts_of(work) | {"similar_rows": n_pairs}
         if session is None:
             work.table("found", found_sql(plan))
-            sums, by_popularity = sums_of_found(work, plan)
+            found = measured(work, plan)
             if log.types[user] == "UUID":  # which come over as text
-                sums = replace(sums, ids=[UUID(own) for own in sums.ids])
-            found = Measured.of(sums, by_popularity, plan)
+                found = replace(found, ids=[UUID(own) for own in found.ids])
+            values: UserValues | None = values_of_users(found.ids, found.columns, plan)
         else:
-            found = measured_by_workers(work, plan, user, memory_limit, users)
+            found, values = measured_by_workers(work, plan, user, memory_limit, users)
         counts["users"] = found.n_users
         if 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
@@ -170,7 +170,7 @@ def item_to_item(
             )
         details = {} if horizon > 1 else {"popularity": recall_by_popularity(work, found.by_popularity, plan)}
         inputs = [table.describe(n_pairs), log.describe(n_events)]
-    return report_of(found, counts, plan, level, inputs, details)
+    return report_of(found, values, counts, plan, level, inputs, details)
 
 
 def relevance_sql(work: Any, log: Source, relevance: str | None, gain: str) -> str:
@@ -210,94 +210,82 @@ def checked_cutoffs(top_k: int | Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class UserSums:
-    """What was added up over the events of each of U users, in the order of their ids."""
+class Measured:
+    """What U users come to.
 
+    Attributes:
+        n_users: U.
+        ids: (U,) in ascending order; empty where the workers have them.
+        columns: name -> (U,) their values, likewise.
+        sums: (numbers, 6), the moments of every number of :func:`names_of`, in its order.
+        by_popularity: (groups, 1 + cutoffs), events and those with a hit by how often their item was taken.
+    """
+
+    n_users: int
     ids: list[Any]
-    events: Tensor  # (U,)
-    relevant: Tensor  # (U,) items to find
-    at_cutoffs: Tensor  # (U, cutoffs, 5) of SUMS
-
-    def ratios(self, cutoffs: Sequence[int]) -> dict[str, tuple[Tensor, Tensor]]:
-        """Name -> (U,) numerators and (U,) denominators."""
-        found = {}
-        for name in NAMES:
-            for place, k in enumerate(cutoffs):
-                hits, retrieved, *means = self.at_cutoffs[:, place].unbind(1)
-                found[f"{name}@{k}"] = {
-                    "precision": (hits, retrieved),
-                    "recall": (hits, self.relevant),
-                    "f1": (2 * hits, retrieved + self.relevant),
-                }.get(name) or (means[SUMS.index(name) - 2], self.events)
-        return found
+    columns: dict[str, Tensor]
+    sums: Tensor
+    by_popularity: Tensor
 
 
-def sums_of_found(work: Workspace, plan: Plan) -> tuple[UserSums, Tensor]:
-    """The sums of the users of the table `found`; (groups, 1 + cutoffs) events and those with a hit, by popularity."""
-    found = sums_of_users(work.stream(f"SELECT {COLUMNS} FROM found ORDER BY {ORDER}", ROWS_AT_ONCE), plan)
+def measured(work: Workspace, plan: Plan) -> Measured:
+    """What the users of the table `found` come to."""
+    work.table("users", f"SELECT row_number() OVER (ORDER BY id) - 1 AS u, id FROM ({USERS})")
+    ids = work.frame("SELECT id FROM users ORDER BY u")["id"].to_pylist()
+    found = f"SELECT u, {NUMBERS}, n FROM found JOIN users ON user_id = id ORDER BY u, {KEYS}, n"
+    ratios = ratios_of(sums_of_rows(work, found, len(ids), plan), plan.cutoffs)
+    columns = {f"user_{name}": ratio(*pair) for name, pair in ratios.items()}
+    pairs = [*ratios.values(), *((column, torch.ones_like(column)) for column in columns.values())]
+    sums = [moments(numerators.unsqueeze(1), denominators.unsqueeze(1))[:, 0] for numerators, denominators in pairs]
     by_popularity = torch.zeros((POPULARITY_GROUPS, 1 + len(plan.cutoffs)), dtype=torch.float64)
     if plan.horizon == 1:
-        columns = COLUMNS.replace("user_id", "popularity").replace(" n", " CAST(sum(n) AS BIGINT) AS n")
-        keys = COLUMNS.replace("user_id", "popularity").replace(", n", "")
-        order = ORDER.replace("user_id", "popularity").replace(", n", "")
-        rows = work.stream(f"SELECT {columns} FROM found GROUP BY {keys} ORDER BY {order}", ROWS_AT_ONCE)
-        groups = sums_of_users(rows, plan)
-        by_popularity[groups.ids] = torch.cat([groups.events.unsqueeze(1), groups.at_cutoffs[:, :, 0]], 1)
-    return found, by_popularity
+        groups = f"SELECT popularity, {NUMBERS}, CAST(sum(n) AS BIGINT) AS n FROM found GROUP BY popularity, {NUMBERS}"
+        rows = sums_of_rows(work, f"{groups} ORDER BY popularity, {KEYS}", POPULARITY_GROUPS, plan)
+        by_popularity = torch.cat([rows[:, :1], rows[:, 2 :: len(SUMS)]], 1)
+    return Measured(len(ids), ids, columns, torch.stack(sums), by_popularity)
 
 
-def sums_of_users(batches: Iterable[Any], plan: Plan) -> UserSums:
-    """The sums of the users of Arrow batches of the table `found`, which come in the order of :data:`ORDER`."""
-    ids, sums = list[Any](), [torch.zeros((0, 2 + len(plan.cutoffs) * len(SUMS)), dtype=torch.float64)]
-    for rows in whole_users(batches):
-        own_ids, own_sums = sums_of(rows, plan)
-        ids += own_ids
-        sums.append(own_sums)
-    every = torch.cat(sums)
-    return UserSums(ids, every[:, 0], every[:, 1], every[:, 2:].view(-1, len(plan.cutoffs), len(SUMS)))
+def ratios_of(sums: Tensor, cutoffs: Sequence[int]) -> dict[str, tuple[Tensor, Tensor]]:
+    """Name -> (U,) numerators and (U,) denominators, of what :func:`sums_of_rows` gives."""
+    found, (events, relevant) = {}, sums[:, :2].unbind(1)
+    at_cutoffs = sums[:, 2:].reshape(len(sums), len(cutoffs), len(SUMS))
+    for name in NAMES:
+        for place, k in enumerate(cutoffs):
+            hits, retrieved, *means = at_cutoffs[:, place].unbind(1)
+            found[f"{name}@{k}"] = {
+                "precision": (hits, retrieved),
+                "recall": (hits, relevant),
+                "f1": (2 * hits, retrieved + relevant),
+            }.get(name) or (means[SUMS.index(name) - 2], events)
+    return found
 
 
-def whole_users(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same rows as tables of whole users."""
-    pyarrow = needed("pyarrow", "item_to_item")
-    waiting: list[Any] = []
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        if waiting and batch.column(0)[0] != waiting[0].column(0)[0]:
-            yield pyarrow.Table.from_batches(waiting)
-            waiting = []
-        last = int(first_rows(batch.column(0)).nonzero()[-1])
-        if last:
-            yield pyarrow.Table.from_batches([*waiting, batch.slice(0, last)])
-            waiting = []
-        waiting.append(batch.slice(last))
-    if waiting:
-        yield pyarrow.Table.from_batches(waiting)
+def sums_of_rows(work: Workspace, sql: str, n_groups: int, plan: Plan) -> Tensor:
+    """(groups, 2 + cutoffs * 5): events, items to find, and the sums of each group, by the number of it.
+
+    Args:
+        work: the database.
+        sql: of rows in the order of their group, which is their first column, and of their events.
+        n_groups: how many groups there are.
+        plan: what is asked for.
+    """
+    rows, below = SortedRows(work.stream(sql, ROWS_AT_ONCE)), 0
+    total = torch.zeros((n_groups, 2 + len(plan.cutoffs) * len(SUMS)), dtype=torch.float64)
+    while below < n_groups:
+        first, below = below, min(rows.complete_below(below), n_groups)
+        if columns := rows.take(below):
+            total[first:below] = sums_of([columns[0] - first, *columns[1:]], below - first, plan)
+    return total
 
 
-def first_rows(ids: Any) -> Tensor:
-    """(N,) whether a row is the first of its user."""
-    compute = needed("pyarrow.compute", "item_to_item")
-    ids = getattr(ids, "storage", ids)  # of a UUID
-    first = torch.ones(len(ids), dtype=torch.bool)
-    first[1:] = torch.from_numpy(compute.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False))
-    return first
-
-
-def sums_of(table: Any, plan: Plan) -> tuple[list[Any], Tensor]:
-    """The ids of the users of some rows, and (U, 2 + cutoffs * 5): events, items to find, and the sums."""
-    table = table.combine_chunks()
-    ids = table.column(0).chunk(0)
-    event, start, size, length, grade, n = (torch.tensor(column.to_numpy()) for column in table.columns[1:])
-    first_of_user = first_rows(ids)
-    first = run_starts(first_of_user.cumsum(0), event) if plan.horizon > 1 else torch.ones_like(first_of_user)
-    user = first_of_user.cumsum(0)[first] - 1
+def sums_of(columns: Sequence[Tensor], n_groups: int, plan: Plan) -> Tensor:
+    """The same of some of the rows, by their columns."""
+    group, event, start, size, length, grade, n = columns
+    first = run_starts(group, event) if plan.horizon > 1 else torch.ones_like(group, dtype=torch.bool)
     entries = Entries(first.cumsum(0) - 1, start, size, None, grade)
-    n_relevant = torch.bincount(entries.users, minlength=user.shape[0]).to(torch.float64).unsqueeze(1)
+    n_relevant = torch.bincount(entries.users, minlength=int(first.sum())).to(torch.float64).unsqueeze(1)
     own = torch.cat([torch.ones_like(n_relevant), n_relevant, values_of_events(entries, length[first], plan)], 1)
-    sums = sums_by(user, own * n[first].unsqueeze(1), int(first_of_user.sum()))
-    return ids.filter(needed("pyarrow", "item_to_item").array(first_of_user.numpy())).to_pylist(), sums
+    return sums_by(group[first], own * n[first].unsqueeze(1), n_groups)
 
 
 def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:
@@ -357,31 +345,6 @@ def recall_by_popularity(work: Any, sums: Tensor, plan: Plan) -> dict[str, dict[
 # The report -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What all users come to.
-
-    Attributes:
-        n_users: U.
-        sums: (numbers, 6), the moments of every number of :func:`names_of`, in its order.
-        by_popularity: (groups, 1 + cutoffs), events and those with a hit by how often their item was taken.
-        users: their values; None where workers have written them.
-        user_ids: their ids as the log has them, likewise.
-    """
-
-    n_users: int
-    sums: Tensor
-    by_popularity: Tensor
-    users: UserValues | None
-    user_ids: list[Any] | None
-
-    @classmethod
-    def of(cls, found: UserSums, by_popularity: Tensor, plan: Plan) -> Measured:
-        """That of the sums of users."""
-        sums, columns = moments_of_users(found, plan)
-        return cls(len(found.ids), sums, by_popularity, values_of_users(found.ids, columns, plan), found.ids)
-
-
 def names_of(plan: Plan) -> list[tuple[str, str]]:
     """Name -> definition of every number: those of all events, then those of the users."""
     options, found = f"horizon={plan.horizon}, ties={plan.ties!r}", []
@@ -390,15 +353,6 @@ def names_of(plan: Plan) -> list[tuple[str, str]]:
             meaning = whose + MEANING[name].format(gain=plan.gain)
             found += [(f"{prefix}{name}@{k}", f"{meaning}; top_k={k}, {options}") for k in plan.cutoffs]
     return found
-
-
-def moments_of_users(found: UserSums, plan: Plan) -> tuple[Tensor, dict[str, Tensor]]:
-    """(numbers, 6) the moments of some users, and the values of each of them."""
-    ratios = found.ratios(plan.cutoffs)
-    columns = {f"user_{name}": ratio(*pair) for name, pair in ratios.items()}
-    pairs = [*ratios.values(), *((column, torch.ones_like(column)) for column in columns.values())]
-    sums = [moments(numerators.unsqueeze(1), denominators.unsqueeze(1))[:, 0] for numerators, denominators in pairs]
-    return torch.stack(sums), columns
 
 
 def values_of_users(ids: list[Any], columns: dict[str, Tensor], plan: Plan) -> UserValues:
@@ -415,18 +369,17 @@ def values_of_users(ids: list[Any], columns: dict[str, Tensor], plan: Plan) -> U
 
 def measured_by_workers(
     work: SparkWorkspace, plan: Plan, user: str, memory_limit: str | None, path: str | None
-) -> Measured:
-    """The same of Spark's view `each`; `path` is where the workers write their values."""
+) -> tuple[Measured, UserValues | None]:
+    """The same of Spark's view `each`, and the values of the users; `path` is where the workers write them."""
     pyarrow = needed("pyarrow", "Spark's frames")
 
     def count(rows: Any) -> Part:
         with Workspace(memory_limit, threads=1) as own:
             own.connection.register("received", rows)
             own.table("found", "SELECT * FROM received")
-            found, by_popularity = sums_of_found(own, plan)
-        sums, columns = moments_of_users(found, plan)
-        users = pyarrow.table({"_id": found.ids, **{name: column.numpy() for name, column in columns.items()}})
-        return Part({"users": len(found.ids)}, tensors={"sums": sums, "popularity": by_popularity}, users=users)
+            found = measured(own, plan)
+        users = pyarrow.table({"_id": found.ids, **{name: column.numpy() for name, column in found.columns.items()}})
+        return Part({"users": found.n_users}, {}, {"sums": found.sums, "popularity": found.by_popularity}, users)
 
     def add(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         sums, counts = (torch.stack([part[name] for part in parts]) for name in ("sums", "popularity"))
@@ -435,20 +388,28 @@ def measured_by_workers(
     work.gather("each", "user_id")
     parts = Parts(work, work.query(found_sql(plan)), count, add)
     total = parts.total
-    if not total.counts:  # nobody has an event with something to find
-        return Measured.of(sums_of_users([], plan), torch.zeros(POPULARITY_GROUPS, 1 + len(plan.cutoffs)), plan)
-    n_users = total.counts["users"]
+    n_users, names = total.counts.get("users", 0), names_of(plan)
+    if not n_users:  # nobody has an event with something to find
+        none = {name: torch.zeros(0, dtype=torch.float64) for name, _ in names if name.startswith("user_")}
+        sums, groups = torch.zeros(len(names), 6), torch.zeros(POPULARITY_GROUPS, 1 + len(plan.cutoffs))
+        return Measured(0, [], none, sums.double(), groups.double()), values_of_users([], none, plan)
+    found = Measured(n_users, [], {}, total.tensors["sums"], total.tensors["popularity"])
     table = parts.users_here(n_users, path, user)
-    users = user_ids = None
-    if table is not None:
-        user_ids = table["_id"].to_pylist()
-        columns = {name: torch.tensor(table[name].to_numpy()) for name in table.column_names[1:]}
-        users = values_of_users(user_ids, columns, plan)
-    return Measured(n_users, total.tensors["sums"], total.tensors["popularity"], users, user_ids)
+    if table is None:
+        return found, None
+    columns = {name: torch.tensor(table[name].to_numpy()) for name in table.column_names[1:]}
+    found = replace(found, ids=table["_id"].to_pylist(), columns=columns)
+    return found, values_of_users(found.ids, columns, plan)
 
 
 def report_of(
-    found: Measured, counts: Mapping[str, int], plan: Plan, level: float, inputs: Sequence[Any], details: dict[str, Any]
+    found: Measured,
+    users: UserValues | None,
+    counts: Mapping[str, int],
+    plan: Plan,
+    level: float,
+    inputs: Sequence[Any],
+    details: dict[str, Any],
 ) -> Report:
     """What was found."""
     values, intervals, definitions = {}, {}, dict(names_of(plan))
@@ -457,4 +418,5 @@ def report_of(
         low, high = spread.interval(level, None, (0, 1))
         values[name], intervals[name] = float(spread.value), (float(low), float(high))
     about: dict[str, Any] = {"level": level, "title": "Item to item"}
-    return Report(values, intervals, counts, found.users, found.user_ids, definitions, inputs, details, **about)
+    user_ids = None if users is None else found.ids
+    return Report(values, intervals, counts, users, user_ids, definitions, inputs, details, **about)

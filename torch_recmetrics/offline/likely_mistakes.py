@@ -16,7 +16,7 @@ RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken 
 def warned_of_foreign_items(tables: Tables) -> bool:
     """Whether no recommended item is anybody's truth, which is told: then the ids may not be of one kind."""
     known = [f"SELECT {tables.item_ids.of(source)} FROM {source.sql}" for source in (tables.lists, tables.truth)]
-    foreign = not tables.workspace.one(f"SELECT count(*) FROM (({known[0]}) INTERSECT ({known[1]}))")[0]
+    foreign = not tables.workspace.size(f"(({known[0]}) INTERSECT ({known[1]}))")
     if foreign:
         one, other = tables.one_of_each(tables.item_ids)
         rank_zero_warn(
@@ -67,7 +67,7 @@ def warn_of_hidden_truth(tables: Tables, labels: Labels) -> None:
         left = f"FROM ({relevant} {few}) AS r ANTI JOIN ({tables.pairs(tables.seen)}) AS s USING (_user, _item)"
         if tables.workspace.rows(f"SELECT 1 {left} LIMIT 1"):
             return
-    (rows,) = tables.workspace.one(f"SELECT count(*) FROM ({relevant})")
+    rows = tables.workspace.size(f"({relevant})")
     if rows:
         rank_zero_warn(
             f"{tables.seen} holds every relevant item of all users, all {rows:,} pairs of {tables.truth}, so nothing "

@@ -50,7 +50,7 @@ class Outcome:
     Attributes:
         counts: of users and rows.
         longest_list: rows of the longest list that was ranked.
-        slices: slice -> {metric: (parts, 6) the sums of its users}; the number of its users is in `counts`.
+        slices: metric -> {slice: (parts, 6) the sums of its users}; the number of its users is in `counts`.
         users: the values of the users; None where they are not kept.
     """
 
@@ -80,48 +80,33 @@ class UserColumns:
     truth: str = ""
 
 
-@dataclass
-class Found:
-    """What was met on the way.
-
-    Attributes:
-        weights: (U,) of the users; None where all have 1.
-        list_rows: rows of lists that were ranked.
-        truth_rows: rows of the truth that were read.
-        users_without_list: users of the truth that no row of a list names.
-        users_without_relevant_items: users with no row of the truth that the metrics take for relevant.
-        longest_list: rows of the longest list that was ranked.
-    """
-
-    weights: Tensor | None = None
-    list_rows: int = 0
-    truth_rows: int = 0
-    users_without_list: int = 0
-    users_without_relevant_items: int = 0
-    longest_list: int = 0
-
-
 def measure(
     tables: Tables,
     collection: RecMetricCollection,
     collector: UserCollector | None,
+    weights: Tensor | None,
     advance: Callable[[int], object],
     *,
     numbered: bool = True,
-) -> Found:
+) -> tuple[dict[str, int], int]:
     """Count the users of this process; InputError names the row of what the metrics refuse.
 
     Metrics that keep the values of users, or their profiles, get their numbers, unless these are `numbered` in a part
     of the users only.
+
+    Returns:
+        What all processes have met: users whom no row of a list names, users with no row of the truth that the metrics
+        take for relevant, and rows that were read of the lists and of the truth; and the rows of the longest list.
     """
-    share, found, labels = share_of_users(tables.n_users), Found(tables.weights()), labels_of(collection)
+    share, labels, longest = share_of_users(tables.n_users), labels_of(collection), 0
+    counts = {"users_without_list": 0, "users_without_relevant_items": 0}
     numbered = numbered and any(map(reads_numbers, collection.values()))
     lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
         arguments = arguments_of(tables, listed, relevant)
-        if found.weights is not None:
-            arguments["weights"] = found.weights[first : first + n_users]
+        if weights is not None:
+            arguments["weights"] = weights[first : first + n_users]
         if numbered:
             arguments["sample_ids"] = torch.arange(first, first + n_users)
         try:
@@ -133,13 +118,12 @@ def measure(
                 collection.update(collector.rank(first, arguments))
         except ValueError as error:
             raise tables.fault(error, first) from None
-        found.longest_list = max(found.longest_list, int(listed.counts.max()))
-        found.users_without_list += int((listed.counts == 0).sum())
-        found.users_without_relevant_items += int((~is_relevant(arguments, labels).any(1)).sum())
+        longest = max(longest, int(listed.counts.max()))
+        counts["users_without_list"] += int((listed.counts == 0).sum())
+        counts["users_without_relevant_items"] += int((~is_relevant(arguments, labels).any(1)).sum())
         advance(n_users)
-    found.list_rows, found.truth_rows = lists.n_rows, truth.n_rows
-    summed_over_processes(found, collector)
-    return found
+    counts |= {"list_rows": lists.n_rows, "truth_rows": truth.n_rows}
+    return summed_over_processes(counts, longest, collector)
 
 
 def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tensor]:
@@ -196,27 +180,24 @@ def measured(
     kept = max(KEPT_RANKS, asked.largest_cutoff) if asked.keep_lists else 0
     wanted = any(map(has_users, collection.values())) and (asked.keep_users or asked.slices)
     collector = UserCollector(collection, tables.n_users, kept) if wanted else None
+    weights = tables.weights()
     with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
-        found = measure(tables, collection, collector, advance, numbered=numbered)
-    counts = {
-        "users": tables.n_users,
-        "users_without_list": found.users_without_list,
-        "users_without_relevant_items": found.users_without_relevant_items,
-        **listed,
-        "truth_rows": found.truth_rows,
-    }
-    if tables.seen is not None:
-        in_lists = counts["rows"] - counts["rows_without_truth"] - found.list_rows
-        counts["rows_seen"] = in_lists if tables.hidden is tables.lists else tables.truth_rows() - found.truth_rows
-    outcome = Outcome(counts, found.longest_list, {})
+        met, longest_list = measure(tables, collection, collector, weights, advance, numbered=numbered)
+    list_rows, truth_rows = met.pop("list_rows"), met.pop("truth_rows")
+    counts = {"users": tables.n_users, **met, **listed, "truth_rows": truth_rows}
+    if tables.seen is not None and tables.hidden is tables.lists:
+        counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - list_rows
+    elif tables.seen is not None:
+        counts["rows_seen"] = tables.workspace.size(tables.truth.sql) - truth_rows
+    outcome = Outcome(counts, longest_list, {})
     if collector is None:
         return outcome
     if asked.slices:
-        outcome.slices, sizes = sums_of_slices(tables, collector, found.weights, collection)
+        outcome.slices, sizes = sums_of_slices(tables, collector, weights, collection)
         counts |= sizes
     if asked.keep_users:
         lists = tables.ids_of_items(collector.lists - 1) if kept else None
-        outcome.users = UserColumns(tables.ids_of_users(), collector.columns_of_users(), found.weights, lists)
+        outcome.users = UserColumns(tables.ids_of_users(), collector.columns_of_users(), weights, lists)
         if numbered:
             outcome.users.numbering, outcome.users.truth = numbering(tables.workspace), tables.truth_digest()
     return outcome
@@ -248,33 +229,31 @@ def share_of_users(n_users: int) -> tuple[int, int]:
     return rank * n_users // size, (rank + 1) * n_users // size
 
 
-def summed_over_processes(found: Found, collector: UserCollector | None) -> None:
-    """Add what the other processes have found."""
+def summed_over_processes(
+    counts: dict[str, int], longest: int, collector: UserCollector | None
+) -> tuple[dict[str, int], int]:
+    """The same of all processes; the collector has the users of all then."""
     if not in_processes():
-        return
-    names = ("list_rows", "truth_rows", "users_without_list", "users_without_relevant_items")
-    counts = torch.tensor([getattr(found, name) for name in names])
-    distributed.all_reduce(counts)
-    for name, count in zip(names, counts.tolist()):
-        setattr(found, name, count)
-    longest = torch.tensor(found.longest_list)
-    distributed.all_reduce(longest, distributed.ReduceOp.MAX)
-    found.longest_list = int(longest)
+        return counts, longest
+    numbers, most = torch.tensor(list(counts.values())), torch.tensor(longest)
+    distributed.all_reduce(numbers)
+    distributed.all_reduce(most, distributed.ReduceOp.MAX)
     if collector is not None and (collector.names or collector.lists.numel()):
         for kept in (collector.values, collector.lists, *collector.totals.values()):
             distributed.all_reduce(kept)  # 0 for the users of other processes
+    return dict(zip(counts, numbers.tolist())), int(most)
 
 
 def sums_of_slices(
     tables: Tables, collector: UserCollector, weights: Tensor | None, members: RecMetricCollection
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, int]]:
-    """Slice -> {metric: (parts, 6) the sums of its users}, and how many users each slice has.
+    """Metric -> {slice: (parts, 6) the sums of its users}, and how many users each slice has.
 
     A metric that is no mean has (parts,) its values in place of sums, which do not add up.
     """
     names, who, where = tables.slices_of_users()
     sizes = torch.bincount(where, minlength=len(names)).tolist()
-    slices: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    slices: dict[str, dict[str, Tensor]] = {}
     weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
     for metric, places in collector.columns.items():
         member: Any = members[metric]
@@ -288,6 +267,5 @@ def sums_of_slices(
             numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
             totals = totals[who, None].expand(-1, len(places))
             own = list(moments_by(where, len(names), numerators[who], totals))
-        for name, sums in zip(names, own):
-            slices[name][metric] = sums
+        slices[metric] = dict(zip(names, own))
     return slices, {f"users/{name}": size for name, size in zip(names, sizes)}

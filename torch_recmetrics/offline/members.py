@@ -50,44 +50,43 @@ def names_of(metrics: Any) -> list[str]:
     return list(dict.fromkeys(entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)))
 
 
-def check_cutoffs(metrics: Any, top_k: Any) -> None:
-    """TypeError for cutoffs that were given beside metrics that have their own."""
-    if not names_of(metrics) and tuple(cutoffs_of(top_k)) != CUTOFFS:
-        raise TypeError("`top_k` is for metrics given by name, and `metrics` has none: give it to the metrics")
+def check_by_name(metrics: Any, **given: bool) -> None:
+    """TypeError for the first argument that was given and that no metric would read, as none is given by name."""
+    if not names_of(metrics) and any(given.values()):
+        name = next(name for name, is_given in given.items() if is_given)
+        raise TypeError(f"`{name}` is for metrics given by name, and `metrics` has none: give it to the metrics")
+
+
+def has_own_cutoffs(top_k: Any) -> bool:
+    """Whether other cutoffs are asked for than those by default."""
+    return tuple(cutoffs_of(top_k)) != CUTOFFS
 
 
 def options_of_names(metrics: Any, options: Any) -> dict[str, dict[str, Any]]:
-    """The options of single metrics; ValueError and TypeError for those of none."""
+    """The options of single metrics; ValueError for those of none."""
     given: Any = {} if options is None else options
     if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
         raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
-    names = names_of(metrics)
-    if given and not names:
-        raise TypeError("`options` is for metrics given by name, and `metrics` has none: give it to the metrics")
     for name in given:
-        check.check_choice("options", name, names)
+        check.check_choice("options", name, names_of(metrics))
     return {name: dict(own) for name, own in given.items()}
 
 
-def sampling_of(options: Any, sampled_from: Any, candidates: str | None) -> tuple[Any, dict[str, Any] | None]:
+def sampling_of(
+    options: Any, sampled_from: Any, candidates: str | None, propensities: Any
+) -> tuple[Any, dict[str, Any] | None]:
     """The options of the metrics, and those of :class:`FromSampled` around them; None where nothing is sampled."""
     if sampled_from is None:
         return options, None
     check_num_items("sampled_from", sampled_from)
     if candidates is not None:
         raise ValueError(f"`candidates` must be left out with `sampled_from`, which says what they are: {candidates!r}")
+    if propensities is not None:
+        raise ValueError("`propensities` and `sampled_from` must not be given together: no metric knows both")
     if not isinstance(options, Mapping) or not isinstance(options.get("from_sampled", {}), Mapping):
         return options, {"num_items": sampled_from}
     others = {name: own for name, own in options.items() if name != "from_sampled"}
     return others, {**options.get("from_sampled", {}), "num_items": sampled_from}
-
-
-def check_propensities_go(metrics: Any, sampled_from: int | None) -> None:
-    """TypeError and ValueError for a table of propensities that no metric would read."""
-    if not names_of(metrics):
-        raise TypeError("`propensities` is for metrics given by name, and `metrics` has none: give it to the metrics")
-    if sampled_from is not None:
-        raise ValueError("`propensities` and `sampled_from` must not be given together: no metric knows both")
 
 
 def candidates_of(collection: RecMetricCollection, candidates: str | None) -> str | None:
@@ -125,28 +124,21 @@ def collection_of(
     top_k: Any,
     own_options: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any],
-    tables: Tables | None,
+    tables: Tables,
     sampling: Mapping[str, Any] | None = None,
 ) -> RecMetricCollection:
     """The metrics in the order given; those by name with what the tables know of items.
 
     With `sampling`, the options of :class:`FromSampled`, each is what it would be among all items.
     """
-    entries, members = entries_of(metrics), dict[str, Metric]()
     for asked in (common, *own_options.values()):
         if asked.get("nan_action", "error") != "error":
             raise ValueError(
                 f'`nan_action` must be "error" for files and frames, got {asked["nan_action"]!r}: their scores must be '
                 "finite. Leave rows without a score out; their items are not recommended then"
             )
-    names = names_of(metrics)
-    if not names:
-        fresh = ranking_metrics(metrics, **common).clone()  # refuses options, which are for metrics by name
-        fresh.reset()
-        for name, metric in fresh.items():
-            check_numbers(name, metric, tables)
-        return of_lists(among_all(fresh, sampling), tables)
-    for entry in entries:
+    names, members = names_of(metrics), dict[str, Metric]()
+    for entry in entries_of(metrics) if names else [metrics]:
         known: dict[str, Any] = {}
         if isinstance(entry, str):
             name, at, cutoff = entry.partition("@")
@@ -159,7 +151,7 @@ def collection_of(
                 **taken_by(name, names, common),
             )
         else:
-            made = ranking_metrics([entry]).clone()
+            made = ranking_metrics(entry, **({} if names else common)).clone()  # options are refused beside no name
             made.reset()
         for key, metric in made.items():
             if key in members:
@@ -189,39 +181,40 @@ def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str
     }
 
 
-def known_of_items(name: str, own: Mapping[str, Any], tables: Tables | None) -> dict[str, Any]:
+def known_of_items(name: str, own: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
     """The options that the tables of items and the training data give."""
     declared, filled = options_of(METRICS[name]), dict[str, Any]()
-    if "num_items" in declared and "num_items" not in own:
-        if tables is not None and tables.items is not None and tables.n_items is not None:
+    asked = declared.keys() - own.keys()
+    if "num_items" in asked:
+        if tables.items is not None:
             filled["num_items"] = tables.n_items
         elif declared["num_items"].default is REQUIRED:
             raise ValueError(
                 f"{name} must know the catalogue: give items=, a table of all items, or "
                 f"options={{{name!r}: {{'num_items': N}}}} with integer ids below N"
             )
-    if "item_counts" in declared and "item_counts" not in own:
-        if tables is None or tables.train is None:
+    if "item_counts" in asked:
+        if tables.train is None:
             raise ValueError(f"{name} counts popularity: give train=, or options={{{name!r}: {{'item_counts': ...}}}}")
-        filled["item_counts"] = tables.item_counts()
-        if "num_users" in declared and "num_users" not in own and own.get("kind") != "self_information":
-            filled["num_users"] = tables.train_users()
-    if "groups" in declared and "groups" not in own:
-        if tables is None or tables.groups is None:
+        filled["item_counts"] = tables.item_counts(tables.train)
+        if "num_users" in asked and own.get("kind") != "self_information":
+            filled["num_users"] = tables.train_users(tables.train)
+    if "groups" in asked:
+        if tables.groups is None:
             raise ValueError(f"{name} must know the groups: give groups=, or options={{{name!r}: {{'groups': ...}}}}")
-        names, filled["groups"] = tables.groups_of_items()
+        names, filled["groups"] = tables.groups_of_items(tables.groups)
         if "names" in declared:
             filled["names"] = names
-    if tables is not None and tables.propensities is not None and "propensities" not in own:
-        filled["propensities"] = tables.propensities_of_items()
+    if tables.propensities is not None and "propensities" not in own:
+        filled["propensities"] = tables.propensities_of_items(tables.propensities)
     return filled
 
 
-def check_numbers(name: str, member: Metric, tables: Tables | None) -> None:
+def check_numbers(name: str, member: Metric, tables: Tables) -> None:
     """InputError for a metric that knows items by the user's ids, where the tables have other numbers for them."""
     by_table = isinstance(member, RankingMetric) and member.n_items is not None and not isinstance(member, ItemCounts)
     by_function = getattr(member, "function_of_pairs", None) is not None
-    if tables is not None and (by_table or by_function) and (why := tables.why_renumbered()):
+    if (by_table or by_function) and (why := tables.why_renumbered()):
         raise InputError(
             f"{name} knows items by their ids, which must be integers from 0 on, but {why}: give items=, a table of "
             "all items in the order in which the metric knows them"
@@ -256,7 +249,7 @@ def labels_of(collection: RecMetricCollection) -> Labels:
 
 def largest_cutoff(metrics: Any, top_k: Any, collection: RecMetricCollection) -> int:
     """The largest cutoff that was asked for; 0 where all look at the whole list, or have the cutoffs by default."""
-    if names_of(metrics) and tuple(cutoffs_of(top_k)) == CUTOFFS:
+    if names_of(metrics) and not has_own_cutoffs(top_k):
         entries = entries_of(metrics)
         cutoffs = [int(e.partition("@")[2]) for e in entries if isinstance(e, str) and "@" in e]
         cutoffs += [getattr(entry, "top_k", None) or 0 for entry in entries if not isinstance(entry, str)]
@@ -265,13 +258,13 @@ def largest_cutoff(metrics: Any, top_k: Any, collection: RecMetricCollection) ->
     return max(cutoffs, default=0)
 
 
-def of_lists(collection: RecMetricCollection, tables: Tables | None) -> RecMetricCollection:
+def of_lists(collection: RecMetricCollection, tables: Tables) -> RecMetricCollection:
     """Refuse metrics that do not read ranked lists, and an item to be ignored that has another number in the tables."""
     for name, member in collection.items():
         if not isinstance(member, RankingMetric):
             raise ValueError(f"`metrics` must be metrics of ranked lists, got {name} ({type(member).__name__})")
     ignored = labels_of(collection).ignore_index
-    if tables is not None and ignored is not None and tables.gives_another_number(ignored):
+    if ignored is not None and tables.gives_another_number(ignored):
         raise InputError(
             f"`ignore_index` must be an id by which items go, got {ignored}: here they are numbered anew, so leave "
             "that item out of the files"

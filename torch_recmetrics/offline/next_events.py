@@ -5,6 +5,7 @@ The same SQL runs in DuckDB, which sorts and joins on the disk where memory is s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,74 +30,67 @@ class Plan:
         return self.cutoffs[-1]
 
 
-@dataclass(frozen=True)
-class Similar:
-    """The table, and SQL of its columns."""
-
-    source: Source
-    item1: str
-    item2: str
-    score: str
+def rows_of(source: Source, columns: Mapping[str, str]) -> str:
+    """SELECT of columns, name -> SQL, and of the place of each row."""
+    picked = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    return f"SELECT {picked}, {source.row} AS place FROM {source.sql}"
 
 
-@dataclass(frozen=True)
-class Log:
-    """The log, and SQL of its columns."""
-
-    source: Source
-    user: str
-    item: str
-    grade: str
-    time: str
-
-
-def make_ranks(work: Any, table: Similar, plan: Plan) -> None:
+def make_ranks(work: Any, table: Source, columns: Mapping[str, str], plan: Plan) -> None:
     """The table `lists` (item -> length), and the view `ranks` (pair -> how many items stand above it, and beside it).
 
     Ranks beyond the depth are left out, and a length counts up to it.
+
+    Args:
+        work: where the queries run.
+        table: of pairs.
+        columns: item1, item2 and score as SQL.
+        plan: what is asked for.
     """
-    refuse_twice(work, table)
-    source, score = table.source, f"{table.score} + CAST(0 AS DOUBLE)"  # -0.0 and 0.0 are one score
+    refuse_twice(work, table, columns["item1"], columns["item2"])
     work.table(
         "lists",
-        f"SELECT {table.item1} AS item1, CAST(least(count(*), {plan.depth}) AS BIGINT) AS length FROM {source.sql} "
-        "GROUP BY 1",
+        f"SELECT {columns['item1']} AS item1, CAST(least(count(*), {plan.depth}) AS BIGINT) AS length "
+        f"FROM {table.sql} GROUP BY 1",
     )
     start, size = "rank() OVER (PARTITION BY item1 ORDER BY score DESC)", "count(*) OVER (PARTITION BY item1, score)"
     if plan.ties == "stable":
         start, size = "row_number() OVER (PARTITION BY item1 ORDER BY score DESC, place)", "1"
+    score = f"{columns['score']} + CAST(0 AS DOUBLE)"  # -0.0 and 0.0 are one score
     work.view(
         "ranks",
         f"SELECT item1, item2, CAST(start AS BIGINT) AS start, CAST(size AS BIGINT) AS size FROM (SELECT item1, item2, "
-        f"{start} - 1 AS start, {size} AS size FROM (SELECT {table.item1} AS item1, {table.item2} AS item2, "
-        f"{score} AS score, {source.row} AS place FROM {source.sql}) AS pairs) AS every WHERE start < {plan.depth}",
+        f"{start} - 1 AS start, {size} AS size FROM ({rows_of(table, {**columns, 'score': score})}) AS pairs) AS every "
+        f"WHERE start < {plan.depth}",
     )
 
 
-def refuse_twice(work: Any, table: Similar) -> None:
+def refuse_twice(work: Any, table: Source, item1: str, item2: str) -> None:
     """InputError for a pair that stands in the table more than once."""
-    source = table.source
-    one, other = cast(table.item1, "VARCHAR"), cast(table.item2, "VARCHAR")
     again = work.rows(
         f"SELECT {cast('item1', 'VARCHAR')} AS item1, {cast('item2', 'VARCHAR')} AS item2, n FROM ("
-        f"SELECT {table.item1} AS item1, {table.item2} AS item2, count(*) AS n FROM {source.sql} GROUP BY 1, 2 "
+        f"SELECT {item1} AS item1, {item2} AS item2, count(*) AS n FROM {table.sql} GROUP BY 1, 2 "
         "HAVING count(*) > 1) AS twice ORDER BY 1, 2 LIMIT 1"
     )
     if again:
         *pair, times = again[0]
-        order = ", ".join(source.order)
-        found = work.rows(
-            f"SELECT {order} FROM {source.sql} WHERE {one} = {literal(pair[0])} AND {other} = {literal(pair[1])} "
-            f"ORDER BY {order}"
-        )
-        place = source.place(found[-1]) if found else source  # Spark does not read every text back as the same bytes
+        one, other = (f"{cast(sql, 'VARCHAR')} = {literal(text)}" for sql, text in zip((item1, item2), pair))
+        order = ", ".join(table.order)
+        found = work.rows(f"SELECT {order} FROM {table.sql} WHERE {one} AND {other} ORDER BY {order}")
+        place = table.place(found[-1]) if found else table  # Spark does not read every text back as the same bytes
         raise InputError(f"{place}: a pair must stand there once, this is {tuple(pair)!r} again: it has {times} rows")
 
 
-def make_events(work: Any, log: Log, plan: Plan) -> None:
+def make_events(work: Any, log: Source, columns: Mapping[str, str], plan: Plan) -> None:
     """The tables `following`, an event and what follows it; `taken`, how often an item is, hence its `popularity`.
 
     The view `checked` has the events with something to find.
+
+    Args:
+        work: where the queries run.
+        log: of events.
+        columns: user_id, item, grade and time as SQL.
+        plan: what is asked for.
     """
     steps = range(1, plan.horizon + 1)
     # Where rows are sorted once and read along, what is ahead of a user's last events is another's.
@@ -109,8 +103,7 @@ def make_events(work: Any, log: Log, plan: Plan) -> None:
         "following",
         f"SELECT {f'row_number() {work.over} AS event, ' * (plan.horizon > 1)}user_id, item, {ahead}, "
         f"coalesce(time = lag(time) {work.over} AND user_id = lag(user_id) {work.over}, false) AS tied FROM ("
-        f"SELECT {log.user} AS user_id, {log.item} AS item, {log.grade} AS grade, {log.time} AS time, "
-        f"{log.source.row} AS place FROM {log.source.sql} {work.sorted}) AS events",
+        f"{rows_of(log, columns)} {work.sorted}) AS events",
     )
     wanted = " OR ".join(f"coalesce(grade{step} > 0, false)" for step in steps)
     work.view("checked", f"SELECT * FROM following WHERE {wanted}")

@@ -11,9 +11,9 @@ from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
-from torch_recmetrics.offline.columns import need_columns, number_sql, refuse_rows
+from torch_recmetrics.offline.columns import need_columns, need_different, number_sql, refuse_rows
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import InputError, Source
+from torch_recmetrics.offline.sources import Source
 from torch_recmetrics.offline.sql import cast, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
@@ -95,7 +95,8 @@ def off_policy(
     columns |= {name: column for name, column in (("user", user), ("weight", weight)) if column is not None}
     with Workspace(memory_limit, temp_directory, threads) as workspace:
         source = workspace.open("log", log)
-        check_columns(source, columns)
+        need_columns(source, columns)
+        need_different(columns)
         n_rows = workspace.count(source)
         counts = {"rows": n_rows}
         query = rows_sql(workspace, source, columns, counts)
@@ -119,18 +120,6 @@ def off_policy(
         level=level,
         title="Off-policy",
     )
-
-
-def check_columns(source: Source, columns: dict[str, str]) -> None:
-    """InputError for a column that is not there, or that was named for two things."""
-    need_columns(source, columns)
-    taken: dict[str, str] = {}
-    for argument, column in columns.items():
-        if column in taken:
-            raise InputError(
-                f"`{taken[column]}` and `{argument}` must be two columns of {source}, got {column!r} for both"
-            )
-        taken[column] = argument
 
 
 def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], counts: dict[str, int]) -> str:

@@ -25,7 +25,10 @@ from torch_recmetrics.offline.report import Input, Report, finite
 from torch_recmetrics.offline.sources import InputError, digest
 from torch_recmetrics.state.intervals import Method, spread_of
 from torch_recmetrics.state.registry import METRICS
+from torch_recmetrics.users.extras import whole_file
 from torch_recmetrics.users.user_values import UserValues
+
+Files = Mapping[str, Callable[[Path], object]]  # the name of each, and what writes it
 
 
 def report_of_users(path: str, users: UserValues, level: float) -> Report:
@@ -62,7 +65,7 @@ def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | No
 
 def folder_of(options: dict[str, Any]) -> str | None:
     """Where a report is to go, refused before anything is worked out where it cannot."""
-    folder: str | None = options.pop("report")
+    folder: str | None = options.pop("report", None)
     if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
         raise InputError(f"`report` must be a folder, {folder!r} is {'a file' if folder else 'none'}")
     return folder
@@ -72,16 +75,15 @@ def json_of(content: Any) -> str:
     return json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def files_of(report: Report) -> dict[str, Callable[[Path], object]]:
+def files_of(report: Report) -> Files:
     """The files of a report."""
-    users = report.users
-    files: dict[str, Callable[[Path], object]] = {"report.json": report.to_json, "report.html": report.to_html}
-    return files if users is None else {**files, "users.parquet": users.save}
+    users = {} if report.users is None else {"users.parquet": report.users.save}
+    return {"report.json": report.to_json, "report.html": report.to_html, **users}
 
 
 def files_of_comparison(
     table: Comparison, reports: Mapping[str, Report], values: Mapping[str, UserValues], level: float
-) -> dict[str, Callable[[Path], object]]:
+) -> Files:
     """The files of a comparison: one page, and the values of the users of each run."""
     found = {f"{system}: {name}": value for system, own in reports.items() for name, value in own.items()}
     intervals = {f"{system}: {name}": ends for system, own in reports.items() for name, ends in own.intervals.items()}
@@ -105,7 +107,7 @@ def files_of_comparison(
         definitions[f"{both}: {row.metric}"] = metric_named(row.metric).definition()
     about: dict[str, Any] = {"details": details, "level": level, "title": "Comparison"}
     report = Report(found, intervals, counts, definitions=definitions, inputs=inputs, **about)
-    files = files_of(report) | {"comparison.csv": table.to_csv}
+    files = {**files_of(report), "comparison.csv": table.to_csv}
     for name, users in values.items():
         stem = f"users_{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
         taken = {file.lower() for file in files}  # two names may be one in a file, on some disks whatever their case
@@ -129,7 +131,7 @@ def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
     ]
 
 
-def write_folder(folder: str, files: Mapping[str, Callable[[Path], object]]) -> None:
+def write_folder(folder: str, files: Files) -> None:
     """Write files into a folder, which is made; all of them, or where one fails none."""
     target = Path(folder)
     try:
@@ -151,14 +153,8 @@ def write_folder(folder: str, files: Mapping[str, Callable[[Path], object]]) -> 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all."""
-    if not path.parent.is_dir():
-        raise InputError(f"`output`: there is no folder {str(path.parent)!r}")
-    draft = path.with_name(f".{path.name}.draft")
     try:
-        write(draft)
-        os.replace(draft, path)
+        with whole_file(path) as draft:
+            write(draft)
     except OSError as error:
-        why = error.strerror or str(error).replace(str(draft), str(path))
-        raise InputError(f"`output`: {str(path)!r} cannot be written: {why}") from None
-    finally:
-        draft.unlink(missing_ok=True)
+        raise InputError(f"`output`: {str(path)!r} cannot be written: {error.strerror or error}") from None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
-from torch_recmetrics.offline.columns import id_sql, need_columns, time_sql
+from torch_recmetrics.offline.columns import id_sql, need_columns, need_different, time_sql
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source
 from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
@@ -79,10 +79,7 @@ class Overlap:
             "inputs": [vars(given) for given in self.inputs],
             "notes": self.notes,
         }
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        if path is not None:
-            write_text(path, text)
-        return text
+        return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def overlap(
@@ -133,8 +130,7 @@ def overlap(
     with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
         sources = [work.open(role, given) for role, given in (("train", train), ("test", test))]
         user, item = chosen(sources, "user", user, USERS), chosen(sources, "item", item, ITEMS)
-        if user == item:
-            raise InputError(f"`user` and `item` must be two columns, got {user!r} for both")
+        need_different({"user": user, "item": item})
         if time is not None or all(any(name in source.types for name in TIMES) for source in sources):
             time = chosen(sources, "time", time, TIMES)
         users, items = (id_sql(work, *((source, column) for source in sources)) for column in (user, item))
@@ -164,9 +160,7 @@ def kinds_of(drop: Any) -> tuple[Kind, ...]:
     """What is to be dropped; ValueError for what there is not."""
     if drop is None or isinstance(drop, bool):
         return KINDS if drop else ()
-    if not isinstance(drop, Iterable):
-        raise ValueError(f"`drop` must be True, False or some of {', '.join(KINDS)}, got {drop!r}")
-    given = (drop,) if isinstance(drop, str) else tuple(drop)
+    given = (drop,) if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
     for kind in given:
         if kind not in KINDS:
             raise ValueError(f"`drop` must be True, False or some of {', '.join(KINDS)}, got {kind!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -30,12 +30,13 @@ class Picture(NamedTuple):
     svg: Any
 
 
-def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
+def page_of(content: Mapping[str, Any], users: UserValues | None, *, sampled: bool) -> str:
     """The page as text.
 
     Args:
         content: what ``Report.to_dict`` gives.
         users: the values of the users, for the pictures of their distribution.
+        sampled: whether metrics are estimates from a sample of the items.
     """
     jinja2, markupsafe = needed("jinja2", "Report.to_html"), needed("markupsafe", "Report.to_html")
     options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
@@ -51,7 +52,7 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
 
     details = content["details"]
     # Of a sample the metrics are corrected, and what is counted in its rows is not.
-    among = ", among the sampled candidates" if any("estimated(" in d for d in content["definitions"].values()) else ""
+    among = ", among the sampled candidates" if sampled else ""
     sections = {
         "Against the cutoff": drawn(cutoff_pictures(content)),
         "Over users": drawn(distribution_pictures(users)),
@@ -74,16 +75,24 @@ def page_of(content: Mapping[str, Any], users: UserValues | None) -> str:
     return str(environment.from_string(template).render(content, **own))
 
 
+def by_stem(names: Iterable[str]) -> dict[str, dict[float, str]]:
+    """Metric -> its names by their cutoffs, infinity for the whole list."""
+    stems: dict[str, dict[float, str]] = {}
+    for name in names:
+        found = CUTOFF.fullmatch(name)
+        stem, k = (found["stem"], int(found["k"])) if found else (name, math.inf)
+        stems.setdefault(stem, {})[k] = name
+    return stems
+
+
 def cutoff_pictures(content: Mapping[str, Any]) -> Iterator[Picture]:
     """A picture of each metric that has several cutoffs."""
-    stems: dict[str, dict[int, pictures.Bar]] = {}
-    for name, value in content["values"].items():
-        found = CUTOFF.fullmatch(name)
-        if found and value is not None:
-            low, high = content["intervals"].get(name, (None, None))
-            stems.setdefault(found["stem"], {})[int(found["k"])] = (value, low, high)
-    several = {stem: bars for stem, bars in stems.items() if len(bars) > 1}
-    for stem, bars in list(several.items())[:MOST_PICTURES]:
+    values, intervals = content["values"], content["intervals"]
+    defined = by_stem(name for name, value in values.items() if value is not None)
+    stems = {stem: {int(k): name for k, name in own.items() if k < math.inf} for stem, own in defined.items()}
+    several = [(stem, own) for stem, own in stems.items() if len(own) > 1]
+    for stem, own in several[:MOST_PICTURES]:
+        bars = {k: (values[name], *intervals.get(name, (None, None))) for k, name in own.items()}
         yield Picture(stem, "", pictures.against_cutoff(stem, bars))
 
 
@@ -91,13 +100,8 @@ def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
     """How the users' values lie, of each metric at its largest cutoff."""
     if users is None:
         return
-    deepest: dict[str, str] = {}
-    for name in users:
-        found = CUTOFF.fullmatch(name)
-        stem, known = (found["stem"] if found else name), deepest.get(found["stem"] if found else name)
-        if known is None or (found and int(found["k"]) > int(known.rpartition("@")[2])):
-            deepest[stem] = name
-    for name in list(deepest.values())[:MOST_PICTURES]:
+    deepest = [own[max(own)] for own in by_stem(users).values()]
+    for name in deepest[:MOST_PICTURES]:
         weights = torch.ones_like(users[name]) if users.weights is None else users.weights
         counted = ~users[name].isnan() & (weights > 0)
         values, weights = users[name][counted], weights[counted]

@@ -118,9 +118,6 @@ class Report(Mapping[str, float]):
             raise KeyError(f"no value of {name!r}: {hint}")
         return self._values[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._values
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
@@ -135,9 +132,13 @@ class Report(Mapping[str, float]):
         lines = [(name, self._column.text(value), self.interval_text(name)) for name, value in self._values.items()]
         table = aligned([head, *lines], names=1)
         counts = [f"{words(name)}: {count:,}" for name, count in self.counts.items()]
-        among = dict.fromkeys(re.findall(r"estimated\(\d+\)", " ".join(self.definitions.values())))
-        counts += [f"candidates: {', '.join(among)}, from a sample"] if among else []
+        if among := self._candidates():
+            counts.append(f"candidates: {', '.join(among)}, from a sample")
         return "\n".join([*table, *([""] if counts else []), *counts])
+
+    def _candidates(self) -> list[str]:
+        """What the estimates of metrics are among, by their definitions; none where nothing was sampled."""
+        return list(dict.fromkeys(re.findall(r"estimated\(\d+\)", " ".join(self.definitions.values()))))
 
     def interval_text(self, name: str) -> str:
         """The interval of a value as text, "" where there is none."""
@@ -172,20 +173,14 @@ class Report(Mapping[str, float]):
 
         The values of the users are written by ``report.users.save(path)``.
         """
-        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        if path is not None:
-            write_text(path, text)
-        return text
+        return write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """One page with tables and pictures that needs nothing from outside; written to `path`, whole or not at all.
 
         Needs jinja2.
         """
-        text = page_of(self.to_dict(), self.users)
-        if path is not None:
-            write_text(path, text)
-        return text
+        return write_text(path, page_of(self.to_dict(), self.users, sampled=bool(self._candidates())))
 
 
 def sentence_of(table: Comparison) -> str:

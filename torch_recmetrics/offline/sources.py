@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import difflib
 import glob
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sql import literal, one_row, quoted
+from torch_recmetrics.offline.sql import literal, quoted
 from torch_recmetrics.users.extras import needed
 
 READERS = {
@@ -90,20 +91,15 @@ class Source:
     @property
     def row(self) -> str:
         """SQL of a number that grows with the rows, all files numbered through."""
-        return self.row_of()
-
-    def row_of(self, table: str = "") -> str:
-        """The same, of the source by another name."""
-        *files, row = (f"{table}.{column}" if table else column for column in self.order)
+        *files, row = self.order
         return f"(CAST({files[0]} AS BIGINT) * {LARGEST_FILE} + {row})" if files else row
 
     def place(self, row: Sequence[Any]) -> str:
         """A row, by its columns of `order`, in words: the file and the row in it, counted from 1."""
         if len(row) == 2:
             return f"`{self.role}` ({self.files[int(row[0])]}, row {int(row[1]) + 1:,})"
-        number, file = int(row[0]), 0
-        while file + 1 < len(self.starts) and self.starts[file + 1] <= number:
-            file += 1
+        number = int(row[0])
+        file = bisect.bisect(self.starts, number) - 1
         return (
             f"`{self.role}` ({self.files[file] if self.files else self.name}, row {number - self.starts[file] + 1:,})"
         )
@@ -127,58 +123,6 @@ def digest(file: Path) -> str:
     return known.hexdigest()
 
 
-def connect(
-    memory_limit: str | None = None,
-    temp_directory: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
-) -> Any:
-    """A DuckDB of its own in memory, which spills to `temp_directory` beyond `memory_limit`; needs duckdb."""
-    duckdb = needed("duckdb", "Reading files and frames")
-    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    config |= {} if memory_limit is None else {"memory_limit": memory_limit}
-    config |= {} if temp_directory is None else {"temp_directory": os.fspath(temp_directory)}
-    config |= {} if threads is None else {"threads": str(threads)}
-    try:
-        connection = duckdb.connect(":memory:", config=config)
-    except duckdb.Error as error:
-        raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
-    connection.execute("SET preserve_insertion_order = true")
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # the machine's own would decide what came first
-    hide_progress(connection)
-    return connection
-
-
-def hide_progress(connection: Any) -> None:
-    """Switch off DuckDB's progress bar, which would stand among what is printed.
-
-    Where it is off, as in a notebook without ipywidgets, DuckDB refuses even to be told so.
-    """
-    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()[0][0]:
-        connection.execute("SET enable_progress_bar = false")
-
-
-@contextmanager
-def refused_in_one_line(source: Source | str) -> Iterator[None]:
-    """What DuckDB says about an input, as an :class:`InputError`."""
-    duckdb = needed("duckdb", "Reading files and frames")
-    try:
-        yield
-    except InputError:
-        raise
-    except RuntimeError as error:
-        refuse_interrupt(error)
-        raise
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-        if "No space left" in str(error) or isinstance(error, duckdb.OutOfMemoryException):
-            message = f"{first_line(error)}; give `memory_limit` more, or a `temp_directory` with more space"
-            raise InputError(f"{source}: {message}") from None
-        raise InputError(f"{source} cannot be read: {first_line(error)}") from None
-    except duckdb.Error as error:
-        raise InputError(f"{source} cannot be read: {first_line(error)}") from None
-
-
 def refuse_interrupt(error: BaseException) -> None:
     """KeyboardInterrupt for what DuckDB makes of one while it runs a query."""
     if "interrupted" in str(error).lower():
@@ -193,7 +137,7 @@ def first_line(error: BaseException) -> str:
 
 
 def open_source(
-    connection: Any,
+    work: Any,
     role: str,
     given: Any,
     *,
@@ -205,7 +149,7 @@ def open_source(
     value is written as one, and else text.
 
     Args:
-        connection: of :func:`connect`.
+        work: the database.
         role: the name of the argument; also of what is registered with DuckDB.
         given: a path, a pattern, a list of paths; a pandas, Polars or Arrow frame; a DuckDB relation.
         format: of the files, in place of what their suffix says.
@@ -213,34 +157,33 @@ def open_source(
     Raises:
         InputError: for files that are not there, empty, damaged or of an unknown kind, and for no frame at all.
     """
-    duckdb = needed("duckdb", "Reading files and frames")
     paths = paths_of(role, given)
     if paths is not None:
         name = os.fspath(given) if isinstance(given, str | os.PathLike) else ", ".join(map(str, paths[:3]))
         name += f", ... ({len(paths)} files)" if not isinstance(given, str | os.PathLike) and len(paths) > 3 else ""
-        return read_files(connection, role, name, paths, reader_of(role, paths, format))
+        return read_files(work, role, name, paths, reader_of(role, paths, format))
     name = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}"
-    if isinstance(given, duckdb.DuckDBPyRelation):
+    if isinstance(given, work.duckdb.DuckDBPyRelation):
         name, given = "DuckDB relation", given.to_arrow_reader()
     if hasattr(given, "collect") and name.startswith("polars"):
         given = given.collect()
-    registered = f"given_{role}"
-    with refused_in_one_line(f"`{role}` ({name})"):
+    registered, place = f"given_{role}", f"`{role}` ({name})"
+    with work.errors(place):
         try:
             given = with_wide_floats(given)
-            connection.register(registered, given)
-        except (TypeError, RuntimeError, duckdb.InvalidInputException) as error:
+            work.connection.register(registered, given)
+        except (TypeError, RuntimeError, work.duckdb.InvalidInputException) as error:
             refuse_interrupt(error)
             raise InputError(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
             ) from None
-        if hasattr(given, "read_next_batch"):  # a stream is read once
-            table = quoted(registered + "_rows")
-            connection.execute(f"CREATE TABLE {table} AS SELECT * FROM {quoted(registered)}")
-            connection.unregister(registered)
-            return of_table(role, name, table, types_of(connection, f"`{role}` ({name})", table))
-    types = types_of(connection, f"`{role}` ({name})", quoted(registered))
+    if hasattr(given, "read_next_batch"):  # a stream is read once
+        table = quoted(registered + "_rows")
+        work.run(f"CREATE TABLE {table} AS SELECT * FROM {quoted(registered)}", place)
+        work.connection.unregister(registered)
+        return of_table(role, name, table, types_of(work, place, table))
+    types = types_of(work, place, quoted(registered))
     return Source(role, name, numbered(quoted(registered)), types, registered=(registered, given))
 
 
@@ -275,39 +218,38 @@ def numbered(table: str) -> str:
     return f"(SELECT row_number() OVER () - 1 AS {ROW}, * FROM {table})"
 
 
-def read_files(connection: Any, role: str, name: str, paths: Sequence[Path], reader: str) -> Source:
+def read_files(work: Any, role: str, name: str, paths: Sequence[Path], reader: str) -> Source:
     """Files of one kind."""
     place, files = f"`{role}` ({name})", tuple(paths)
     if reader == "read_parquet":
         # DuckDB takes the name of each file for a pattern; it says which one it cannot read.
         sql = f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
-        types = types_of(connection, place, sql)
+        types = types_of(work, place, sql)
         if not any(column.lower() in PARQUET_ROW for column in types):
             return Source(role, name, sql, types, files, PARQUET_ROW)
-        with refused_in_one_line(place):
-            counts = [one_row(connection, rows_of_parquet(path))[0] for path in paths[:-1]]
+        counts = [work.rows(rows_of_parquet(path), place)[0][0] for path in paths[:-1]]
         return Source(role, name, numbered(sql), types, files, starts=tuple(itertools.accumulate(counts, initial=0)))
     table = quoted(f"given_{role}")
     if reader == "arrow":
         frames = [mapped_arrow(place, path) for path in paths]
         starts = tuple(itertools.accumulate(map(len, frames[:-1]), initial=0))
-        with refused_in_one_line(place):
+        with work.errors(place):
             frame = with_wide_floats(needed("pyarrow", "Reading Arrow files").concat_tables(frames))
-            connection.register(f"given_{role}", frame)
-        types = types_of(connection, place, table)
+            work.connection.register(f"given_{role}", frame)
+        types = types_of(work, place, table)
         return Source(role, name, numbered(table), types, files, starts=starts, registered=(f"given_{role}", frame))
     rows: list[int] = [0]
     for number, path in enumerate(paths):
-        select = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}[reader](connection, role, path)
+        select = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}[reader](work, role, path)
         into = f"CREATE TABLE {table} AS" if number == 0 else f"INSERT INTO {table} BY NAME"
         with refused_line(role, path):
-            connection.execute(f"{into} {select}")
-        rows.append(one_row(connection, f"SELECT count(*) FROM {table}")[0])
+            work.run(f"{into} {select}", f"`{role}` ({path})")
+        rows.append(work.one(f"SELECT count(*) FROM {table}")[0])
         if reader == "trec":
-            check_trec(connection, role, table, path, rows[-2])
-    types = {column: kind for column, kind in types_of(connection, place, table).items() if column != "_fields"}
+            check_trec(work, role, table, path, rows[-2])
+    types = {column: kind for column, kind in types_of(work, place, table).items() if column != "_fields"}
     source = of_table(role, name, table, types, files, rows[:-1])
-    return source if reader == "read_json" else with_integers(connection, source)
+    return source if reader == "read_json" else with_integers(work, source)
 
 
 def rows_of_parquet(path: Path) -> str:
@@ -315,13 +257,13 @@ def rows_of_parquet(path: Path) -> str:
     return f"SELECT count(*) FROM read_parquet([{literal(os.fspath(path))}])"
 
 
-def with_integers(connection: Any, source: Source) -> Source:
+def with_integers(work: Any, source: Source) -> Source:
     """A table of text, its columns integers where every value is written as one."""
     texts = [column for column, kind in source.types.items() if kind == TEXT]
     if not texts:
         return source
     whole = ", ".join(f"bool_and(regexp_full_match({quoted(column)}, '{WHOLE}'))" for column in texts)
-    found = dict(zip(texts, one_row(connection, f"SELECT {whole} FROM {source.sql}")))
+    found = dict(zip(texts, work.one(f"SELECT {whole} FROM {source.sql}")))
     types = {column: "BIGINT" if found.get(column) else kind for column, kind in source.types.items()}
     columns = [
         rf"CAST(regexp_replace({quoted(column)}, '\.0+$', '') AS BIGINT) AS {quoted(column)}"
@@ -346,7 +288,7 @@ def mapped_arrow(place: str, path: Path) -> Any:
         raise InputError(f"{place}: {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}") from None
 
 
-def csv_select(connection: Any, role: str, path: Path) -> str:  # noqa: ARG001
+def csv_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
     """SELECT of a CSV file, all columns text."""
     if path.suffix == ".zst":
         return f"SELECT * FROM read_csv({literal(os.fspath(path))}, all_varchar = true, header = true)"
@@ -389,12 +331,12 @@ def first_line_of_file(role: str, path: Path) -> str:
         raise InputError(f"`{role}` ({path}) cannot be read: {first_line(error)}") from None
 
 
-def json_select(connection: Any, role: str, path: Path) -> str:  # noqa: ARG001
+def json_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
     """SELECT of a file of JSON objects."""
     return f"SELECT * FROM read_json({literal(os.fspath(path))}, sample_size = -1)"
 
 
-def trec_select(connection: Any, role: str, path: Path) -> str:
+def trec_select(work: Any, role: str, path: Path) -> str:
     """SELECT of a run or of qrels: fields with white space between them, whose number says which it is."""
     trimmed, spaces = "trim(line, ' ' || chr(9) || chr(13))", r"'\s+'"
     lines = (
@@ -403,7 +345,7 @@ def trec_select(connection: Any, role: str, path: Path) -> str:
     )
     split = f"(SELECT string_split_regex({trimmed}, {spaces}) AS f FROM {lines} WHERE {trimmed} <> '')"
     with refused_line(role, path):
-        first = connection.execute(f"SELECT len(f) FROM {split} LIMIT 1").fetchall()
+        first = work.rows(f"SELECT len(f) FROM {split} LIMIT 1", f"`{role}` ({path})")
     width = first[0][0] if first else 0
     if width not in TREC:
         raise InputError(
@@ -417,14 +359,12 @@ def trec_select(connection: Any, role: str, path: Path) -> str:
     return f"SELECT {columns}, len(f) AS _fields FROM {split}"
 
 
-def check_trec(connection: Any, role: str, table: str, path: Path, start: int) -> None:
+def check_trec(work: Any, role: str, table: str, path: Path, start: int) -> None:
     """InputError for a line with more or fewer fields than the first, or with text in place of a number."""
-    names = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall() if row[0] != "_fields"]
+    names = [name for name in types_of(work, f"`{role}` ({path})", table) if name != "_fields"]
     width = next(width for width, columns in TREC.items() if list(columns) == names)
     wrong = " OR ".join([f"_fields <> {width}", *(f"{name} IS NULL" for name in names)])
-    found = connection.execute(
-        f"SELECT rowid, _fields FROM {table} WHERE rowid >= {start} AND ({wrong}) ORDER BY rowid LIMIT 1"
-    ).fetchall()
+    found = work.rows(f"SELECT rowid, _fields FROM {table} WHERE rowid >= {start} AND ({wrong}) ORDER BY rowid LIMIT 1")
     if found:
         row, fields = found[0]
         numbers = "rank and score" if width == 6 else "the relevance"
@@ -434,43 +374,36 @@ def check_trec(connection: Any, role: str, table: str, path: Path, start: int) -
 
 @contextmanager
 def refused_line(role: str, path: Path) -> Iterator[None]:
-    """What DuckDB says about a line of a file, as an :class:`InputError`."""
-    duckdb = needed("duckdb", "Reading files and frames")
+    """What DuckDB says about a line of a file, as an :class:`InputError` that names the line."""
     try:
-        with refused_in_one_line(f"`{role}` ({path})"):
-            yield
+        yield
     except InputError as error:
-        cause = error.__context__
-        found = re.search(r"CSV Error on Line: (\d+)", str(cause)) if isinstance(cause, duckdb.Error) else None
+        cause = str(error.__context__)
+        found = re.search(r"CSV Error on Line: (\d+)", cause)
         if found is None:
             raise
         # The line itself, which may go over several, comes before the reason, and advice behind it.
-        lines = [line.strip() for line in re.split(r"\n *(?:Possible|file =)", str(cause))[0].splitlines()[1:]]
+        lines = [line.strip() for line in re.split(r"\n *(?:Possible|file =)", cause)[0].splitlines()[1:]]
         reasons = [line for line in lines if line and not line.startswith("Original Line")]
         reason = next((line for line in reversed(reasons) if len(line) <= 200), "it cannot be read")
-        reason = "the file must be UTF-8" if "utf-8" in str(cause).lower() else reason
+        reason = "the file must be UTF-8" if "utf-8" in cause.lower() else reason
         raise InputError(f"`{role}` ({path}, line {found[1]}): {reason}") from None
 
 
 def paths_of(role: str, given: Any) -> list[Path] | None:
     """The files that are meant, in order; None where no paths were given."""
-    if any(isinstance(entry, str) and not entry for entry in (given if isinstance(given, list | tuple) else [given])):
-        raise InputError(f"`{role}` must be a path, got the empty text {given!r}")
-    if isinstance(given, str | os.PathLike):
-        text = os.fspath(given)
-        if any(letter in text for letter in "*?[") and not os.path.exists(text):
-            found = sorted(glob.glob(text, recursive=True))
-            if not found:
-                raise InputError(f"`{role}`: the pattern {text!r} finds no file")
-            paths = [Path(entry) for entry in found]
-        else:
-            paths = [Path(text)]
-    elif isinstance(given, list | tuple) and all(isinstance(entry, str | os.PathLike) for entry in given):
-        if not given:
-            raise InputError(f"`{role}` must name a file, got an empty list")
-        paths = [Path(entry) for entry in given]
-    else:
+    entries = list(given) if isinstance(given, list | tuple) else [given]
+    if not all(isinstance(entry, str | os.PathLike) for entry in entries):
         return None
+    if not entries:
+        raise InputError(f"`{role}` must name a file, got an empty list")
+    if "" in entries:
+        raise InputError(f"`{role}` must be a path, got the empty text {given!r}")
+    paths = [Path(entry) for entry in entries]
+    if entries == [given] and any(letter in str(given) for letter in "*?[") and not paths[0].exists():
+        paths = [Path(entry) for entry in sorted(glob.glob(os.fspath(given), recursive=True))]
+        if not paths:
+            raise InputError(f"`{role}`: the pattern {os.fspath(given)!r} finds no file")
     for path in paths:
         if path.is_dir():
             raise InputError(
@@ -506,8 +439,6 @@ def reader_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # n
     return readers.pop()
 
 
-def types_of(connection: Any, place: str, sql: str) -> dict[str, str]:
+def types_of(work: Any, place: str, sql: str) -> dict[str, str]:
     """Column -> type; InputError where nothing can be read."""
-    with refused_in_one_line(place):
-        rows = connection.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()
-    return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in work.rows(f"DESCRIBE SELECT * FROM {sql}", place)}

@@ -10,6 +10,7 @@ import json
 import re
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +24,7 @@ from torchmetrics.utilities import rank_zero_warn
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source
 from torch_recmetrics.offline.sql import quoted
-from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.offline.workspace import Queries, Workspace
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class SparkSource(Source):
         return Input(self.role, "Spark DataFrame", rows)
 
 
-class SparkWorkspace:
+class SparkWorkspace(Queries):
     """The views of one evaluation in a session of Spark; times without a zone are UTC.
 
     Args:
@@ -229,10 +230,6 @@ class SparkWorkspace:
         """All rows of a query."""
         return [tuple(row) for row in self.query(sql).collect()]
 
-    def one(self, sql: str) -> tuple[Any, ...]:
-        """The first row of a query."""
-        return self.rows(sql)[0]
-
     def column(self, sql: str) -> Tensor:
         """A column of numbers."""
         column = torch.tensor(self.query(sql).toArrow().column(0).to_numpy())
@@ -253,13 +250,6 @@ class SparkWorkspace:
         self._name(name, self.query(f"SELECT * FROM {name}").repartition(column))
 
     frame = query  # what a query is on one machine
-
-    def count(self, source: Source) -> int:
-        """How many rows an input has; InputError where there is none."""
-        number: int = self.one(f"SELECT count(*) FROM {source.sql}")[0]
-        if not number:
-            raise InputError(f"{source}: there is no row")
-        return number
 
 
 def workspace_of(
@@ -294,13 +284,28 @@ class Part:
 
     def to_bytes(self) -> bytes:
         """All but the users, as bytes of Arrow."""
+        pyarrow = needed("pyarrow", "Spark's frames")
         about = {"counts": self.counts, "most": self.most, "warnings": self.warnings, "error": self.error}
-        return packed(self.tensors, json.dumps(about))
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
+        table = pyarrow.table(
+            {
+                "name": pyarrow.array(list(arrays), pyarrow.string()),
+                "dtype": pyarrow.array([str(array.dtype) for array in arrays.values()], pyarrow.string()),
+                "shape": pyarrow.array([array.shape for array in arrays.values()], pyarrow.list_(pyarrow.int64())),
+                "data": pyarrow.array([array.tobytes() for array in arrays.values()], pyarrow.large_binary()),
+            }
+        )
+        return ipc(table.replace_schema_metadata({"about": json.dumps(about)}))
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Part:
-        tensors, about = unpacked(payload)
-        return cls(tensors=tensors, **json.loads(about))
+        """What has become bytes."""
+        table = read_ipc(payload)
+        tensors = {
+            row["name"]: torch.from_numpy(np.ndarray(row["shape"], row["dtype"], bytearray(row["data"])))
+            for row in table.to_pylist()
+        }
+        return cls(tensors=tensors, **json.loads(table.schema.metadata[b"about"]))
 
     @classmethod
     def joined(cls, parts: Sequence[Part], add: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]]) -> Part:
@@ -308,12 +313,11 @@ class Part:
         errors = sorted(part.error for part in parts if part.error)
         if errors:
             return cls(error=errors[0])
-        total = cls(tensors=add([part.tensors for part in parts])) if parts else cls()
+        total, counts = cls(tensors=add([part.tensors for part in parts])) if parts else cls(), Counter[str]()
         for part in parts:
-            for name, count in part.counts.items():
-                total.counts[name] = total.counts.get(name, 0) + count
-            for name, number in part.most.items():
-                total.most[name] = max(total.most.get(name, 0), number)
+            counts.update(part.counts)
+            total.most |= {name: max(number, total.most.get(name, 0)) for name, number in part.most.items()}
+        total.counts = dict(counts)
         # Of those that differ in their numbers one.
         texts = sorted((text for part in parts for text in part.warnings), reverse=True)
         total.warnings = sorted({re.sub(r"[\d,]+", "", text): text for text in texts}.values())
@@ -439,34 +443,6 @@ def in_words_of_spark(text: str) -> str:
 
 
 # Bytes ----------------------------------------------------------------------------------------------------------------
-
-
-def packed(tensors: Mapping[str, Tensor], about: str = "") -> bytes:
-    """Named tensors, and a text about them, as bytes of Arrow."""
-    pyarrow = needed("pyarrow", "Spark's frames")
-    arrays = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    table = pyarrow.table(
-        {
-            "name": pyarrow.array(list(arrays), pyarrow.string()),
-            "dtype": pyarrow.array([str(array.numpy().dtype) for array in arrays.values()], pyarrow.string()),
-            "shape": pyarrow.array([list(array.shape) for array in arrays.values()], pyarrow.list_(pyarrow.int64())),
-            "data": pyarrow.array([array.numpy().tobytes() for array in arrays.values()], pyarrow.large_binary()),
-        }
-    )
-    return ipc(table.replace_schema_metadata({"about": about}))
-
-
-def unpacked(payload: bytes) -> tuple[dict[str, Tensor], str]:
-    """What :func:`packed` has packed."""
-    table = read_ipc(payload)
-    columns = table.to_pydict()
-    tensors = {
-        name: torch.from_numpy(np.frombuffer(bytearray(data), dtype=np.dtype(dtype)).reshape(shape))
-        if data
-        else torch.from_numpy(np.zeros(shape, dtype=np.dtype(dtype)))
-        for name, dtype, shape, data in zip(*(columns[key] for key in ("name", "dtype", "shape", "data")))
-    }
-    return tensors, table.schema.metadata[b"about"].decode()
 
 
 def ipc(table: Any) -> bytes:

@@ -12,10 +12,10 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
-from torch_recmetrics.offline.sources import TEXT, InputError, Source
+from torch_recmetrics.offline.sources import TEXT, Source
 from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
 from torch_recmetrics.offline.sql import cast, quoted
-from torch_recmetrics.offline.tables import UNORDERED, Names, Tables, no_user_in_common, numbering_of
+from torch_recmetrics.offline.tables import UNORDERED, Names, Tables, numbering_of
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
 
@@ -74,30 +74,29 @@ def measured_by_workers(
         if catalogue and numbers is not None:
             given["items"] = numbers.rename_columns([names.item])
         with Workspace(memory_limit, threads=1) as workspace:
-            own = Tables(workspace, given, names, None, action, whole=False)
+            own = Tables(workspace, given, names, None, action)
             own.lists_ordered = ordered
             own.number_users()
             if numbers is None:
                 own.number_items()
             else:
                 own.take_items(numbers)
-            outcome = measured(own, collection, asked, own.counted_lists(strict=False), numbered=False)
+            outcome = measured(own, collection, asked, own.counted_lists(), numbered=False)
             return part_of(own, collection, outcome)
 
     frame = partitioned(work, tables, columns)
     parts = Parts(work, frame, count, lambda found: added(collection, found))
     total = parts.total
     counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
-    refuse_nothing(tables, counts)
+    tables.refuse_nothing(counts)
     merge_states(collection, [total.tensors])
     outcome = Outcome(
         {name: count for name, count in counts.items() if not name.startswith("digest")}, total.most["longest_list"], {}
     )
-    for key, sums in total.tensors.items():
+    for key, sums in total.tensors.items():  # by the names of the slices
         if key.startswith(SLICE):
-            name, _, metric = key.removeprefix(SLICE).rpartition("\n")
-            outcome.slices.setdefault(name, {})[metric] = sums
-    outcome.slices = {name: outcome.slices[name] for name in sorted(outcome.slices)}
+            metric, _, name = key.removeprefix(SLICE).partition("\n")
+            outcome.slices.setdefault(metric, {})[name] = sums
     if asked.keep_users:
         outcome.users = users_of(parts, tables, counts["users"], path)
     if outcome.users is not None:
@@ -161,8 +160,8 @@ def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -
             rows, digest = tables.digest_of_rows(source)
             counts |= {f"digest_rows/{source.role}": rows, f"digest/{source.role}": digest or 0}
     tensors = states_of(collection)
-    for name, own in outcome.slices.items():
-        tensors |= {f"{SLICE}{name}\n{metric}": sums for metric, sums in own.items()}
+    for metric, own in outcome.slices.items():
+        tensors |= {f"{SLICE}{metric}\n{name}": sums for name, sums in own.items()}
     users = outcome.users
     if users is not None:
         columns: dict[str, Any] = {"_id": pyarrow.array(users.ids, id_type(tables.user_ids.kind))}
@@ -178,16 +177,6 @@ def id_type(kind: str) -> Any:
     """Arrow's type of ids."""
     pyarrow = needed("pyarrow", "Spark's frames")
     return pyarrow.int64() if kind == "BIGINT" else pyarrow.string()
-
-
-def refuse_nothing(tables: Tables, counts: Mapping[str, int]) -> None:
-    """InputError for a truth or lists without a row, and for lists of nobody in the truth."""
-    if not counts["users"]:
-        raise InputError(f"{tables.truth}: there is no row with a user")
-    if not counts["rows"]:
-        raise InputError(f"{tables.lists}: there is no row")
-    if counts["rows"] == counts["rows_without_truth"]:
-        raise no_user_in_common(tables.lists, tables.truth, counts["users"], *tables.one_of_each(tables.user_ids))
 
 
 def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> UserColumns | None:
@@ -214,8 +203,6 @@ def states_of(collection: RecMetricCollection) -> dict[str, Tensor]:
         for name, value in member.metric_state.items():
             entries = enumerate(value) if isinstance(value, list) else [(-1, value)]
             states |= {f"{number}\n{name}\n{place}": entry for place, entry in entries}
-            if isinstance(value, list):
-                states[f"{number}\n{name}\n{len(value)}"] = torch.zeros(0)  # the end of a list, which may be empty
     return states
 
 
@@ -223,14 +210,17 @@ def merge_states(collection: RecMetricCollection, parts: Sequence[Mapping[str, T
     """Add the states of other collections of the same metrics."""
     members: list[Any] = list(collection.values())
     for states in parts:
-        found: list[dict[str, Any]] = [{} for _ in members]
+        # A list that is empty there has no tensor.
+        found: list[dict[str, Any]] = [
+            {name: [] for name, value in member.metric_state.items() if isinstance(value, list)} for member in members
+        ]
         for key, value in states.items():
             if not key.startswith(SLICE):
                 number, name, place = key.split("\n")
                 own = found[int(number)]
-                own[name] = value if place == "-1" else [*own.get(name, []), value]
+                own[name] = value if place == "-1" else [*own[name], value]
         for member, own in zip(members, found):
-            member.merge_state({name: value[:-1] if isinstance(value, list) else value for name, value in own.items()})
+            member.merge_state(own)
 
 
 def added(collection: RecMetricCollection, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-
-def one_row(connection: Any, sql: str) -> tuple[Any, ...]:
-    """The only row of a query; all of it is fetched, since DuckDB 2 takes no other query before."""
-    (row,) = connection.execute(sql).fetchall()
-    return tuple(row)
-
 
 def cast(sql: str, kind: str) -> str:
     """A value in another type."""

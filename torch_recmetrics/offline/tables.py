@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,14 +14,22 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.core.ranking.ranking import Labels
-from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows, one_ahead, parts_in_memory, parts_of_stream
-from torch_recmetrics.offline.columns import BEYOND_FLOATS, beyond_floats, first_row, need_columns, place_sql
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, InputError, Source
-from torch_recmetrics.offline.sql import finite, quoted
+from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
+from torch_recmetrics.offline.columns import (
+    BEYOND_FLOATS,
+    beyond_floats,
+    first_row,
+    need_columns,
+    need_different,
+    refuse_rows,
+    row_fault,
+)
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, TEXT, InputError, Source
+from torch_recmetrics.offline.sql import cast, finite, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 
-ROW_BYTES = 24  # in memory: user and place in one, item, score
+VALUE = "a value in every row"
 UNORDERED = ("1",)  # of a source whose rows have no order
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
 
@@ -46,7 +55,6 @@ class Tables:
         names: of the columns.
         format: of the files of lists and of the truth.
         seen_action: ``"remove"`` takes seen pairs out of the lists, ``"miss"`` out of the truth.
-        whole: whether the tables are not a part of the users, which has been checked with the others.
 
     Attributes:
         lists_ordered: whether equal scores stand in the order of the rows; else in that of the items.
@@ -61,11 +69,8 @@ class Tables:
         names: Names,
         format: str | None,  # noqa: A002
         seen_action: str = "remove",
-        *,
-        whole: bool = True,
     ) -> None:
-        if names.user == names.item:
-            raise InputError(f"`user` and `item` must be two columns, got {names.user!r} for both")
+        need_different({"user": names.user, "item": names.item})
         self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
         self.n_users = 0
         self.n_items: int | None = None
@@ -105,45 +110,34 @@ class Tables:
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
-        if whole:
-            self._refuse_gaps()
-            self._refuse_long_scores()
-            self._refuse_propensities()
 
-    def _refuse_propensities(self) -> None:
-        """InputError for propensities outside of [0, 1], and for an item that has two."""
-        if (source := self.propensities) is None:
-            return
-        number = self.number(source, "propensity")
-        outside = f"{number} IS NULL OR NOT ({number} >= 0 AND {number} <= 1)"  # NaN is above every number
-        if found := self._first(source, outside, "propensity"):
-            column = self.columns["propensities"]["propensity"]
-            raise InputError(
-                f"{found[0]}: column {column!r} must be in (0, 1], the chance that an item is observed, got {found[1]}"
-            )
-        if fault := self._missing_or_twice(source, ("item",)):
-            raise fault
+    def refuse_gaps(self) -> None:
+        """InputError for what no update looks at.
 
-    def _refuse_long_scores(self) -> None:
-        """InputError for scores that become each other as floats."""
-        column = self.columns["recommendations"].get("score")
-        beyond = "" if column is None else beyond_floats(self.lists, column)
-        if beyond and (found := self._first(self.lists, beyond, "score")):
-            raise InputError(f"{found[0]}: column {column!r} must be {BEYOND_FLOATS}, got {found[1]}")
-
-    def _refuse_gaps(self) -> None:
-        """InputError for what beside lists and truth has no row, or a row with nothing in a column that is read."""
+        That is what beside lists and truth has no row, or a row with nothing in a column that is read; scores that
+        become each other as floats; propensities outside of [0, 1], and an item that has two.
+        """
         for source in self.workspace.sources:
             if source in (self.lists, self.truth):
                 continue
-            if source is not self.seen and not self.workspace.rows(f"SELECT 1 FROM {source.sql} LIMIT 1"):
-                raise InputError(f"{source}: there is no row")
-            for key, column in self.columns[source.role].items():
+            if source is not self.seen:
+                self.workspace.count(source)
+            for column in self.columns[source.role].values():
                 gap = f"{quoted(column)} IS NULL"
                 if source.types[column] in FLOATS:  # an id has no NaN any more
                     gap = f"({gap} OR isnan({quoted(column)}))"
-                if found := self._first(source, gap, key):
-                    raise InputError(f"{found[0]}: column {column!r} must have a value in every row, got nothing")
+                refuse_rows(self.workspace, source, column, gap, VALUE, "have")
+        score = self.columns["recommendations"].get("score")
+        if score is not None and (beyond := beyond_floats(self.lists, score)):
+            refuse_rows(self.workspace, self.lists, score, beyond, BEYOND_FLOATS)
+        chances = self.propensities
+        if chances is not None:
+            number = self.number(chances, "propensity")
+            outside = f"{number} IS NULL OR NOT ({number} >= 0 AND {number} <= 1)"  # NaN is above every number
+            rule = "in (0, 1], the chance that an item is observed"
+            refuse_rows(self.workspace, chances, self.columns["propensities"]["propensity"], outside, rule)
+            if fault := self._missing_or_twice(chances, ("item",)):
+                raise fault
 
     def sources_with(self, key: str) -> list[tuple[Source, str]]:
         """Those that have such a column ("user", "item", ...), each with its name."""
@@ -157,15 +151,12 @@ class Tables:
 
     def _order_of_lists(self, names: Names) -> dict[str, str]:
         """The column that orders the lists."""
-        if names.score is not None and names.rank is not None:
+        given = {key: name for key, name in (("score", names.score), ("rank", names.rank)) if name is not None}
+        if len(given) > 1:
             raise ValueError("`score` and `rank` must not be given together: one of them orders a list")
-        if names.rank is not None:
-            return {"rank": names.rank}
-        if names.score is not None:
-            return {"score": names.score}
         for key in ("score", "rank"):
-            if key in self.lists.types:
-                return {key: key}
+            if key in (given or self.lists.types):
+                return {key: given.get(key, key)}
         raise InputError(
             f"{self.lists} has no column 'score' or 'rank' (it has {', '.join(self.lists.types)}): say with `score` or "
             "`rank` which column orders the lists"
@@ -210,7 +201,7 @@ class Tables:
             return ""
         return f"ANTI JOIN ({self.pairs(self.seen)}) AS s ON s._user = r._user AND s._item = r._item"
 
-    def _numbered(self, source: Source, key: str | None, users: str, more: str = "") -> str:
+    def _numbered(self, source: Source, key: str | None, users: str) -> str:
         """Rows of a source by the numbers of its users, those of the table `users`, and of its items."""
         joins, item = f"JOIN {users} ON users.id = r._user", "r._item"
         if self.n_items is not None:
@@ -218,7 +209,7 @@ class Tables:
         picked = "" if key is None else f", r._{key}"
         rows = self.pairs(source, *([] if key is None else [key]))
         kept = f"({rows}) AS r {self.without_seen(source)} {joins}"
-        return f"SELECT users.u, {item}{picked}{more} FROM {kept}"
+        return f"SELECT users.u, {item}{picked} FROM {kept}"
 
     # -- numbers for ids ----------------------------------------------------------------------------------------------
 
@@ -229,7 +220,7 @@ class Tables:
             "SELECT CAST(row_number() OVER (ORDER BY id) - 1 AS BIGINT) AS u, id FROM (SELECT DISTINCT "
             f"{self.user_ids.of(self.truth)} AS id FROM {self.truth.sql}) WHERE id IS NOT NULL",
         )
-        self.n_users = self.workspace.one("SELECT count(*) FROM users")[0]
+        self.n_users = self.workspace.size("users")
 
     def number_items(self, *, counts_training: bool = False) -> None:
         """Make the table ``items`` where items cannot go by their own ids.
@@ -259,7 +250,7 @@ class Tables:
             item = self.item_ids.of(self.items)
             rows = f"SELECT {item} AS id, ({', '.join(self.items.order)}, {item}) AS place FROM {self.items.sql}"
         work.table("items", f"SELECT CAST(row_number() OVER (ORDER BY place) - 1 AS BIGINT) AS i, id FROM ({rows})")
-        self.n_items = work.one("SELECT count(*) FROM items")[0]
+        self.n_items = work.size("items")
         if self.items is not None and (fault := self._missing_or_twice(self.items, ("item",))):
             raise fault
 
@@ -320,23 +311,13 @@ class Tables:
         return self._sorted(self.truth, "relevance" if "relevance" in self.columns["truth"] else None, share, by=1)
 
     def _sorted(self, source: Source, key: str | None, share: tuple[int, int], *, by: int | None) -> SortedRows:
-        """Sorted in memory where they fit, else by DuckDB; those of a user by a column, or as they stand."""
+        """Rows by the number of the user; those of a user by a column, or as they stand."""
         users = "users"
         if share != (0, self.n_users):
             users = f"(FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users"
-
-        def check(batch: Any) -> None:
-            self._check_batch(source, batch)
-
-        (n_rows,) = self.workspace.one(f"SELECT count(*) FROM {source.sql}")
-        if self.workspace.fits(n_rows, ROW_BYTES):
-            place = f", {place_sql(self.workspace, source, 'r.')}" if by is None else ""
-            sql = self._numbered(source, key, users, place)
-            batches = self.workspace.stream(sql, BATCH_ROWS)
-            return SortedRows(one_ahead(parts_in_memory(batches, check, n_rows, share, by, BATCH_ROWS)))
         order = [f"r.{name}" for name in source.order] if by is None else [str(by + 1)]
         sql = f"{self._numbered(source, key, users)} ORDER BY users.u, {', '.join(order)}"
-        return SortedRows(parts_of_stream(self.workspace.stream(sql, BATCH_ROWS), check))
+        return SortedRows(self.workspace.stream(sql, BATCH_ROWS), partial(self._check_batch, source))
 
     def _check_batch(self, source: Source, batch: Any) -> None:
         """Refuse what is missing and what is not finite."""
@@ -368,36 +349,40 @@ class Tables:
             )
         return self.workspace.column(f"SELECT CAST(low AS DOUBLE) AS w FROM ({each}) JOIN users USING (id) ORDER BY u")
 
+    def _named(self, source: Source, name: str, ids: Ids, numbers: str) -> tuple[list[str], Tensor, Tensor]:
+        """The names in a column, and (M,) users or items with (M,) the places of their names: each may have several.
+
+        Args:
+            source: whose column it is.
+            name: what the column is.
+            ids: of users or of items.
+            numbers: the table of their numbers, ``"users"`` or ``"items"``.
+        """
+        named = cast(quoted(self.columns[source.role][name]), TEXT)
+        pairs = f"SELECT DISTINCT {ids.of(source)} AS id, {named} AS name FROM {source.sql}"
+        self.workspace.table(
+            "named",
+            f"SELECT {numbers[0]} AS number, name, dense_rank() OVER (ORDER BY name) - 1 AS place FROM ({pairs}) "
+            f"JOIN {numbers} USING (id) WHERE name IS NOT NULL",
+        )
+        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT name, place FROM named ORDER BY place")]
+        number, place = (
+            self.workspace.column(f"SELECT {column} FROM named ORDER BY number, place")
+            for column in ("number", "place")
+        )
+        return names, number, place
+
     def slices_of_users(self) -> tuple[list[str], Tensor, Tensor]:
         """The names of the slices, and (M,) users with (M,) the place of their slice; a user may be in several."""
-        slices = self.slices
-        if slices is None:
+        if self.slices is None:
             return [], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
-        name = f"CAST({quoted(self.columns['slices']['slice'])} AS VARCHAR)"
-        pairs = f"SELECT DISTINCT {self.user_ids.of(slices)} AS id, {name} AS slice FROM {slices.sql}"
-        self.workspace.table(
-            "sliced",
-            f"SELECT u, slice, dense_rank() OVER (ORDER BY slice) - 1 AS s FROM ({pairs}) "
-            "JOIN users USING (id) WHERE slice IS NOT NULL",
-        )
-        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT slice, s FROM sliced ORDER BY s")]
-        own = [self.workspace.column(f"SELECT {column} FROM sliced ORDER BY u, s") for column in ("u", "s")]
-        return names, own[0], own[1]
+        return self._named(self.slices, "slice", self.user_ids, "users")
 
-    def groups_of_items(self) -> tuple[list[str], Tensor]:
+    def groups_of_items(self, source: Source) -> tuple[list[str], Tensor]:
         """The names of the groups, and the group of each item, (N,), or (N, G) bool where one is in several."""
-        if self.groups is None:
-            raise ValueError("`groups` is missing: it says which items belong together")
-        name = f"CAST({quoted(self.columns['groups']['group'])} AS VARCHAR)"
-        pairs = f"SELECT DISTINCT {self.item_ids.of(self.groups)} AS id, {name} AS named FROM {self.groups.sql}"
-        self.workspace.table(
-            "grouped",
-            f"SELECT i, named, dense_rank() OVER (ORDER BY named) - 1 AS g FROM ({pairs}) JOIN items USING (id)",
-        )
-        names = [row[0] for row in self.workspace.rows("SELECT DISTINCT named, g FROM grouped ORDER BY g")]
+        names, items, groups = self._named(source, "group", self.item_ids, "items")
         if not names:
-            raise InputError(f"{self.groups}: no item of it is in {self.items or self.lists}")
-        items, groups = (self.workspace.column(f"SELECT {column} FROM grouped ORDER BY i, g") for column in ("i", "g"))
+            raise InputError(f"{source}: no item of it is in {self.items or self.lists}")
         n_items = self.n_items or 0
         if torch.unique(items).shape[0] == items.shape[0]:
             return names, torch.full((n_items,), -1).index_copy_(0, items, groups)
@@ -405,11 +390,8 @@ class Tables:
         table[items, groups] = True
         return names, table
 
-    def propensities_of_items(self) -> Tensor:
+    def propensities_of_items(self, source: Source) -> Tensor:
         """(N,) float64 the chance that each item is observed, 0 where nobody said; of the first items that have one."""
-        source = self.propensities
-        if source is None:
-            raise ValueError("`propensities` is missing: it says how likely each item is observed")
         own = f"SELECT {self.item_ids.of(source)} AS id, {self.number(source, 'propensity')} AS p FROM {source.sql}"
         some = "LEFT" if self.items is not None else ""
         return self.workspace.column(
@@ -433,33 +415,26 @@ class Tables:
                 "it one, or leave the row out"
             )
 
-    def item_counts(self) -> Tensor:
+    def item_counts(self, train: Source) -> Tensor:
         """(N,) how many users took each item in training."""
-        if self.train is None:
-            raise ValueError("`train` is missing: popularity is counted in the training data")
-        user, item = self.user_ids.of(self.train), self.item_ids.of(self.train)
-        taken = f"SELECT {item} AS id, count(DISTINCT {user}) AS n FROM {self.train.sql} GROUP BY 1"
+        user, item = self.user_ids.of(train), self.item_ids.of(train)
+        taken = f"SELECT {item} AS id, count(DISTINCT {user}) AS n FROM {train.sql} GROUP BY 1"
         return self.workspace.column(f"SELECT coalesce(n, 0) AS n FROM items LEFT JOIN ({taken}) USING (id) ORDER BY i")
 
-    def train_users(self) -> int:
+    def train_users(self, train: Source) -> int:
         """How many users there are in training."""
-        if self.train is None:
-            return 0
-        number: int = self.workspace.one(
-            f"SELECT count(DISTINCT {self.user_ids.of(self.train)}) FROM {self.train.sql}"
-        )[0]
-        return number
+        return self.workspace.size(f"(SELECT DISTINCT {self.user_ids.of(train)} AS id FROM {train.sql})")
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    def counted_lists(self, *, strict: bool = True) -> dict[str, int]:
-        """Rows of lists, and lists of users that the truth has not; `strict` refuses lists that have no others."""
+    def counted_lists(self) -> dict[str, int]:
+        """Rows of lists, and lists of users that the truth has not; InputError for a row without a user."""
         # Few rows are of nobody in the truth; only those are grouped.
         foreign_rows, named, foreign = self.workspace.one(
             "SELECT count(*), count(id), count(DISTINCT id) FROM "
             f"(SELECT {self.user_ids.of(self.lists)} AS id FROM {self.lists.sql}) ANTI JOIN users USING (id)"
         )
-        (rows,) = self.workspace.one(f"SELECT count(*) FROM {self.lists.sql}")
+        rows = self.workspace.size(self.lists.sql)
         nameless = foreign_rows - named
         (truth_rows,) = self.workspace.one(
             f"SELECT count({self.user_ids.of(self.truth)}) - count(*) FROM {self.truth.sql}"
@@ -467,11 +442,21 @@ class Tables:
         for source, wrong in ((self.lists, nameless), (self.truth, truth_rows)):
             if wrong:
                 raise self.fault_of(source) or InputError(f"{source}: a row has no user")
-        if not rows and strict:
+        return {"lists_without_truth": foreign, "rows": rows, "rows_without_truth": foreign_rows}
+
+    def refuse_nothing(self, counts: Mapping[str, int]) -> None:
+        """InputError for a truth or lists without a row, and for lists of nobody in the truth."""
+        if not counts["users"]:
+            raise InputError(f"{self.truth}: there is no row with a user")
+        if not counts["rows"]:
             raise InputError(f"{self.lists}: there is no row")
-        if rows == foreign_rows and strict:
-            raise no_user_in_common(self.lists, self.truth, self.n_users, *self.one_of_each(self.user_ids))
-        return {"lists_without_truth": int(foreign), "rows": int(rows), "rows_without_truth": int(foreign_rows)}
+        if counts["rows"] == counts["rows_without_truth"]:  # values would be those of a model without hits
+            one, other = self.one_of_each(self.user_ids)
+            raise InputError(
+                f"{self.lists} has no list for any of the {counts['users']} users of the truth: it and {self.truth} "
+                f"have no user in common, such as users {str(one)!r} and {str(other)!r}; look whether `user` is the "
+                "right column of both, and whether their ids are of the same kind"
+            )
 
     def truth_digest(self) -> str:
         """What tells this truth from others, whatever the files and the order of their rows: a hash of what is read of
@@ -499,11 +484,6 @@ class Tables:
         rows, total = self.workspace.one(f"SELECT count(*), {hashed} FROM {source.sql}")
         return rows, total
 
-    def truth_rows(self) -> int:
-        """All rows of the truth."""
-        number: int = self.workspace.one(f"SELECT count(*) FROM {self.truth.sql}")[0]
-        return number
-
     def relevant_pairs(self, labels: Labels) -> str:
         """SELECT of the rows of the truth that metrics take for relevant, seen or not: its pair, and its place."""
         key = ("relevance",) if "relevance" in self.columns["truth"] else ()
@@ -524,7 +504,7 @@ class Tables:
             return 0
         pairs = [f"SELECT _user, _item FROM ({self.pairs(source)})" for source in (self.train, self.truth)]
         both = f"({pairs[0]} INTERSECT {pairs[1]})"
-        number: int = self.workspace.one(f"SELECT count(*) FROM {both}")[0]
+        number = self.workspace.size(both)
         if number and not allowed:
             user, item = self.workspace.one(f"SELECT * FROM {both} ORDER BY ALL LIMIT 1")
             raise InputError(
@@ -549,18 +529,16 @@ class Tables:
         if found is None:
             return None
         user = f"(SELECT id FROM users WHERE u = {first + int(found['row'])})"
-        source, wrong, order = self.truth, f"{self.user_ids.of(self.truth)} = {user}", ", ".join(self.truth.order)
-        if text.startswith("relevance") and "relevance" in self.columns["truth"]:
-            order = f"{self.number(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
-        elif "ids must be below" in text:
+        unknown = "ids must be below" in text
+        source = self.lists if unknown or text.startswith("users must have at most") else self.truth
+        wrong, order = f"{self.user_ids.of(source)} = {user}", ", ".join(source.order)
+        if unknown:
             number = found["value"]
             item = number if self.n_items is None else f"(SELECT id FROM items WHERE i = {number})"
-            source, order = self.lists, ", ".join(self.lists.order)
-            wrong = f"{self.user_ids.of(source)} = {user} AND {self.item_ids.of(source)} = {item}"
-        elif text.startswith("users must have at most"):
-            source, order = self.lists, ", ".join(self.lists.order)
-            wrong = f"{self.user_ids.of(source)} = {user}"
-        elif not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
+            wrong += f" AND {self.item_ids.of(source)} = {item}"
+        elif text.startswith("relevance") and "relevance" in self.columns["truth"]:
+            order = f"{self.number(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
+        elif source is self.truth and not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
             return None
         rows = self.workspace.rows(
             f"SELECT {', '.join(source.order)} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
@@ -571,31 +549,26 @@ class Tables:
 
     def fault_of(self, source: Source) -> InputError | None:
         """The first row of a source that breaks a rule."""
+        return next(filter(None, self._faults(source)), None)
+
+    def _faults(self, source: Source) -> Iterator[InputError | None]:
+        """The same for each rule by itself."""
         columns = self.columns[source.role]
-        for key in columns:
+        for key, column in columns.items():
             if key in ("user", "item"):
-                found = self._first(source, f"{self.value(source, key)} IS NULL", key)
-                rule = "must have a value in every row"
+                yield row_fault(self.workspace, source, column, f"{self.value(source, key)} IS NULL", VALUE, "have")
             else:
                 number = self.number(source, key)
-                below = f" OR {number} < 0" if key == "relevance" else ""
-                found = self._first(source, f"{number} IS NULL OR NOT {finite(number)}{below}", key)
-                rule = "must be a finite number" + (" >= 0" if below else "")
-            if found:
-                place, value = found
-                got = "nothing (missing or NaN)" if value is None else repr(value[:80])
-                return InputError(f"{place}: column {columns[key]!r} {rule}, got {got}")
-        keys = [("user", "item"), *([("user", "rank")] if "rank" in columns else [])]
-        faults = [self._missing_or_twice(source, pair) for pair in keys]
-        if self.items is not None and not any(faults):
-            known = f"{self.value(source, 'item')} NOT IN (SELECT id FROM items)"
-            if found := self._first(source, known, "item"):
-                return InputError(f"{found[0]}: item {found[1]!r} is not in {self.items}")
-        return next(filter(None, faults), None)
-
-    def _first(self, source: Source, wrong: str, key: str) -> tuple[str, str | None] | None:
-        """The place of the first row that meets a condition, and the text of a column of it."""
-        return first_row(self.workspace, source, self.columns[source.role][key], wrong)
+                below, rule = (f" OR {number} < 0", " >= 0") if key == "relevance" else ("", "")
+                wrong = f"{number} IS NULL OR NOT {finite(number)}{below}"
+                yield row_fault(self.workspace, source, column, wrong, f"a finite number{rule}")
+        yield self._missing_or_twice(source, ("user", "item"))
+        if "rank" in columns:
+            yield self._missing_or_twice(source, ("user", "rank"))
+        if self.items is not None:
+            unknown = f"{self.value(source, 'item')} NOT IN (SELECT id FROM items)"
+            if found := first_row(self.workspace, source, columns["item"], unknown):
+                yield InputError(f"{found[0]}: item {found[1]!r} is not in {self.items}")
 
     def _missing_or_twice(self, source: Source, keys: tuple[str, ...]) -> InputError | None:
         """What stands in a table a second time."""
@@ -630,15 +603,6 @@ def refuse_unordered(source: Source) -> None:
             f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
             "`order`"
         )
-
-
-def no_user_in_common(lists: object, truth: object, n_users: int, one: Any, other: Any) -> InputError:
-    """Lists that are of nobody in the truth: every value would be 0 or undefined, as that of a model without hits."""
-    return InputError(
-        f"{lists} has no list for any of the {n_users} users of the truth: it and {truth} have no user in common, such "
-        f"as users {str(one)!r} and {str(other)!r}; look whether `user` is the right column of both, and whether their "
-        "ids are of the same kind"
-    )
 
 
 def numbering(workspace: Workspace) -> str:

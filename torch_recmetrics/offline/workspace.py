@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,30 +13,41 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.offline.columns import id_as, no_float_id
-from torch_recmetrics.offline.sources import (
-    FLOATS,
-    INTEGERS,
-    InputError,
-    Source,
-    connect,
-    first_line,
-    hide_progress,
-    open_source,
-    refuse_interrupt,
-)
+from torch_recmetrics.offline.columns import id_as, kind_of_ids
+from torch_recmetrics.offline.sources import TEXT, InputError, Source, first_line, open_source, refuse_interrupt
 from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-IN_MEMORY = 2**31  # bytes
-UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
-LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")
+
+class Queries:
+    """Queries of the inputs of one evaluation, in whatever runs them."""
+
+    sources: list[Source]
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        raise NotImplementedError
+
+    def one(self, sql: str) -> tuple[Any, ...]:
+        """The first row of a query."""
+        return self.rows(sql)[0]
+
+    def size(self, table: str) -> int:
+        """How many rows a table has, or what else stands behind FROM."""
+        return int(self.one(f"SELECT count(*) FROM {table}")[0])
+
+    def count(self, source: Source) -> int:
+        """How many rows an input has; InputError where there is none."""
+        number = self.size(source.sql)
+        if not number:
+            raise InputError(f"{source}: there is no row")
+        return number
 
 
-class Workspace:
+class Workspace(Queries):
     """A DuckDB database that lives as long as one evaluation, and spills to disk what does not fit into memory.
 
     Args:
@@ -83,26 +94,11 @@ class Workspace:
             connection.close()
         shutil.rmtree(self._own, ignore_errors=True)
 
-    def fits(self, n_rows: int, row_bytes: int) -> bool:
-        """Whether rows may be held and sorted in memory: half as much as DuckDB takes at most, and 2 GiB."""
-        if n_rows >= 2**31:
-            return False
-        limit = self.one("SELECT current_setting('memory_limit')")[0]
-        number, unit = re.fullmatch(r"([0-9.]+) ?([A-Za-z]+)", limit).groups()  # type: ignore[union-attr]
-        return n_rows * row_bytes <= min(float(number) * UNITS[unit] / 2, IN_MEMORY)
-
     def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002
         """An input that this database scans."""
-        source = open_source(self.connection, role, given, format=format)
+        source = open_source(self, role, given, format=format)
         self.sources.append(source)
         return source
-
-    def count(self, source: Source) -> int:
-        """How many rows an input has; InputError where there is none."""
-        number: int = self.one(f"SELECT count(*) FROM {source.sql}")[0]
-        if not number:
-            raise InputError(f"{source}: there is no row")
-        return number
 
     def table(self, name: str, sql: str) -> None:
         """Keep the rows of a query."""
@@ -117,20 +113,16 @@ class Workspace:
         """Give a query a name."""
         self.run(f"CREATE VIEW {name} AS {sql}")
 
-    def run(self, sql: str) -> None:
-        """Run a statement."""
-        with self.errors():
+    def run(self, sql: str, place: str = "") -> None:
+        """Run a statement; `place` is what it reads, in words."""
+        with self.errors(place):
             self.connection.execute(sql)
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
-        with self.errors():
+    def rows(self, sql: str, place: str = "") -> list[tuple[Any, ...]]:
+        """All rows of a query, likewise."""
+        with self.errors(place):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
         return rows
-
-    def one(self, sql: str) -> tuple[Any, ...]:
-        """The first row of a query."""
-        return self.rows(sql)[0]
 
     def column(self, sql: str) -> Tensor:
         """A column of numbers."""
@@ -164,8 +156,11 @@ class Workspace:
         return False
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
-        """What DuckDB says of data as one line of an :class:`InputError`; an interrupt is a KeyboardInterrupt."""
+    def errors(self, place: str = "") -> Iterator[None]:
+        """What DuckDB says of data as one line of an :class:`InputError`; an interrupt is a KeyboardInterrupt.
+
+        The line names the `place`, or the file whose name is in what DuckDB says.
+        """
         duckdb = self.duckdb
         try:
             yield
@@ -180,12 +175,42 @@ class Workspace:
                     f"memory, or the disk of `temp_directory` {self.temp_directory!r}, is full: raise `memory_limit` "
                     f"or give a folder with more room ({first_line(error)})"
                 ) from None
-            name = next((source for source in self.sources if any(str(f) in text for f in source.files)), None)
+            found: Iterator[Source] = (own for own in self.sources if any(str(file) in text for file in own.files))
             if type(error) is duckdb.Error:  # what a damaged page of Parquet is called, without the file
-                name = name or next(filter(self._damaged, self.sources), None)
-            if name is None and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
+                found = itertools.chain(found, filter(self._damaged, self.sources))
+            name = place or str(next(found, ""))
+            if not name and not isinstance(error, duckdb.DataError | duckdb.OperationalError):
                 raise
             raise InputError(f"{name} cannot be read: {first_line(error)}" if name else first_line(error)) from None
+
+
+def connect(
+    memory_limit: str | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+) -> Any:
+    """A DuckDB of its own in memory, which spills to `temp_directory` beyond `memory_limit`; needs duckdb."""
+    duckdb = needed("duckdb", "Reading files and frames")
+    config = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    given = {"memory_limit": memory_limit, "temp_directory": temp_directory, "threads": threads}
+    config |= {name: str(value) for name, value in given.items() if value is not None}
+    try:
+        connection = duckdb.connect(":memory:", config=config)
+    except duckdb.Error as error:
+        raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
+    connection.execute("SET preserve_insertion_order = true")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # the machine's own would decide what came first
+    hide_progress(connection)
+    return connection
+
+
+def hide_progress(connection: Any) -> None:
+    """Switch off DuckDB's progress bar, which would stand among what is printed.
+
+    Where it is off, as in a notebook without ipywidgets, DuckDB refuses even to be told so.
+    """
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()[0][0]:
+        connection.execute("SET enable_progress_bar = false")
 
 
 @contextmanager
@@ -214,31 +239,9 @@ class Ids:
 
     def __init__(self, workspace: Workspace, columns: Sequence[tuple[Source, str]]) -> None:
         self._columns = {id(source): column for source, column in columns}
-        self._kinds = {id(source): self._kind(workspace, source, column) for source, column in columns}
+        self._kinds = {id(source): kind_of_ids(workspace, source, column, plain=True) for source, column in columns}
         kinds = set(self._kinds.values())
-        self.kind = kinds.pop() if len(kinds) == 1 else "VARCHAR"
-
-    @staticmethod
-    def _kind(workspace: Workspace, source: Source, column: str) -> str:
-        kind, name = source.types[column], quoted(column)
-        if kind in LARGE:
-            fits = f"{name} BETWEEN -9223372036854775808 AND 9223372036854775807"
-            fit = workspace.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0]
-            return "VARCHAR" if fit is False else "BIGINT"
-        if kind in FLOATS:  # what pandas makes of integers beside a gap
-            wrong, rule = no_float_id(name, kind)
-            order = ", ".join(source.order)
-            if found := workspace.rows(
-                f"SELECT {order}, {name} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
-            ):
-                *row, value = found[0]
-                raise InputError(f"{source.place(row)}: column {column!r} must be {rule}, got {value}")
-            return "BIGINT"
-        if kind in INTEGERS:
-            return "BIGINT"
-        if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")):
-            raise InputError(f"{source}: column {column!r} must be integers, text or UUIDs, its type is {kind}")
-        return "UUID" if kind == "UUID" else "VARCHAR"
+        self.kind = kinds.pop() if len(kinds) == 1 else TEXT
 
     def kind_of(self, source: Source) -> str:
         """What the ids of a source are: BIGINT, UUID or VARCHAR."""

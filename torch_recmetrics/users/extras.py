@@ -57,7 +57,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, whole or not at all."""
-    with whole_file(path) as draft:
-        draft.write_text(text, encoding="utf-8", newline="")
+def write_text(path: str | os.PathLike[str] | None, text: str) -> str:
+    """Write a text file, whole or not at all, where there is a path; the text."""
+    if path is not None:
+        with whole_file(path) as draft:
+            draft.write_text(text, encoding="utf-8", newline="")
+    return text
