@@ -220,7 +220,6 @@ class RecMetricCollection(MetricCollection):
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         fused = self._fused_state()
-        others = self._others
         for metric in fused.members:
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
@@ -231,18 +230,14 @@ class RecMetricCollection(MetricCollection):
         if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
             layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
-        if not others and fused.evaluator is not None and method == "update":  # nothing to take back, nothing to give
-            with torch.no_grad():
-                fused.count(fused.prepare(read_layout(fused.evaluator.labels, **layout)), with_values=False)
-            return {}
-        taken = [(member, arguments_taken(member, arguments)) for member in others]
+        taken = [(member, arguments_taken(member, arguments)) for member in self._others]
         values: dict[int, Any] = {}
-        with all_or_nothing(others):
-            with torch.no_grad():
-                # Everything that can be refused comes first; what has advanced by then is taken back.
-                prepared = None
-                if fused.evaluator is not None:
-                    prepared = fused.prepare(read_layout(fused.evaluator.labels, **layout))
+        with all_or_nothing(self._others):
+            # Everything that can be refused comes first; what has advanced by then is taken back.
+            prepared = None
+            if fused.evaluator is not None:
+                with torch.no_grad():
+                    prepared = fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout))
             for member, own in taken:
                 values[id(member)] = getattr(member, method)(**own)
             if prepared is not None:
@@ -252,7 +247,7 @@ class RecMetricCollection(MetricCollection):
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
-        with self._fused_state().together():
+        with self._fused_state().agreement.together():
             return self._values()
 
     def definition(self) -> dict[str, str]:
@@ -285,13 +280,13 @@ class RecMetricCollection(MetricCollection):
         (tensor(1., dtype=torch.float64), tensor(1., dtype=torch.float64))
         """
         check.check_share("level", level)
-        with self._fused_state().together():
+        with self._fused_state().agreement.together():
             members = self._with_intervals().items()
             return self._named((name, member, member.confidence_interval(level)) for name, member in members)
 
     def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
-        with self._fused_state().together():
+        with self._fused_state().agreement.together():
             values = self._values()
             members = self._with_intervals().items()
             errors = self._named((name, member, member.standard_error()) for name, member in members)
@@ -359,7 +354,7 @@ class RecMetricCollection(MetricCollection):
     def _summaries(self, members: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
         """The value and the standard error of each, where it has both."""
         known = [(name, m) for name, m in members.items() if isinstance(m, RecMetric) and m.has_interval]
-        with self._fused_state().together():
+        with self._fused_state().agreement.together():
             values = self._named((name, member, member.compute()) for name, member in known)
             errors = self._named((name, member, member.standard_error()) for name, member in known)
         pairs = {name: (float(value), float(errors[name])) for name, value in values.items()}

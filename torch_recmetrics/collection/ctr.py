@@ -162,18 +162,22 @@ def ctr_metrics(
     if num_classes is not None:
         return _multiclass(num_classes, beta, f_beta, ignore_index, prefix, postfix, validate_args)
     how: dict[str, Any] = {"ignore_index": ignore_index, "validate_args": validate_args}
-    members: dict[str, Metric] = {"auc": BinaryAUC(num_bins, **how)}
-    members["average_precision"] = AveragePrecision(num_bins, **how)
+    members: dict[str, Metric] = {
+        "auc": BinaryAUC(num_bins, **how),
+        "average_precision": AveragePrecision(num_bins, **how),
+    }
     if weighting is not None:
         members["group_auc"] = GroupAUC(weighting, **how)
     for metric in (LogLoss, NormalizedEntropy, Calibration):
         member = metric(**how)
         members[member.name] = member
     at: dict[str, Any] = {"threshold": threshold, **how}
-    members["accuracy"] = own.BinaryAccuracy(**at)
-    members["precision"] = own.BinaryPrecision(**at)
-    members["recall"] = own.BinaryRecall(**at)
-    members[f_beta] = own.BinaryFBetaScore(beta, **at)
+    members |= {
+        "accuracy": own.BinaryAccuracy(**at),
+        "precision": own.BinaryPrecision(**at),
+        "recall": own.BinaryRecall(**at),
+        f_beta: own.BinaryFBetaScore(beta, **at),
+    }
     members |= {cell: ConfusionCount(cell, **at) for cell in CELLS}
     collection = ClickMetrics(members, prefix=prefix, postfix=postfix)
     collection.validate_args, collection.ignore_index = validate_args, ignore_index
@@ -196,9 +200,11 @@ def _multiclass(
     of_all: dict[str, Any] = {"num_classes": num_classes, "ignore_index": ignore_index, "validate_args": validate_args}
     for average in ("macro", "micro", "weighted"):
         how = {**of_all, "average": average}
-        members[f"precision_{average}"] = own.MulticlassPrecision(**how)
-        members[f"recall_{average}"] = own.MulticlassRecall(**how)
-        members[f"{f_beta}_{average}"] = own.MulticlassFBetaScore(beta, **how)
+        members |= {
+            f"precision_{average}": own.MulticlassPrecision(**how),
+            f"recall_{average}": own.MulticlassRecall(**how),
+            f"{f_beta}_{average}": own.MulticlassFBetaScore(beta, **how),
+        }
     accuracy = own.MulticlassAccuracy(average="micro", **of_all)
     collection = ClassMetrics({"accuracy": accuracy, **members}, prefix=prefix, postfix=postfix)
     collection.num_classes, collection.validate_args, collection.ignore_index = num_classes, validate_args, ignore_index

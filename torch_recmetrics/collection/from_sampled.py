@@ -51,16 +51,7 @@ def check_inside(name: str, metric: Any) -> None:
             raise ValueError(f"`{name}` must have {asked}={value!r}, whose values are estimated, got {metric!r}")
 
 
-def check_num_items(name: str, number: Any) -> None:
-    """Refuse a catalogue from which nothing can be sampled."""
-    if not check.is_count(number) or number < 2:
-        raise ValueError(f"`{name}` must be an integer >= 2, the number of all items, got {number!r}")
-
-
-def check_gamma(name: str, gamma: Any) -> None:
-    """Refuse what does not weigh the variance beside the bias."""
-    if isinstance(gamma, bool) or not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
-        raise ValueError(f"`{name}` must be a number from 0, least bias, to 1, least variance, got {gamma!r}")
+check_num_items = check.number_check("an integer >= 2, the number of all items", int, least=2)
 
 
 class OneForEach:
@@ -138,7 +129,9 @@ class FromSampled(OneForEach, UserMeans):
     num_items: int = option(check=check_num_items, kw_only=False, doc="N, the number of all items.")
     method: Literal["bv", "naive", "rank", "em"] = option(default="bv", doc="How the rank among all is estimated.")
     gamma: float = option(
-        default=0.1, check=check_gamma, doc='What the variance weighs beside the bias, 0 to 1, in ``"bv"``.'
+        default=0.1,
+        check=check.number_check("a number from 0, least bias, to 1, least variance", least=0, most=1),
+        doc='What the variance weighs beside the bias, 0 to 1, in ``"bv"``.',
     )
     replacement: bool = option(default=True, doc="Whether the others were drawn with replacement.")
     ties: Ties = option(

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.statistics import differences
-from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.intervals import student_quantile
 from torch_recmetrics.users.user_values import UserValues
 
@@ -31,12 +30,6 @@ def difference_bounds(values: UserValues, best: UserValues, name: str, level: fl
         raise ValueError(f"{name} of this epoch cannot be compared with the best one user by user: {error}") from None
     reach = student_quantile(float(pairs.n), level) * pairs.standard_error
     return pairs.mean - reach, pairs.mean + reach
-
-
-def checked_level(level: Any) -> float:
-    """The level of an interval."""
-    check.check_share("level", level)
-    return float(level)
 
 
 # -- in checkpoints ---------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.tensors.checks import check_share
 from torch_recmetrics.lightning.bases import EarlyStopping
-from torch_recmetrics.lightning.evidence import checked_level, difference_bounds, packed, unpacked, wanted_mode
+from torch_recmetrics.lightning.evidence import difference_bounds, packed, unpacked, wanted_mode
 from torch_recmetrics.lightning.packages import bind, reduced
 from torch_recmetrics.lightning.table import without_loader
 from torch_recmetrics.users.user_values import UserValues
@@ -71,7 +72,8 @@ class SignificantStopping(EarlyStopping):
         log_rank_zero_only: bool = False,
     ) -> None:
         bind(self)
-        self.level = checked_level(level)
+        check_share("level", level)
+        self.level = level
         super().__init__(
             monitor,
             min_delta=min_delta,

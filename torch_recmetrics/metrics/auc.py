@@ -18,6 +18,7 @@ from torch_recmetrics.core.auc.thresholds import (
     thresholds_everywhere,
     thresholds_of,
 )
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread
@@ -25,15 +26,6 @@ from torch_recmetrics.state.options import option
 from torch_recmetrics.state.scored_rows import ScoredRows
 
 __all__ = ["AveragePrecision", "BinaryAUC"]
-
-
-def check_max_fpr(name: str, max_fpr: Any) -> None:
-    """Refuse what is no part of the axis."""
-    number = isinstance(max_fpr, int | float) and not isinstance(max_fpr, bool)
-    if max_fpr is not None and not (number and 0 < max_fpr <= 1):
-        raise ValueError(
-            f"`{name}` must be a number above 0 and at most 1, or None for the whole curve, got {max_fpr!r}"
-        )
 
 
 class BinaryAUC(ScoredRows):
@@ -86,7 +78,9 @@ class BinaryAUC(ScoredRows):
     max_fpr: float | None = option(
         default=None,
         config="changed",
-        check=check_max_fpr,
+        check=check.number_check(
+            "a number above 0 and at most 1, or None for the whole curve", above=0, most=1, optional=True
+        ),
         doc="The highest rate of false positives that counts, above 0 and at most 1; None for the whole curve.",
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -85,12 +84,6 @@ class Gini(ItemCounts):
         return ((2 * place - self.num_items - 1) * filled).sum() / (self.num_items * filled.sum())
 
 
-def check_base(name: str, value: Any) -> None:
-    """Refuse what is no base of a logarithm that rises."""
-    if not (isinstance(value, int | float) and 1 < value < math.inf):
-        raise ValueError(f"`{name}` must be a number above 1, got {value!r}")
-
-
 class Entropy(ItemCounts):
     r"""Shannon entropy of the recommendations over the items of the catalogue.
 
@@ -116,7 +109,11 @@ class Entropy(ItemCounts):
     higher_is_better = True
     plot_upper_bound = None
 
-    base: float = option(default=2.0, check=check_base, doc="Of the logarithm, > 1: 2 for bits, ``math.e`` for nats.")
+    base: float = option(
+        default=2.0,
+        check=check.number_check("a number above 1", above=1, below=math.inf),
+        doc="Of the logarithm, > 1: 2 for bits, ``math.e`` for nats.",
+    )
     normalized: bool = option(default=False, doc="Divide by log N, so that an even spread over the catalogue has 1.")
 
     def setup(self) -> None:

@@ -15,7 +15,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.state.functions import Function
-from torch_recmetrics.state.list_means import ItemTable, ListMeans, refuse
+from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import CUTOFF
 
@@ -151,7 +151,7 @@ def similarity_source(item_features: Any, similarity: Any) -> tuple[ItemTable | 
     if item_features is not None:
         raise ValueError("`item_features` and a `similarity` of your own must not be given together")
     if callable(similarity) and not isinstance(similarity, Tensor):
-        return None, Function(similarity)
+        return None, similarity
     if not isinstance(similarity, Tensor):
         words = ", ".join(map(repr, SIMILARITIES))
         raise TypeError(f"`similarity` must be one of {words}, a tensor or a function, got {type(similarity).__name__}")
@@ -240,7 +240,7 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
         if item_features.dtype != torch.float64:
             vectors = vectors.to(torch.float32)
     else:
-        refuse(
+        check.refuse(
             vectors.abs().amax() > LARGEST_FEATURE,
             lambda _: f'`item_features` must be at most {LARGEST_FEATURE:g} in size for similarity="dot"',
         )
@@ -250,4 +250,4 @@ def vectors_of(item_features: Tensor, similarity: str) -> ItemTable:
 
 def refuse_infinite(name: str, given: Tensor) -> None:
     """Data of items that are not finite numbers."""
-    refuse(~given.isfinite(), lambda row: f"`{name}` must be finite, row {row} is not")
+    check.refuse(~given.isfinite(), lambda row: f"`{name}` must be finite, row {row} is not")

@@ -26,7 +26,6 @@ from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.discounts import check_discount
-from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.list_means import ItemTable, LabelledMeans, ListMeans, check_amounts
 from torch_recmetrics.state.metric import RecMetric
@@ -195,7 +194,7 @@ class GroupExposure(LabelledMeans):
     )
 
     def setup(self) -> None:
-        prepare_exposure(self)
+        pool_attention(self)
         self.partial = not self.pooled
         super().setup()
 
@@ -222,10 +221,8 @@ class GroupExposure(LabelledMeans):
         return amounts if per == "system" else shares_of(amounts)
 
 
-def prepare_exposure(metric: Any) -> None:
-    """Wrap an attention function of the caller's; mark a metric of all attention together as pooled."""
-    if not isinstance(metric.attention, str):
-        metric.attention = Function(metric.attention)
+def pool_attention(metric: Any) -> None:
+    """Mark a metric of all attention together as pooled."""
     if metric.per == "system":
         if metric.aggregation != "mean":
             raise ValueError('`per` "system" is one share of all attention: it needs aggregation="mean"')
@@ -336,7 +333,7 @@ class ExposureDisparity(ListMeans):
     distance: Distance = option(default="js", doc="d.")
 
     def setup(self) -> None:
-        prepare_exposure(self)
+        pool_attention(self)
         super().setup()
 
     def make_table(self) -> ItemTable:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
@@ -13,7 +12,6 @@ from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_of
 from torch_recmetrics.core.distributed.collectives import (
     gather_rows,
-    owner_of,
     send_rows,
     sum_alike,
     sum_over_processes,
@@ -196,7 +194,7 @@ def rows_of_own_groups(groups: Tensor, rows: Rows, process_group: Any) -> tuple[
     wide = rows.keys.dtype == torch.int64
     keys = [rows.keys, rows.labels.to(torch.int64)] if wide else [(rows.keys.to(torch.int64) << 1) | rows.labels]
     packed = torch.stack([groups, *keys, *([] if rows.weights is None else [float_bits(rows.weights)])], 1)
-    sent = send_rows(packed, owner_of(groups, dist.get_world_size(process_group)), process_group)
+    sent = send_rows(packed, groups, process_group)
     groups, key, *others = sent.T.contiguous().unbind(0)
     weights = None if rows.weights is None else bits_float(others[-1])
     if wide:

@@ -2,8 +2,6 @@ r"""Where the relevant items stand in the list: their mean rank, and that as a s
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -20,12 +18,6 @@ POOLED = "Micro-average: every relevant item weighs alike, not every user."
 NUM_ITEMS = (
     "Of finished lists without a cutoff: N, how many items there are, with ids below N; None where that is not known."
 )
-
-
-def check_num_items(name: str, value: Any) -> None:
-    """Refuse what is neither a positive integer nor None."""
-    if value is not None:
-        check.check_positive(name, value)
 
 
 def the_rank(ranks: Tensor) -> Tensor:
@@ -47,7 +39,7 @@ class RanksOfRelevant(PropensityMeans):
     partial = True
 
     top_k: int | None = option(default=None, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
-    num_items: int | None = option(default=None, config="changed", check=check_num_items, doc=NUM_ITEMS)
+    num_items: int | None = option(default=None, config="changed", check=check.check_optional_positive, doc=NUM_ITEMS)
 
     def setup(self) -> None:
         propensities = self.__dict__["propensities"]

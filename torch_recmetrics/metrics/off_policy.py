@@ -6,6 +6,7 @@ new one; its reward is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -15,7 +16,6 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
 from torch_recmetrics.core.ranking.ties import DISCOUNTS
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.reward_sums import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT, RewardSums
 
@@ -44,12 +44,6 @@ def terms(rows: LoggedRows, weight: Tensor, expected: Tensor | float, reward: Te
     own = rows.weights
     weighed = own * weight
     return torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
-
-
-def check_switch(name: str, switch: Any) -> None:
-    """Refuse what bounds no weight."""
-    if switch is not None:
-        check.check_above_zero(name, switch)
 
 
 class OffPolicyValue(RewardSums):
@@ -91,7 +85,7 @@ class OffPolicyValue(RewardSums):
     switch: float | None = option(
         default=None,
         config="changed",
-        check=check_switch,
+        check=check.number_check("a finite number above 0", above=0, below=math.inf, optional=True),
         doc='The largest weight that ``"switch-dr"`` corrects with, a number above 0.',
     )
 
@@ -211,12 +205,10 @@ class SlateOffPolicyValue(RewardSums):
     )
 
     def setup(self) -> None:
-        if not isinstance(self.discount, str):
-            if not callable(self.discount):
-                raise TypeError(f'`discount` must be "none", "log2" or a function of places, got {self.discount!r}')
-            self.discount = Function(self.discount)
-        else:
+        if isinstance(self.discount, str):
             check.check_choice("discount", self.discount, ("none", "log2"))
+        elif not callable(self.discount):
+            raise TypeError(f'`discount` must be "none", "log2" or a function of places, got {self.discount!r}')
         super().setup()
 
     def update(  # type: ignore[override]
@@ -281,13 +273,9 @@ class SlateOffPolicyValue(RewardSums):
                 f"`discount` must give a tensor of the shape of the places, {tuple(places.shape)}, got {got}"
             )
         if self.validate_args:
-            checks = check.ValueChecks()
-            rule = "must be finite and not below 0"
-            checks.defer(
-                ~counts.isfinite() | (counts < 0),
-                lambda place: f"`discount` {rule}, got {counts[place].item()!r} at place {place + 1}",
-            )
-            checks.raise_first()
+            rule = "`discount` must be finite and not below 0"
+            broken = ~counts.isfinite() | (counts < 0)
+            check.refuse(broken, lambda place: f"{rule}, got {counts[place].item()!r} at place {place + 1}")
         found: Tensor = counts
         return found
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.item_values import ItemValueMeans
-from torch_recmetrics.state.list_means import refuse
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import CUTOFF
 
@@ -68,7 +67,7 @@ class Novelty(ItemValueMeans):
 
     def item_values(self) -> Tensor:
         counts = exact(self.item_counts)
-        refuse(
+        check.refuse(
             (counts.amax() > 0) & (counts.amax() < 1),
             lambda _: (
                 f"`item_counts` must be counts, not shares: every item counts at least 1, got {counts.max():g} at most"
@@ -81,7 +80,7 @@ class Novelty(ItemValueMeans):
         else:
             check.check_positive("num_users", self.num_users)
             total = counts.new_tensor(float(self.num_users or 0))
-            refuse(
+            check.refuse(
                 counts.amax() > total,
                 lambda _: (
                     f"`item_counts` must be numbers of users, at most num_users={self.num_users}, "
@@ -131,7 +130,9 @@ class Popularity(ItemValueMeans):
         if not self.normalized:
             return counts
         total, n_items = counts.sum(), counts.shape[0]
-        refuse(~(total > 0), lambda _: f"`item_counts` must count an interaction, got {n_items} items without any")
+        check.refuse(
+            ~(total > 0), lambda _: f"`item_counts` must count an interaction, got {n_items} items without any"
+        )
         return counts / total
 
 

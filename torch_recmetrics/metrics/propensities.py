@@ -2,6 +2,7 @@ r"""How likely items were to be observed: the propensities that undo what popula
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +11,9 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 
 __all__ = ["estimate_gamma", "popularity_propensities"]
+
+
+check_gamma = check.number_check("a finite number >= -1", least=-1, below=math.inf)
 
 
 def checked_counts(name: str, counts: Any) -> Tensor:
@@ -44,10 +48,9 @@ def popularity_propensities(item_counts: Tensor, gamma: float = 2.0) -> Tensor:
     >>> popularity_propensities(torch.tensor([16, 4, 1]), gamma=0.0)  # square roots
     tensor([1.0000, 0.5000, 0.2500], dtype=torch.float64)
     """
-    given: Any = check.plain_number(gamma)
-    counts, gamma = checked_counts("item_counts", item_counts), given
-    if isinstance(given, bool) or not isinstance(given, int | float) or not -1 <= given < float("inf"):
-        raise ValueError(f"`gamma` must be a finite number >= -1, got {gamma!r}")
+    gamma = check.plain_number(gamma)
+    check_gamma("gamma", gamma)
+    counts = checked_counts("item_counts", item_counts)
     return (counts / counts.max()) ** ((gamma + 1) / 2)
 
 

@@ -17,7 +17,6 @@ from torch_recmetrics.core.ranking.ties import gain_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import ratio
 from torch_recmetrics.state.discounts import DISCOUNT, DiscountName, check_discount, discount_of
-from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.propensities import PropensityMeans
 from torch_recmetrics.state.ranking_metric import PooledBy
@@ -218,10 +217,6 @@ class DCG(PropensityMeans):
         default="log2", config="changed", check=check_discount, doc=DISCOUNT
     )
 
-    def setup(self) -> None:
-        named_discount(self)
-        super().setup()
-
     @staticmethod
     def measure(
         stats: RankingStats, cutoffs: Cutoffs, *, gain: str, discount: str | Callable[[Tensor], Tensor]
@@ -272,7 +267,6 @@ class NDCG(RelevanceMeans):
     )
 
     def setup(self) -> None:
-        named_discount(self)
         self.can_wait = self.ideal == "relevant"  # the best list of what was retrieved is read from the scores
         super().setup()
 
@@ -285,12 +279,6 @@ class NDCG(RelevanceMeans):
         # The two sums are rounded apart, so their quotient may come out just above 1.
         best = stats.ideal_sum(cutoffs, scaled, ideal, counts)
         return ratio(stats.gain_sum(cutoffs, scaled, counts), best).clamp_(max=1)
-
-
-def named_discount(metric: DCG | NDCG) -> None:
-    """Give a discount of the user's the name that metrics are told apart by."""
-    if not isinstance(metric.discount, str):
-        metric.discount = Function(metric.discount)
 
 
 class MAP(RelevanceMeans):

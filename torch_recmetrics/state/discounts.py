@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ties import DISCOUNTS, Discount
+from torch_recmetrics.core.tensors import checks as check
 
 DiscountName = Literal["log2", "log2_from_two", "none"]
 DISCOUNT = (
@@ -37,11 +38,8 @@ def check_discount(name: str, value: Any, known: Collection[str] = DISCOUNTS) ->
     broken = ~(counts >= 0) | ~counts.isfinite()
     broken[0] |= counts[0] == 0
     broken[1:] |= counts[1:] > counts[:-1]
-    if bool(broken.any()):
-        rank = int(broken.to(torch.uint8).argmax())
-        raise ValueError(
-            f"`{name}` must be finite, above 0 at rank 1 and never rise, got {counts[rank].item():g} at rank {rank + 1}"
-        )
+    rule = f"`{name}` must be finite, above 0 at rank 1 and never rise"
+    check.refuse(broken, lambda row: f"{rule}, got {counts[row].item():g} at rank {row + 1}")
 
 
 def discount_of(discount: str | Callable[[Tensor], Tensor]) -> Discount:

@@ -158,13 +158,11 @@ class Evaluator:
 
     def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
         """The same, which says among what items users were ranked, where it is asked."""
-        if layout.hides:
-            prepared = prepared._replace(hides=True)
+        among = (HIDDEN,) if layout.hides else ()
         if layout.n_candidates is not None:
-            return prepared._replace(n_candidates=layout.n_candidates)
-        if self._keeping and all(metric.n_items is None for metric in self.with_items):
-            return prepared._replace(n_scored=layout.n_scored)
-        return prepared
+            return prepared._replace(among=(*among, layout.n_candidates))
+        unknown = self._keeping and all(metric.n_items is None for metric in self.with_items)
+        return prepared._replace(among=among, n_scored=layout.n_scored if unknown else None)
 
     def _lists_of(self, ranking: Ranking, checks: check.ValueChecks) -> dict[Any, Tensor]:
         """What the counters hold of a ranking."""
@@ -363,14 +361,8 @@ class PendingUpdate(NamedTuple):
     sample_ids: Tensor | None = None
     packed: Any = None  # (M, c) int64, see core/layouts/flat_rows.py
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
-    n_candidates: int | None = None  # items that were scored for each user, where they are not all
+    among: tuple[int, ...] = ()  # what every metric notes of the candidates, see `RankingMetric.note_candidates`
     n_scored: int | None = None  # columns that were scored, where nobody knows whether they are all items
-    hides: bool = False  # some items were hidden
-
-    @property
-    def among(self) -> tuple[int, ...]:
-        """What every metric notes of it, as `RankingMetric.candidates_seen` has it."""
-        return ((HIDDEN,) if self.hides else ()) + (() if self.n_candidates is None else (self.n_candidates,))
 
 
 class UserColumns(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -56,9 +57,9 @@ class ItemCounts(ListCounter):
         self.add("sample_ids", RowsOf())
         self.add("named_lists", lists)
 
+    @abstractmethod
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:
         """0-dim float64, from (N,) int64, how many lists hold each item, and how many lists hold any."""
-        raise NotImplementedError
 
     @property
     def step(self) -> float:
@@ -95,11 +96,8 @@ class ItemCounts(ListCounter):
         self.set_state("lists", [*self.state("lists"), lists])
         self._fold()
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Update, and return the value of this batch alone, which takes a look at the whole catalogue."""
-        value = super().forward(*args, **kwargs)
+    def check_joined(self) -> None:
         self._fold()
-        return value
 
     def _fold(self, *, everything: bool = False) -> None:
         """Count the lists that wait for it, once there are many."""

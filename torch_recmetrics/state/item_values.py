@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -55,9 +56,9 @@ class ItemValueMeans(ListMeans):
         doc="(num_items,) integer or float, by item id: how often each was met in training.",
     )
 
+    @abstractmethod
     def item_values(self) -> Tensor:
         """(num_items,) the number of each item."""
-        raise NotImplementedError
 
     def make_table(self) -> ItemTable:
         return ItemTable(self.item_counts, values=self.item_values())

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
@@ -14,7 +13,6 @@ from torch_recmetrics.core.distributed.collectives import (
     check_ready,
     gather_counts,
     gather_rows,
-    owner_of,
     send_rows,
     sum_alike,
 )
@@ -23,7 +21,7 @@ from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import UserColumns, flat_users
 from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
-from torch_recmetrics.state.sync import sum_of_users, waiting_groups, waiting_rows
+from torch_recmetrics.state.sync import numerators_of, sum_of_users, waiting_groups, waiting_rows
 from torch_recmetrics.users.user_values import UserValues
 
 
@@ -74,28 +72,19 @@ class KeptUsers(NamedTuple):
 
     def everywhere(self, ranks: Ranks) -> KeptUsers:
         """The users of all ranks; one with an id counts once, as it came first on the lowest rank."""
-        if ranks.several:
-            both = ranks.joined(torch.cat([self.values, self.weights.unsqueeze(1)], 1))
-            ids = None if self.ids is None else ranks.joined(self.ids)
-        else:
-            both, ids = torch.cat([self.values, self.weights.unsqueeze(1)], 1), self.ids
+        both = ranks.joined(torch.cat([self.values, self.weights.unsqueeze(1)], 1))
+        ids = None if self.ids is None else ranks.joined(self.ids)
         if ids is not None:
             first = first_of_each(ids)
             both, ids = both[first], ids[first]
         return KeptUsers(both[:, :-1], both[:, -1], ids)
 
 
-class Kept(NamedTuple):
-    """What some metrics hold of users: groups of them, each of the metrics at these positions."""
-
-    groups: list[tuple[list[int], KeptUsers]]
-    uncounted: bool  # there are users whose values were not kept
-
-
-def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> Kept:
+def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[list[tuple[list[int], KeptUsers]], bool]:
     """All users whose values the metrics hold, on all ranks; all ranks call it alike.
 
-    Users without an id are in groups of their own, in the order in which they came, rank after rank.
+    They come in groups, each of the metrics at some positions; users without an id are in groups of their own, in the
+    order in which they came, rank after rank. And whether there are users whose values were not kept.
     """
     header, of_stems = waiting_rows(metrics), []
     header.append(float(sum(len(metric.state("values")) for metric in metrics if metric.keeps_values)))
@@ -112,16 +101,15 @@ def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> Kept:
         members = [metrics[p] for p in positions]
         users = flat_everywhere(members, columns, ranks) if columns else sampled_users(members).everywhere(ranks)
         of_stems.append((positions, users))
-    return Kept(of_stems, bool(n_lost))
+    return of_stems, bool(n_lost)
 
 
 def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
     """The users with a sample id, as often as they came."""
     values, weights = [], []
     for metric in metrics:
-        numerators, denominators = metric.joined("numerators"), metric.joined("denominators").unsqueeze(1)
-        numerators = numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
-        values.append(numerators / torch.where(denominators != 0, denominators, float("nan")))
+        denominators = metric.joined("denominators").unsqueeze(1)
+        values.append(numerators_of(metric) / torch.where(denominators != 0, denominators, float("nan")))
         weights.append(denominators)
     return KeptUsers(torch.cat(values, 1), torch.cat(weights, 1).amax(1), metrics[0].joined("sample_ids"))
 
@@ -131,7 +119,7 @@ def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) 
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     if not ranks.several:
         return KeptUsers.of(flat_users(metrics, [packed]))
-    packed = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(ranks.group)), ranks.group)
+    packed = send_rows(packed, packed[:, 0], ranks.group)
     found: list[KeptUsers] = []
 
     def evaluate() -> Tensor:
@@ -157,9 +145,9 @@ def user_values(
         if metric._is_synced:
             raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before you ask for its users")
     ranks = Ranks.of(members)
-    kept = kept_users(members, ranks)
-    named = [(positions, users, users.ids) for positions, users in kept.groups if users.ids is not None]
-    if kept.uncounted or len(named) < len(kept.groups):
+    groups, uncounted = kept_users(members, ranks)
+    named = [(positions, users, users.ids) for positions, users in groups if users.ids is not None]
+    if uncounted or len(named) < len(groups):
         raise ValueError(
             "some users came without `sample_ids`, so their values have no name: give every update `sample_ids`"
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state.intervals import METHODS, Spread, interval_of_each, spread_of
+from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.user_means import UserMeans
 
 
@@ -48,17 +48,10 @@ class ItemTable(torch.nn.Module):
         return self
 
 
-def refuse(broken: Tensor, message: Callable[[int], str]) -> None:
-    """ValueError for the first row of the data about items that breaks a rule."""
-    checks = check.ValueChecks()
-    checks.defer(broken, message)
-    checks.raise_first()
-
-
 def check_amounts(name: str, amounts: Tensor, where: str) -> None:
     """Refuse what is below zero or not finite; `where` says what a row is."""
     wrong = ~((amounts >= 0) & (amounts < float("inf")))
-    refuse(
+    check.refuse(
         wrong, lambda row: f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0]} {where} {row}"
     )
 
@@ -90,7 +83,7 @@ class ListMeans(UserMeans):
     def setup(self) -> None:
         table = self.make_table()
         # The names of the states tell tables apart, and they are made before a module can hold another.
-        self._data: dict[str, Any] = {} if table is None else table.words
+        self.data_words = {} if table is None else table.words
         super().setup()
         self.table = table
 
@@ -98,12 +91,9 @@ class ListMeans(UserMeans):
         """What is known of each item, from data among the options."""
         return None
 
-    def config(self) -> dict[str, Any]:
-        return {**super().config(), **self._data}
-
     @property
     def n_items(self) -> int | None:
-        return self._data.get("items")
+        return self.data_words.get("items")
 
 
 class LabelledMeans(ListMeans):
@@ -126,20 +116,13 @@ class LabelledMeans(ListMeans):
     def spread(self) -> Spread:
         if self.keeps_values:
             return super().spread()
-        return spread_of(self._total())
+        return spread_of(self.total())
 
     def standard_error(self) -> Any:
         """The standard error of each value by its label, 0-dim float64. All ranks must call it."""
-        return self.by_label(self.spread_everywhere().error.unbind(0))
+        return self.by_label(super().standard_error().unbind(0))
 
     def confidence_interval(self, level: float = 0.95, *, method: Any = None) -> Any:
         """``(low, high)`` of each value by its label; as that of other metrics. All ranks must call it."""
-        check.check_share("level", level)
-        if method is not None:
-            check.check_choice("method", method, METHODS)
-        low, high = interval_of_each(self.spread_everywhere(), level, method, self.value_range, self.interval_method)
+        low, high = super().confidence_interval(level, method=method)
         return self.by_label(zip(low.unbind(0), high.unbind(0), strict=True))
-
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot its values, as torchmetrics does; needs matplotlib."""
-        return self._plot(val, ax)

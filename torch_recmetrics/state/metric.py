@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -42,6 +43,12 @@ PUBLIC = (
     *("update", "compute", "forward", "reset", "plot", "clone", "merge_state", "name", "definition", "config"),
     *("sync", "unsync", "sync_context", "state_dict", "load_state_dict", "persistent", "metric_state"),
     *("to", "cpu", "cuda", "device", "higher_is_better", "best_value", "update_called", "update_count"),
+)
+
+# What an update, an exchange or a merge may change beside the states.
+REMEMBERED = (
+    *("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu"),
+    *("_is_synced", "_cache", "_forward_cache"),
 )
 
 INTERVALS = ("confidence_interval", "standard_error")
@@ -98,6 +105,9 @@ class RecMetric(Configured, Metric):
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
     _waiting: Any = None  # the WaitingUsers that the sums are put away for
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
+    # Among how many candidates users of all updates were ranked, as RankingMetric notes it for its definition. It is no
+    # state: checkpoints have it where it says something, and ranks do not exchange it.
+    candidates_seen: frozenset[int] = frozenset()
 
     validate_args: bool = option(
         default=True, config=False, doc="False leaves out the checks that read values: they wait for another device."
@@ -190,8 +200,7 @@ class RecMetric(Configured, Metric):
         Raises:
             NotImplementedError: for a metric of counts over items, which has none in closed form.
         """
-        error: Tensor = self.spread_everywhere().error
-        return error
+        return self.spread_everywhere().error
 
     def confidence_interval(self, level: float = 0.95, *, method: Method | None = None) -> tuple[Tensor, Tensor]:
         """The ends of an interval that holds the true value in `level` of all samples of users; 0-dim float64 each.
@@ -230,8 +239,7 @@ class RecMetric(Configured, Metric):
         check.check_share("level", level)
         if method is not None:
             check.check_choice("method", method, METHODS)
-        spread = self.spread_everywhere()
-        return spread.interval(level, method, self.value_range, self.interval_method)
+        return self.spread_everywhere().interval(level, method, self.value_range, self.interval_method)
 
     def spread(self) -> Spread:
         """The value, its standard error and the number of users, of the present states."""
@@ -265,10 +273,10 @@ class RecMetric(Configured, Metric):
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value or several, as torchmetrics does; needs matplotlib.
 
-        Without `val` it is its own value, with the 95 % interval; all ranks must call it then.
+        Without `val` it is its own value, with the 95 % interval where it has one; all ranks must call it then.
         """
         drawn = self._plot(val, ax)
-        if val is None and self.has_interval:
+        if val is None and self.has_interval and not hasattr(self, "named_values"):  # of which there are several
             draw_interval(drawn[1], 0, self.compute(), self.confidence_interval())
         return drawn
 
@@ -400,8 +408,7 @@ class RecMetric(Configured, Metric):
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
-                if self.fused is not None:
-                    self.fused.invalidate(self)
+                self._invalidate()
             except BaseException as error:
                 self._update_count, self._computed = before
                 if isinstance(error, TypeError):  # an argument that there is not is told by the metric's own name
@@ -422,16 +429,21 @@ class RecMetric(Configured, Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
-        attributes = (
-            *("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu"),
-            *("_is_synced", "_cache", "_forward_cache"),
-        )
-        before = {name: getattr(self, name) for name in attributes} | self._copy_state_dict()
+        before = self.candidates_table()  # a batch is evaluated after a reset
         try:
-            return super().forward(*args, **kwargs)
+            with self.unchanged_by_errors():
+                return super().forward(*args, **kwargs)
+        finally:
+            self.add_candidates(before)
+
+    @contextmanager
+    def unchanged_by_errors(self) -> Generator[None, None, None]:
+        """After an error the states are as they were, and what torchmetrics remembers beside them."""
+        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict()
+        try:
+            yield
         except BaseException:
-            for name, value in before.items():
-                setattr(self, name, value)
+            self.__dict__.update(before)
             raise
 
     @contextmanager
@@ -445,14 +457,8 @@ class RecMetric(Configured, Metric):
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Exchange the states with the other processes; after an error the local state is back."""
-        try:
+        with self.unchanged_by_errors():
             super().sync(*args, **kwargs)
-        except BaseException:
-            if self._cache is not None and not self._is_synced:
-                for name, value in self._cache.items():
-                    setattr(self, name, value)
-                self._cache = None
-            raise
 
     def _copy_state_dict(self) -> dict[str, Any]:
         """States are replaced, never written to, so a copy of them is the list of them."""
@@ -475,9 +481,37 @@ class RecMetric(Configured, Metric):
         }
         start |= {"_computed": None, "_forward_cache": None, "_cache": None}
         self.__dict__.update(start, _update_count=0, _is_synced=False, _warned=frozenset())
+        self.forget_candidates()
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
+
+    def candidates_table(self) -> Tensor | None:
+        """What is saved of the candidates, integers; None where all users were ranked among all items."""
+        return torch.tensor(sorted(self.candidates_seen)) if self.candidates_seen else None
+
+    def add_candidates(self, table: Tensor | None) -> None:
+        """Remember what a :meth:`candidates_table` says, too."""
+        self.__dict__["candidates_seen"] = self.candidates_seen.union(() if table is None else table.tolist())
+
+    def forget_candidates(self) -> None:
+        """As if nobody had been ranked yet."""
+        self.__dict__["candidates_seen"] = frozenset()
+
+    @property
+    def metric_state(self) -> dict[str, Any]:
+        """The states, and among what users were ranked where these were not all items."""
+        table = self.candidates_table()
+        return {**super().metric_state, **({} if table is None else {self.state_name("candidates"): table})}
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
+        saved: dict[str, Any] = super().state_dict(*args, **kwargs)
+        prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
+        table = self.candidates_table()
+        if table is not None and any(prefix + name in saved for name in self._defaults):
+            saved[prefix + self.state_name("candidates")] = table
+        return saved
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same options has seen (or its ``metric_state``)."""
@@ -494,16 +528,16 @@ class RecMetric(Configured, Metric):
                 f"`incoming_state` is not one of {self.definition()}: {missing[0]} is missing, "
                 f"it has {', '.join(incoming_state) or 'nothing'}"
             )
-        before = self._copy_state_dict()
-        for name, incoming in self._checked_states(incoming_state).items():
-            mine = getattr(self, name)
-            both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
-            setattr(self, name, both)
-        try:
+        table = incoming_state.get(self.state_name("candidates"))
+        if table is not None and (not isinstance(table, Tensor) or table.is_floating_point()):
+            raise ValueError(f"`candidates` of {self.name} must be a tensor of integers, got {table!r}")
+        with self.unchanged_by_errors():
+            for name, incoming in self._checked_states(incoming_state).items():
+                mine = getattr(self, name)
+                both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
+                setattr(self, name, both)
             self.check_joined()
-        except ValueError:
-            self.__dict__.update(before)
-            raise
+        self.add_candidates(table)
         self.note_update()
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
@@ -511,7 +545,7 @@ class RecMetric(Configured, Metric):
         self.check_joined()
 
     def check_joined(self) -> None:
-        """Refuse states of two metrics, joined by now, that do not go together."""
+        """Refuse states of two metrics, joined by now, that do not go together; a subclass puts together what waits."""
 
     def _checked_states(self, incoming: dict[str, Any]) -> dict[str, Any]:
         """Those of these states that are ours, in our dtypes and on our device; ValueError for another shape or kind.
@@ -569,6 +603,7 @@ class RecMetric(Configured, Metric):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         self.evaluate_waiting()
+        candidates = state_dict.pop(prefix + self.state_name("candidates"), None)
         error_msgs: list[str] = others[-1]
         # Our states, told by the two underscores, that are not those of this metric.
         stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
@@ -595,6 +630,8 @@ class RecMetric(Configured, Metric):
             found = {}
         super()._load_from_state_dict(state_dict, prefix, *others)
         if found:
+            self.forget_candidates()
+            self.add_candidates(candidates)
             self.note_update()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -634,9 +671,9 @@ class RecMetric(Configured, Metric):
                 gathered = dist_sync_fn(self.__dict__[name], group=process_group)
                 self.__dict__[name] = self._combined(name, gathered)
 
+    @abstractmethod
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""
-        raise NotImplementedError
 
 
 def kind_of(tensor: Tensor) -> str:

@@ -12,14 +12,16 @@ import difflib
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.functions import Function
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -64,6 +66,11 @@ class Option:
             self.check(name, value)
         return value
 
+    def named(self, value: Any) -> Any:
+        """A function of the user's with the name that metrics are told apart by; any other value as it is."""
+        takes_functions = any(get_origin(one) is Callable for one in get_args(self.annotation))
+        return Function(value) if takes_functions and callable(value) else value
+
 
 def option(
     *,
@@ -93,6 +100,7 @@ class Configured:
 
     top_k: int | None  # no option here: each metric has its own place for it
     declared_options: ClassVar[dict[str, Option]] = {}
+    data_words: Mapping[str, Any] = MappingProxyType({})  # what tells metrics of other data apart
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -123,11 +131,12 @@ class Configured:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides what is computed, by the name of the option."""
-        return {
+        options = {
             name: getattr(self, name)
             for name, declared in self.declared_options.items()
             if declared.config is True or (declared.config and getattr(self, name) != declared.default)
         }
+        return {**options, **self.data_words}
 
 
 def options_of(cls: type) -> dict[str, Option]:
@@ -172,7 +181,8 @@ def constructor(cls: type) -> Any:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         bound = bind(signature, cls.__name__, args, kwargs)
-        self.configure({name: declared[name].validated(name, value) for name, value in bound.items()})
+        checked = {name: declared[name].validated(name, value) for name, value in bound.items()}
+        self.configure({name: declared[name].named(value) for name, value in checked.items()})
 
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     __init__.__signature__ = signature.replace(parameters=[this, *signature.parameters.values()])  # type: ignore[attr-defined]

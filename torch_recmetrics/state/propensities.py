@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -21,18 +22,11 @@ def check_propensities(name: str, propensities: Any) -> None:
     if propensities is None:
         return
     check.check_tensor(name, propensities, ndim=1)
+    rule = f"`{name}` must be in (0, 1], the chance that an item is observed"
+    if not propensities.shape[0]:
+        raise ValueError(f"{rule}, got none")
     broken = ~((propensities >= 0) & (propensities <= 1))
-    if not propensities.shape[0] or bool(broken.any()):
-        at = int(broken.to(torch.uint8).argmax()) if propensities.shape[0] else 0
-        got = f"{propensities[at].item():g} for item {at}" if propensities.shape[0] else "none"
-        raise ValueError(f"`{name}` must be in (0, 1], the chance that an item is observed, got {got}")
-
-
-def check_max_weight(name: str, weight: Any) -> None:
-    """Refuse a bound below 1, which no weight could keep to."""
-    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if weight is not None and not (is_number and 1 <= weight < float("inf")):
-        raise ValueError(f"`{name}` must be a finite number >= 1, or None for no bound, got {weight!r}")
+    check.refuse(broken, lambda item: f"{rule}, got {propensities[item].item():g} for item {item}")
 
 
 class PropensityMeans(RelevanceMeans):
@@ -54,7 +48,10 @@ class PropensityMeans(RelevanceMeans):
         "but for DCG, whose gain multiplies the weight.",
     )
     max_weight: float | None = option(
-        default=None, config="changed", check=check_max_weight, doc="The largest weight 1 / P; None for no bound."
+        default=None,
+        config="changed",
+        check=check.number_check("a finite number >= 1, or None for no bound", least=1, below=math.inf, optional=True),
+        doc="The largest weight 1 / P; None for no bound.",
     )
     self_normalized: bool = option(
         default=True,
@@ -67,7 +64,6 @@ class PropensityMeans(RelevanceMeans):
         given = self.__dict__["propensities"]
         if given is None and (self.max_weight is not None or not self.self_normalized):
             raise ValueError("`max_weight` and `self_normalized` are for `propensities`, which are not given")
-        self._data: dict[str, Any] = {}
         if given is not None:
             if self.over_items is None:
                 raise ValueError('`propensities` need denominator="relevant": only R counts every relevant item')
@@ -76,15 +72,12 @@ class PropensityMeans(RelevanceMeans):
             table = given.detach().cpu().to(torch.float64).reciprocal()
             if self.max_weight is not None:
                 table = torch.where(table.isinf(), table, table.clamp(max=self.max_weight))
-            self._data = {"propensities": fingerprint(given)}
-            words = repr((self._data, self.max_weight))
+            self.data_words = {"propensities": fingerprint(given)}
+            words = repr((self.data_words, self.max_weight))
             self.item_weights = ItemWeights(words, vars(self).get("gain", "hit"), table)
             # Where all weights are 1 a mean over the items is the metric itself, read in the same way to the last bit.
             self.weighs = self.over == "sum" or bool((table != 1).any())
         super().setup()
-
-    def config(self) -> dict[str, Any]:
-        return {**super().config(), **self._data}
 
     @property
     def name(self) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.candidates import CandidatesSeen
+from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import option
 
 PooledBy = Literal["relevant", "possible"] | None
@@ -28,7 +28,7 @@ def span(numbers: Collection[int]) -> str:
     return f"{least}" if least == most else f"{least} to {most}"
 
 
-class RankingMetric(CandidatesSeen):
+class RankingMetric(RecMetric):
     """A metric of ranked lists. Its attributes say what the ranking must hold, and how it is evaluated."""
 
     needs_target: bool = True  # False: it does not ask what is relevant, so no target needs to be given
@@ -38,9 +38,6 @@ class RankingMetric(CandidatesSeen):
     reads_places: ClassVar[bool] = False  # True: it asks for the place of items that are not in a list; has `num_items`
     reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
-    # How many candidates the users of all updates had, where these were not all items; where values of users are kept,
-    # how many columns were scored, negative, where no metric knows whether they are the catalogue; HIDDEN.
-    candidates_seen: frozenset[int] = frozenset()
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
@@ -71,16 +68,19 @@ class RankingMetric(CandidatesSeen):
         return None
 
     @property
+    @abstractmethod
     def evaluator(self) -> Any:
         """What ranks, checks, evaluates and counts an update of this metric alone; made once."""
-        raise NotImplementedError
 
     def requirements(self) -> RankingRequirements:
         """What a ranking must hold for it."""
         return requirements_of(type(self), vars(self), self.rules)
 
     def note_candidates(self, n_candidates: int) -> None:
-        """Remember for :meth:`definition` that users were ranked among so many items, or without some: HIDDEN."""
+        """Remember for :meth:`definition` that users were ranked among so many items, not all, or without some: HIDDEN.
+
+        Where values of users are kept, it is negative for columns that nobody knows to be the catalogue.
+        """
         if n_candidates not in self.candidates_seen and n_candidates != self.n_items:
             self.__dict__["candidates_seen"] = self.candidates_seen | {n_candidates}
 
@@ -90,15 +90,6 @@ class RankingMetric(CandidatesSeen):
         text, sampled = super().definition(), [number for number in self.candidates_seen if number > 0]
         text = f'{text[:-1]}, candidates="sampled({span(sampled)})")' if sampled else text
         return f"{text[:-1]}, hidden=True)" if HIDDEN in self.candidates_seen else text
-
-    def candidates_table(self) -> Tensor | None:
-        return torch.tensor(sorted(self.candidates_seen)) if self.candidates_seen else None
-
-    def add_candidates(self, table: Tensor) -> None:
-        self.__dict__["candidates_seen"] = self.candidates_seen.union(table.tolist())
-
-    def forget_candidates(self) -> None:
-        self.__dict__["candidates_seen"] = frozenset()
 
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         """Refuse users that it knows nothing of."""
@@ -214,17 +205,17 @@ class UserMeasure(RankingMetric):
     def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
         """Refuse users that it has no value for, in the update that brings them."""
 
+    @abstractmethod
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
         """(columns,): what (U, columns) values of users with (U,) weights come to, where values are kept."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self, columns: Tensor) -> Any:
         """What `compute` returns, from (columns,) means over the users."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep(self, values: Tensor, weights: Tensor) -> None:
         """Remember (U, columns) values, nan where undefined, and the (U,) weights of the users."""
-        raise NotImplementedError
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
@@ -268,21 +259,21 @@ class ListCounter(RankingMetric):
     """A ranking metric that counts what was recommended: what the evaluator reads of it."""
 
     @property
+    @abstractmethod
     def list_shape(self) -> tuple[int, int]:
         """Metrics that agree in it count the same lists."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
         """The value of lists alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
         """Remember lists of :meth:`lists_of`."""
-        raise NotImplementedError
 
 
 @functools.cache

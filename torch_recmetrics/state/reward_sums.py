@@ -7,6 +7,7 @@ then a user is the unit, whose rows count together.
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_counts, gather_rows, sum_alike
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, float_bits
 from torch_recmetrics.core.tensors.scatter import joined, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread
@@ -29,7 +31,6 @@ ROWS, EXPECTED, REWARD, WEIGHT, WEIGHT_SQUARES = range(5)
 COLUMNS = 5
 KEPT_ROWS = 1 << 16  # of users, until those of one user are put together
 FEW_ROWS = 100  # of effective sample size
-LARGEST_SHARE = 0.1  # of the weight, that one row may carry
 FAR = 5  # standard errors
 KNOWN = 10  # users, or rows without one, from which on their weights tell how far their mean may be from 1
 
@@ -123,12 +124,13 @@ class RewardSums(RowMetric):
     public = ("effective_sample_size",)
     reads_weights = True
 
-    max_weight: float | None = option(default=None, doc="The largest weight policy / logged; None for no bound.")
+    max_weight: float | None = option(
+        default=None,
+        check=check.number_check("a number above 0, or None for no bound", above=0, optional=True),
+        doc="The largest weight policy / logged; None for no bound.",
+    )
 
     def setup(self) -> None:
-        limit: Any = self.max_weight
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
-            raise ValueError(f"`max_weight` must be a number above 0, or None for no bound, got {limit!r}")
         super().setup()
         wide = accumulator_dtype(self.device)
         self.add("scatter", torch.zeros(size_of(COLUMNS), dtype=wide, device=self.device), joined)
@@ -136,13 +138,13 @@ class RewardSums(RowMetric):
 
     # What a subclass says
 
+    @abstractmethod
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """(M, 5) columns, and the users and sample ids of the rows, of the arguments of an update, checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self) -> list[tuple[Tensor, int]]:
         """The value as a sum of ratios: the columns of each that are added up, (5,) of 0 and 1, and what divides it."""
-        raise NotImplementedError
 
     # States
 
@@ -244,7 +246,7 @@ class RewardSums(RowMetric):
         sums = scatter[1 : 1 + COLUMNS]
         weight, size = float(sums[WEIGHT]), float(sums[WEIGHT].square() / sums[WEIGHT_SQUARES])
         share = float(largest) / weight if weight else 0.0
-        if weight and (size < FEW_ROWS or share > LARGEST_SHARE):
+        if weight and size < FEW_ROWS:  # as it is where one row carries more than a tenth of the weight
             self.warn_once(
                 "few",
                 f"the logged rows tell as much as {size:.0f} of the new policy, and one of them carries {share:.0%} of "

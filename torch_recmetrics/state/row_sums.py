@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.moments import (
     ADDABLE,
@@ -36,12 +38,6 @@ from torch_recmetrics.state.slot_sums import SumTable
 from torch_recmetrics.state.slots import Entries
 
 LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
-
-
-def check_eps(name: str, eps: Any) -> None:
-    """Refuse what leaves no room between both ends."""
-    if eps is not None and not (isinstance(eps, float) and 0 < eps < 0.5):
-        raise ValueError(f"`{name}` must be a float between 0 and 1/2, or None, got {eps!r}")
 
 
 class ClickTable(SumTable):
@@ -119,15 +115,15 @@ class ClickSums(RowMetric):
         self.add("spread", self.empty_row("spread_of_sample").sum(0).view(2, MOMENTS), combined)
 
     @staticmethod
+    @abstractmethod
     def value(sums: Tensor) -> Tensor:
         """The metric from the sums."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
         """What a row that was not clicked and one that was must measure to leave the value as it is, (2,); and what
         the sums of these deviations are divided by."""
-        raise NotImplementedError
 
     @classmethod
     def value_of(cls, rows: dict[str, Any], *, eps: float | None = None, **options: Any) -> Tensor:
@@ -202,7 +198,7 @@ class ClickLoss(ClickSums):
 
     eps: float | None = option(
         default=None,
-        check=check_eps,
+        check=check.number_check("a float between 0 and 1/2, or None", float, above=0, below=0.5, optional=True),
         doc="How near predictions count to 0 and 1; None for the precision of their dtype (that of float32 for half "
         "precision), which is scikit-learn's.",
     )

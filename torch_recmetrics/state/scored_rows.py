@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, ClassVar
 
@@ -132,12 +133,9 @@ class ScoredRows(RowMetric):
         if n_bins is not None:
             self._fold()
 
-    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        super()._reduce_states(incoming_state)
-        self._fold()
-
     def check_joined(self) -> None:
         self._check_one_dtype()
+        self._fold()
 
     def _check_one_dtype(self, *others: torch.dtype) -> None:
         """Bins of scores of two dtypes do not match."""
@@ -271,13 +269,13 @@ class ScoredRows(RowMetric):
         parts = rows_of(self.counted(group, everywhere=everywhere))
         return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
 
+    @abstractmethod
     def judged(self, seen: ScoredLabels) -> Tensor:
         """(2,): the value and its error bound, of what is held here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
         """The same of all ranks; all must call it."""
-        raise NotImplementedError
 
     def _verdict(self) -> Tensor:
         synced: list[Tensor] = self.state("verdict")

@@ -7,17 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.auc.delong import auc_and_clustered_error, n_of_units
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by, sides_by
 from torch_recmetrics.core.auc.histogram import HALF_BINS
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of
-from torch_recmetrics.core.distributed.collectives import gather_rows, owner_of, send_rows, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import gather_rows, send_rows, sum_over_processes
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import addable, from_added, moments_by
-from torch_recmetrics.core.tensors.segments import order_by, run_starts, sum_by
+from torch_recmetrics.core.tensors.segments import order_by, run_starts
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.metric import RowsOf
@@ -102,8 +101,7 @@ class RowTable(SlotTable):
         columns = self.entry_rows(process_group, everywhere=n_named > 0)
         slots, groups, keys, labels, weights = columns
         packed = torch.stack([slots, groups, keys, labels.to(torch.int64), float_bits(weights)], 1)
-        owners = owner_of(columns[owner], dist.get_world_size(process_group))
-        slots, groups, keys, labels, bits = send_rows(packed, owners, process_group).unbind(1)
+        slots, groups, keys, labels, bits = send_rows(packed, columns[owner], process_group).unbind(1)
         return slots, groups, keys, labels.to(torch.bool), bits_float(bits)
 
 
@@ -269,37 +267,9 @@ class GroupTable(RowTable):
 
 
 def delong_by(groups: Tensor, n_groups: int, keys: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """(n_groups,) each: DeLong's standard error of the AUC of each group, and its units.
-
-    As core/auc/delong.py has it: the spread of the placements of the rows of each class among those of the other.
-    """
+    """(n_groups,) each: DeLong's standard error of the AUC of each group, and its units."""
     order = order_by(groups, keys)
     groups, keys, labels, weights = groups[order], keys[order], labels[order], weights[order]
     starts = run_starts(groups, keys)
-    score = starts.cumsum(0) - 1
-    n_scores = int(score[-1]) + 1 if score.shape[0] else 0
-    of_score = groups[starts]
-    begins = run_starts(of_score)
-    first = (
-        torch.where(begins, torch.arange(n_scores, device=groups.device), 0).cummax(0).values if n_scores else of_score
-    )
-    totals, placements, sides = [], [], []
-    for mine in (~labels, labels):
-        of_class = torch.where(mine, weights, 0)
-        at = sum_by(score, of_class, n_scores)
-        total = sum_by(of_score, at, n_groups)
-        running = at.cumsum(0) - at
-        below = running - running[first] if n_scores else running
-        totals.append(total)
-        placements.append((below + at / 2) / total[of_score])
-        sides.append((of_class, sum_by(score, of_class.square(), n_scores)))
-    auc = sum_by(of_score, placements[0] * sum_by(score, sides[1][0], n_scores), n_groups) / totals[1]
-    variances, counts = [], []
-    for place, placement in ((0, 1 - placements[1]), (1, placements[0])):
-        of_class, squares = sides[place]
-        n = sum_by(groups, exact(of_class > 0), n_groups)
-        deviations = squares * (placement - auc[of_score]).square()
-        variances.append(sum_by(of_score, deviations, n_groups) / totals[place].square() * n / (n - 1))
-        counts.append(n)
-    (below, above), (n_below, n_above) = variances, counts
-    return (below + above).sqrt(), n_of_units(below, above, n_below, n_above, n_below + n_above)
+    sides = sides_by(starts, labels, weights, weights.square(), exact(weights > 0))
+    return errors_by(groups[starts], n_groups, sides)[1:]

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import (
     gather_rows,
-    owner_of,
     send_rows,
     sum_alike,
     sum_over_processes,
@@ -300,8 +298,7 @@ class MeanTable(SumTable):
             for stem, part in zip(self.flat_stems, rows, strict=True):
                 self.set_state(stem, [torch.cat(gather_rows(part, process_group))])
             return
-        n_ranks = dist.get_world_size(process_group)
-        packed, pairs = (send_rows(part, owner_of(part[:, 0], n_ranks), process_group) for part in rows)
+        packed, pairs = (send_rows(part, part[:, 0], process_group) for part in rows)
         nothing = addable(self.nothing()[0])
 
         def here() -> Tensor:

@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import (
-    owner_of,
     send_rows,
     sum_alike,
     sum_over_processes,
 )
 from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
-from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, addable, added, from_added, moments
 from torch_recmetrics.state.evaluator import flat_sums
@@ -31,22 +28,10 @@ from torch_recmetrics.state.repeated import counted_ids
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 6): the sums of the rows with a sample id that count here."""
     rows = counted.nonzero().squeeze(1)
-    alike: dict[tuple[int, ...], list[int]] = {}  # those that are divided by the same
-    for position, metric in enumerate(metrics):
-        alike.setdefault(tuple(map(id, metric.state("denominators"))), []).append(position)
-    step = max(1, thresholds.HELD_NUMBERS // max(1, counted.shape[0]))
-    sums: dict[int, Tensor] = {}
-    for positions in alike.values():
-        denominators = metrics[positions[0]].joined("denominators")[rows]
-        for first in range(0, len(positions), step):
-            some = positions[first : first + step]
-            columns = [_columns_of(metrics[position]).index_select(0, rows) for position in some]
-            parts = moments(torch.cat([part.T for part in columns]).T, denominators).T
-            sums |= zip(some, torch.split(parts, [part.shape[1] for part in columns]), strict=True)
-    return torch.cat([sums[position] for position in range(len(metrics))])
+    return torch.cat([moments(numerators_of(m)[rows], m.joined("denominators")[rows]).T for m in metrics])
 
 
-def _columns_of(metric: UserMeasure) -> Tensor:
+def numerators_of(metric: UserMeasure) -> Tensor:
     """(R, columns): the numerators of the rows with a sample id."""
     numerators = metric.joined("numerators")
     return numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
@@ -55,23 +40,17 @@ def _columns_of(metric: UserMeasure) -> Tensor:
 def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
     """The positions of metrics that hold the same rows, together.
 
-    A collection gives all its members the very same tensors, so identity tells at once. A checkpoint gives each a copy:
-    then their contents are compared, and from then on they are the same tensors again.
+    A collection gives all its members the very same tensors. A checkpoint gives each a copy of them.
     """
-    groups: dict[tuple[int, ...], list[int]] = {}
+    groups: list[list[int]] = []
     for position, metric in enumerate(metrics):
-        groups.setdefault(tuple(id(part) for part in metric.state(stem)), []).append(position)
-    merged: list[list[int]] = []
-    for positions in groups.values():
-        rows = metrics[positions[0]].state(stem)
-        like = next((some for some in merged if _equal(metrics[some[0]].state(stem), rows)), None)
-        if like is None:
-            merged.append(positions)
-            continue
-        for position in positions:
-            metrics[position].set_state(stem, list(metrics[like[0]].state(stem)))
-        like += positions
-    return merged
+        rows = metric.state(stem)
+        group = next((group for group in groups if _equal(metrics[group[0]].state(stem), rows)), None)
+        if group is None:
+            groups.append([position])
+        else:
+            group.append(position)
+    return groups
 
 
 def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
@@ -153,7 +132,7 @@ def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[lis
 def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:
     """What :func:`from_added` takes: the rows of a user go to one process, which counts that user."""
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
-    mine = send_rows(packed, owner_of(packed[:, 0], dist.get_world_size(group)), group)
+    mine = send_rows(packed, packed[:, 0], group)
     shape = (sum(len(metric.columns) for metric in metrics), ADDABLE)
     return sum_of_users(lambda: addable(flat_sums(metrics, [mine])), shape, packed.device, group)
 

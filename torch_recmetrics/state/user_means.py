@@ -19,10 +19,9 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined, moments
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
 from torch_recmetrics.state.aggregation import Aggregation, aggregated, check_aggregation
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.functions import Function
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.kept_users import KeptUsers, Ranks, kept_users, user_values
 from torch_recmetrics.state.metric import RowsOf
@@ -66,8 +65,6 @@ class UserMeans(UserMeasure):
         if self.keeps_values:
             if self.pooled:
                 raise ValueError('`pooled` is a share over all users: it needs aggregation="mean"')
-            if not isinstance(self.aggregation, str):
-                self.aggregation = Function(self.aggregation)
             self.has_interval = False
             self.parallel = (*self.parallel, VALUES)
             self.put_away_states = (*self.put_away_states, *VALUES)
@@ -101,14 +98,14 @@ class UserMeans(UserMeasure):
                 f"{self.name} with aggregation={self.aggregation!r} has no standard error in closed form; for other "
                 'aggregations than "min" and "max" resample the users, UserBootstrap(metric)'
             )
-        return spread_of(self._total()[0])
+        return spread_of(self.total()[0])
 
     def _columns(self) -> Tensor:
         """(columns,): the value under each tie rule that is kept."""
         if self.keeps_values:
             users = self._users(Ranks(several=False))
             return self.value_of_users(users.values, users.weights)
-        total = self._total()
+        total = self.total()
         return total[:, NUMERATOR] / total[:, DENOMINATOR]
 
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
@@ -121,7 +118,7 @@ class UserMeans(UserMeasure):
 
     def _users(self, ranks: Ranks) -> KeptUsers:
         """All users of these ranks."""
-        groups = [users for _, users in kept_users([self], ranks).groups]
+        groups = [users for _, users in kept_users([self], ranks)[0]]
         values = torch.cat([self.empty_row("values"), *(users.values for users in groups)])
         return KeptUsers(values, torch.cat([self.empty_row("weights"), *(users.weights for users in groups)]), None)
 
@@ -158,7 +155,8 @@ class UserMeans(UserMeasure):
             raise ValueError(f"{self.name} is a share over all users, and no mean of their values")
         return user_values([(self.value_names(self.name), self)], candidates, dict)
 
-    def _total(self) -> Tensor:
+    def total(self) -> Tensor:
+        """(columns, 6): the sums of everything that it holds in this process."""
         total: Tensor = self.state("sums")
         if self.state("rows") or self.state("sample_ids"):
             total = local_totals([self])[0] if self.fused is None else self.fused.local_total(self)
@@ -167,16 +165,12 @@ class UserMeans(UserMeasure):
     def exchange(self, process_group: Any) -> None:
         if self.keeps_values:
             users = self._users(Ranks(True, process_group))
-            weights = users.weights.unsqueeze(1)
-            numerators = torch.where(weights > 0, users.values, 0) * weights
-            self.set_state("sums", moments(numerators, users.weights).T)
-            for stem in LISTS:
-                self.set_state(stem, [])
             self.set_state("values", [users.values])
             self.set_state("weights", [users.weights])
-            return
-        total = None if self.fused is None else self.fused.synced_total(self, process_group)
-        self.set_state("sums", synced_totals([self], process_group)[0] if total is None else total)
+        elif self.fused is not None:
+            self.set_state("sums", self.fused.agreement.synced_total(self, process_group))
+        else:
+            self.set_state("sums", synced_totals([self], process_group)[0])
         for stem in LISTS:
             self.set_state(stem, [])
 

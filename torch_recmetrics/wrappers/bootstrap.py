@@ -10,12 +10,6 @@ from torch_recmetrics.state.options import option
 from torch_recmetrics.wrappers.wrapper import Wrapper
 
 
-def check_replicates(name: str, number: Any) -> None:
-    """Refuse so few resamples that they have no spread."""
-    if not check.is_count(number) or number < 2:
-        raise ValueError(f"`{name}` must be an integer >= 2, got {number!r}")
-
-
 class UserBootstrap(Wrapper):
     r"""The interval of any metric, counts over items included, from resamples of the users.
 
@@ -70,7 +64,10 @@ class UserBootstrap(Wrapper):
     public = ("replicates", "metric")
 
     num_replicates: int = option(
-        default=1000, kw_only=False, check=check_replicates, doc="R >= 2, the number of resamples."
+        default=1000,
+        kw_only=False,
+        check=check.number_check("an integer >= 2", int, least=2),
+        doc="R >= 2, the number of resamples.",
     )
     level: float = option(
         default=0.95, kw_only=False, check=check.check_share, doc="How often the interval holds the truth."

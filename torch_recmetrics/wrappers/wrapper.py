@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -15,7 +16,6 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.state.candidates import CandidatesSeen
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
@@ -61,7 +61,7 @@ def check_wrapped(name: str, metric: Any) -> None:
         )
 
 
-class Wrapper(CandidatesSeen):
+class Wrapper(RecMetric):
     """A metric around a metric, a collection, or a wrapper of another kind.
 
     It says which slices a row is in, and whether rows are drawn. What is remembered of them, and what the slots come
@@ -97,9 +97,9 @@ class Wrapper(CandidatesSeen):
             table.declare()
 
     @property
+    @abstractmethod
     def ending(self) -> str:
         """What its name has behind that of what is inside."""
-        raise NotImplementedError
 
     # -- what is inside -----------------------------------------------------------------------------------------------
 
@@ -381,28 +381,22 @@ class Wrapper(CandidatesSeen):
             table.exchange(process_group)
 
     def candidates_table(self) -> Tensor | None:
-        seen = [getattr(member, "candidates_seen", ()) for member in self.members.values()]
+        seen = [member.candidates_seen for member in self.members.values()]
         pairs = [(place, number) for place, numbers in enumerate(seen) for number in sorted(numbers)]
         return torch.tensor(pairs) if pairs else None
 
-    def add_candidates(self, table: Tensor) -> None:
+    def add_candidates(self, table: Tensor | None) -> None:
         for place, member in enumerate(self.members.values()):
-            if isinstance(member, RankingMetric):
-                member.add_candidates(table[table[:, 0] == place, 1])
+            member.add_candidates(None if table is None else table[table[:, 0] == place, 1])
 
     def forget_candidates(self) -> None:
         for member in self.members.values():
-            if isinstance(member, RankingMetric):
-                member.forget_candidates()
+            member.forget_candidates()
 
     def reset(self) -> None:
         """Forget all updates."""
         super().reset()
         self.metric.reset()
-
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot its values, as torchmetrics does; needs matplotlib."""
-        return self._plot(val, ax)
 
     def note_candidates(self, among: Iterable[int]) -> None:
         """Remember for :meth:`definition` among what users were ranked."""

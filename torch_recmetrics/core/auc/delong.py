@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_recmetrics.core.auc.histogram import used_bins
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct_rows, joined
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.segments import run_starts, sum_by
+from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
 
 ROUNDING = 1e-15  # a standard error as small is that of rows all pairs of which are alike
 
@@ -35,21 +35,27 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
     :math:`w^2` times in the squares. The error is nan for fewer than two rows of a class, and where rows with weights
     were counted in bins, which do not hold the squares of weights.
     """
-    negatives, positives = sides_of(seen)
-    totals = negatives.weights.sum(), positives.weights.sum()
-    # The share of each class that lies below a score, half of those at it.
-    below, below_positives = (
-        (side.weights.cumsum(0) - side.weights / 2) / total
-        for side, total in zip((negatives, positives), totals, strict=True)
-    )
-    auc = (positives.weights * below).sum() / totals[1]
-    counts = negatives.counts.sum(), positives.counts.sum()
-    variances = [
-        (side.squares * (placement - auc).square()).sum() / total**2 * n / (n - 1)
-        for side, placement, total, n in zip(
-            (negatives, positives), (1 - below_positives, below), totals, counts, strict=True
-        )
-    ]
+    sides = sides_of(seen)
+    whole = torch.zeros_like(sides[0].weights, dtype=torch.int64)
+    auc, error, n_units = (column.squeeze(0) for column in errors_by(whole, 1, sides))
+    return auc, error, n_units
+
+
+def errors_by(groups: Tensor, n_groups: int, sides: tuple[Side, Side]) -> tuple[Tensor, Tensor, Tensor]:
+    """(n_groups,) each: the same of several groups of rows; `groups` is that of each score, ascending."""
+    first = run_first(run_starts(groups))
+    totals, counts, placements = [], [], []
+    for side in sides:
+        totals.append(sum_by(groups, side.weights, n_groups))
+        counts.append(sum_by(groups, side.counts, n_groups))
+        # The share of the class that lies below a score, half of that at it.
+        below = side.weights.cumsum(0) - side.weights
+        placements.append((below - below[first] + side.weights / 2) / totals[-1][groups])
+    auc = sum_by(groups, sides[1].weights * placements[0], n_groups) / totals[1]
+    variances = []
+    for side, placement, total, n in zip(sides, (1 - placements[1], placements[0]), totals, counts, strict=True):
+        squares = side.squares * (placement - auc[groups]).square()
+        variances.append(sum_by(groups, squares, n_groups) / total.square() * n / (n - 1))
     n_units = n_of_units(variances[0], variances[1], counts[0], counts[1], counts[0] + counts[1])
     return auc.clamp(max=1), (variances[0] + variances[1]).sqrt(), n_units
 
@@ -130,11 +136,14 @@ def sides_of(seen: ScoredLabels) -> tuple[Side, Side]:
         of_bins = weights[-n_counted:]
         squares[-n_counted:] = number[-n_counted:] = float("nan") if lacks_squares(seen) else of_bins
     keys, order = torch.sort(rows.keys)
-    starts = run_starts(keys)
+    return sides_by(run_starts(keys), rows.labels[order], *(column[order] for column in (weights, squares, number)))
+
+
+def sides_by(starts: Tensor, positive: Tensor, *columns: Tensor) -> tuple[Side, Side]:
+    """Both sides of sorted rows: `starts` says where a score begins, the columns are those of a :class:`Side`."""
     score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
-    positive = rows.labels
-    found = [
-        Side(*(sum_by(score, torch.where(mine, column, 0)[order], n_scores) for column in (weights, squares, number)))
+    negatives, positives = (
+        Side(*(sum_by(score, torch.where(mine, column, 0), n_scores) for column in columns))
         for mine in (~positive, positive)
-    ]
-    return found[0], found[1]
+    )
+    return negatives, positives

@@ -94,12 +94,13 @@ def first_everywhere(ids: Tensor, group: Any) -> Tensor:
     return first_of_each(torch.cat(parts))[offset : offset + ids.shape[0]]
 
 
-def send_rows(rows: Tensor, owner: Tensor, group: Any) -> Tensor:
-    """Send each row to the rank that owns it. The received rows are ordered by sender, then as they were sent.
+def send_rows(rows: Tensor, ids: Tensor, group: Any) -> Tensor:
+    """Send each row to the rank that owns its id. The received rows are ordered by sender, then as they were sent.
 
-    There are (n, c) rows, with the (n,) int64 ranks in the group.
+    There are (n, c) rows, with (n,) int64 ids.
     """
     n_ranks, rank = dist.get_world_size(group), dist.get_rank(group)
+    owner = owner_of(ids, n_ranks)
     order = torch.sort(owner, stable=True).indices
     sent = torch.bincount(owner, minlength=n_ranks)
     counts = gather_counts(sent, group)

@@ -7,6 +7,7 @@ costs one device synchronisation however many rules it has; which row broke the 
 from __future__ import annotations
 
 import difflib
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -79,60 +80,40 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be True or False, got {value!r}")
 
 
-def check_cutoff(name: str, value: Any) -> None:
-    """Refuse a cutoff that is neither a positive integer nor None."""
-    if value is not None and not is_count(value):
-        raise ValueError(f"`{name}` must be an integer >= 1, or None for the whole list, got {value!r}")
+def number_check(
+    rule: str,
+    kind: Any = (int, float),
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    most: float = math.inf,
+    below: float | None = None,
+    optional: bool = False,
+) -> Callable[[str, Any], None]:
+    """A check of an option that is a number between two ends, or None where it is `optional`; `rule` says it."""
+
+    def checked(name: str, value: Any) -> None:
+        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        inside = is_number and value >= least and value > above and value <= most and (below is None or value < below)
+        if not inside and (value is not None or not optional):
+            raise ValueError(f"`{name}` must be {rule}, got {value!r}")
+
+    return checked
 
 
-def check_seed(name: str, value: Any) -> None:
-    """Refuse what is no seed."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise ValueError(f"`{name}` must be an integer from 0 to 2^63 - 1, got {value!r}")
-
-
-def check_share(name: str, value: Any) -> None:
-    """Refuse a part of a whole that is nothing or all of it."""
-    if not isinstance(value, float) or not 0 < value < 1:
-        raise ValueError(f"`{name}` must be a float between 0 and 1, got {value!r}")
-
-
-def check_above_zero(name: str, value: Any) -> None:
-    """Refuse a number that is not finite and above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError(f"`{name}` must be a finite number above 0, got {value!r}")
-
-
-def check_max_relevance(name: str, value: Any) -> None:
-    """Refuse what is no top of a scale of relevance."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 1 <= value <= LARGEST_EXPONENTIAL_RELEVANCE:
-        raise ValueError(f"`{name}` must be a number from 1 to {LARGEST_EXPONENTIAL_RELEVANCE}, got {value!r}")
-
-
-def check_ignore_index(name: str, value: Any) -> None:
-    """Refuse a label that is neither an integer nor None."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise ValueError(f"`{name}` must be an integer, or None for no label that is ignored, got {value!r}")
-
-
-def check_min_relevance(name: str, value: Any) -> None:
-    """Refuse a threshold of relevance that is neither a number above 0 nor None."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and not (is_number and 0 < value < float("inf")):
-        raise ValueError(f"`{name}` must be a finite number > 0, or None for whatever is above 0, got {value!r}")
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Refuse a number that counts something and is not a positive integer."""
-    if not is_count(value):
-        raise ValueError(f"`{name}` must be an integer >= 1, got {value!r}")
-
-
-def check_optional_positive(name: str, value: Any) -> None:
-    """The same for a number that need not be given."""
-    if value is not None:
-        check_positive(name, value)
+check_cutoff = number_check("an integer >= 1, or None for the whole list", int, least=1, optional=True)
+check_seed = number_check("an integer from 0 to 2^63 - 1", int, least=0, below=1 << 63)
+check_share = number_check("a float between 0 and 1", float, above=0, below=1)
+check_above_zero = number_check("a finite number above 0", above=0, below=math.inf)
+check_max_relevance = number_check(
+    f"a number from 1 to {LARGEST_EXPONENTIAL_RELEVANCE}", least=1, most=LARGEST_EXPONENTIAL_RELEVANCE
+)
+check_ignore_index = number_check("an integer, or None for no label that is ignored", int, optional=True)
+check_min_relevance = number_check(
+    "a finite number > 0, or None for whatever is above 0", above=0, below=math.inf, optional=True
+)
+check_positive = number_check("an integer >= 1", int, least=1)
+check_optional_positive = number_check("an integer >= 1", int, least=1, optional=True)
 
 
 def is_count(value: Any) -> bool:
@@ -405,3 +386,10 @@ def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
             return f"`{name}` must not hold an id twice in one row, got {twice} twice in row {row}{hint}"
 
         checks.defer(again, message)
+
+
+def refuse(broken: Tensor, message: Callable[[int], str]) -> None:
+    """ValueError for the first row that breaks a rule, of what is read at once."""
+    checks = ValueChecks()
+    checks.defer(broken, message)
+    checks.raise_first()

@@ -30,7 +30,6 @@ COUNTED_TARGETS, LOOPED_TARGETS = 6, 128
 # more torch makes a step without threads (at::internal::GRAIN_SIZE), which stall where another process holds a core.
 WAITING_NUMBERS = 32_000
 WAITING_NUMBERS_ELSEWHERE = 1 << 19  # on other devices few large steps are best
-HELD_NUMBERS = 1 << 22  # of users with a sample id, that are added up at once: 32 MiB
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
 
