@@ -7,8 +7,6 @@ COUNT ?= 100
 SEED ?= 0
 SECONDS ?= 600
 FOLDERS ?=
-# Of make test: one more than there are processors, since many tests wait for processes that they have started.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 BENCH ?= $(filter-out __init__ __main__ harness samples gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
@@ -49,7 +47,7 @@ evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare 
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(READY)  ## run all tests, doctests and examples
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(READY)  ## a few tests of what changed since main, and one case of each law: within 45 seconds
 	$(BIN)/python -m tests.tools.quick $(ARGS)

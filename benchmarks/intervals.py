@@ -21,7 +21,6 @@ from benchmarks.batches import epoch_of, per_batch
 from benchmarks.harness import Contestant, machine, race, table
 from benchmarks.ranking import CUTS, METRICS, OURS, Data, Values, Workload, check_agreement, recmetrics
 from torch_recmetrics import ranking_metrics
-from torch_recmetrics.collection import fused_state
 from torch_recmetrics.state import evaluator
 
 ALONE, KEPT, IDS = "sums alone", f"{OURS}, keep_users", f"{OURS}, sample ids"
@@ -42,7 +41,6 @@ def without_intervals() -> Iterator[None]:
         (evaluator, "moments", two_sums),
         (evaluator, "moments_of_counted", two_sums),
         (evaluator, "added", torch.add),
-        (fused_state, "added", torch.add),
     ]
     before = [getattr(module, name) for module, name, _ in places]
     for module, name, function in places:
