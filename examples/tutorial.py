@@ -8,7 +8,7 @@
 # In a clone of the repository: `pip install -e ".[fast,offline,stats,plot]" jupyterlab`, then open
 # `examples/tutorial.ipynb`. Set `MOVIELENS` to a folder that holds `ratings.csv` and `movies.csv` of
 # [MovieLens](https://grouplens.org/datasets/movielens/); without it a smaller log of the same kind is simulated, and
-# what is said of numbers below may not be so. `docs/tutorial.md` has the numbers of MovieLens.
+# what is said of numbers below may not hold for it. `docs/tutorial.md` has the numbers of MovieLens.
 
 # %%
 import os
@@ -66,7 +66,7 @@ print(f"{len(users):,} events of {num_users:,} users and {num_items:,} items; {t
 # ## Train
 #
 # A trained model must beat what needs no training. So two models come first: `popular`, the most frequent items for
-# everybody, and `neighbours`, the items that were met by the same users as those that a user knows (cosine).
+# everybody, and `neighbours`, the items whose users are most like those of the items that a user knows (cosine).
 #
 # The trained one is a denoising autoencoder: it is shown half of what a user knows, and learns to name all of it. After
 # each epoch the metric ranks the validation data; `seen_ids` hides what a user knows. The interval comes from the same
@@ -137,8 +137,8 @@ for name, scores in models.items():
 # %% [markdown]
 # ## Which is better?
 #
-# Whether two intervals overlap does not answer that: the users are the same. `compare` takes the differences user by
-# user. p: how often chance alone gives so large a difference. `p (holm)` is raised, as four rows are tested at once.
+# Whether two intervals overlap does not answer that: both are of the same users. `compare` takes differences user by
+# user. `p` is how often chance alone gives so large a difference; `p (holm)` is raised, since four rows are tested.
 
 # %%
 table = compare(runs, baseline="neighbours", metrics=("ndcg@10", "recall@10"))
@@ -198,10 +198,10 @@ for name, run in runs.items():
 # %% [markdown]
 # ## What does popularity add?
 #
-# Users meet popular items more often, whatever is recommended. So these are more often in the test data. Each item can
+# Users meet popular items more often, whatever is recommended. So the test data has them more often too. Each item can
 # be weighed by 1 / the chance that it is met (its propensity), so that a rare one counts more. That chance is guessed
-# from how often the item is in the training data. How strongly it depends on that, `gamma`, nobody knows, so try
-# several; with -1 all items have the same chance, which is plain recall. `max_weight` bounds what one item counts.
+# from how often the item is in the training data. `gamma` is how strongly it depends on that. Nobody knows it, so try
+# several; with -1 all items have the same chance, which is plain recall. `max_weight` is the most that an item counts.
 
 # %%
 gammas, corrected = (-1.0, 0.0, 1.0), {}
@@ -233,7 +233,7 @@ plt.show()
 #
 # A gate is a rule that is fixed before the numbers are seen. Here: NDCG must be better, and recall at most 5 % worse,
 # each with its whole interval, not with its value alone. A rule that failed rejects the candidate; one that the data
-# cannot decide says about how many users would.
+# cannot decide says about how many users would decide it.
 
 # %%
 gate = Gate(better=("ndcg@10",), not_worse={"recall@10": 0.05})
@@ -242,7 +242,7 @@ for candidate, incumbent in (("neighbours", "popular"), ("autoencoder", "neighbo
 
 # %% [markdown]
 # With MovieLens the second decision is open: 671 users are too few for so small a difference. That is an answer too.
-# A gate may decide what the table above leaves open, as on the simulated log: the table corrects p for its four rows,
+# A gate may decide what the table of `compare` leaves open, as on the simulated log: that corrects p for its four rows,
 # the gate for its two rules alone.
 #
 # ## The report
