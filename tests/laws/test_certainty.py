@@ -31,6 +31,11 @@ def has_bounds(variant: Variant) -> bool:
 BOUNDED = [variant for variant in RANKED if has_bounds(variant)]
 
 
+def test_few_metrics_refuse_bounds() -> None:
+    refused = {str(variant) for variant in RANKED} - {str(variant) for variant in BOUNDED}
+    assert refused == {"MAP-hits"}, "name here what refuses `keep_bounds`"
+
+
 @pytest.mark.parametrize("variant", BOUNDED, ids=str)
 def test_no_order_of_equal_scores_leaves_the_bounds(variant: Variant) -> None:
     def law(case: Case, layout: str, top_k: int | None, ties: str, action: str) -> None:
