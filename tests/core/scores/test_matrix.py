@@ -82,6 +82,16 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, way
             assert top.n_kth[user] == row.count(last)
 
 
+def test_no_loop_looks_for_very_many_items() -> None:
+    k = thresholds.LOOPED_ITEMS + 1
+    preds = torch.rand(2, k + 300).mul(500).floor()
+    top = topk_scores(scores := ScoreMatrix(preds), k)
+    expected = torch.sort(preds, dim=1, descending=True, stable=True)
+    assert not top.ordered
+    assert torch.equal(top.values, expected.values[:, :k])
+    assert torch.equal(in_input_order(scores, top.values, top.ids), expected.indices[:, :k])
+
+
 @pytest.mark.parametrize("rest", [0, 1, 63])
 def test_the_top_of_long_rows_is_read_from_their_blocks(rest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 1 << 19)

@@ -21,9 +21,9 @@ from torch import Tensor
 
 logger = logging.getLogger("torch_recmetrics")
 
-# Rows are shared between threads from so many numbers on. Until another thread has begun 100 us pass, in which one
-# reads half as many.
-SHARED_WORK = 1 << 19
+# Rows are shared between threads from so many numbers on. To wake another thread and to wait for it costs 100 to 150
+# us, in which one thread reads a million.
+SHARED_WORK = 1 << 21
 PARTS_PER_THREAD = 4  # a thread that another process holds up keeps one part back, not half of the rows
 WRITTEN_LOOPS = 8  # that a loop compiles with itself, at most
 SLOW_SECONDS = 1.0  # a compilation that takes longer is told of

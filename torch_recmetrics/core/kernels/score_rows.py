@@ -21,6 +21,7 @@ from torch_recmetrics.core.kernels.runtime import compiled
 Array = Any  # one of NumPy's
 BFLOAT16, FLOAT16 = 1, 2
 NARROW, MEDIUM, WIDE = 64, 256, 1024  # columns of a block: few at first, when most items are yet to be ruled out
+LANES = 32  # numbers of a step of a vectorised loop, which does the rest one by one
 FEW = 4  # items: of more most are ruled out by the first columns alone
 HAS_NAN, HAS_TIES = 1, 2  # what the flags of a row say
 FAR = 1 << 30  # how many items stand above one that is not in the list
@@ -122,20 +123,18 @@ def pick(scores: Array, begin: int, end: int, least: float, column: int, picked:
 
 
 @compiled
-def sort_descending(scores: Array, columns: Array, n: int) -> None:
-    """Sort the first n scores with their columns; equal scores by rising column. Few are sorted by insertion alone."""
-    gap = 1
-    while gap < n // 12:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, n):
-            score, column = scores[i], columns[i]
-            j = i
-            while j >= gap and (scores[j - gap] < score or (scores[j - gap] == score and columns[j - gap] > column)):
-                scores[j], columns[j] = scores[j - gap], columns[j - gap]
-                j -= gap
-            scores[j], columns[j] = score, column
-        gap //= 3
+def count_higher(scores: Array, n: int, above: Array) -> None:
+    """How many of n scores are above each of them; they are written up to a multiple of LANES with -inf.
+
+    For few scores this is faster than a sort, whose branches nobody can foresee.
+    """
+    whole = (n + LANES - 1) // LANES * LANES
+    scores[n:whole] = -INF
+    for i in range(n):
+        score, higher = scores[i], np.int32(0)
+        for j in range(np.uint64(whole)):
+            higher = np.int32(higher + (scores[j] > score))
+        above[i] = higher
 
 
 # -- ranks ------------------------------------------------------------------------------------------------------------
@@ -170,7 +169,7 @@ def ranks_within(
     in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
     whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     buffer = whole.view(values.dtype)
-    high, levels = np.empty(WIDE + 1, values.dtype), np.empty((n_ids + 31) // 32 * 32, values.dtype)
+    high, levels = np.empty(WIDE + 1, values.dtype), np.empty((n_ids + LANES - 1) // LANES * LANES, values.dtype)
     high_columns, columns = np.empty(WIDE + 1, np.int32), np.empty(n_ids, np.int32)
     n_above, n_equal = np.empty(levels.shape[0], np.int32), np.empty(n_ids, np.int32)
     source = values if in_place else buffer
@@ -319,7 +318,7 @@ def keep_best(scores: Array, columns: Array, n: int, k: int, work: Array) -> Any
 
 
 @compiled
-def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array) -> Any:
+def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array, above: Array) -> Any:
     """At least k of n scores are not below this: the k-th largest of maxima of columns that stand far apart."""
     n_groups = maxima.shape[0]
     maxima[:] = -INF
@@ -328,7 +327,13 @@ def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array) -> Any
         for i in range(np.uint64(min(n_groups, begin + n - first))):
             score = scores[shift + i]
             maxima[i] = score if score > maxima[i] else maxima[i]
-    return kth_largest(maxima, n_groups, k)
+    if n_groups > MEDIUM:
+        return kth_largest(maxima, n_groups, k)
+    count_higher(maxima, n_groups, above)
+    least = maxima.dtype.type(np.inf)
+    for i in range(n_groups):
+        least = min(least, maxima[i]) if above[i] < k else least
+    return least
 
 
 @compiled
@@ -357,9 +362,11 @@ def best(
     in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
     whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     buffer = whole.view(values.dtype)
-    most = 2 * k + NARROW
-    scores, work = np.empty(most + WIDE + 1, values.dtype), np.empty(most + WIDE + 1, values.dtype)
-    maxima, columns = np.empty(4 * k + NARROW, values.dtype), np.empty(most + WIDE + 1, np.int32)
+    most = 2 * k + 2 * NARROW
+    scores, work = np.empty(most + WIDE + LANES, values.dtype), np.empty(most + WIDE + LANES, values.dtype)
+    maxima = np.empty((2 * k + NARROW) // LANES * LANES, values.dtype)
+    columns, above = np.empty(scores.shape[0], np.int32), np.empty(scores.shape[0], np.int32)
+    n_placed = np.empty(k + 1, np.int32)
     level, n_above, n_equal = np.empty(2, values.dtype), np.empty(1, np.int32), np.empty(1, np.int32)
     level[0], level[1] = -INF, INF
     source = values if in_place else buffer
@@ -372,7 +379,7 @@ def best(
         flag = 0
         least = np.nextafter(level[0], level[1])
         if n_items > 2 * maxima.shape[0]:
-            least = max(least, lower_bound(source, start, n_items, k, maxima))
+            least = max(least, lower_bound(source, start, n_items, k, maxima, above))
         for first in range(0, n_items, WIDE):
             begin, end = start + first, start + min(first + WIDE, n_items)
             n_high = count_not_below(source, begin, end, least)
@@ -384,16 +391,18 @@ def best(
                 if n >= most:
                     least = np.nextafter(keep_best(scores, columns, n, k, work), level[1])
                     n = k
-        if n > k:
-            keep_best(scores, columns, n, k, work)
-            n = k
-        sort_descending(scores, columns, n)
+        count_higher(scores, n, above)
         best_scores[row] = -INF
         best_ids[row] = 0
+        n_placed[:] = 0
         for i in range(n):
-            best_scores[row, i], best_ids[row, i] = scores[i], columns[i]
+            rank = min(above[i], np.int32(k))
+            place = rank + n_placed[rank]  # of equal scores the first comes first
+            n_placed[rank] += 1
+            if place < k:
+                best_scores[row, place], best_ids[row, place] = scores[i], columns[i]
         n_kth[row], flags[row] = 1, flag
-        if n == k and k > 1 and scores[k - 1] == scores[k - 2]:
+        if n >= k and k > 1 and best_scores[row, k - 1] == best_scores[row, k - 2]:
             n_equal[0] = 0
-            count_levels(source, start, start + n_items, scores[k - 1 : k], np.int64(1), n_above, n_equal)
+            count_levels(source, start, start + n_items, best_scores[row, k - 1 : k], np.int64(1), n_above, n_equal)
             n_kth[row] = n_equal[0]

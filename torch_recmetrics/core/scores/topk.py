@@ -28,7 +28,7 @@ def topk_scores(scores: ScoreMatrix, k: int) -> TopK:
     if k >= scores.n_items:
         order = torch.sort(scores.dense(), dim=1, descending=True, stable=True)
         return TopK(order.values, order.indices, True, None)
-    top = _compiled_topk(scores, k) if scores.compiled and k else None
+    top = _compiled_topk(scores, k) if scores.compiled and 0 < k <= thresholds.LOOPED_ITEMS else None
     if top is not None:
         return top
     values, ids = scores.over_tiles(lambda _, values: plain_topk(values, k, in_blocks=scores.is_sync_free))

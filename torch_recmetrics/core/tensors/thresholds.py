@@ -23,6 +23,7 @@ REGISTER_BYTES = 1 << 11  # of a row: numpy sorts so many in registers, and long
 BLOCK, BLOCKS_PER_ITEM = 64, 4
 # Wanted scores of whole rows; with more a row is sorted: without compiled loops, and with them.
 COUNTED_TARGETS, LOOPED_TARGETS = 6, 128
+LOOPED_ITEMS = 1 << 10  # best items of a row that a compiled loop looks for; of more torch.topk is as fast
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
