@@ -93,15 +93,16 @@ def broken_ids(first_row: int, last_row: int, ids: Array, n_items: int, broken: 
     width, n_slots = ids.shape[1], 64
     while n_slots < 32 * width:
         n_slots *= 2
-    last = np.full(n_slots, -1, np.int64)  # the last row with an id that ends in these bits
+    last = np.full(n_slots, -1, np.int32)  # the last row with an id that ends in these bits
     for row in range(first_row, last_row):
-        broken[row] = False
+        found = False
         for place in range(width):
             item = ids[row, place]
             if item < -1 or item >= n_items:
-                broken[row] = True
+                found = True
             elif item >= 0:
                 if last[item & (n_slots - 1)] == row:  # it, or another one
                     for i in range(place):
-                        broken[row] |= ids[row, i] == item
+                        found |= ids[row, i] == item
                 last[item & (n_slots - 1)] = row
+        broken[row] = found
