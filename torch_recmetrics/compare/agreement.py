@@ -13,7 +13,7 @@ import torch
 from torch_recmetrics.compare.pairing import OnMissing, common_users, read_run
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.agreement import RBO, Jaccard, KendallTau, Overlap
-from torch_recmetrics.users.texts import Column, aligned
+from torch_recmetrics.users.texts import Column, aligned, finite
 from torch_recmetrics.users.user_values import UserValues, lists_of_both
 
 STEMS: dict[str, Any] = {kind.stem: kind for kind in (Overlap, Jaccard, RBO, KendallTau)}
@@ -75,10 +75,7 @@ class Agreement:
 
     def to_json(self) -> str:
         """The records as JSON, null for nan."""
-        records = [
-            {name: None if value != value else value for name, value in row.items()} for row in self.to_records()
-        ]
-        return json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False)
+        return json.dumps(finite(self.to_records()), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def metric_named(name: str, persistence: float = 0.9) -> Any:

@@ -19,7 +19,9 @@ from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
     Run,
+    columns_of_both,
     common_users,
+    counted_in_both,
     metric_names,
     names_of,
     other_truths,
@@ -192,16 +194,11 @@ class Comparison:
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """All attributes of the rows, in full precision; written to `path`, whole or not at all, and returned."""
-        names = [field.name for field in fields(ComparisonRow)]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(names)
-        for row in self.rows:
-            values = [getattr(row, name) for name in names]
-            writer.writerow(["" if value is None else value for value in values])
-        if path is not None:
-            write_text(path, text.getvalue())
-        return text.getvalue()
+        writer.writerow(field.name for field in fields(ComparisonRow))
+        writer.writerows(vars(row).values() for row in self.rows)
+        return write_text(path, text.getvalue())
 
     def to_records(self) -> list[dict[str, Any]]:
         """A dict for each row: its attributes, and `baseline`, `level`, `correction`, `test`, `num_draws` and `seed`.
@@ -333,14 +330,11 @@ def compare(
     rows = []
     for name in systems:
         for metric in names if name != baseline else ():
-            one, other = runs[name], runs[baseline]
-            both = isinstance(one, UserValues) and isinstance(other, UserValues)
-            if both and metric in one and metric in other and users is not None:
-                columns = (users.values(name, kept[name], metric), users.values(baseline, kept[baseline], metric))
-                rows.append(paired_row(name, metric, *columns, users.weighting(), test, options))
+            if columns := columns_of_both(users, runs, metric, name, baseline):
+                rows.append(paired_row(name, metric, *columns, test, options))
             else:
-                means = (summary_of(name, one, metric), summary_of(baseline, other, metric))
-                rows.append(unpaired_row(name, metric, *means, level))
+                means = [summary_of(own, runs[own], metric) for own in (name, baseline)]
+                rows.append(unpaired_row(name, metric, means[0], means[1], level))
     if test == "bootstrap":
         warn_of_few_differences(rows)
     p = corrected([row.p for row in rows], correction)
@@ -398,15 +392,8 @@ def paired_row(
     system: str, metric: str, values: Array, baseline: Array, weights: Array | None, test: str, options: dict[str, Any]
 ) -> ComparisonRow:
     """A row from the values of the same users."""
-    counted = np.ones(len(values), bool) if weights is None else weights > 0
-    known, baseline_known = ~np.isnan(values), ~np.isnan(baseline)
-    undefined = int((counted & (known != baseline_known)).sum())
-    counted &= known & baseline_known
-    values, baseline, weights = values[counted], baseline[counted], None if weights is None else weights[counted]
-    if len(values) < 2:
-        raise ValueError(
-            f"{metric} must have a value for two users or more in both {system} and the baseline, got {len(values)}"
-        )
+    where = f"{system} and the baseline"
+    values, baseline, weights, undefined = counted_in_both(metric, where, values, baseline, weights)
     result = tested(metric, values, baseline, weights, test, options)
     return ComparisonRow(
         system=system,

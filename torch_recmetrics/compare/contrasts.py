@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import torch
 
-from torch_recmetrics.compare.pairing import CommonUsers, Run, summary_of
+from torch_recmetrics.compare.pairing import (
+    CommonUsers,
+    Run,
+    columns_of_both,
+    counted_in_both,
+    counted_values,
+    summary_of,
+)
 from torch_recmetrics.compare.statistics import (
     NO_SPREAD,
     POWER,
@@ -128,18 +134,9 @@ class Contrast:
 
 def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:
     """The means of a metric in both runs, and the variances of gain and size."""
-    candidate, incumbent = runs["candidate"], runs["incumbent"]
-    both = isinstance(candidate, UserValues) and isinstance(incumbent, UserValues)
-    if both and metric in candidate and metric in incumbent and users is not None:
-        return paired_contrast(
-            metric,
-            users.values("candidate", candidate, metric),  # type: ignore[arg-type]
-            users.values("incumbent", incumbent, metric),  # type: ignore[arg-type]
-            users.weighting(),
-            direction,
-        )
-    mean, error = summary_of("candidate", candidate, metric)
-    other, other_error = summary_of("incumbent", incumbent, metric)
+    if columns := columns_of_both(users, runs, metric, "candidate", "incumbent"):
+        return paired_contrast(metric, *columns, direction)
+    (mean, error), (other, other_error) = (summary_of(name, runs[name], metric) for name in ("candidate", "incumbent"))
     sign = math.copysign(1, other)
     known = [len(run) for run in runs.values() if isinstance(run, UserValues)]
     return Contrast(
@@ -160,14 +157,9 @@ def paired_contrast(
     metric: str, candidate: Array, incumbent: Array, weights: Array | None, direction: float
 ) -> Contrast:
     """From the values of the same users."""
-    w = np.ones(len(candidate)) if weights is None else weights
-    known, other_known = ~np.isnan(candidate), ~np.isnan(incumbent)
-    counted = known & other_known & (w > 0)
-    undefined = int(((w > 0) & (known != other_known)).sum())
-    n = int(counted.sum())
-    if n < 2:
-        raise ValueError(f"{metric} must have a value for two users or more in both runs, got {n}")
-    candidate, incumbent, w = candidate[counted], incumbent[counted], w[counted] / w[counted].max()
+    candidate, incumbent, weights, undefined = counted_in_both(metric, "runs", candidate, incumbent, weights)
+    n = len(candidate)
+    w = np.ones(n) if weights is None else weights / weights.max()
     # signed as the incumbent's mean is, so that a relative loss of a negative mean is a loss too
     sign = math.copysign(1, float((w * incumbent).sum()))
     gains, sizes = direction * (candidate - incumbent), sign * incumbent
@@ -193,20 +185,12 @@ def paired_contrast(
 def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
     """The mean of a metric in one run beside a bound, which varies by nothing."""
     mean, error = summary_of("candidate", run, metric)
-    n, users = None, None
-    if isinstance(run, UserValues):
-        counted = torch.ones(len(run), dtype=torch.bool) if run.weights is None else run.weights > 0
-        if metric in run:
-            counted &= ~run[metric].isnan()
-            values = run[metric][counted].numpy()
-            w = (
-                np.ones(len(values))
-                if run.weights is None
-                else (run.weights[counted] / run.weights[counted].max()).numpy()
-            )
-            least, most = min(0.0, float(values.min())), largest(values, np.array([max(1.0, bound)]))
-            users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
-        n = int(counted.sum()) if users is not None else len(run)
+    n, users = len(run) if isinstance(run, UserValues) else None, None
+    if isinstance(run, UserValues) and metric in run:
+        values, w = counted_values("candidate", run, metric)
+        least, most = min(0.0, float(values.min())), largest(values, np.array([max(1.0, bound)]))
+        users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
+        n = len(values)
     return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, users is not None, users)
 
 

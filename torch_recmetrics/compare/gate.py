@@ -27,7 +27,7 @@ from torch_recmetrics.compare.pairing import (
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import write_text
-from torch_recmetrics.users.texts import Column, count_text
+from torch_recmetrics.users.texts import Column, count_text, finite
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
 RECORD_VERSION = 1
@@ -121,17 +121,9 @@ class Verdict:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The verdict as JSON; written to `path`, whole or not at all, and returned. null is infinite or not known."""
-        rules = [{name: plain(value) for name, value in asdict(rule).items()} for rule in self.rules]
+        rules = finite(list(map(asdict, self.rules)))
         about = {"format_version": RECORD_VERSION, "outcome": self.outcome, "level": self.level, "rules": rules}
-        text = json.dumps({**about, **self.record}, indent=2, allow_nan=False) + "\n"
-        if path is not None:
-            write_text(path, text)
-        return text
-
-
-def plain(value: Any) -> Any:
-    """A value for JSON, which knows no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return write_text(path, json.dumps({**about, **self.record}, indent=2, allow_nan=False) + "\n")
 
 
 def percentages(share: float, low: float, high: float) -> list[str]:
@@ -283,16 +275,14 @@ class Gate:
         tail = (1 - self.level) / 2
         tails_held = holm_tails([own.below(-t[metric]) for metric, own in contrasts.items()], tail)
         tails_failed = holm_tails([own.below(t[metric]) for metric, own in contrasts.items()], tail)
+        rule_of = {metric: rule for rule in RULES for metric in getattr(self, rule)}
         rules = [
-            rule_verdict(metric, self._rule_of(metric), margins[metric], own, t[metric], tails)
+            rule_verdict(metric, rule_of[metric], margins[metric], own, t[metric], tails)
             for (metric, own), tails in zip(contrasts.items(), zip(tails_held, tails_failed))
         ]
         outcomes = {rule.outcome for rule in rules}
         outcome: Outcome = "rejected" if "failed" in outcomes else "promoted" if outcomes == {"held"} else "undecided"
         return Verdict(outcome, tuple(rules), self.level, self._record(runs, users, list(margins)))
-
-    def _rule_of(self, metric: str) -> str:
-        return next(rule for rule in RULES if metric in getattr(self, rule))
 
     def _record(self, runs: Mapping[str, Run], users: CommonUsers | None, metrics: Sequence[str]) -> dict[str, Any]:
         """What the verdict rests on."""

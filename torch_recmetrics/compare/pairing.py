@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,13 +31,6 @@ class CommonUsers:
     weights: Tensor | None  # (U,)
     places: dict[str, Tensor]  # run -> (U,) their rows
     left_out: dict[str, int]  # run -> users that another run lacks
-
-    def values(self, name: str, run: UserValues, metric: str) -> Array:
-        """(U,) the values of one run."""
-        return run[metric][self.places[name]].numpy()
-
-    def weighting(self) -> Array | None:
-        return None if self.weights is None else self.weights.numpy()
 
 
 def read_run(argument: str, run: Any) -> Run:
@@ -73,17 +67,43 @@ def metric_names(argument: str, given: Any) -> list[str]:
 
 def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:
     """The value of a metric and its standard error; ValueError where too few users of the run `name` have a value."""
-    if not isinstance(run, UserValues):
-        return run[metric]
-    if metric in run.summaries:
-        return run.summaries[metric]
-    values = run[metric]
-    weights = torch.ones_like(values) if run.weights is None else run.weights
-    counted = ~values.isnan() & (weights > 0)
+    if isinstance(run, UserValues) and metric not in run.summaries:
+        own = summed_up(*counted_values(name, run, metric))
+        return own.mean, own.standard_error
+    return run.summaries[metric] if isinstance(run, UserValues) else run[metric]
+
+
+def counted_values(name: str, run: UserValues, metric: str) -> tuple[Array, Array]:
+    """(n,) the values of the users who count, and their weights, the largest of them 1; ValueError for too few."""
+    weights = torch.ones_like(run[metric]) if run.weights is None else run.weights
+    counted = ~run[metric].isnan() & (weights > 0)
     if int(counted.sum()) < 2:
         raise ValueError(f"{metric} must have a value for two users or more in {name}, got {int(counted.sum())}")
-    own = summed_up(values[counted].numpy(), (weights[counted] / weights[counted].max()).numpy())
-    return own.mean, own.standard_error
+    return run[metric][counted].numpy(), (weights[counted] / weights[counted].max()).numpy()
+
+
+def columns_of_both(
+    users: CommonUsers | None, runs: Mapping[str, Run], metric: str, *names: str
+) -> tuple[Array, Array, Array | None] | None:
+    """(U,) the values of a metric in two runs, and the weights; None where one of the two has no values of users."""
+    having = {name: run for name in names if isinstance(run := runs[name], UserValues) and metric in run}
+    if users is None or len(having) < 2:
+        return None
+    one, other = (run[metric][users.places[name]].numpy() for name, run in having.items())
+    return one, other, None if users.weights is None else users.weights.numpy()
+
+
+def counted_in_both(
+    metric: str, where: str, values: Array, baseline: Array, weights: Array | None
+) -> tuple[Array, Array, Array | None, int]:
+    """The users with a weight above 0 and a value in both, and how many have one of the two values only."""
+    counted = np.ones(len(values), bool) if weights is None else weights > 0
+    known, baseline_known = ~np.isnan(values), ~np.isnan(baseline)
+    undefined = int((counted & (known != baseline_known)).sum())
+    counted &= known & baseline_known
+    if counted.sum() < 2:
+        raise ValueError(f"{metric} must have a value for two users or more in both {where}, got {counted.sum()}")
+    return values[counted], baseline[counted], None if weights is None else weights[counted], undefined
 
 
 def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metrics: Sequence[str]) -> None:

@@ -316,13 +316,8 @@ def packed(ids: Tensor) -> Tensor:
 def best_values(metric: str, n_relevant: Tensor, top_k: int) -> Tensor:
     """(U,) the value of a list that begins with all relevant items."""
     relevant, hits = n_relevant.double(), n_relevant.clamp(max=top_k).double()
-    if metric == "recall":
-        return hits / relevant
-    if metric == "precision":
-        return hits / top_k
-    if metric == "f1":
-        return 2 * hits / (relevant + top_k)
-    return torch.ones_like(relevant)
+    best = {"recall": hits / relevant, "precision": hits / top_k, "f1": 2 * hits / (relevant + top_k)}
+    return best.get(metric, torch.ones_like(relevant))
 
 
 def chance_value(name: str, n_relevant: Tensor, n_items: int, top_k: int) -> float:

@@ -21,11 +21,12 @@ from torch_recmetrics.compare.comparison import Comparison
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.metrics.diversity import ILS
 from torch_recmetrics.offline.item_to_item import OF_USERS
-from torch_recmetrics.offline.report import Input, Report, finite
+from torch_recmetrics.offline.report import Input, Report
 from torch_recmetrics.offline.sources import InputError, digest
 from torch_recmetrics.state.intervals import Method, spread_of
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import whole_file
+from torch_recmetrics.users.texts import finite
 from torch_recmetrics.users.user_values import UserValues
 
 Files = Mapping[str, Callable[[Path], object]]  # the name of each, and what writes it

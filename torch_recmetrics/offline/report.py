@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.offline.page import page_of
 from torch_recmetrics.users.extras import write_text
-from torch_recmetrics.users.texts import Column, aligned, words
+from torch_recmetrics.users.texts import Column, aligned, finite, words
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
 if TYPE_CHECKING:
@@ -188,17 +188,3 @@ def sentence_of(table: Comparison) -> str:
     known = sorted({row.n for row in table if row.n is not None})
     users = " to ".join(f"{n:,}" for n in dict.fromkeys((known[0], known[-1]))) + " users; " if known else ""
     return f"{users}{table.about()}; {100 * table.level:g} % intervals, not corrected"
-
-
-def finite(value: Any) -> Any:
-    """A value that JSON knows, None for what is not finite."""
-    if isinstance(value, Mapping):
-        return {str(key): finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(entry) for entry in value]
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if hasattr(value, "tolist"):
-        return finite(value.tolist())
-    value = float(value)
-    return value if math.isfinite(value) else None

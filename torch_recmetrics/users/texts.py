@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 PLACES = 4
 MOST_PLACES = 8
@@ -95,3 +96,17 @@ def words(name: str) -> str:
     """The name of a count, to be read; that of a slice, after a slash, as it is."""
     count, slash, own = name.partition("/")
     return count.replace("_", " ") + slash + own
+
+
+def finite(value: Any) -> Any:
+    """A value that JSON knows, None for what is not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if hasattr(value, "tolist"):
+        return finite(value.tolist())
+    value = float(value)
+    return value if math.isfinite(value) else None
