@@ -101,7 +101,7 @@ def measure(
     share, labels, longest = share_of_users(tables.n_users), labels_of(collection), 0
     counts = {"users_without_list": 0, "users_without_relevant_items": 0}
     numbered = numbered and any(map(reads_numbers, collection.values()))
-    lists, truth = tables.sorted_lists(share), tables.sorted_truth(share)
+    lists, truth = tables.sorted_rows(tables.lists, share), tables.sorted_rows(tables.truth, share)
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
         arguments = arguments_of(tables, listed, relevant)

@@ -15,7 +15,7 @@ from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, meas
 from torch_recmetrics.offline.sources import TEXT, Source
 from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
 from torch_recmetrics.offline.sql import cast, quoted
-from torch_recmetrics.offline.tables import UNORDERED, Names, Tables, numbering_of
+from torch_recmetrics.offline.tables import UNORDERED, Tables, numbering_of
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
 
@@ -67,7 +67,7 @@ def measured_by_workers(
     columns = {role: tables.columns[role] for role in ROLES if role in work.frames}
     numbers = None if tables.n_items is None else work.query("SELECT id FROM items ORDER BY i").toArrow()
     action, catalogue = "remove" if tables.hidden is tables.lists else "miss", tables.items is not None
-    names, ordered = names_of(tables), tables.lists.order != UNORDERED
+    names, ordered = tables.names, tables.lists.order != UNORDERED
 
     def count(rows: Any) -> Part:
         given = {role: rows_of_role(rows, place, columns[role]) for place, role in enumerate(columns)}
@@ -104,15 +104,6 @@ def measured_by_workers(
         found = {role: (counts.get(f"digest_rows/{role}", 0), counts.get(f"digest/{role}", 0)) for role in roles}
         outcome.users.truth = tables.digest_of(found)
     return outcome
-
-
-def names_of(tables: Tables) -> Names:
-    """The names of the columns that were chosen."""
-    lists, truth = tables.columns["recommendations"], tables.columns["truth"]
-    return Names(
-        tables.user_name, tables.item_name, lists.get("score"), lists.get("rank"), truth.get("relevance"),
-        truth.get("weight"),
-    )  # fmt: skip
 
 
 def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapping[str, str]]) -> Any:
@@ -181,7 +172,7 @@ def id_type(kind: str) -> Any:
 
 def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> UserColumns | None:
     """The values of the users at the driver; None where the workers write them, or where they are too many."""
-    table = parts.users_here(n_users, path, tables.user_name)
+    table = parts.users_here(n_users, path, tables.names.user)
     if table is None:
         return None
     names = [name for name in table.column_names if name not in ("_id", "_list")]

@@ -32,6 +32,16 @@ from torch_recmetrics.users.extras import needed
 VALUE = "a value in every row"
 UNORDERED = ("1",)  # of a source whose rows have no order
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
+MEASURES = ("score", "rank", "relevance", "weight", "propensity")  # what columns of numbers are
+# Role -> what its columns are beside those of lists and truth; what is last may be the only column beside the ids.
+COLUMNS = {
+    "seen": ("user", "item"),
+    "slices": ("user", "slice"),
+    "train": ("user", "item"),
+    "items": ("item",),
+    "groups": ("item", "group"),
+    "propensities": ("item", "propensity"),
+}
 
 
 @dataclass(frozen=True)
@@ -70,43 +80,32 @@ class Tables:
         format: str | None,  # noqa: A002
         seen_action: str = "remove",
     ) -> None:
-        need_different({"user": names.user, "item": names.item})
-        self.workspace, self.user_name, self.item_name = workspace, names.user, names.item
+        pair = {"user": names.user, "item": names.item}
+        need_different(pair)
+        self.workspace, self.names = workspace, names
         self.n_users = 0
         self.n_items: int | None = None
         self.lists_ordered = True
-        for role in ("recommendations", "truth", "seen", "slices", "train", "items", "groups", "propensities"):
-            if given.get(role) is not None or role in ("recommendations", "truth"):
-                own = format if role in ("recommendations", "truth") else None
-                workspace.open(role, given.get(role), own)
-        known = {source.role: source for source in workspace.sources}
-        self.lists, self.truth = known["recommendations"], known["truth"]
-        self.seen, self.slices = known.get("seen"), known.get("slices")
+        self.lists = workspace.open("recommendations", given.get("recommendations"), format)
+        self.truth = workspace.open("truth", given.get("truth"), format)
+        known = {role: workspace.open(role, given[role]) for role in COLUMNS if given.get(role) is not None}
+        self.seen, self.slices, self.train, self.items, self.groups, self.propensities = map(known.get, COLUMNS)
         self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
-        self.train, self.items, self.groups = known.get("train"), known.get("items"), known.get("groups")
-        self.propensities = known.get("propensities")
-        # role -> {what it is: its column}
-        pair = {"user": names.user, "item": names.item}
-        self.columns: dict[str, dict[str, str]] = {"seen": pair, "train": pair, "items": {"item": names.item}}
-        self.columns["recommendations"] = pair | self._order_of_lists(names)
-        self.columns["truth"] = {
-            **pair,
-            **({} if names.relevance is None else {"relevance": names.relevance}),
-            **({} if names.weight is None else {"weight": names.weight}),
-        }
+        of_truth = {"relevance": names.relevance, "weight": names.weight}
         if names.relevance is None and self.truth.files and "relevance" in self.truth.types and self._is_trec(format):
-            self.columns["truth"]["relevance"] = "relevance"
-        if self.slices is not None:
-            self.columns["slices"] = {"user": names.user, "slice": self._named_column(self.slices, "slice", names.user)}
-        if self.groups is not None:
-            self.columns["groups"] = {"item": names.item, "group": self._named_column(self.groups, "group", names.item)}
-        if self.propensities is not None:
-            own_column = self._named_column(self.propensities, "propensity", names.item)
-            self.columns["propensities"] = {"item": names.item, "propensity": own_column}
+            of_truth["relevance"] = "relevance"
+        # role -> {what it is: its column}
+        self.columns: dict[str, dict[str, str]] = {
+            "recommendations": pair | self._order_of_lists(names),
+            "truth": pair | {key: column for key, column in of_truth.items() if column is not None},
+        }
+        for role, source in known.items():
+            keys = COLUMNS[role]
+            self.columns[role] = {key: pair.get(key) or self._named_column(source, key, pair[keys[0]]) for key in keys}
         for source in workspace.sources:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
-                if key in ("score", "rank", "relevance", "weight", "propensity") and not holds_numbers(source, column):
+                if key in MEASURES and not holds_numbers(source, column):
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
@@ -201,16 +200,6 @@ class Tables:
             return ""
         return f"ANTI JOIN ({self.pairs(self.seen)}) AS s ON s._user = r._user AND s._item = r._item"
 
-    def _numbered(self, source: Source, key: str | None, users: str) -> str:
-        """Rows of a source by the numbers of its users, those of the table `users`, and of its items."""
-        joins, item = f"JOIN {users} ON users.id = r._user", "r._item"
-        if self.n_items is not None:
-            joins, item = f"{joins} LEFT JOIN items ON items.id = r._item", "items.i"
-        picked = "" if key is None else f", r._{key}"
-        rows = self.pairs(source, *([] if key is None else [key]))
-        kept = f"({rows}) AS r {self.without_seen(source)} {joins}"
-        return f"SELECT users.u, {item}{picked} FROM {kept}"
-
     # -- numbers for ids ----------------------------------------------------------------------------------------------
 
     def number_users(self) -> None:
@@ -300,23 +289,24 @@ class Tables:
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def sorted_lists(self, share: tuple[int, int]) -> SortedRows:
-        """Rows of a part of the users: user, item and score in the order of the source, or by rank."""
-        if "rank" in self.columns["recommendations"]:
-            return self._sorted(self.lists, "rank", share, by=2)
-        return self._sorted(self.lists, "score", share, by=None if self.lists_ordered else 1)
+    def sorted_rows(self, source: Source, share: tuple[int, int]) -> SortedRows:
+        """Rows of lists or of the truth of a part of the users: user, item, and score, rank or relevance.
 
-    def sorted_truth(self, share: tuple[int, int]) -> SortedRows:
-        """Rows of a part of the users: user, item, and relevance where there is one; by item."""
-        return self._sorted(self.truth, "relevance" if "relevance" in self.columns["truth"] else None, share, by=1)
-
-    def _sorted(self, source: Source, key: str | None, share: tuple[int, int], *, by: int | None) -> SortedRows:
-        """Rows by the number of the user; those of a user by a column, or as they stand."""
-        users = "users"
+        Those of a user stand by rank, scores in the order of the source, others by item.
+        """
+        users, item = "users", "r._item"
         if share != (0, self.n_users):
             users = f"(FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users"
-        order = [f"r.{name}" for name in source.order] if by is None else [str(by + 1)]
-        sql = f"{self._numbered(source, key, users)} ORDER BY users.u, {', '.join(order)}"
+        joins = f"JOIN {users} ON users.id = r._user"
+        if self.n_items is not None:
+            joins, item = f"{joins} LEFT JOIN items ON items.id = r._item", "items.i"
+        keys = [key for key in MEASURES[:3] if key in self.columns[source.role]]
+        in_order = keys == ["score"] and self.lists_ordered
+        order = [f"r.{name}" for name in source.order] if in_order else ["3" if keys == ["rank"] else "2"]
+        sql = (
+            f"SELECT {', '.join(['users.u', item, *(f'r._{key}' for key in keys)])} FROM ({self.pairs(source, *keys)}) "
+            f"AS r {self.without_seen(source)} {joins} ORDER BY users.u, {', '.join(order)}"
+        )
         return SortedRows(self.workspace.stream(sql, BATCH_ROWS), partial(self._check_batch, source))
 
     def _check_batch(self, source: Source, batch: Any) -> None:
