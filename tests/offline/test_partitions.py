@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_recmetrics import Coverage, ranking_metrics
 from torch_recmetrics.offline import evaluate
-from torch_recmetrics.offline.measuring import Asked, measured
+from torch_recmetrics.offline.measuring import measured
 from torch_recmetrics.offline.spark import Part, SparkWorkspace, in_words_of_spark, type_in_duckdb
 from torch_recmetrics.offline.spark_evaluation import added, merge_states, part_of, states_of
 from torch_recmetrics.offline.tables import Names, Tables
@@ -40,8 +40,7 @@ def part(user: int, n_parts: int) -> Part:
         tables.number_users()
         tables.number_items()
         collection = ranking_metrics(METRICS, 3)
-        asked = Asked(0.95, None, True, False, 3, False)
-        outcome = measured(tables, collection, asked, tables.counted_lists(), numbered=False)
+        outcome = measured(tables, collection, tables.counted_lists(), numbered=False)
         return part_of(tables, collection, outcome)
 
 

@@ -22,7 +22,7 @@ from torch_recmetrics.offline.likely_mistakes import (
     warn_of_unread_relevance,
     warned_of_foreign_items,
 )
-from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
+from torch_recmetrics.offline.measuring import Outcome, measured
 from torch_recmetrics.offline.members import (
     CUTOFFS,
     candidates_of,
@@ -48,7 +48,9 @@ from torch_recmetrics.state.kept_users import estimated_from
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
-from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
+from torch_recmetrics.users.user_values import UserValues
+
+KEPT_RANKS = 20  # of a list, at least, where lists are kept
 
 
 def evaluate(
@@ -200,20 +202,14 @@ def evaluate(
         else:
             check_members(tables, collection, slices=slices is not None)
         warn_of_tables(tables, collection)
-        asked = Asked(
-            level,
-            candidates_of(collection, candidates),
-            keep_users,
-            slices is not None,
-            largest_cutoff(metrics, top_k, collection) if sampling is None else 0,  # cutoffs are among all items
-            keep_lists,
-        )
+        deepest = largest_cutoff(metrics, top_k, collection) if sampling is None else 0  # cutoffs are among all items
+        kept: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": max(KEPT_RANKS, deepest) * keep_lists}
         if session is None:
-            outcome = measured(tables, collection, asked, counts, progress=progress)
+            outcome = measured(tables, collection, counts, progress=progress, **kept)
         else:
-            outcome = measured_by_workers(work, tables, collection, asked, memory_limit=memory_limit, path=users)
+            outcome = measured_by_workers(work, tables, collection, memory_limit=memory_limit, path=users, **kept)
             outcome.counts |= counts
-        report = report_of(tables, collection, outcome, asked)
+        report = report_of(tables, collection, outcome, level, candidates_of(collection, candidates), deepest)
         report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
         return report
 
@@ -248,20 +244,27 @@ def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
 # The report -----------------------------------------------------------------------------------------------------------
 
 
-def report_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome, asked: Asked) -> Report:
-    """What was found."""
-    level, counts, members = asked.level, outcome.counts, dict[str, Any](collection.items())
+def report_of(
+    tables: Tables,
+    collection: RecMetricCollection,
+    outcome: Outcome,
+    level: float,
+    candidates: str | None,
+    deepest: int,
+) -> Report:
+    """What was found; `deepest` is the largest cutoff that was asked for."""
+    counts, members = outcome.counts, dict[str, Any](collection.items())
     definitions = definitions_of(members, outcome.longest_list)
-    users = (
-        values_of_users(tables, collection, outcome.users, asked, definitions) if outcome.users is not None else None
-    )
+    users = None
+    if outcome.users is not None:
+        users = values_of_users(tables, collection, {**outcome.users, "candidates": candidates}, definitions)
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     values = {name: float(value) for name, value in collection.compute().items()}
     hits = any(value > 0 for value in values.values())
     if hits or not warned_of_foreign_items(tables):
-        warn_of_short_lists(tables, outcome.longest_list, asked.largest_cutoff)
+        warn_of_short_lists(tables, outcome.longest_list, deepest)
     details: dict[str, Any] = {}
-    if asked.slices:
+    if tables.slices is not None:
         if not any(name.startswith("users/") for name in counts):
             rank_zero_warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
         details["slices"] = values_of_slices(outcome.slices, members, level)
@@ -315,8 +318,7 @@ def exposure_of(
 def values_of_users(
     tables: Tables,
     collection: RecMetricCollection,
-    columns: UserColumns,
-    asked: Asked,
+    columns: Mapping[str, Any],
     definitions: Mapping[str, str],
 ) -> UserValues:
     """The values of the users."""
@@ -325,21 +327,14 @@ def values_of_users(
     values, errors = collection.values_and_errors() if pooled else ({}, {})
     names = [own for name in pooled for own in members[name].value_names(name) if own in errors]
     shares = {name: (float(values[name]), float(errors[name])) for name in names}
-    users = UserValues(
-        torch.arange(len(columns.ids)),
-        columns.values,
-        definitions={name: definitions[name] for name in columns.values},
-        weights=columns.weights,
-        candidates=asked.candidates,
+    return UserValues(
+        torch.arange(len(columns["user_ids"])),
+        definitions={name: definitions[name] for name in columns["values"]},
         summaries={name: share for name, share in shares.items() if all(map(math.isfinite, share))},
-        versions=current_versions() | {NUMBERING: columns.numbering},
-        user_ids=columns.ids,
-        lists=columns.lists,
         # Where nothing was taken out here, the lists may have come without what was seen.
         hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
+        **columns,
     )
-    users.truth = columns.truth
-    return users
 
 
 def value_names(name: str, member: Any) -> list[str]:

@@ -41,11 +41,11 @@ from torch_recmetrics.offline.spark import (
     session_of,
     workspace_of,
 )
-from torch_recmetrics.offline.tables import numbering_of, refuse_unordered
+from torch_recmetrics.offline.tables import refuse_unordered, versions_of_ids
 from torch_recmetrics.offline.workspace import Workspace, half_the_threads
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.users.extras import needed
-from torch_recmetrics.users.user_values import NUMBERING, UserValues, current_versions
+from torch_recmetrics.users.user_values import UserValues
 
 NAMES = ("precision", "recall", "f1", "mrr", "ndcg", "hit_rate")
 SUMS = ("hits", "retrieved", "mrr", "ndcg", "hit_rate")  # what is added up over events, at each cutoff
@@ -362,7 +362,7 @@ def values_of_users(ids: list[Any], columns: dict[str, Tensor], plan: Plan) -> U
         torch.arange(len(ids)),
         columns,
         definitions={name: definitions[name] for name in columns},
-        versions=current_versions() | {NUMBERING: numbering_of([str(own) for own in ids])},
+        versions=versions_of_ids([str(own) for own in ids]),
         user_ids=ids,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,32 +15,9 @@ from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.members import UserCollector, has_users, labels_of, reads_numbers
-from torch_recmetrics.offline.tables import Tables, numbering
+from torch_recmetrics.offline.tables import Tables, numbered_versions
 from torch_recmetrics.offline.workspace import half_the_threads
 from torch_recmetrics.users.extras import needed
-
-KEPT_RANKS = 20  # of a list, at least, where lists are kept
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What an evaluation was asked for, beside its tables and metrics.
-
-    Attributes:
-        level: of the intervals.
-        candidates: what was ranked.
-        keep_users: whether there is to be the value of every user.
-        slices: whether there are slices of the users.
-        largest_cutoff: that was asked for.
-        keep_lists: whether lists are kept too.
-    """
-
-    level: float
-    candidates: str | None
-    keep_users: bool
-    slices: bool
-    largest_cutoff: int
-    keep_lists: bool
 
 
 @dataclass
@@ -51,33 +28,13 @@ class Outcome:
         counts: of users and rows.
         longest_list: rows of the longest list that was ranked.
         slices: metric -> {slice: (parts, 6) the sums of its users}; the number of its users is in `counts`.
-        users: the values of the users; None where they are not kept.
+        users: what UserValues is made of, in ascending order of the `user_ids`; None where users are not kept.
     """
 
     counts: dict[str, int]
     longest_list: int
-    slices: dict[str, dict[str, Tensor]]
-    users: UserColumns | None = None
-
-
-@dataclass
-class UserColumns:
-    """The values of users as columns.
-
-    Attributes:
-        ids: (U,) in ascending order.
-        values: name -> (U,).
-        weights: (U,); None where all are 1.
-        lists: (U,) lists of ids of items; None where they are not kept.
-        numbering, truth: digests of the ids by number, and of the truth.
-    """
-
-    ids: list[Any]
-    values: dict[str, Tensor]
-    weights: Tensor | None = None
-    lists: list[list[Any]] | None = None
-    numbering: str = ""
-    truth: str = ""
+    slices: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    users: dict[str, Any] | None = None
 
 
 def measure(
@@ -161,9 +118,10 @@ def refuse_equal_ranks(listed: Rows) -> None:
 def measured(
     tables: Tables,
     collection: RecMetricCollection,
-    asked: Asked,
     listed: dict[str, int],
     *,
+    keep_users: bool = True,
+    kept_ranks: int = 0,
     progress: bool = False,
     numbered: bool = True,
 ) -> Outcome:
@@ -172,14 +130,14 @@ def measured(
     Args:
         tables: whose users and items have numbers.
         collection: the metrics, which count them.
-        asked: what is to be known.
         listed: what was counted of the lists.
+        keep_users: whether there is to be the value of every user.
+        kept_ranks: how much of each list is kept beside it.
         progress: show a bar.
         numbered: whether the numbers of the users are theirs, not those in a part of the tables.
     """
-    kept = max(KEPT_RANKS, asked.largest_cutoff) if asked.keep_lists else 0
-    wanted = any(map(has_users, collection.values())) and (asked.keep_users or asked.slices)
-    collector = UserCollector(collection, tables.n_users, kept) if wanted else None
+    wanted = any(map(has_users, collection.values())) and (keep_users or tables.slices is not None)
+    collector = UserCollector(collection, tables.n_users, kept_ranks) if wanted else None
     weights = tables.weights()
     with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
         met, longest_list = measure(tables, collection, collector, weights, advance, numbered=numbered)
@@ -189,17 +147,16 @@ def measured(
         counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - list_rows
     elif tables.seen is not None:
         counts["rows_seen"] = tables.workspace.size(tables.truth.sql) - truth_rows
-    outcome = Outcome(counts, longest_list, {})
-    if collector is None:
-        return outcome
-    if asked.slices:
+    outcome = Outcome(counts, longest_list)
+    if collector is not None and tables.slices is not None:
         outcome.slices, sizes = sums_of_slices(tables, collector, weights, collection)
         counts |= sizes
-    if asked.keep_users:
-        lists = tables.ids_of_items(collector.lists - 1) if kept else None
-        outcome.users = UserColumns(tables.ids_of_users(), collector.columns_of_users(), weights, lists)
+    if collector is not None and keep_users:
+        lists = tables.ids_of_items(collector.lists - 1) if kept_ranks else None
+        outcome.users = {"user_ids": tables.ids_of_users(), "values": collector.columns_of_users()}
+        outcome.users |= {"weights": weights, "lists": lists}
         if numbered:
-            outcome.users.numbering, outcome.users.truth = numbering(tables.workspace), tables.truth_digest()
+            outcome.users |= {"versions": numbered_versions(tables.workspace), "truth": tables.truth_digest()}
     return outcome
 
 
@@ -238,7 +195,7 @@ def summed_over_processes(
     numbers, most = torch.tensor(list(counts.values())), torch.tensor(longest)
     distributed.all_reduce(numbers)
     distributed.all_reduce(most, distributed.ReduceOp.MAX)
-    if collector is not None and (collector.names or collector.lists.numel()):
+    if collector is not None and (collector.columns or collector.lists.numel()):
         for kept in (collector.values, collector.lists, *collector.totals.values()):
             distributed.all_reduce(kept)  # 0 for the users of other processes
     return dict(zip(counts, numbers.tolist())), int(most)

@@ -287,17 +287,16 @@ class UserCollector:
     """
 
     def __init__(self, collection: RecMetricCollection, n_users: int, kept_ranks: int = 0) -> None:
-        having = {name: member for name, member in collection.items() if has_users(member)}
-        self.names = [name for name, member in having.items() if isinstance(member, UserMeasure)]
-        members: list[Any] = [member.clone() for member in having.values()]
-        means = [member for member in members if isinstance(member, UserMeasure)]
+        members: dict[str, Any] = {name: member for name, member in collection.items() if has_users(member)}
+        means = {name: member for name, member in members.items() if isinstance(member, UserMeasure)}
         self._warns = True  # once
-        self.evaluator = Evaluator(means, [member for member in members if isinstance(member, ListCounter)])
+        counters = [member for member in members.values() if isinstance(member, ListCounter)]
+        self.evaluator = Evaluator(list(means.values()), counters)
         needs = self.evaluator.needs  # of ranks that nobody knows the metrics warn themselves, when they count
         self.evaluator.needs = replace(needs, list_places=needs.list_places - {None})
         firsts = [sum(self.evaluator.sizes[:place]) for place in range(len(means))]
         self.columns = {
-            name: range(first, first + metric.n_parts) for name, metric, first in zip(self.names, means, firsts)
+            name: range(first, first + metric.n_parts) for (name, metric), first in zip(means.items(), firsts)
         }
         self.values = torch.zeros(sum(self.evaluator.sizes), n_users, dtype=torch.float64)
         self.lists = torch.zeros((n_users, kept_ranks), dtype=torch.int64)
@@ -305,15 +304,15 @@ class UserCollector:
             self.evaluator.needs |= RankingRequirements(
                 kept_ranks, rules=frozenset(("stable",)), ordered=True, items=True, needs_target=False
             )
-        pooled = [name for name, metric in zip(self.names, means) if metric.pooled]
+        pooled = [name for name, metric in means.items() if metric.pooled]
         self.totals = {name: torch.zeros(n_users, dtype=torch.float64) for name in pooled}
 
     def columns_of_users(self) -> dict[str, Tensor]:
         """(U,) of each value of a metric that is made of values of users, as pooled shares are not."""
         found: dict[str, Tensor] = {}
-        for name, metric in zip(self.names, self.evaluator.metrics):
+        for metric, (name, places) in zip(self.evaluator.metrics, self.columns.items()):
             if name not in self.totals:
-                found |= zip(metric.value_names(name), self.values[self.columns[name]])
+                found |= zip(metric.value_names(name), self.values[places])
         return found
 
     def rank(self, first: int, arguments: Mapping[str, Tensor]) -> Ranking:
@@ -322,7 +321,7 @@ class UserCollector:
         with torch.no_grad():
             checks = check.ValueChecks(evaluator.validate_args, warns=self._warns)
             ranking = read_layout(evaluator.labels, **arguments).rank(evaluator.needs, checks)
-            evaluated = evaluator.evaluate(ranking, checks) if self.names else None
+            evaluated = evaluator.evaluate(ranking, checks) if self.columns else None
             checks.raise_first()
             self._warns = checks.warns
             if evaluated is not None:

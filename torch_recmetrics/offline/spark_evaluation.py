@@ -11,11 +11,11 @@ from torch import Tensor
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
-from torch_recmetrics.offline.measuring import Asked, Outcome, UserColumns, measured
+from torch_recmetrics.offline.measuring import Outcome, measured
 from torch_recmetrics.offline.sources import TEXT, Source
 from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
 from torch_recmetrics.offline.sql import cast, quoted
-from torch_recmetrics.offline.tables import UNORDERED, Tables, numbering_of
+from torch_recmetrics.offline.tables import UNORDERED, Tables, versions_of_ids
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
 
@@ -49,8 +49,9 @@ def measured_by_workers(
     work: SparkWorkspace,
     tables: Tables,
     collection: RecMetricCollection,
-    asked: Asked,
     *,
+    keep_users: bool,
+    kept_ranks: int,
     memory_limit: str | None,
     path: str | None,
 ) -> Outcome:
@@ -60,7 +61,7 @@ def measured_by_workers(
         work: the views.
         tables: of whole frames; users have no numbers.
         collection: the metrics, which nobody has counted in.
-        asked: what is to be known.
+        keep_users, kept_ranks: as of :func:`measured`.
         memory_limit: of DuckDB in each worker.
         path: where the workers write the values of the users; None: up to a million come to the driver.
     """
@@ -81,7 +82,8 @@ def measured_by_workers(
                 own.number_items()
             else:
                 own.take_items(numbers)
-            outcome = measured(own, collection, asked, own.counted_lists(), numbered=False)
+            options: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": kept_ranks, "numbered": False}
+            outcome = measured(own, collection, own.counted_lists(), **options)
             return part_of(own, collection, outcome)
 
     frame = partitioned(work, tables, columns)
@@ -91,18 +93,18 @@ def measured_by_workers(
     tables.refuse_nothing(counts)
     merge_states(collection, [total.tensors])
     outcome = Outcome(
-        {name: count for name, count in counts.items() if not name.startswith("digest")}, total.most["longest_list"], {}
+        {name: count for name, count in counts.items() if not name.startswith("digest")}, total.most["longest_list"]
     )
     for key, sums in total.tensors.items():  # by the names of the slices
         if key.startswith(SLICE):
             metric, _, name = key.removeprefix(SLICE).partition("\n")
             outcome.slices.setdefault(metric, {})[name] = sums
-    if asked.keep_users:
+    if keep_users:
         outcome.users = users_of(parts, tables, counts["users"], path)
     if outcome.users is not None:
         roles = ["truth", *(["seen"] if tables.seen is not None else [])]
         found = {role: (counts.get(f"digest_rows/{role}", 0), counts.get(f"digest/{role}", 0)) for role in roles}
-        outcome.users.truth = tables.digest_of(found)
+        outcome.users["truth"] = tables.digest_of(found)
     return outcome
 
 
@@ -153,15 +155,16 @@ def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -
     tensors = states_of(collection)
     for metric, own in outcome.slices.items():
         tensors |= {f"{SLICE}{metric}\n{name}": sums for name, sums in own.items()}
-    users = outcome.users
-    if users is not None:
-        columns: dict[str, Any] = {"_id": pyarrow.array(users.ids, id_type(tables.user_ids.kind))}
-        weights = torch.ones(len(users.ids), dtype=torch.float64) if users.weights is None else users.weights
-        columns |= {"_weight": weights.numpy()} | {name: row.numpy() for name, row in users.values.items()}
-        if users.lists is not None:
-            columns["_list"] = pyarrow.array(users.lists, pyarrow.list_(id_type(tables.item_ids.kind)))
-        users = pyarrow.table(columns)
-    return Part(counts, {"longest_list": outcome.longest_list}, tensors, users)
+    part = Part(counts, {"longest_list": outcome.longest_list}, tensors)
+    if (users := outcome.users) is not None:
+        ids, weights, lists = users["user_ids"], users["weights"], users["lists"]
+        columns: dict[str, Any] = {"_id": pyarrow.array(ids, id_type(tables.user_ids.kind))}
+        columns["_weight"] = (torch.ones(len(ids), dtype=torch.float64) if weights is None else weights).numpy()
+        columns |= {name: column.numpy() for name, column in users["values"].items()}
+        if lists is not None:
+            columns["_list"] = pyarrow.array(lists, pyarrow.list_(id_type(tables.item_ids.kind)))
+        part.users = pyarrow.table(columns)
+    return part
 
 
 def id_type(kind: str) -> Any:
@@ -170,18 +173,21 @@ def id_type(kind: str) -> Any:
     return pyarrow.int64() if kind == "BIGINT" else pyarrow.string()
 
 
-def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> UserColumns | None:
+def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> dict[str, Any] | None:
     """The values of the users at the driver; None where the workers write them, or where they are too many."""
     table = parts.users_here(n_users, path, tables.names.user)
     if table is None:
         return None
     names = [name for name in table.column_names if name not in ("_id", "_list")]
-    columns = {name: torch.tensor(table[name].to_numpy()) for name in names}
-    weights = columns.pop("_weight")
-    lists = table["_list"].to_pylist() if "_list" in table.column_names else None
-    weighted = "weight" in tables.columns["truth"]
-    numbers = numbering_of(table["_id"])
-    return UserColumns(table["_id"].to_pylist(), columns, weights if weighted else None, lists, numbers)
+    values = {name: torch.tensor(table[name].to_numpy()) for name in names}
+    weights = values.pop("_weight")
+    return {
+        "user_ids": table["_id"].to_pylist(),
+        "values": values,
+        "weights": weights if "weight" in tables.columns["truth"] else None,
+        "lists": table["_list"].to_pylist() if "_list" in table.column_names else None,
+        "versions": versions_of_ids(table["_id"]),
+    }
 
 
 # States ---------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, TEXT
 from torch_recmetrics.offline.sql import cast, finite, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.user_values import NUMBERING, current_versions
 
 VALUE = "a value in every row"
 UNORDERED = ("1",)  # of a source whose rows have no order
@@ -595,16 +596,16 @@ def refuse_unordered(source: Source) -> None:
         )
 
 
-def numbering(workspace: Workspace) -> str:
-    """A digest of the table ``users``: their ids and numbers."""
+def numbered_versions(workspace: Workspace) -> dict[str, str]:
+    """The versions of values of numbered users, with a digest of the table ``users``: their ids and numbers."""
     one = "md5_number(CAST(CAST(u AS BIGINT) AS VARCHAR) || ' ' || CAST(id AS VARCHAR))"
-    return str(workspace.one(f"SELECT bit_xor({one}) FROM users")[0])
+    return current_versions() | {NUMBERING: str(workspace.one(f"SELECT bit_xor({one}) FROM users")[0])}
 
 
-def numbering_of(ids: Any) -> str:
-    """What :func:`numbering` gives of users with these ids, an Arrow array of them by their number."""
+def versions_of_ids(ids: Any) -> dict[str, str]:
+    """The same of users with these ids, an Arrow array of them by their number."""
     pyarrow = needed("pyarrow", "the numbers of users")
     with Workspace(threads=1) as workspace:
         workspace.connection.register("ids", pyarrow.table({"id": ids}))
         workspace.run("CREATE TABLE users AS SELECT row_number() OVER () - 1 AS u, id FROM ids")
-        return numbering(workspace)
+        return numbered_versions(workspace)
