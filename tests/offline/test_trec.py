@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 
@@ -52,3 +53,9 @@ def test_the_suffix_says_it_too(tmp_path: Path) -> None:
     (tmp_path / "a.qrels").write_text("1 0 7 1\n2 0 8\n")
     with pytest.raises(InputError, match=r"a.qrels, row 2\): it must have 4 fields, got 3"):
         evaluate(tmp_path / "a.run", tmp_path / "a.qrels")
+
+
+def test_packed_qrels_have_their_own_relevance_too(tmp_path: Path) -> None:
+    (tmp_path / "a.run").write_text("1 Q0 7 1 0.5 me\n1 Q0 8 2 0.4 me\n")
+    (tmp_path / "a.qrels.gz").write_bytes(gzip.compress(b"1 0 7 0\n1 0 8 1\n"))
+    assert evaluate(tmp_path / "a.run", tmp_path / "a.qrels.gz", "mrr@5")["mrr@5"] == 0.5

@@ -168,11 +168,9 @@ def randomization_test(
     step = 2 * error or abs(mean)
     for side in (-1.0, 1.0):
         towards_zero = side * mean < 0
-        if not towards_zero:
-            end = end_of_interval(flips.p, alpha, 0.0, side * step)
-        elif p <= alpha:  # 0 is refused, and so is no part of the interval
+        if towards_zero and p <= alpha:  # 0 is refused, and so is no part of the interval
             end = bisected(flips.p, alpha, 0.0, -mean, PRECISION * step)
         else:
-            end = end_of_interval(flips.p, alpha, -mean, side * step)
+            end = end_of_interval(flips.p, alpha, -mean if towards_zero else 0.0, side * step)
         ends.append(mean + end)
     return pairs.result(ends[0], ends[1], p)

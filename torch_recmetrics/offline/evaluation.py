@@ -40,7 +40,7 @@ from torch_recmetrics.offline.members import (
     sampling_of,
 )
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
+from torch_recmetrics.offline.spark import workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
 from torch_recmetrics.offline.tables import Names, Tables, refuse_unordered
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
@@ -174,12 +174,9 @@ def evaluate(
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     given |= {"items": items, "groups": groups, "propensities": propensities}
     common = {"ties": ties, "empty_target_action": empty_target_action, **common}
-    session = session_of(given, order)
-    refuse_options(
-        session, format=format, temp_directory=temp_directory, threads=threads, progress=progress or None, order=order,
-        users=users,
-    )  # fmt: skip
-    with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
+    of_engine = {"format": format, "progress": progress or None, "users": users}
+    with workspace_of(given, order, memory_limit, temp_directory, threads, of_engine) as work:
+        session = work.session
         tables = Tables(work, given, Names(user, item, score, rank, relevance, weight), format, seen_action)
         tables.refuse_gaps()
         if ties == "stable":
@@ -268,11 +265,9 @@ def report_of(
         if not any(name.startswith("users/") for name in counts):
             rank_zero_warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
         details["slices"] = values_of_slices(outcome.slices, members, level)
-        for name, part in details["slices"].items():
-            for own, (value, *ends) in part.items():
-                values[f"{name}/{own}"] = value
-                if name in intervals:
-                    intervals[f"{name}/{own}"] = tuple(ends)
+        parts = [(name, own, each) for name, part in details["slices"].items() for own, each in part.items()]
+        values |= {f"{name}/{own}": value for name, own, (value, *_) in parts}
+        intervals |= {f"{name}/{own}": tuple(ends) for name, own, (_, *ends) in parts if name in intervals}
     if exposed := exposure_of(members, values, intervals):
         details["exposure"] = exposed
     known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}

@@ -37,8 +37,6 @@ from torch_recmetrics.offline.spark import (
     Part,
     Parts,
     SparkWorkspace,
-    refuse_options,
-    session_of,
     workspace_of,
 )
 from torch_recmetrics.offline.tables import refuse_unordered, versions_of_ids
@@ -136,9 +134,11 @@ def item_to_item(
     check.check_share("level", level)
     need_different({"item1": item1, "item2": item2})
     need_different({"user": user, "item": item})
-    session = session_of({"similar": similar, "behaviour": behaviour}, order)
-    refuse_options(session, temp_directory=temp_directory, threads=threads, order=order, users=users)
-    with workspace_of(session, order, memory_limit, temp_directory, threads) as work, half_the_threads():
+    given, of_engine = {"similar": similar, "behaviour": behaviour}, {"users": users}
+    with (
+        workspace_of(given, order, memory_limit, temp_directory, threads, of_engine) as work,
+        half_the_threads(),
+    ):
         table, log = work.open("similar", similar), work.open("behaviour", behaviour)
         if ties == "stable":
             refuse_unordered(table)
@@ -154,7 +154,7 @@ def item_to_item(
         make_events(work, log, columns, plan)
         make_each(work, plan)
         counts = counts_of(work) | {"similar_rows": n_pairs}
-        if session is None:
+        if work.session is None:
             work.table("found", found_sql(plan))
             found = measured(work, plan)
             if log.types[user] == "UUID":  # which come over as text

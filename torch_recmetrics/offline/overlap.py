@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from torch_recmetrics.offline.columns import id_sql, need_columns, need_different, time_sql
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source
-from torch_recmetrics.offline.spark import refuse_options, session_of, workspace_of
+from torch_recmetrics.offline.spark import workspace_of
 from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.offline.tables import UNORDERED
 from torch_recmetrics.users.extras import write_text
@@ -125,10 +125,9 @@ def overlap(
     [{'user_id': 3, 'item_id': 'b', 'time': 40}]
     """
     dropped = kinds_of(drop)
-    session = session_of({"train": train, "test": test}, order)
-    refuse_options(session, temp_directory=temp_directory, threads=threads, memory_limit=memory_limit, order=order)
-    with workspace_of(session, order, memory_limit, temp_directory, threads) as work:
-        sources = [work.open(role, given) for role, given in (("train", train), ("test", test))]
+    given, of_engine = {"train": train, "test": test}, {"memory_limit": memory_limit}
+    with workspace_of(given, order, memory_limit, temp_directory, threads, of_engine) as work:
+        sources = [work.open(role, own) for role, own in given.items()]
         user, item = chosen(sources, "user", user, USERS), chosen(sources, "item", item, ITEMS)
         need_different({"user": user, "item": item})
         if time is not None or all(any(name in source.types for name in TIMES) for source in sources):
@@ -139,7 +138,11 @@ def overlap(
         flag_rows(work, sources, users, items, times)
         counts, n_kept = counts_of(work, dropped)
         frames: dict[str, Any] = {kind: work.frame(rows_of(kind, sources[1], user, item)) for kind in KINDS}
-        kept = work.frame(kept_rows(sources[1], dropped)) if dropped else None
+        # Of duplicates the first row stays.
+        stay = (
+            f"SELECT {columns_of(sources[1])} FROM flags WHERE {stays(dropped)} {in_order(sources[1], f'{OWN}place')}"
+        )
+        kept = work.frame(stay) if dropped else None
         inputs = [source.describe(n) for source, n in zip(sources, rows)]
     return Overlap(counts, frames, kept, n_kept, dropped, rows[1], inputs, notes)
 
@@ -235,11 +238,6 @@ def rows_of(kind: Kind, test: Source, user: str, item: str) -> str:
         order = in_order(test, f"min({OWN}place)")
         return f"SELECT {column}, count(*) AS rows FROM flags WHERE {OWN}{kind} GROUP BY 1 {order}"
     return f"SELECT {columns_of(test)} FROM flags WHERE {OWN}{kind} {in_order(test, f'{OWN}place')}"
-
-
-def kept_rows(test: Source, dropped: Sequence[Kind]) -> str:
-    """SELECT of the test data without rows of these kinds; of duplicates the first row stays."""
-    return f"SELECT {columns_of(test)} FROM flags WHERE {stays(dropped)} {in_order(test, f'{OWN}place')}"
 
 
 def in_order(source: Source, place: str) -> str:

@@ -227,7 +227,10 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], reader: s
         types = types_of(work, place, sql)
         if not any(column.lower() in PARQUET_ROW for column in types):
             return Source(role, name, sql, types, files, PARQUET_ROW)
-        counts = [work.rows(rows_of_parquet(path), place)[0][0] for path in paths[:-1]]
+        counts = [
+            work.rows(f"SELECT count(*) FROM read_parquet([{literal(os.fspath(path))}])", place)[0][0]
+            for path in paths[:-1]
+        ]
         return Source(role, name, numbered(sql), types, files, starts=tuple(itertools.accumulate(counts, initial=0)))
     table = quoted(f"given_{role}")
     if reader == "arrow":
@@ -250,11 +253,6 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], reader: s
     types = {column: kind for column, kind in types_of(work, place, table).items() if column != "_fields"}
     source = of_table(role, name, table, types, files, rows[:-1])
     return source if reader == "read_json" else with_integers(work, source)
-
-
-def rows_of_parquet(path: Path) -> str:
-    """SELECT of how many rows a file has."""
-    return f"SELECT count(*) FROM read_parquet([{literal(os.fspath(path))}])"
 
 
 def with_integers(work: Any, source: Source) -> Source:

@@ -253,9 +253,19 @@ class SparkWorkspace(Queries):
 
 
 def workspace_of(
-    session: Any, order: str | None, memory_limit: str | None, temp_directory: Any, threads: int | None
+    given: Mapping[str, Any],
+    order: str | None,
+    memory_limit: str | None,
+    temp_directory: Any,
+    threads: int | None,
+    others: Mapping[str, Any],
 ) -> Any:
-    """Where the queries run: in Spark, or in a DuckDB of this process."""
+    """Where the queries of these inputs run: in Spark, or in a DuckDB of this process.
+
+    InputError and ValueError for inputs of both, and for options, these and `others`, that are not for where they are.
+    """
+    session = session_of(given, order)
+    refuse_options(session, **{"temp_directory": temp_directory, "threads": threads, "order": order} | dict(others))
     return Workspace(memory_limit, temp_directory, threads) if session is None else SparkWorkspace(session, order)
 
 

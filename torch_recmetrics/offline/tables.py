@@ -24,7 +24,7 @@ from torch_recmetrics.offline.columns import (
     refuse_rows,
     row_fault,
 )
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, TEXT, InputError, Source
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, TEXT, InputError, Source, reader_of
 from torch_recmetrics.offline.sql import cast, finite, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
@@ -93,8 +93,9 @@ class Tables:
         self.seen, self.slices, self.train, self.items, self.groups, self.propensities = map(known.get, COLUMNS)
         self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
         of_truth = {"relevance": names.relevance, "weight": names.weight}
-        if names.relevance is None and self.truth.files and "relevance" in self.truth.types and self._is_trec(format):
-            of_truth["relevance"] = "relevance"
+        files = self.truth.files
+        if names.relevance is None and "relevance" in self.truth.types and files:
+            of_truth["relevance"] = "relevance" if reader_of("truth", files, format) == "trec" else None
         # role -> {what it is: its column}
         self.columns: dict[str, dict[str, str]] = {
             "recommendations": pair | self._order_of_lists(names),
@@ -143,11 +144,6 @@ class Tables:
         """Those that have such a column ("user", "item", ...), each with its name."""
         having = [source for source in self.workspace.sources if key in self.columns[source.role]]
         return [(source, self.columns[source.role][key]) for source in having]
-
-    def _is_trec(self, format: str | None) -> bool:  # noqa: A002
-        return format == "trec" or (
-            format is None and self.truth.files[0].suffix in (".trec", ".run", ".qrels", ".qrel")
-        )
 
     def _order_of_lists(self, names: Names) -> dict[str, str]:
         """The column that orders the lists."""
