@@ -14,7 +14,7 @@ from torch_recmetrics.offline import evaluate
 from torch_recmetrics.offline.measuring import measured
 from torch_recmetrics.offline.spark import Part, SparkWorkspace, in_words_of_spark, type_in_duckdb
 from torch_recmetrics.offline.spark_evaluation import added, merge_states, part_of, states_of
-from torch_recmetrics.offline.tables import Names, Tables
+from torch_recmetrics.offline.tables import Tables
 from torch_recmetrics.offline.workspace import Workspace
 
 METRICS = ("ndcg", "mrr", "hit_rate")
@@ -34,7 +34,7 @@ def part(user: int, n_parts: int) -> Part:
         tables = Tables(
             workspace,
             {"recommendations": lists, "truth": truth},
-            Names(*NAMES[:2], "v", None, "v", "w"),
+            dict(zip(("user", "item", "score", "relevance", "weight"), (*NAMES[:2], "v", "v", "w"))),
             None,
         )
         tables.number_users()

@@ -20,15 +20,13 @@ from torch_recmetrics.compare.pairing import (
     OnMissing,
     Run,
     columns_of_both,
-    common_users,
     counted_in_both,
     metric_names,
     names_of,
     other_truths,
     read_run,
-    refuse_other_definitions,
     summary_of,
-    warn_of_other_truths,
+    users_of_runs,
 )
 from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import (
@@ -318,12 +316,7 @@ def compare(
     runs = {name: read_run(f"systems[{name!r}]", systems[name]) for name in (baseline, *systems)}  # the baseline first
     names = chosen_metrics(runs, metrics)
     kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
-    users = None
-    if len(kept) > 1:
-        refuse_other_definitions("`systems`", kept, names)
-        if any(metric in run for run in kept.values() for metric in names):
-            users = common_users("`systems`", kept, on_missing)
-        warn_of_other_truths("`systems`", kept)
+    users = users_of_runs("`systems`", kept, names, on_missing)
     listed = {name: kept[name] for name in systems if name in kept and kept[name].lists is not None}
     options: dict[str, Any] = {"level": level}
     options |= {"num_draws": num_draws, "seed": seed} if test in DRAWN else {}

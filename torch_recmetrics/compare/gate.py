@@ -17,12 +17,10 @@ from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
     Run,
-    common_users,
     metric_names,
     names_of,
     read_run,
-    refuse_other_definitions,
-    warn_of_other_truths,
+    users_of_runs,
 )
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.registry import METRICS
@@ -257,13 +255,8 @@ class Gate:
             refuse_missing(name, run, both)
         refuse_missing("candidate", runs["candidate"], [name for name in self.not_less if name not in agreeing])
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
-        if len(kept) == 2:
-            refuse_other_definitions("`candidate` and `incumbent`", kept, list(both))
         self._refuse_other_direction(kept.values(), both)
-        users = None
-        if len(kept) == 2 and any(metric in run for metric in both for run in kept.values()):
-            users = common_users("`candidate` and `incumbent`", kept, on_missing)
-        warn_of_other_truths("`candidate` and `incumbent`", kept)
+        users = users_of_runs("`candidate` and `incumbent`", kept, list(both), on_missing)
         sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
         contrasts = {metric: contrast(runs, users, metric, sign_of[metric]) for metric in both}
         of_candidate: dict[str, Run] = dict.fromkeys(self.not_less, runs["candidate"])

@@ -93,6 +93,22 @@ def columns_of_both(
     return one, other, None if users.weights is None else users.weights.numpy()
 
 
+def users_of_runs(
+    argument: str, runs: Mapping[str, UserValues], metrics: Sequence[str], on_missing: OnMissing
+) -> CommonUsers | None:
+    """The users of runs that are compared in these metrics; None where they have no values of users in common.
+
+    ValueError for runs of other definitions or users, a warning for those of other truths.
+    """
+    users = None
+    if len(runs) > 1:
+        refuse_other_definitions(argument, runs, metrics)
+        if any(metric in run for run in runs.values() for metric in metrics):
+            users = common_users(argument, runs, on_missing)
+        warn_of_other_truths(argument, runs)
+    return users
+
+
 def counted_in_both(
     metric: str, where: str, values: Array, baseline: Array, weights: Array | None
 ) -> tuple[Array, Array, Array | None, int]:
@@ -208,7 +224,7 @@ def check_numbering(argument: str, runs: Mapping[str, UserValues]) -> None:
             f"{argument}: {next(iter(numbered))} numbers its users in the order of their ids in files, {other} has "
             "sample ids of its own: they are paired as if these were the same numbers. Where they are not, evaluate "
             "both from files, with one truth",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -238,7 +254,7 @@ def warn_of_other_truths(argument: str, runs: Mapping[str, UserValues]) -> None:
         warnings.warn(
             f"{argument} must be of one truth, but their files of it {how}, {said}: a difference between them may be "
             "one of the truths. Evaluate all of them with the same file, relevance and seen items",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -363,8 +363,7 @@ def popular_lists(counts: Tensor, train: Tensor | None, rows: int, top_k: int) -
     first = order[: top_k + train.shape[1]]  # at most so many are passed over
     step = max(1, BLOCK // max(1, len(first) + train.shape[1]))
     parts = []
-    for start in range(0, rows, step):
-        had = train[start : start + step]
+    for had in torch.split(train, step):
         seen = in_own_row(first.expand(len(had), -1), had)
         kept = first.expand(len(had), -1).gather(1, seen.to(torch.uint8).argsort(dim=1, stable=True))[:, :top_k]
         n_kept = (~seen).sum(1, keepdim=True)
@@ -375,11 +374,9 @@ def popular_lists(counts: Tensor, train: Tensor | None, rows: int, top_k: int) -
 def in_own_row(ids: Tensor, others: Tensor) -> Tensor:
     """Whether each id stands in the same row of others (or in its only row); -1 never does."""
     n_items = 1 + max(int(ids.max()) if ids.numel() else 0, int(others.max()) if others.numel() else 0, 0)
-    row = torch.arange(len(ids)).unsqueeze(1)
-    other_row = row if len(others) == len(ids) else torch.zeros(1, 1, dtype=torch.int64)
-    own_row = row if len(others) == len(ids) else torch.zeros_like(row)
-    keys = (other_row * n_items + others)[others >= 0]
-    return torch.isin(own_row * n_items + ids, keys) & (ids >= 0)
+    row = torch.arange(len(ids)).unsqueeze(1) * (len(others) == len(ids))
+    keys = (row[: len(others)] * n_items + others)[others >= 0]
+    return torch.isin(row * n_items + ids, keys) & (ids >= 0)
 
 
 def in_one_form(sentence: str, *numbers: float) -> str:

@@ -9,6 +9,7 @@ weighted mean m of the differences, divided by its standard error:
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -485,10 +486,7 @@ def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides
 
     if math.isinf(size):
         return 2
-    low, high = 1, max(2, math.ceil(guess))
+    low, high = 2, max(2, math.ceil(guess))
     while not found(high) >= power:
-        low, high = high, high + 8
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) >= power else (middle, high)
-    return high
+        low, high = high + 1, high + 8
+    return low + bisect.bisect_left(range(low, high), True, key=lambda n: found(n) >= power)

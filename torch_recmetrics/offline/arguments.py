@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.item_to_item import item_to_item
@@ -144,53 +144,33 @@ OF_AGREEMENT = (
 NOT_OF_AGREEMENT = tuple(name for name in inspect.signature(evaluate).parameters if name not in OF_AGREEMENT)
 
 
-class Arguments(NamedTuple):
-    """The arguments of a command.
-
-    Attributes:
-        function: whose arguments are options; None: there are no such.
-        options: further ones.
-        left_out: arguments of the function that are no options.
-        words: what stands without a flag, and its meaning.
-    """
-
-    function: Callable[..., Any] | None
-    options: Options
-    left_out: tuple[str, ...] = ()
-    words: tuple[str, str] | None = None
-
-    def add_to(self, parser: Any) -> None:
-        """Make them known."""
-        if self.words is not None:
-            parser.add_argument(self.words[0], nargs="*", type=str, help=self.words[1])
-        if self.function is not None:
-            add_function(parser, self.function, self.left_out)
-        for name, option in self.options.items():
-            add_option(parser, name, *option)
-
-
-ARGUMENTS = {
-    "evaluate": Arguments(evaluate, LISTS | REPORT | ENGINE, NOT_OF_EVALUATE),
-    "compare": Arguments(
-        evaluate,
-        LISTS | COMPARISON,
-        NOT_OF_RUNS,
-        ("runs", "NAME=FILE of lists (with --truth) or of values of users"),
-    ),
-    "gate": Arguments(
-        evaluate,
-        LISTS | RULES,
-        NOT_OF_RUNS,
-        ("runs", "CANDIDATE INCUMBENT: files of lists (with --truth) or of users"),
-    ),
-    "agreement": Arguments(
-        evaluate,
-        {"persistence": (float, 0.9, "of the rank-biased overlap")},
-        NOT_OF_AGREEMENT,
-        ("runs", "OLD NEW: two files of lists"),
-    ),
-    "item-to-item": Arguments(item_to_item, FORMAT | REPORT | ENGINE),
-    "off-policy": Arguments(off_policy, FORMAT | REPORT),
-    "overlap": Arguments(overlap, FORMAT | OVERLAP | ENGINE),
-    "metrics": Arguments(None, {}, (), ("names", "some of them")),
+PERSISTENCE: Options = {"persistence": (float, 0.9, "of the rank-biased overlap")}
+# Command -> the function whose arguments are options, those of them that are none, and further options.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], Options]] = {
+    "evaluate": (evaluate, NOT_OF_EVALUATE, LISTS | REPORT | ENGINE),
+    "compare": (evaluate, NOT_OF_RUNS, LISTS | COMPARISON),
+    "gate": (evaluate, NOT_OF_RUNS, LISTS | RULES),
+    "agreement": (evaluate, NOT_OF_AGREEMENT, PERSISTENCE),
+    "item-to-item": (item_to_item, (), FORMAT | REPORT | ENGINE),
+    "off-policy": (off_policy, (), FORMAT | REPORT),
+    "overlap": (overlap, (), FORMAT | OVERLAP | ENGINE),
 }
+# Command -> what stands without a flag, and its meaning.
+WORDS = {
+    "compare": ("runs", "NAME=FILE of lists (with --truth) or of values of users"),
+    "gate": ("runs", "CANDIDATE INCUMBENT: files of lists (with --truth) or of users"),
+    "agreement": ("runs", "OLD NEW: two files of lists"),
+    "metrics": ("names", "some of them"),
+}
+
+
+def add_arguments(parser: Any, command: str) -> None:
+    """Make those of a command known."""
+    if command in WORDS:
+        name, text = WORDS[command]
+        parser.add_argument(name, nargs="*", type=str, help=text)
+    if command in FUNCTIONS:
+        function, left_out, options = FUNCTIONS[command]
+        add_function(parser, function, left_out)
+        for name, option in options.items():
+            add_option(parser, name, *option)

@@ -25,7 +25,7 @@ from torch_recmetrics.collection.ranking import cutoffs_of
 from torch_recmetrics.compare.agreement import agreement, metric_named
 from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.gate import Gate
-from torch_recmetrics.offline.arguments import ARGUMENTS, arranged
+from torch_recmetrics.offline.arguments import add_arguments, arranged
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.glossary import about_metric, full_text, list_text, ordered_names
 from torch_recmetrics.offline.item_to_item import item_to_item
@@ -198,12 +198,12 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
         prog="torch-recmetrics", description="Recommendation metrics of files: lists and truths in, numbers out."
     )
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
-    for name, arguments in ARGUMENTS.items():
-        own = Parser(description=inspect.getdoc(COMMANDS[name]))
+    for name, run in COMMANDS.items():
+        own = Parser(description=inspect.getdoc(run))
         own.add_argument("--config", action="config", help="a YAML file with any of these options; flags win")
         own.add_argument("--json", action="store_true", help="JSON on standard output")
-        arguments.add_to(own)
-        commands.add_subcommand(name, own, help=(inspect.getdoc(COMMANDS[name]) or "").partition("\n")[0])
+        add_arguments(own, name)
+        commands.add_subcommand(name, own, help=(inspect.getdoc(run) or "").partition("\n")[0])
     try:
         found = parser.parse_args(arranged(argv)).as_dict()
     except UnicodeDecodeError:

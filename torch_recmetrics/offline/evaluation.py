@@ -42,7 +42,7 @@ from torch_recmetrics.offline.members import (
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
-from torch_recmetrics.offline.tables import Names, Tables, refuse_unordered
+from torch_recmetrics.offline.tables import Tables, refuse_unordered
 from torch_recmetrics.state.intervals import interval_of_each, spread_of
 from torch_recmetrics.state.kept_users import estimated_from
 from torch_recmetrics.state.metric import RecMetric
@@ -174,14 +174,17 @@ def evaluate(
     given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
     given |= {"items": items, "groups": groups, "propensities": propensities}
     common = {"ties": ties, "empty_target_action": empty_target_action, **common}
+    names = {"user": user, "item": item, "score": score, "rank": rank, "relevance": relevance, "weight": weight}
     of_engine = {"format": format, "progress": progress or None, "users": users}
     with workspace_of(given, order, memory_limit, temp_directory, threads, of_engine) as work:
         session = work.session
-        tables = Tables(work, given, Names(user, item, score, rank, relevance, weight), format, seen_action)
+        tables = Tables(work, given, names, format, seen_action)
         tables.refuse_gaps()
         if ties == "stable":
             refuse_unordered(tables.lists)
-        counts = {"train_overlap": tables.count_overlap(allowed=train_overlap == "keep")} if train is not None else {}
+        counts = dict[str, int]()
+        if tables.train is not None:
+            counts["train_overlap"] = tables.count_overlap(tables.train, allowed=train_overlap == "keep")
         if session is None:
             tables.number_users()
         if session is None or items is not None or propensities is not None or read_items(metrics, common):

@@ -149,14 +149,18 @@ def measured(
         counts["rows_seen"] = tables.workspace.size(tables.truth.sql) - truth_rows
     outcome = Outcome(counts, longest_list)
     if collector is not None and tables.slices is not None:
-        outcome.slices, sizes = sums_of_slices(tables, collector, weights, collection)
+        of_slices = tables.named(tables.slices, "slice", tables.user_ids, "users")
+        outcome.slices, sizes = sums_of_slices(of_slices, collector, weights, collection)
         counts |= sizes
     if collector is not None and keep_users:
         lists = tables.ids_of_items(collector.lists - 1) if kept_ranks else None
         outcome.users = {"user_ids": tables.ids_of_users(), "values": collector.columns_of_users()}
         outcome.users |= {"weights": weights, "lists": lists}
         if numbered:
-            outcome.users |= {"versions": numbered_versions(tables.workspace), "truth": tables.truth_digest()}
+            outcome.users |= {
+                "versions": numbered_versions(tables.workspace),
+                "truth": tables.digest_of(tables.hashes()),
+            }
     return outcome
 
 
@@ -202,16 +206,20 @@ def summed_over_processes(
 
 
 def sums_of_slices(
-    tables: Tables, collector: UserCollector, weights: Tensor | None, members: RecMetricCollection
+    of_slices: tuple[list[str], Tensor, Tensor],
+    collector: UserCollector,
+    weights: Tensor | None,
+    members: RecMetricCollection,
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, int]]:
     """Metric -> {slice: (parts, 6) the sums of its users}, and how many users each slice has.
 
-    A metric that is no mean has (parts,) its values in place of sums, which do not add up.
+    `of_slices` is what :meth:`Tables.named` says of them; a user may be in several. A metric that is no mean has
+    (parts,) its values in place of sums, which do not add up.
     """
-    names, who, where = tables.slices_of_users()
+    names, who, where = of_slices
     sizes = torch.bincount(where, minlength=len(names)).tolist()
     slices: dict[str, dict[str, Tensor]] = {}
-    weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
+    weights = torch.ones(collector.values.shape[1], dtype=torch.float64) if weights is None else weights
     for metric, places in collector.columns.items():
         member: Any = members[metric]
         values = collector.values[places].T

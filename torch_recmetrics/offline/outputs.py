@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -137,19 +136,16 @@ def write_folder(folder: str, files: Files) -> None:
     target = Path(folder)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise InputError(f"`report`: {folder!r} cannot be written: {error.strerror}") from None
-    try:
-        for name, write in files.items():
-            write(draft / name)
-        target.mkdir(exist_ok=True)
-        for name in files:
-            os.replace(draft / name, target / name)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
+        ) as draft:
+            for name, write in files.items():
+                write(Path(draft, name))
+            target.mkdir(exist_ok=True)
+            for name in files:
+                os.replace(Path(draft, name), target / name)
     except OSError as error:
         raise InputError(f"`report`: {folder!r} cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -47,32 +47,38 @@ def page_of(content: Mapping[str, Any], users: UserValues | None, *, sampled: bo
     }
     template = files("torch_recmetrics.offline").joinpath(TEMPLATE).read_text(encoding="utf-8")
 
-    def drawn(found: Iterator[Picture]) -> list[Picture]:
-        return [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in found]
-
     details = content["details"]
     # Of a sample the metrics are corrected, and what is counted in its rows is not.
     among = ", among the sampled candidates" if sampled else ""
-    sections = {
-        "Against the cutoff": drawn(cutoff_pictures(content)),
-        "Over users": drawn(distribution_pictures(users)),
-        "By slice": drawn(group_pictures(details.get("slices", {}))),
-        "By popularity of the item": drawn(
-            group_pictures(details.get("popularity", {}), f"items by how often they were taken{among}")
+    found = {
+        "Against the cutoff": cutoff_pictures(content),
+        "Over users": distribution_pictures(users),
+        "By slice": group_pictures(details.get("slices", {})),
+        "By popularity of the item": group_pictures(
+            details.get("popularity", {}), f"items by how often they were taken{among}"
         ),
-        "Exposure of groups of items": drawn(
-            group_pictures(details.get("exposure", {}), "share of the users' attention", of=" of groups of items")
+        "Exposure of groups of items": group_pictures(
+            details.get("exposure", {}), "share of the users' attention", of=" of groups of items"
         ),
-        "Agreement of the lists": drawn(
-            group_pictures(details.get("agreement", {}), "1: the same lists, 0: no item shared", of=" of two systems")
+        "Agreement of the lists": group_pictures(
+            details.get("agreement", {}), "1: the same lists, 0: no item shared", of=" of two systems"
         ),
-        "ROC": drawn(roc_pictures(details.get("roc", {}), f"true by false positives{among}")),
-        "Compared": drawn(comparison_pictures(details.get("comparison", []))),
+        "ROC": roc_pictures(details.get("roc", {}), f"true by false positives{among}"),
+        "Compared": comparison_pictures(details.get("comparison", [])),
     }
-    own: dict[str, Any] = {"sections": sections, "compared": comparison_table(details.get("comparison", []))}
-    own["column"] = Column.of(content["values"].values(), [width_of(*ends) for ends in content["intervals"].values()])
-    own["definitions"] = definitions_of(content)
-    return str(environment.from_string(template).render(content, **own))
+    sections = {
+        heading: [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in pictures_of]
+        for heading, pictures_of in found.items()
+    }
+    widths = [width_of(*ends) for ends in content["intervals"].values()]
+    page: str = environment.from_string(template).render(
+        content,
+        sections=sections,
+        compared=comparison_table(details.get("comparison", [])),
+        column=Column.of(content["values"].values(), widths),
+        definitions=definitions_of(content),
+    )
+    return page
 
 
 def by_stem(names: Iterable[str]) -> dict[str, dict[float, str]]:

@@ -159,8 +159,8 @@ def open_source(
     """
     paths = paths_of(role, given)
     if paths is not None:
-        name = os.fspath(given) if isinstance(given, str | os.PathLike) else ", ".join(map(str, paths[:3]))
-        name += f", ... ({len(paths)} files)" if not isinstance(given, str | os.PathLike) and len(paths) > 3 else ""
+        several = ", ".join(map(str, paths[:3])) + (f", ... ({len(paths)} files)" if len(paths) > 3 else "")
+        name = os.fspath(given) if isinstance(given, str | os.PathLike) else several
         return read_files(work, role, name, paths, reader_of(role, paths, format))
     name = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}"
     if isinstance(given, work.duckdb.DuckDBPyRelation):

@@ -73,7 +73,7 @@ def measured_by_workers(
     def count(rows: Any) -> Part:
         given = {role: rows_of_role(rows, place, columns[role]) for place, role in enumerate(columns)}
         if catalogue and numbers is not None:
-            given["items"] = numbers.rename_columns([names.item])
+            given["items"] = numbers.rename_columns([names["item"]])
         with Workspace(memory_limit, threads=1) as workspace:
             own = Tables(workspace, given, names, None, action)
             own.lists_ordered = ordered
@@ -148,10 +148,8 @@ def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -
     """What a partition has found."""
     pyarrow = needed("pyarrow", "Spark's frames")
     counts = dict(outcome.counts)
-    for source in (tables.truth, tables.seen):
-        if source is not None:
-            rows, digest = tables.digest_of_rows(source)
-            counts |= {f"digest_rows/{source.role}": rows, f"digest/{source.role}": digest or 0}
+    for role, (rows, digest) in tables.hashes().items():
+        counts |= {f"digest_rows/{role}": rows, f"digest/{role}": digest or 0}
     tensors = states_of(collection)
     for metric, own in outcome.slices.items():
         tensors |= {f"{SLICE}{metric}\n{name}": sums for name, sums in own.items()}
@@ -175,7 +173,7 @@ def id_type(kind: str) -> Any:
 
 def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> dict[str, Any] | None:
     """The values of the users at the driver; None where the workers write them, or where they are too many."""
-    table = parts.users_here(n_users, path, tables.names.user)
+    table = parts.users_here(n_users, path, tables.names["user"])
     if table is None:
         return None
     names = [name for name in table.column_names if name not in ("_id", "_list")]

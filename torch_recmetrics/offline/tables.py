@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -45,25 +44,13 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Names:
-    """The columns that the user named."""
-
-    user: str
-    item: str
-    score: str | None = None
-    rank: str | None = None
-    relevance: str | None = None
-    weight: str | None = None
-
-
 class Tables:
     """The sources of one evaluation, and the queries of them.
 
     Args:
         workspace: the database.
         given: role -> files or frame, None where it was not given.
-        names: of the columns.
+        names: what a column is -> its name: user, item, and score, rank, relevance and weight where they are named.
         format: of the files of lists and of the truth.
         seen_action: ``"remove"`` takes seen pairs out of the lists, ``"miss"`` out of the truth.
 
@@ -77,11 +64,11 @@ class Tables:
         self,
         workspace: Workspace,
         given: Mapping[str, Any],
-        names: Names,
+        names: Mapping[str, Any],
         format: str | None,  # noqa: A002
         seen_action: str = "remove",
     ) -> None:
-        pair = {"user": names.user, "item": names.item}
+        pair = {key: names[key] for key in ("user", "item")}
         need_different(pair)
         self.workspace, self.names = workspace, names
         self.n_users = 0
@@ -92,9 +79,8 @@ class Tables:
         known = {role: workspace.open(role, given[role]) for role in COLUMNS if given.get(role) is not None}
         self.seen, self.slices, self.train, self.items, self.groups, self.propensities = map(known.get, COLUMNS)
         self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
-        of_truth = {"relevance": names.relevance, "weight": names.weight}
-        files = self.truth.files
-        if names.relevance is None and "relevance" in self.truth.types and files:
+        of_truth, files = {key: names.get(key) for key in ("relevance", "weight")}, self.truth.files
+        if of_truth["relevance"] is None and "relevance" in self.truth.types and files:
             of_truth["relevance"] = "relevance" if reader_of("truth", files, format) == "trec" else None
         # role -> {what it is: its column}
         self.columns: dict[str, dict[str, str]] = {
@@ -118,9 +104,7 @@ class Tables:
         That is what beside lists and truth has no row, or a row with nothing in a column that is read; scores that
         become each other as floats; propensities outside of [0, 1], and an item that has two.
         """
-        for source in self.workspace.sources:
-            if source in (self.lists, self.truth):
-                continue
+        for source in self.workspace.sources[2:]:
             if source is not self.seen:
                 self.workspace.count(source)
             for column in self.columns[source.role].values():
@@ -145,9 +129,9 @@ class Tables:
         having = [source for source in self.workspace.sources if key in self.columns[source.role]]
         return [(source, self.columns[source.role][key]) for source in having]
 
-    def _order_of_lists(self, names: Names) -> dict[str, str]:
+    def _order_of_lists(self, names: Mapping[str, Any]) -> dict[str, str]:
         """The column that orders the lists."""
-        given = {key: name for key, name in (("score", names.score), ("rank", names.rank)) if name is not None}
+        given = {key: names[key] for key in ("score", "rank") if names.get(key) is not None}
         if len(given) > 1:
             raise ValueError("`score` and `rank` must not be given together: one of them orders a list")
         for key in ("score", "rank"):
@@ -336,7 +320,7 @@ class Tables:
             )
         return self.workspace.column(f"SELECT CAST(low AS DOUBLE) AS w FROM ({each}) JOIN users USING (id) ORDER BY u")
 
-    def _named(self, source: Source, name: str, ids: Ids, numbers: str) -> tuple[list[str], Tensor, Tensor]:
+    def named(self, source: Source, name: str, ids: Ids, numbers: str) -> tuple[list[str], Tensor, Tensor]:
         """The names in a column, and (M,) users or items with (M,) the places of their names: each may have several.
 
         Args:
@@ -359,15 +343,9 @@ class Tables:
         )
         return names, number, place
 
-    def slices_of_users(self) -> tuple[list[str], Tensor, Tensor]:
-        """The names of the slices, and (M,) users with (M,) the place of their slice; a user may be in several."""
-        if self.slices is None:
-            return [], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
-        return self._named(self.slices, "slice", self.user_ids, "users")
-
     def groups_of_items(self, source: Source) -> tuple[list[str], Tensor]:
         """The names of the groups, and the group of each item, (N,), or (N, G) bool where one is in several."""
-        names, items, groups = self._named(source, "group", self.item_ids, "items")
+        names, items, groups = self.named(source, "group", self.item_ids, "items")
         if not names:
             raise InputError(f"{source}: no item of it is in {self.items or self.lists}")
         n_items = self.n_items or 0
@@ -445,13 +423,9 @@ class Tables:
                 "right column of both, and whether their ids are of the same kind"
             )
 
-    def truth_digest(self) -> str:
-        """What tells this truth from others, whatever the files and the order of their rows: a hash of what is read of
-        them. DuckDB's hashes are those of its version."""
-        return self.digest_of({s.role: self.digest_of_rows(s) for s in (self.truth, self.seen) if s is not None})
-
     def digest_of(self, found: Mapping[str, tuple[int, int]]) -> str:
-        """The same of the numbers of rows of the truth, and of seen pairs, and the sums of their hashes."""
+        """What tells this truth from others, whatever the files and the order of their rows: a hash of what is read of
+        them, from :meth:`hashes`. DuckDB's are those of its version."""
         version, digests = ".".join(needed("duckdb", "a digest").__version__.split(".")[:2]), []
         for role, (rows, total) in found.items():
             keys = [key for key in ("relevance", "weight") if key in self.columns[role]]
@@ -462,14 +436,16 @@ class Tables:
             digests.append(f"seen_action={'remove' if self.hidden is self.lists else 'miss'}")
         return "; ".join(digests)
 
-    def digest_of_rows(self, source: Source) -> tuple[int, int]:
-        """How many rows a source has, and the sum of their hashes."""
-        keys = [key for key in ("relevance", "weight") if key in self.columns[source.role]]
-        values = [f"CAST({self.value(source, key)} AS VARCHAR)" for key in ("user", "item")]
-        values += [f"CAST({self.number(source, key)} AS DOUBLE)" for key in keys]
-        hashed = f"sum(CAST(hash({', '.join(values)}) AS HUGEINT))"
-        rows, total = self.workspace.one(f"SELECT count(*), {hashed} FROM {source.sql}")
-        return rows, total
+    def hashes(self) -> dict[str, tuple[int, int]]:
+        """Of the truth, and of seen pairs: how many rows there are, and the sum of their hashes."""
+        found = {}
+        for source in filter(None, (self.truth, self.seen)):
+            keys = [key for key in ("relevance", "weight") if key in self.columns[source.role]]
+            values = [f"CAST({self.value(source, key)} AS VARCHAR)" for key in ("user", "item")]
+            values += [f"CAST({self.number(source, key)} AS DOUBLE)" for key in keys]
+            hashed = f"sum(CAST(hash({', '.join(values)}) AS HUGEINT))"
+            found[source.role] = self.workspace.one(f"SELECT count(*), {hashed} FROM {source.sql}")
+        return found
 
     def relevant_pairs(self, labels: Labels) -> str:
         """SELECT of the rows of the truth that metrics take for relevant, seen or not: its pair, and its place."""
@@ -485,17 +461,15 @@ class Tables:
         both = (self.lists, self.truth)
         return [self.workspace.one(f"SELECT min({ids.of(source)}) FROM {source.sql}")[0] for source in both]
 
-    def count_overlap(self, *, allowed: bool) -> int:
+    def count_overlap(self, train: Source, *, allowed: bool) -> int:
         """How many pairs of user and item stand in training and in the truth; an error where they must not."""
-        if self.train is None:
-            return 0
-        pairs = [f"SELECT _user, _item FROM ({self.pairs(source)})" for source in (self.train, self.truth)]
+        pairs = [f"SELECT _user, _item FROM ({self.pairs(source)})" for source in (train, self.truth)]
         both = f"({pairs[0]} INTERSECT {pairs[1]})"
         number = self.workspace.size(both)
         if number and not allowed:
             user, item = self.workspace.one(f"SELECT * FROM {both} ORDER BY ALL LIMIT 1")
             raise InputError(
-                f"{self.truth}: {number:,} pairs of user and item stand in {self.train} too, such as user "
+                f"{self.truth}: {number:,} pairs of user and item stand in {train} too, such as user "
                 f"{str(user)!r} and item {str(item)!r}: take "
                 "them out of one of the two, or allow it with train_overlap='keep'"
             )
