@@ -118,15 +118,13 @@ def agreement(
     runs: dict[str, Any] = {name: read_run(f"systems[{name!r}]", run) for name, run in dict(systems).items()}
     if len(runs) < 2:
         raise ValueError(f"`systems` must be a dict of two systems or more by name, got {len(runs)}")
-    for name, run in runs.items():
-        if getattr(run, "lists", None) is None:
-            raise ValueError(
-                f"`systems` must have the lists of their users: {name} has none, keep_lists=True keeps them"
-            )
-    for name in metrics:
-        if metric_named(name, persistence) is None:
-            raise ValueError(f"`metrics` must be of {', '.join(STEMS)}, with @K or without, got {name!r}")
+    if without := [name for name, run in runs.items() if getattr(run, "lists", None) is None]:
+        raise ValueError(
+            f"`systems` must have the lists of their users: {without[0]} has none, keep_lists=True keeps them"
+        )
     made = {name: metric_named(name, persistence) for name in metrics}
+    if unknown := [name for name, metric in made.items() if metric is None]:
+        raise ValueError(f"`metrics` must be of {', '.join(STEMS)}, with @K or without, got {unknown[0]!r}")
     rows, of_users = [], {}
     for one, other in combinations(runs, 2):
         found, users = agreement_of(one, other, runs[one], runs[other], made, level, on_missing)

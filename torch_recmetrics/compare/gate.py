@@ -317,14 +317,13 @@ def metric_of(text: str) -> type[Any] | None:
 def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
     """ValueError where a run lacks a metric that has a rule; it says how to get it."""
     held = names_of(run)
-    for metric in metrics:
-        if metric not in held:
-            raise ValueError(
-                f"`{name}` has no {metric!r}, which has a rule (it has {', '.join(held) or 'nothing'}). A mean over "
-                "users needs the value of each user, as keep_users=True keeps it. Coverage and its like are values of "
-                f"all lists together: give UserValues(..., summaries={{{metric!r}: (value, standard_error)}}) from a "
-                "UserBootstrap, or leave the rule out"
-            )
+    if missing := [metric for metric in metrics if metric not in held]:
+        raise ValueError(
+            f"`{name}` has no {missing[0]!r}, which has a rule (it has {', '.join(held) or 'nothing'}). A mean over "
+            "users needs the value of each user, as keep_users=True keeps it. Coverage and its like are values of "
+            f"all lists together: give UserValues(..., summaries={{{missing[0]!r}: (value, standard_error)}}) from a "
+            "UserBootstrap, or leave the rule out"
+        )
 
 
 def rule_verdict(

@@ -104,13 +104,6 @@ def number_sql(work: Any, source: Source, column: str, *, rule: str = "a finite 
     return number
 
 
-def no_float_id(name: str, kind: str) -> tuple[str, str]:
-    """SQL of what is wrong with an id in a column of floats, and what it must be; above 2^53 ids become each other."""
-    most = EXACT[kind]
-    wrong = f"{name} IS NULL OR NOT {finite(name)} OR {name} <> floor({name}) OR abs({name}) > {most}"
-    return wrong, f"an id, a whole number, and as a float up to {most}"
-
-
 def id_as(name: str, kind: str, common: str) -> str:
     """SQL of an id of a type as one of another, and the same in every dialect; floats are whole numbers."""
     if kind == common:
@@ -135,7 +128,9 @@ def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
     """
     name, kind = quoted(column), source.types[column]
     if kind in FLOATS:
-        refuse_rows(work, source, column, *no_float_id(name, kind))
+        most = EXACT[kind]  # above it ids become each other
+        wrong = f"{name} IS NULL OR NOT {finite(name)} OR {name} <> floor({name}) OR abs({name}) > {most}"
+        refuse_rows(work, source, column, wrong, f"an id, a whole number, and as a float up to {most}")
         return "BIGINT"
     if kind in INTEGERS and kind not in LARGE:
         return "BIGINT"

@@ -20,7 +20,7 @@ def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str,
 
     Args:
         tables: of an evaluation.
-        names: of its metrics, whose cutoffs are taken.
+        names: of its metrics, whose cutoffs are taken; 10 where there is none.
         labels: what they take for relevant, and which item is none.
 
     Returns:
@@ -44,16 +44,11 @@ def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str,
         f"count(*) OVER (PARTITION BY r._user, _{key}) AS size "
         f"FROM ({tables.pairs(tables.lists, key)}) AS r {tables.without_seen(tables.lists)} WHERE {shown}",
     )
-    found = {"popularity": recall_by_popularity(tables, cutoffs_of(names))}
+    cutoffs = sorted({int(found[1]) for name in names if (found := re.fullmatch(r"[^/]*@(\d+)", name))})
+    details = {"popularity": recall_by_popularity(tables, cutoffs or [10])}
     if key == "score":
-        found["roc"] = roc_of(tables)
-    return {name: part for name, part in found.items() if part}
-
-
-def cutoffs_of(names: Iterable[str]) -> list[int]:
-    """The cutoffs in names of metrics, ascending; 10 where there is none."""
-    found = {int(match[1]) for name in names if (match := re.fullmatch(r"[^/]*@(\d+)", name))}
-    return sorted(found) or [10]
+        details["roc"] = roc_of(tables)
+    return {name: part for name, part in details.items() if part}
 
 
 def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[str, float]]:

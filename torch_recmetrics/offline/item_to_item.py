@@ -159,9 +159,9 @@ def item_to_item(
             found = measured(work, plan)
             if log.types[user] == "UUID":  # which come over as text
                 found = replace(found, ids=[UUID(own) for own in found.ids])
-            values: UserValues | None = values_of_users(found.ids, found.columns, plan)
         else:
-            found, values = measured_by_workers(work, plan, user, memory_limit, users)
+            found = measured_by_workers(work, plan, user, memory_limit, users)
+        values = None if found.columns is None else values_of_users(found.ids, found.columns, plan)
         counts["users"] = found.n_users
         if 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
@@ -216,14 +216,14 @@ class Measured:
     Attributes:
         n_users: U.
         ids: (U,) in ascending order; empty where the workers have them.
-        columns: name -> (U,) their values, likewise.
+        columns: name -> (U,) their values; None where the workers have them.
         sums: (numbers, 6), the moments of every number of :func:`names_of`, in its order.
         by_popularity: (groups, 1 + cutoffs), events and those with a hit by how often their item was taken.
     """
 
     n_users: int
     ids: list[Any]
-    columns: dict[str, Tensor]
+    columns: dict[str, Tensor] | None
     sums: Tensor
     by_popularity: Tensor
 
@@ -369,8 +369,8 @@ def values_of_users(ids: list[Any], columns: dict[str, Tensor], plan: Plan) -> U
 
 def measured_by_workers(
     work: SparkWorkspace, plan: Plan, user: str, memory_limit: str | None, path: str | None
-) -> tuple[Measured, UserValues | None]:
-    """The same of Spark's view `each`, and the values of the users; `path` is where the workers write them."""
+) -> Measured:
+    """The same of Spark's view `each`; `path` is where the workers write the values of the users."""
     pyarrow = needed("pyarrow", "Spark's frames")
 
     def count(rows: Any) -> Part:
@@ -378,7 +378,8 @@ def measured_by_workers(
             own.connection.register("received", rows)
             own.table("found", "SELECT * FROM received")
             found = measured(own, plan)
-        users = pyarrow.table({"_id": found.ids, **{name: column.numpy() for name, column in found.columns.items()}})
+        columns = {name: column.numpy() for name, column in (found.columns or {}).items()}
+        users = pyarrow.table({"_id": found.ids, **columns})
         return Part({"users": found.n_users}, {}, {"sums": found.sums, "popularity": found.by_popularity}, users)
 
     def add(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -392,14 +393,10 @@ def measured_by_workers(
     if not n_users:  # nobody has an event with something to find
         none = {name: torch.zeros(0, dtype=torch.float64) for name, _ in names if name.startswith("user_")}
         sums, groups = torch.zeros(len(names), 6), torch.zeros(POPULARITY_GROUPS, 1 + len(plan.cutoffs))
-        return Measured(0, [], none, sums.double(), groups.double()), values_of_users([], none, plan)
-    found = Measured(n_users, [], {}, total.tensors["sums"], total.tensors["popularity"])
-    table = parts.users_here(n_users, path, user)
-    if table is None:
-        return found, None
-    columns = {name: torch.tensor(table[name].to_numpy()) for name in table.column_names[1:]}
-    found = replace(found, ids=table["_id"].to_pylist(), columns=columns)
-    return found, values_of_users(found.ids, columns, plan)
+        return Measured(0, [], none, sums.double(), groups.double())
+    users = parts.users_here(n_users, path, user)
+    ids, columns = ([], None) if users is None else (users[0]["_id"].to_pylist(), users[1])
+    return Measured(n_users, ids, columns, total.tensors["sums"], total.tensors["popularity"])
 
 
 def report_of(

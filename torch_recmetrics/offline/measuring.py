@@ -154,7 +154,7 @@ def measured(
         counts |= sizes
     if collector is not None and keep_users:
         lists = tables.ids_of_items(collector.lists - 1) if kept_ranks else None
-        outcome.users = {"user_ids": tables.ids_of_users(), "values": collector.columns_of_users()}
+        outcome.users = {"user_ids": tables.ids_of("users"), "values": collector.columns_of_users()}
         outcome.users |= {"weights": weights, "lists": lists}
         if numbered:
             outcome.users |= {

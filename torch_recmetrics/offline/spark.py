@@ -377,8 +377,11 @@ class Parts:
             warnings.warn(text, stacklevel=2)
         return total
 
-    def users_here(self, n_users: int, path: str | None, user: str) -> Any:
-        """The table of the users by their ids; None where no user has a value, workers write them, or they are many."""
+    def users_here(self, n_users: int, path: str | None, user: str) -> tuple[Any, dict[str, Tensor]] | None:
+        """The table of the users by their ids, and its columns of numbers by name.
+
+        None where no user has a value, workers write them, or they are many.
+        """
         if self._rows.where("kind = 'users'").isEmpty():
             return None
         if path is not None:
@@ -391,8 +394,9 @@ class Parts:
             return None
         pyarrow = needed("pyarrow", "Spark's frames")
         rows = self._rows.where("kind = 'users'").select("payload").collect()
-        tables = [read_ipc(bytes(row["payload"])) for row in rows]
-        return pyarrow.concat_tables(tables).sort_by("_id").combine_chunks()
+        table = pyarrow.concat_tables([read_ipc(bytes(row["payload"])) for row in rows]).sort_by("_id").combine_chunks()
+        names = [name for name in table.column_names if name not in ("_id", "_list")]
+        return table, {name: torch.tensor(table[name].to_numpy()) for name in names}
 
     def _write_users(self, path: str, user: str) -> None:
         """Write the table of the users as a folder of Parquet files, each by the worker that has its rows.
@@ -428,15 +432,12 @@ def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterato
             part = work(pyarrow.Table.from_batches(received))
         except ValueError as error:
             part = Part(error=in_words_of_spark(str(error)))
-    part.warnings = sorted({in_words_of_spark(str(one.message)) for one in told if is_ours(one)})
+    part.warnings = sorted(
+        {in_words_of_spark(str(one.message)) for one in told if issubclass(one.category, UserWarning)}
+    )
     users = [] if part.users is None else part.users.combine_chunks().to_batches(ROWS_AT_ONCE)
     for kind, payload in (("part", part.to_bytes()), *(("users", ipc(pyarrow.table(batch))) for batch in users)):
         yield from payloads(number, [(kind, payload)]).to_batches()
-
-
-def is_ours(told: warnings.WarningMessage) -> bool:
-    """Whether a warning is one of this package, which the driver gives again."""
-    return issubclass(told.category, UserWarning) and not issubclass(told.category, FutureWarning)
 
 
 def payloads(number: int, rows: Sequence[tuple[str, bytes]]) -> Any:

@@ -173,11 +173,10 @@ def id_type(kind: str) -> Any:
 
 def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> dict[str, Any] | None:
     """The values of the users at the driver; None where the workers write them, or where they are too many."""
-    table = parts.users_here(n_users, path, tables.names["user"])
-    if table is None:
+    found = parts.users_here(n_users, path, tables.names["user"])
+    if found is None:
         return None
-    names = [name for name in table.column_names if name not in ("_id", "_list")]
-    values = {name: torch.tensor(table[name].to_numpy()) for name in names}
+    table, values = found
     weights = values.pop("_weight")
     return {
         "user_ids": table["_id"].to_pylist(),

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -254,18 +254,18 @@ class Tables:
         """Whether the numbers of the users are not their ids."""
         return self.user_ids.kind != "BIGINT" or bool(self.workspace.rows("SELECT 1 FROM users WHERE u <> id LIMIT 1"))
 
-    def ids_of_users(self) -> list[Any]:
-        """The ids of the users, by their number; UUIDs as text."""
-        own = "CAST(id AS VARCHAR)" if self.user_ids.kind == "UUID" else "id"
-        return [row[0] for row in self.workspace.rows(f"SELECT {own} FROM users ORDER BY u")]
+    def ids_of(self, table: Literal["users", "items"]) -> list[Any]:
+        """The ids of the users or of the items, by their number; UUIDs as text."""
+        kind = (self.user_ids if table == "users" else self.item_ids).kind
+        own = "CAST(id AS VARCHAR)" if kind == "UUID" else "id"
+        return [row[0] for row in self.workspace.rows(f"SELECT {own} FROM {table} ORDER BY {table[0]}")]
 
     def ids_of_items(self, numbers: Tensor) -> list[list[Any]]:
         """Lists of items by their ids, from (U, K) numbers padded with -1; UUIDs as text."""
         rows = [[number for number in row if number >= 0] for row in numbers.tolist()]
         if self.n_items is None:
             return rows
-        own = "CAST(id AS VARCHAR)" if self.item_ids.kind == "UUID" else "id"
-        ids = [row[0] for row in self.workspace.rows(f"SELECT {own} FROM items ORDER BY i")]
+        ids = self.ids_of("items")
         return [[ids[number] for number in row] for row in rows]
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -479,10 +479,8 @@ class Tables:
 
     def fault(self, error: ValueError, first: int = 0) -> ValueError:
         """What metrics refused of a batch whose users begin with this number, by its row in the file."""
-        for source in (self.lists, self.truth):
-            if found := self.fault_of(source):
-                return found
-        return self._fault_of_user(str(error), first) or error
+        found = self.fault_of(self.lists) or self.fault_of(self.truth)
+        return found or self._fault_of_user(str(error), first) or error
 
     def _fault_of_user(self, text: str, first: int) -> InputError | None:
         """What a metric refused of one user; None for what is not about a row."""
