@@ -299,9 +299,8 @@ def catalogue_size(given: Mapping[str, Tensor | None], counts: Tensor | None, nu
         return 1 + max(largest.values())
     if counts is not None and len(counts) != num_items:
         raise ValueError(f"`item_counts` must have one entry for each of the {num_items} items, got {len(counts)}")
-    for name, item in largest.items():
-        if item >= num_items:
-            raise ValueError(f"`{name}` must hold ids below `num_items`, {num_items}, got {item}")
+    if beyond := [name for name, item in largest.items() if item >= num_items]:
+        raise ValueError(f"`{beyond[0]}` must hold ids below `num_items`, {num_items}, got {largest[beyond[0]]}")
     return num_items
 
 

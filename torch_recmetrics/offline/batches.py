@@ -49,19 +49,12 @@ class SortedRows:
 
     def take(self, below: int) -> list[Tensor]:
         """The rows of the users below a number, which must be complete."""
-        taken = []
-        while self._parts:
-            part = self._parts[0]
-            end = int(torch.searchsorted(part[0], below))
-            if end:
-                taken.append([column[:end] for column in part])
-            if end < part[0].shape[0]:
-                self._parts[0] = [column[end:] for column in part]
-                break
-            self._parts.pop(0)
-        if len(taken) == 1:
-            return taken[0]
-        return [torch.cat(columns) for columns in zip(*taken)] if taken else []
+        if not self._parts:
+            return []
+        part = self._parts[0] if len(self._parts) == 1 else [torch.cat(columns) for columns in zip(*self._parts)]
+        end, n_rows = int(torch.searchsorted(part[0], below)), part[0].shape[0]
+        self._parts = [[column[end:] for column in part]] if end < n_rows else []
+        return [column[:end] for column in part] if end else []
 
 
 @dataclass(frozen=True)

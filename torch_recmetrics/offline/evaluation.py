@@ -293,9 +293,11 @@ def definitions_of(members: Mapping[str, Any], longest_list: int) -> dict[str, s
     """The definitions of all values; that of an estimate has the largest number of candidates."""
     found: dict[str, str] = {}
     for name, member in members.items():
-        estimate = getattr(member, "estimated", None) is not None
-        text = estimated_from(member.definition(), longest_list) if estimate else RecMetric.definition(member)
-        found |= dict.fromkeys(value_names(name, member), text)
+        text = RecMetric.definition(member)
+        if getattr(member, "estimated", None) is not None:
+            text = estimated_from(member.definition(), longest_list)
+        names = member.value_names(name) if isinstance(member, UserMeasure) else [name]  # counts over items have one
+        found |= dict.fromkeys(names, text)
     return found
 
 
@@ -333,11 +335,6 @@ def values_of_users(
         hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
         **columns,
     )
-
-
-def value_names(name: str, member: Any) -> list[str]:
-    """The names of the values of a metric; counts over items have one each."""
-    return member.value_names(name) if isinstance(member, UserMeasure) else [name]
 
 
 def values_of_slices(

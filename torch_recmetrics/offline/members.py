@@ -298,6 +298,10 @@ class UserCollector:
         self.columns = {
             name: range(first, first + metric.n_parts) for (name, metric), first in zip(means.items(), firsts)
         }
+        skips = [
+            m.needs_target and m.empty_target_action in ("skip", "error") for m in means.values() for _ in m.columns
+        ]
+        self._skips = torch.tensor(skips, dtype=torch.bool).unsqueeze(1)
         self.values = torch.zeros(sum(self.evaluator.sizes), n_users, dtype=torch.float64)
         self.lists = torch.zeros((n_users, kept_ranks), dtype=torch.int64)
         if kept_ranks:
@@ -325,15 +329,10 @@ class UserCollector:
             checks.raise_first()
             self._warns = checks.warns
             if evaluated is not None:
-                columns, empty = evaluated.values(), ranking.n_relevant == 0
-                users = slice(first, first + ranking.n_users)
-                for metric, (name, places) in zip(evaluator.metrics, self.columns.items()):
-                    skips = metric.needs_target and metric.empty_target_action in ("skip", "error")
-                    for place in places:
-                        own = columns[place]
-                        self.values[place, users] = own.masked_fill(empty, float("nan")) if skips else own
-                    if metric.pooled:
-                        self.totals[name][users] = evaluated.denominators()[places[0]].to(torch.float64)
+                users, skipped = slice(first, first + ranking.n_users), self._skips & (ranking.n_relevant == 0)
+                self.values[:, users] = torch.stack(evaluated.values()).masked_fill(skipped, float("nan"))
+                for name, total in self.totals.items():
+                    total[users] = evaluated.denominators()[self.columns[name][0]].to(torch.float64)
             if self.lists.shape[1]:
                 ids = ranking.stats("stable").items((self.lists.shape[1],))
                 self.lists[first : first + ranking.n_users, : ids.shape[1]] = ids + 1

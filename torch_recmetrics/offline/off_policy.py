@@ -92,7 +92,7 @@ def off_policy(
     columns = {"reward": reward, "logged": logged, "policy": policy}
     model = {"expected": expected, "expected_policy": expected_policy}
     columns |= {name: model[name] for name in READS[estimator]}
-    columns |= {name: column for name, column in (("user", user), ("weight", weight)) if column is not None}
+    columns |= {name: column for name, column in (("weight", weight), ("user", user)) if column is not None}
     with Workspace(memory_limit, temp_directory, threads) as workspace:
         source = workspace.open("log", log)
         need_columns(source, columns)
@@ -124,16 +124,16 @@ def off_policy(
 
 def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], counts: dict[str, int]) -> str:
     """SELECT of the columns as float64, of the users as int64; counts users. InputError for what breaks a rule."""
-    picked, order = {}, ", ".join(source.order)
-    for name, column in columns.items():
-        if name != "user":
-            rule, wrong = RULES[name]
-            picked[name] = cast(number_sql(workspace, source, column, rule=rule, wrong=wrong), "DOUBLE")
-            continue
-        ids = Ids(workspace, [(source, column)])
-        picked[name] = ids.of(source)
-        refuse_rows(workspace, source, column, f"{picked[name]} IS NULL", "the id of a user")
-        (counts["users"],) = workspace.one(f"SELECT count(DISTINCT {picked[name]}) FROM {source.sql}")
+    picked = {
+        name: cast(number_sql(workspace, source, column, rule=RULES[name][0], wrong=RULES[name][1]), "DOUBLE")
+        for name, column in columns.items()
+        if name != "user"
+    }
+    if "user" in columns:
+        ids = Ids(workspace, [(source, columns["user"])])
+        picked["user"] = ids.of(source)
+        refuse_rows(workspace, source, columns["user"], f"{picked['user']} IS NULL", "the id of a user")
+        (counts["users"],) = workspace.one(f"SELECT count(DISTINCT {picked['user']}) FROM {source.sql}")
     rows = ", ".join(f"{sql} AS {quoted('_' + name)}" for name, sql in picked.items())
     if "user" not in picked or ids.kind == "BIGINT":
         return f"SELECT {rows} FROM {source.sql}"
@@ -143,6 +143,7 @@ def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], coun
     )
     read = ", ".join("users.u" if name == "user" else quoted("_" + name) for name in picked)
     # A join hands rows over in any order: sums would differ in their last digits from run to run.
+    order = ", ".join(source.order)
     return (
         f"SELECT {read} FROM (SELECT {rows}, {order} FROM {source.sql}) AS log_rows "
         f"JOIN users ON users.id = log_rows._user ORDER BY {order}"

@@ -154,8 +154,7 @@ def times_of(work: Any, sources: Sequence[Source], time: str | None) -> tuple[li
     times = [time_sql(work, source, time) for source in sources]
     kinds = [kind_of(work, source, own) for source, own in zip(sources, times)]
     if len(set(kinds)) > 1:
-        both = " and ".join(kinds)
-        raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {both}")
+        raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {' and '.join(kinds)}")
     return times, []
 
 

@@ -172,6 +172,7 @@ def comparison_table(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
     differences = Column.of([row["difference"] for row in rows], [width_of(row["low"], row["high"]) for row in rows])
     effects = Column.of([row["effect"] for row in rows], places=3)
     for row in rows:
+        outcomes = " / ".join(count_text(row[name]) for name in ("wins", "ties", "losses"))
         cells = {
             "system, metric": f"{row['system']}, {row['metric']}",
             "difference": differences.text(row["difference"], signed=True),
@@ -179,11 +180,9 @@ def comparison_table(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
             "p": p_text(row["p"]),
             p_name(row): p_text(row["p_corrected"]),
             "d_z": effects.text(row["effect"], signed=True),
-            "wins / ties / losses": "unpaired",
+            "wins / ties / losses": outcomes if row["paired"] else "unpaired",
             f"users for {100 * POWER:g} % power": count_text(row["users_needed"]),
         }
-        if row["paired"]:
-            cells["wins / ties / losses"] = " / ".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
         table.append(cells)
     return table
 

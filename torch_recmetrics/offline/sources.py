@@ -422,19 +422,15 @@ def reader_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # n
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise InputError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}{hint}")
         return FORMATS[format]
-    readers = set()
-    for path in paths:
-        suffixes = [suffix for suffix in path.suffixes if suffix not in PACKED]
-        reader = READERS.get(suffixes[-1].lower() if suffixes else "")
-        if reader is None:
-            kinds = ", ".join(READERS)
-            raise InputError(
-                f"`{role}`: the kind of {str(path)!r} is unknown: give its `format`, or rename it to one of {kinds}"
-            )
-        readers.add(reader)
-    if len(readers) > 1:
+    suffixes = [next((own for own in reversed(path.suffixes) if own not in PACKED), "").lower() for path in paths]
+    if unknown := [path for path, suffix in zip(paths, suffixes) if suffix not in READERS]:
+        raise InputError(
+            f"`{role}`: the kind of {str(unknown[0])!r} is unknown: give its `format`, or rename it to one of "
+            f"{', '.join(READERS)}"
+        )
+    if len({READERS[suffix] for suffix in suffixes}) > 1:
         raise InputError(f"`{role}` must be files of one kind, got {', '.join(str(path) for path in paths[:3])}")
-    return readers.pop()
+    return READERS[suffixes[0]]
 
 
 def types_of(work: Any, place: str, sql: str) -> dict[str, str]:

@@ -363,7 +363,7 @@ class Parts:
 
         def joined(table: Any) -> Any:
             parts = [Part.from_bytes(payload) for payload in table.sort_by("part")["payload"].to_pylist()]
-            return payloads(table["part"][0].as_py() // FAN_IN, [("part", Part.joined(parts, add).to_bytes())])
+            return payload_row(table["part"][0].as_py() // FAN_IN, "part", Part.joined(parts, add).to_bytes())
 
         rows, left = self._rows.where("kind = 'part'"), (self._rows.agg({"part": "max"}).first()[0] or 0) + 1
         while left > FAN_IN:
@@ -437,15 +437,14 @@ def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterato
     )
     users = [] if part.users is None else part.users.combine_chunks().to_batches(ROWS_AT_ONCE)
     for kind, payload in (("part", part.to_bytes()), *(("users", ipc(pyarrow.table(batch))) for batch in users)):
-        yield from payloads(number, [(kind, payload)]).to_batches()
+        yield from payload_row(number, kind, payload).to_batches()
 
 
-def payloads(number: int, rows: Sequence[tuple[str, bytes]]) -> Any:
-    """Rows of :data:`SCHEMA`."""
+def payload_row(number: int, kind: str, payload: bytes) -> Any:
+    """A row of :data:`SCHEMA`."""
     pyarrow = needed("pyarrow", "Spark's frames")
-    kinds, contents = zip(*rows)
-    numbers = pyarrow.array([number] * len(rows), pyarrow.int64())
-    return pyarrow.table({"part": numbers, "kind": list(kinds), "payload": pyarrow.array(contents, pyarrow.binary())})
+    contents = pyarrow.array([payload], pyarrow.binary())
+    return pyarrow.table({"part": pyarrow.array([number], pyarrow.int64()), "kind": [kind], "payload": contents})
 
 
 def in_words_of_spark(text: str) -> str:

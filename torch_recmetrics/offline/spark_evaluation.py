@@ -202,18 +202,13 @@ def states_of(collection: RecMetricCollection) -> dict[str, Tensor]:
 
 def merge_states(collection: RecMetricCollection, parts: Sequence[Mapping[str, Tensor]]) -> None:
     """Add the states of other collections of the same metrics."""
-    members: list[Any] = list(collection.values())
     for states in parts:
-        # A list that is empty there has no tensor.
-        found: list[dict[str, Any]] = [
-            {name: [] for name, value in member.metric_state.items() if isinstance(value, list)} for member in members
-        ]
-        for key, value in states.items():
-            if not key.startswith(SLICE):
-                number, name, place = key.split("\n")
-                own = found[int(number)]
-                own[name] = value if place == "-1" else [*own[name], value]
-        for member, own in zip(members, found):
+        for number, member in enumerate(collection.values()):
+            # A list that is empty there has no tensor.
+            own: dict[str, Any] = {name: [] for name, value in member.metric_state.items() if isinstance(value, list)}
+            for key in (key for key in states if key.startswith(f"{number}\n")):
+                _, name, place = key.split("\n")
+                own[name] = states[key] if place == "-1" else [*own[name], states[key]]
             member.merge_state(own)
 
 
