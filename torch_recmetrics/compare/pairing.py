@@ -128,10 +128,11 @@ def refuse_other_definitions(argument: str, runs: Mapping[str, UserValues], metr
     differences = []
     for name, other in others:
         if not may_be_same(one.candidates, other.candidates):
-            step = ""
+            differences.append(f"candidates are {one.candidates!r} in {first} and {other.candidates!r} in {name}")
             if "scored" in (kind_of(one.candidates), kind_of(other.candidates)):
-                step = '; where their columns are all items, say so: users("full"), or UserValues.candidates = "full"'
-            differences.append(f"candidates are {one.candidates!r} in {first} and {other.candidates!r} in {name}{step}")
+                differences.append(
+                    'where their columns are all items, say so: users("full"), or UserValues.candidates = "full"'
+                )
         if one.hidden is not None and other.hidden is not None and one.hidden != other.hidden:
             hiding, open_to = (first, name) if one.hidden else (name, first)
             differences.append(

@@ -184,26 +184,19 @@ def relevance_sql(work: Any, log: Source, relevance: str | None, gain: str) -> s
 
 def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:
     """What is asked for; ValueError for what nobody can ask for."""
-    cutoffs = checked_cutoffs(top_k)
-    check.check_positive("horizon", horizon)
-    if horizon > MOST_AHEAD:
-        raise ValueError(f"`horizon` must be at most {MOST_AHEAD:,} events, got {horizon:,}")
-    check.check_choice("ties", ties, TIES)
-    check.check_choice("gain", gain, ("exponential", "linear"))
-    return Plan(cutoffs, horizon, ties, gain)
-
-
-def checked_cutoffs(top_k: int | Sequence[int]) -> tuple[int, ...]:
-    """Ascending, each once; ValueError for what is no cutoff."""
-    given = list(top_k) if isinstance(top_k, list | tuple | range) else [top_k]
-    cutoffs = [check.plain_number(k) for k in given]
+    cutoffs = [check.plain_number(k) for k in (top_k if isinstance(top_k, list | tuple | range) else [top_k])]
     if not cutoffs:
         raise ValueError("`top_k` must have one cutoff or more, got none")
     for k in cutoffs:
         check.check_positive("top_k", k)
         if k > DEEPEST:
             raise ValueError(f"`top_k` must be at most {DEEPEST:,}, got {k:,}")
-    return tuple(sorted(set(cutoffs)))
+    check.check_positive("horizon", horizon)
+    if horizon > MOST_AHEAD:
+        raise ValueError(f"`horizon` must be at most {MOST_AHEAD:,} events, got {horizon:,}")
+    check.check_choice("ties", ties, TIES)
+    check.check_choice("gain", gain, ("exponential", "linear"))
+    return Plan(tuple(sorted(set(cutoffs))), horizon, ties, gain)
 
 
 # Sums of users -------------------------------------------------------------------------------------------------------
