@@ -89,7 +89,9 @@ class Tables:
         }
         for role, source in known.items():
             keys = COLUMNS[role]
-            self.columns[role] = {key: pair.get(key) or self._named_column(source, key, pair[keys[0]]) for key in keys}
+            self.columns[role] = {
+                key: pair[key] if key in pair else self._named_column(source, key, pair[keys[0]]) for key in keys
+            }
         for source in workspace.sources:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
