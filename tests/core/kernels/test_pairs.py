@@ -10,7 +10,6 @@ import torch
 
 from torch_recmetrics import BinaryAUC, GroupAUC
 from torch_recmetrics.core.auc.histogram import codes_of, count_into, histogram
-from torch_recmetrics.core.auc.labelled_rows import has_nan
 from torch_recmetrics.core.auc.pairs import count_group_pairs
 from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import plain
@@ -83,4 +82,7 @@ def test_bad_labels_and_scores_are_refused_on_both_ways(bad: float) -> None:
             target = torch.tensor([0.0, 1.0, bad])
             with way() if way else pytest.MonkeyPatch.context(), pytest.raises(ValueError, match=r"`target` .* row 2"):
                 metric.update(torch.rand(3), target, **more)
-    assert not has_nan(torch.tensor([math.inf, 1.0])) and has_nan(torch.tensor([1.0, math.nan]))
+    metric = BinaryAUC()
+    metric.update(torch.tensor([math.inf, 1.0]), torch.tensor([1, 0]))
+    with pytest.raises(ValueError, match=r"`preds` must not be NaN, got NaN in row 1"):
+        metric.update(torch.tensor([1.0, math.nan]), torch.tensor([1, 0]))

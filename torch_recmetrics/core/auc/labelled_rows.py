@@ -110,11 +110,7 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
 def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabilities: bool) -> None:
     if not checks.active or not preds.numel():
         return
-    if probabilities:
-        low, high = preds.aminmax()
-        broken = ~((low >= 0) & (high <= 1))
-    else:
-        broken = has_nan(preds)
+    low, high = preds.aminmax()  # NaN if any is
 
     def message(_: int) -> str:
         if not probabilities:
@@ -125,6 +121,7 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
             "put logits through a sigmoid first"
         )
 
+    broken = ~((low >= 0) & (high <= 1)) if probabilities else high.isnan()
     checks.defer(broken.reshape(1), message)
 
 
@@ -134,17 +131,16 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if not checks.active or not target.numel():
         return target.to(torch.bool)
     labels = None
-    if is_readable(target):
+    if target.dtype in READABLE and usable(target) and target.is_contiguous():
         labels = torch.empty_like(target, dtype=torch.bool)
         broken = torch.tensor(bool(kernels.write_labels(target.numpy(), labels.numpy())), device=target.device)
+    elif target.is_floating_point():
+        # Only 0 and 1 are their own squares; inf - inf is NaN, which breaks the rule as well.
+        squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
+        broken = torch.stack([limit for limits in squares for limit in limits]).any()
     else:
-        if target.is_floating_point():
-            # Only 0 and 1 are their own squares; inf - inf is NaN, which breaks the rule as well.
-            squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
-            broken = torch.stack([limit for limits in squares for limit in limits]).any()
-        else:
-            low, high = target.aminmax()
-            broken = (low < 0) | (high > 1)
+        low, high = target.aminmax()
+        broken = (low < 0) | (high > 1)
 
     def message(_: int) -> str:
         place = _first((target != 0) & (target != 1))
@@ -152,18 +148,6 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
 
     checks.defer(broken.reshape(1), message)
     return target.to(torch.bool) if labels is None else labels
-
-
-def has_nan(values: Tensor) -> Tensor:
-    """() bool; one pass, and no mask of NaN."""
-    if is_readable(values):
-        return torch.tensor(bool(kernels.n_unlike_themselves(values.numpy())), device=values.device)
-    return values.amax().isnan()  # the largest number is NaN if any is
-
-
-def is_readable(rows: Tensor) -> bool:
-    """Whether compiled loops read these (M,) numbers."""
-    return rows.dtype in READABLE and usable(rows) and rows.is_contiguous()
 
 
 def _defer_two_classes(checks: check.ValueChecks, preds: Tensor, labels: Tensor) -> None:

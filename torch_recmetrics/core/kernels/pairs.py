@@ -35,15 +35,6 @@ def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int,
 
 
 @compiled
-def n_unlike_themselves(values: Array) -> int:
-    """How many of (M,) numbers are NaN."""
-    n = np.int32(0)
-    for row in range(values.shape[0]):
-        n = np.int32(n + (values[row] != values[row]))
-    return int(n)
-
-
-@compiled
 def write_labels(target: Array, labels: Array) -> int:
     """Which of (M,) numbers are not 0, and how many are neither 0 nor 1."""
     n = np.int32(0)
