@@ -16,20 +16,20 @@ from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
 from torch_recmetrics.core.catalogue.parts import Part, checked_part
-from torch_recmetrics.core.layouts.candidates import Candidates, rank_candidates
+from torch_recmetrics.core.layouts.candidates import Candidates
 from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import read_lists
 from torch_recmetrics.core.layouts.flat_rows import FlatRows
 from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.layouts.likely_mistakes import (
+    ONE_COLUMN,
     defer_likely_mistakes,
-    defer_one_column,
     defer_unlisted,
 )
 from torch_recmetrics.core.layouts.lists import rank_lists, shown
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
-from torch_recmetrics.core.layouts.relevance import Relevance, defer_item_ids, dense_relevance, no_relevance
+from torch_recmetrics.core.layouts.relevance import Relevance, defer_item_ids, dense_relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
 from torch_recmetrics.core.ranking.ranking import (
@@ -54,6 +54,7 @@ LAYOUTS = (
 EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
 TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
+ROWS = {"weights": check.check_relevance, "sample_ids": check.check_ids}  # (B,) each
 ARGUMENTS = frozenset(("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS, *REFERENCES))
 
 # What to do with an argument of other dimensions, by their number.
@@ -80,8 +81,6 @@ STEPS = {
 }
 
 Given = Mapping[str, Any]  # the arguments that are not None
-# Targets, weights, sample ids, seen ids and mask
-OfUsers = tuple["Targets | None", "Tensor | None", "Tensor | None", "Tensor | None", "Tensor | None"]
 
 
 def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
@@ -90,24 +89,19 @@ def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
     Raises:
         ValueError, TypeError: for arguments that do not go together, and for shapes, dtypes and devices.
     """
-    given, ragged = {}, {}
-    for name, value in arguments.items():
-        if value is not None:
-            given[name] = value
-            if getattr(value, "is_nested", False):
-                ragged[name] = given[name] = padded_nested(name, value)
+    given = {name: value for name, value in arguments.items() if value is not None}
+    ragged = {name: padded_nested(name, value) for name, value in given.items() if getattr(value, "is_nested", False)}
+    given |= ragged
     if isinstance(given.get("preds"), Ranking):
         return ready_layout(given, labels)
     if labels != PLAIN:
         given = read_labels(given, labels)
     if "indexes" in given:
         return flat_layout(given)
-    for name in LEADS:
-        if name in given:
-            if getattr(given[name], "ndim", 0) == 3:
-                rows, steps = rows_of_steps(given, name, ragged)
-                return replace(layout_of_rows(rows), steps=steps)
-            break
+    lead = next((name for name in LEADS if name in given), "")
+    if getattr(given.get(lead), "ndim", 0) == 3:
+        rows, steps = rows_of_steps(given, lead, ragged)
+        return replace(layout_of_rows(rows), steps=steps)
     return layout_of_rows(given)
 
 
@@ -137,16 +131,13 @@ class Layout(ABC):
     like_name: str
     n_items: int | None  # items that are scored, by id; None where ids are given
     n_candidates: int | None = field(default=None, kw_only=True)  # items that are scored where they are not all
+    # Whether `seen_ids` or a `mask` say what must not be recommended.
+    hides: bool = field(default=False, kw_only=True)
 
     @property
     def n_scored(self) -> int | None:
         """Items that were scored; None where that cannot be said."""
         return self.n_items
-
-    @property
-    def hides(self) -> bool:
-        """Whether `seen_ids` or a `mask` say what must not be recommended."""
-        return False
 
     @abstractmethod
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
@@ -163,10 +154,6 @@ class ReadyLayout(Layout):
     """A ranking that was made before."""
 
     ranking: Ranking
-
-    @property
-    def hides(self) -> bool:
-        return self.ranking.hides
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         ranking, depth = self.ranking, self.ranking.depth
@@ -199,11 +186,6 @@ class FlatLayout(Layout):
     """Rows of users that are complete only when all updates and all processes are known."""
 
     rows: FlatRows
-    masked: bool = field(default=False, kw_only=True)
-
-    @property
-    def hides(self) -> bool:
-        return self.masked
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         return read_lists(self.checked_rows(needs, checks), needs, checks).ranking(needs)
@@ -268,10 +250,6 @@ class UserLayout(Layout):
         """The columns; None with a mask, which may hide the padding of lists of different lengths."""
         return self.n_items if self.mask is None else None
 
-    @property
-    def hides(self) -> bool:
-        return self.seen_ids is not None or self.mask is not None
-
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         checks.steps = self.steps
         if self.reference is not None and not needs.reference:
@@ -279,7 +257,8 @@ class UserLayout(Layout):
         if self.targets is not None:
             relevance = self.targets.relevance(checks, self.n_items)
         elif not needs.needs_target:
-            relevance = no_relevance(self.like)
+            nothing = torch.zeros((self.like.shape[0], 0), dtype=torch.int64, device=self.like.device)
+            relevance = Relevance(nothing, None)
         else:
             ways = (
                 "`target` in the shape of `preds`, or `target_ids`" if self.target_name == "target" else "`target_ids`"
@@ -293,8 +272,7 @@ class UserLayout(Layout):
             in_range = check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
             if self.n_items is not None and not in_range:
                 seen_ids = seen_ids.clamp(-1, self.n_items - 1)
-        hides, width = seen_ids is not None or self.mask is not None, relevance.width
-        looks = checks.warns and self.targets is not None and (hides or width == self.n_items)
+        looks = checks.warns and self.targets is not None and (self.hides or relevance.width == self.n_items)
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
         if looks and self.like.shape[0]:
             defer_likely_mistakes(checks, relevance, seen_ids, self.mask, self.n_items)
@@ -362,7 +340,7 @@ class ScoresLayout(UserLayout):
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> Ranking:
         if self.n_items == 1 and checks.warns and self.targets is not None and self.like.shape[0] > 1:
-            defer_one_column(checks, self.like.device)
+            checks.defer_warning(torch.ones((), dtype=torch.bool, device=self.like.device), ONE_COLUMN)
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance.ids, relevance, needs, checks)
 
@@ -397,10 +375,16 @@ class CandidatesLayout(UserLayout):
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> Ranking:
-        self.candidates.defer_rules(checks)
-        ranking = rank_candidates(self.like, self.candidates, relevance, seen_ids, needs, checks)
+        candidates = self.candidates
+        candidates.defer_rules(checks)
+        seen_columns = None if seen_ids is None else candidates.columns_of(seen_ids)
+        scores = ScoreMatrix(self.like, seen_columns, candidates.shown(self.like.shape), nan_hidden=needs.nan_hidden)
+        # Relevant items that are no candidates have no rank, but they count among the relevant ones and in the best
+        # list.
+        ranking = rank_scores(scores, candidates.columns_of(relevance.item_ids), relevance, needs, checks)
+        item_ids = None if ranking.item_ids is None else candidates.ids_of(ranking.item_ids)
         # Those of each user are a list with scores; those of all users are all that there is.
-        return ranking.having(finished=self.candidates.item_ids.ndim == 2)
+        return ranking.having(item_ids=item_ids, finished=candidates.item_ids.ndim == 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -435,7 +419,7 @@ def ready_layout(given: Given, labels: Labels) -> ReadyLayout:
     extra = [name for name in given if name != "preds"]
     if extra:
         raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
-    return ReadyLayout(ranking.relevance, "preds", ranking.n_items, ranking)
+    return ReadyLayout(ranking.relevance, "preds", ranking.n_items, ranking, hides=ranking.hides)
 
 
 def flat_layout(given: Given) -> FlatLayout:
@@ -461,7 +445,7 @@ def flat_layout(given: Given) -> FlatLayout:
         check.check_relevance("weights", given["weights"])
         weights = exact(given["weights"].detach())
     rows = FlatRows(indexes.to(torch.int64), preds, target, weights)
-    return FlatLayout(preds, "preds", None, rows, masked="mask" in given)
+    return FlatLayout(preds, "preds", None, rows, hides="mask" in given)
 
 
 def scores_layout(given: Given) -> ScoresLayout:
@@ -472,7 +456,7 @@ def scores_layout(given: Given) -> ScoresLayout:
     if "mask" in given:
         check.check_shape("mask", need(given, "mask", 2), tuple(preds.shape), "`preds`")
         check.check_mask(given["mask"])
-    return ScoresLayout(preds, "preds", preds.shape[1], *users)
+    return ScoresLayout(preds, "preds", preds.shape[1], **users)
 
 
 def candidates_layout(given: Given) -> CandidatesLayout:
@@ -497,7 +481,7 @@ def candidates_layout(given: Given) -> CandidatesLayout:
     check.check_ids("item_ids", item_ids)
     users = users_of(given, preds, "preds")
     candidates = Candidates(item_ids.detach().to(torch.int64))
-    return CandidatesLayout(preds, "preds", None, *users, candidates, n_candidates=shape[1])
+    return CandidatesLayout(preds, "preds", None, candidates=candidates, n_candidates=shape[1], **users)
 
 
 def lists_layout(given: Given) -> ListsLayout:
@@ -508,7 +492,7 @@ def lists_layout(given: Given) -> ListsLayout:
     item_ids = need(given, "item_ids", 2)
     check.check_ids("item_ids", item_ids)
     item_ids = item_ids.to(torch.int64)
-    return ListsLayout(item_ids, "item_ids", None, *users_of(given, item_ids, "item_ids"))
+    return ListsLayout(item_ids, "item_ids", None, **users_of(given, item_ids, "item_ids"))
 
 
 def embeddings_layout(given: Given) -> EmbeddingsLayout:
@@ -519,24 +503,23 @@ def embeddings_layout(given: Given) -> EmbeddingsLayout:
     part = checked_part(given.get("item_ids"), given.get("mask"), pairs)
     rows = users_of({**given, "mask": part.mask}, users, "user_embeddings")
     n_candidates = part.rows.shape[0] if part.rows is not None and "item_ids" in given else None
-    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, *rows, pairs, part, n_candidates=n_candidates)
+    options = {"pairs": pairs, "part": part, "n_candidates": n_candidates, **rows}
+    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, **options)
 
 
-def users_of(given: Given, like: Tensor, like_name: str) -> OfUsers:
+def users_of(given: Given, like: Tensor, like_name: str) -> dict[str, Any]:
     """Targets, weights, sample ids, seen ids and mask: a row for each user, all on one device."""
     check.check_device(like.device, given)
-    rows: dict[str, Tensor | None] = dict.fromkeys(("weights", "sample_ids"))
-    for name in rows:
+    rows: dict[str, Any] = dict.fromkeys(ROWS)
+    for name, rule in ROWS.items():
         if name in given:
             rows[name] = need(given, name, 1)
-            check.check_rows(name, given[name], like.shape[0], f"`{like_name}`")
-    if "weights" in given:
-        check.check_relevance("weights", given["weights"])
-    if "sample_ids" in given:
-        check.check_ids("sample_ids", given["sample_ids"])
-    targets = None if TARGETS.isdisjoint(given) else targets_of(given, like, like_name)
-    seen_ids = ids_of(given, "seen_ids", like, like_name) if "seen_ids" in given else None
-    return targets, rows["weights"], rows["sample_ids"], seen_ids, given.get("mask")
+            check.check_rows(name, rows[name], like.shape[0], f"`{like_name}`")
+            rule(name, rows[name])
+    rows["targets"] = None if TARGETS.isdisjoint(given) else targets_of(given, like, like_name)
+    rows["seen_ids"] = ids_of(given, "seen_ids", like, like_name) if "seen_ids" in given else None
+    mask = given.get("mask")
+    return {**rows, "mask": mask, "hides": "seen_ids" in given or mask is not None}
 
 
 def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:

@@ -1,7 +1,7 @@
 """Scores of a few candidates, each an item id, instead of scores of all items.
 
 Columns are ranked as columns of any scores are. What is relevant or seen is looked up among the candidates first, and
-afterwards the columns of the lists are read as item ids; nothing behind it knows of candidates.
+afterwards the columns of the lists are read as item ids; what ranks them knows nothing of candidates.
 """
 
 from __future__ import annotations
@@ -13,11 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.columns import columns_of, is_looped
-from torch_recmetrics.core.layouts.relevance import Relevance, are_distinct
-from torch_recmetrics.core.layouts.scores import rank_scores
-from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.layouts.relevance import are_distinct
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
@@ -61,20 +57,3 @@ class Candidates:
         at = columns.clamp(min=0)
         ids = self.item_ids[at] if self.item_ids.ndim == 1 else self.item_ids.gather(1, at)
         return torch.where(columns >= 0, ids, -1)
-
-
-def rank_candidates(
-    preds: Tensor,
-    candidates: Candidates,
-    targets: Relevance,
-    seen_ids: Tensor | None,
-    needs: RankingRequirements,
-    checks: check.ValueChecks,
-) -> Ranking:
-    """(B, C) scores of candidates against what is relevant, by item ids."""
-    if seen_ids is not None:
-        seen_ids = candidates.columns_of(seen_ids)
-    scores = ScoreMatrix(preds, seen_ids, candidates.shown(preds.shape), nan_hidden=needs.nan_hidden)
-    # Relevant items that are no candidates have no rank, but they count among the relevant ones and in the best list.
-    ranking = rank_scores(scores, candidates.columns_of(targets.item_ids), targets, needs, checks)
-    return ranking if ranking.item_ids is None else ranking.having(item_ids=candidates.ids_of(ranking.item_ids))

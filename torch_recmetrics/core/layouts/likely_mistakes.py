@@ -50,7 +50,11 @@ def defer_likely_mistakes(
         n_items: N; None where there are no scores.
     """
     if seen_ids is not None or mask is not None:
-        checks.defer_warning(hides_every_target(relevance, seen_ids, mask), HIDES_EVERY_TARGET)
+        wanted, ids = relevance.values > 0, relevance.item_ids
+        shown = wanted if seen_ids is None else wanted & (columns_of(seen_ids, ids) < 0)
+        if mask is not None:
+            shown = shown & mask.gather(1, ids.clamp(min=0))
+        checks.defer_warning(wanted.any() & ~shown.any(), HIDES_EVERY_TARGET)
     if seen_ids is not None and seen_ids.ndim == 2 and seen_ids.shape[1] > 1:
         at_an_end = (torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0).all(2).sum(1).amax()
         many = (at_an_end > 1) & (4 * at_an_end >= seen_ids.shape[0])
@@ -59,11 +63,6 @@ def defer_likely_mistakes(
     if graded is not None and graded.is_floating_point() and n_items == relevance.width >= ALL_OF_MANY:
         all_of_them = (relevance.n_relevant() == n_items).all()
         checks.defer_warning(all_of_them & (graded != graded.round()).any(), ALL_RELEVANT)
-
-
-def defer_one_column(checks: ValueChecks, device: torch.device) -> None:
-    """Scores of several users have one column."""
-    checks.defer_warning(torch.ones((), dtype=torch.bool, device=device), ONE_COLUMN)
 
 
 def defer_unlisted(checks: ValueChecks, ranking: Ranking, needs: RankingRequirements) -> None:
@@ -75,14 +74,3 @@ def defer_unlisted(checks: ValueChecks, ranking: Ranking, needs: RankingRequirem
         lacking = lacking & (ranking.weights.unsqueeze(1) > 0)
     of_users = lacking.any(1)
     checks.defer_warning(of_users, lambda: UNLISTED.format(f"{int(of_users.sum()):,}", f"{ranking.n_users:,}"))
-
-
-def hides_every_target(relevance: Relevance, seen_ids: Tensor | None, mask: Tensor | None) -> Tensor:
-    """0-dim bool: there are relevant items, and none of them may be recommended to its user."""
-    wanted, ids = relevance.values > 0, relevance.item_ids
-    shown = wanted
-    if seen_ids is not None:
-        shown = shown & (columns_of(seen_ids, ids) < 0)
-    if mask is not None:
-        shown = shown & mask.gather(1, ids.clamp(min=0))
-    return wanted.any() & ~shown.any()

@@ -19,6 +19,7 @@ from torch_recmetrics.core.tensors.scatter import joined
 
 PROBABILITIES = ("logged", "policy")
 ESTIMATES = ("expected", "expected_policy")
+OF_ROWS = {"indexes": check.check_ids, "sample_ids": check.check_ids, "weights": check.check_relevance}
 NOTHING = torch.zeros(0, dtype=torch.float64, device="cpu")
 
 
@@ -107,20 +108,16 @@ def read_logged(given: Mapping[str, Any], *, ndim: int) -> LoggedRows:
             column = exact(given[name].detach())
             # Padding is not read.
             columns[name] = column if shown is None else torch.where(shown, column, float(name in PROBABILITIES))
-    ids: dict[str, Tensor | None] = {"indexes": None, "sample_ids": None}
-    for name in ids:
+    of_rows: dict[str, Tensor] = {}
+    for name, rule in OF_ROWS.items():
         if name in given:
             check.check_tensor(name, given[name])
             check.check_shape(name, given[name], shape[:1], "the rows of `reward`")
-            check.check_ids(name, given[name])
-            ids[name] = given[name].detach().to(torch.int64, copy=True)
-    weights = given.get("weights")
-    if weights is not None:
-        check.check_tensor("weights", weights)
-        check.check_shape("weights", weights, shape[:1], "the rows of `reward`")
-        check.check_relevance("weights", weights)
-        weights = weights.detach()
-    return LoggedRows(columns, shown, weights, **ids)
+            rule(name, given[name])
+            of_rows[name] = given[name].detach()
+    weights = of_rows.pop("weights", None)
+    ids = {name: column.to(torch.int64, copy=True) for name, column in of_rows.items()}
+    return LoggedRows(columns, shown, weights, ids.get("indexes"), ids.get("sample_ids"))
 
 
 def defer_numbers(checks: ValueChecks, name: str, column: Tensor) -> None:

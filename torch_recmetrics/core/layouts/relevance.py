@@ -17,13 +17,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.row_sort import sorted_rows
-
-BITS = {
-    1: torch.uint8,
-    2: torch.int16,
-    4: torch.int32,
-    8: torch.int64,
-}  # by bytes of an element: as what a compiled loop reads it
+from torch_recmetrics.core.tensors.sort_keys import bits_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +94,6 @@ class Relevance:
         return torch.where(is_best, scores, HIDDEN), lowest
 
 
-def no_relevance(like: Tensor) -> Relevance:
-    """No relevant item for any row of a tensor."""
-    return Relevance(torch.zeros((like.shape[0], 0), dtype=torch.int64, device=like.device), None)
-
-
 def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
     """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
     if not compact:
@@ -127,7 +116,7 @@ def marked_columns(target: Tensor) -> Tensor:
         target = (target != 0).contiguous()
     if not (target.numel() and usable(target)):
         return plain_marked_columns(target)
-    bits = flat(target.view(BITS[target.element_size()])).numpy()
+    bits = flat(bits_of(target)).numpy()
     counts = target.new_empty(n_users, dtype=torch.int64)
     given = bits, target.stride(0), n_items, counts.numpy()
     over_rows(marks.count_marks, n_users, target.numel(), *given)

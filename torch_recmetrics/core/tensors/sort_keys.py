@@ -60,8 +60,8 @@ def ordered_keys(scores: Tensor) -> Tensor:
 
 
 def bits_of(scores: Tensor) -> Tensor:
-    """The bits of scores as integers."""
-    return scores.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.element_size()])
+    """The bits of scores, or of other numbers, as integers."""
+    return scores.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.element_size()])
 
 
 def write_keys(bits: Tensor, keys: Tensor, signs: Tensor) -> None:
