@@ -22,7 +22,7 @@ from torch_recmetrics.core.kernels import fold
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.ranking.full_lists import Entries, FullListStats, full_list_stats
-from torch_recmetrics.core.ranking.item_weights import ItemWeights
+from torch_recmetrics.core.ranking.requirements import ItemWeights
 from torch_recmetrics.core.ranking.ties import (
     GAIN_SCALE,
     GAINS,
@@ -372,19 +372,17 @@ class RankingStats:
             gain = "hit"  # 2^1 - 1 = 1
         if self.ranking.total_weight is not None:
             gain = "linear"
-        if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
-            return self._gain_sum(cutoffs, gain, discount)
         key = gain, discount, cutoffs
-        if key not in self._gain_sums:
-            self._gain_sums[key] = self._gain_sum(cutoffs, gain, discount)
-        return self._gain_sums[key]
-
-    def _gain_sum(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
-        return self._read(
+        if key in self._gain_sums:
+            return self._gain_sums[key]
+        sums = self._read(
             cutoffs,
             lambda columns, places: columns.gain_sum(gain, discount, places),
             lambda full_list: full_list.gain_sum(gain, discount),
         )
+        if gain in REMEMBERED_GAINS and discount in REMEMBERED_DISCOUNTS:
+            self._gain_sums[key] = sums
+        return sums
 
     def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
@@ -441,14 +439,11 @@ class RankingStats:
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
-        values = []
-        for cutoff, column in zip(cutoffs, self._columns_at(cutoffs), strict=True):
-            if cutoff is None and self._full_list is not None:
-                values.append(self._full_list.mean_precision)
-            else:
-                nothing = column < 0
-                values.append(self.n_relevant[:, 0] * 0 if nothing else self._columns.mean_precision(column))
-        return torch.stack(values, 1)
+
+        def running(columns: CumulativeStats, places: Places) -> Tensor:
+            return torch.stack([columns.mean_precision(place) for place in places or ()], 1)
+
+        return self._read(cutoffs, running, attrgetter("mean_precision"))
 
     def ideal_sum(
         self, cutoffs: Cutoffs, gain: Gain, ideal: str = "relevant", discount: Discount = log2_discount
