@@ -8,7 +8,7 @@ from importlib import metadata
 import torch
 
 from torch_recmetrics.core.kernels.runtime import why_not
-from torch_recmetrics.core.tensors.column_sort import numpy_is_faster, processor
+from torch_recmetrics.core.tensors.sorts import numpy_is_faster, processor
 
 __all__ = ["show_versions"]
 

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from torch_recmetrics.core.kernels import lists
 from torch_recmetrics.core.kernels.runtime import usable
-from torch_recmetrics.core.layouts.columns import columns_of
+from torch_recmetrics.core.layouts.relevance import columns_of
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import constants, ranks

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
-from torch_recmetrics.core.layouts.flat import read_lists
-from torch_recmetrics.core.layouts.flat_rows import pack, unpack, weight_of_each
+from torch_recmetrics.core.layouts.flat import pack, read_lists, unpack, weight_of_each
 from torch_recmetrics.core.ranking.ranking import NO_ITEMS, Labels, Ranking
 from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check

@@ -16,7 +16,7 @@ from torch_recmetrics.core.distributed.collectives import (
     send_rows,
     sum_alike,
 )
-from torch_recmetrics.core.layouts.flat_rows import joined_rows
+from torch_recmetrics.core.layouts.flat import joined_rows
 from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import UserColumns, flat_users

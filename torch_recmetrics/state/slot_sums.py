@@ -15,8 +15,7 @@ from torch_recmetrics.core.distributed.collectives import (
     sum_alike,
     sum_over_processes,
 )
-from torch_recmetrics.core.layouts.flat import read_lists
-from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows, unpack
+from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows, read_lists, unpack
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import (
     ADDABLE,

@@ -17,7 +17,7 @@ from torch_recmetrics.core.distributed.collectives import (
     sum_alike,
     sum_over_processes,
 )
-from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
+from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, addable, added, from_added, moments
 from torch_recmetrics.state.evaluator import flat_sums

@@ -14,9 +14,9 @@ from oracles.clicks import auc, by_group, pairs
 
 from torch_recmetrics.core.auc.pairs import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
 from torch_recmetrics.core.kernels.runtime import plain
-from torch_recmetrics.core.tensors import column_sort
 from torch_recmetrics.core.tensors import compact_ids as numbering
 from torch_recmetrics.core.tensors import sort_keys as key_module
+from torch_recmetrics.core.tensors import sorts
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 
@@ -27,7 +27,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.setattr(key_module, "SLICE", 3)
     elif request.param == "torch's sort":
         monkeypatch.setattr(key_module, "SLICE", 1)
-        monkeypatch.setattr(column_sort, "numpy_is_faster", lambda: False)
+        monkeypatch.setattr(sorts, "numpy_is_faster", lambda: False)
     elif request.param == "crowded tables":
         monkeypatch.setattr(numbering, "TABLE_BITS", 1)
     with plain() if request.param in ("no loops", "slices of three") else contextlib.nullcontext():

@@ -11,8 +11,7 @@ from fixtures.refusals import refused
 
 from torch_recmetrics import MAP, NDCG, CollapseRate, functional, ranking_metrics
 from torch_recmetrics.core.layouts import flat as layout
-from torch_recmetrics.core.layouts.flat import sort_rows
-from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, FlatRows, joined_rows, pack, unpack
+from torch_recmetrics.core.layouts.flat import NARROW, WIDE, FlatRows, joined_rows, pack, sort_rows, unpack
 
 NAMES = ("ndcg", "average_precision", "reciprocal_rank", "hit_rate", "recall", "precision")
 MEASURES = [getattr(functional, name) for name in NAMES]

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
-from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import slices
+from torch_recmetrics.core.tensors.sorts import sort_column
 
 MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; label and sign take one bit each
 

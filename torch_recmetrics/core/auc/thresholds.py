@@ -15,9 +15,9 @@ from torch_recmetrics.core.auc.exchange import Agreed, gather_columns, rows_here
 from torch_recmetrics.core.auc.histogram import used_bins
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels
 from torch_recmetrics.core.distributed.collectives import sum_over_processes
-from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
+from torch_recmetrics.core.tensors.sorts import sort_column
 
 
 class Thresholds(NamedTuple):

@@ -12,7 +12,7 @@ from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChu
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
-from torch_recmetrics.core.tensors.row_sort import sorted_pieces
+from torch_recmetrics.core.tensors.sorts import sorted_pieces
 
 
 def catalogue_ranks(

@@ -18,8 +18,7 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embe
 from torch_recmetrics.core.catalogue.parts import Part, checked_part
 from torch_recmetrics.core.layouts.candidates import Candidates
 from torch_recmetrics.core.layouts.embeddings import rank_part
-from torch_recmetrics.core.layouts.flat import read_lists
-from torch_recmetrics.core.layouts.flat_rows import FlatRows
+from torch_recmetrics.core.layouts.flat import FlatRows, read_lists
 from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.layouts.likely_mistakes import (
     ONE_COLUMN,

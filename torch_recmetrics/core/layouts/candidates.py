@@ -12,8 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.columns import columns_of, is_looped
-from torch_recmetrics.core.layouts.relevance import are_distinct
+from torch_recmetrics.core.layouts.relevance import are_distinct, columns_of, is_looped
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import is_sync_free
 

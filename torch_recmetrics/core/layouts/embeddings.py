@@ -14,15 +14,14 @@ from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
 from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.layouts.candidates import Candidates
-from torch_recmetrics.core.layouts.columns import columns_of
-from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.layouts.relevance import Relevance, columns_of
 from torch_recmetrics.core.layouts.scores import places_in
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import HIDDEN
 from torch_recmetrics.core.scores.ranks import ranks_in_list
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.row_sort import sorted_rows
+from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
 def rank_part(

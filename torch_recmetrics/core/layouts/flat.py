@@ -2,12 +2,12 @@
 
 One sort of integers puts them by user and score: the user in the high bits, the score below. After it only the rows of
 relevant items are read. Where relevance fits into the lowest bits as well, the sort need not return where a row came
-from.
+from. While rows wait for the rest of their users they are packed into integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,16 +15,15 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels.score_rows import FAR
-from torch_recmetrics.core.layouts.flat_rows import FlatRows, weight_of_each
 from torch_recmetrics.core.ranking.full_lists import Entries
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
-from torch_recmetrics.core.tensors.column_sort import sort_column
 from torch_recmetrics.core.tensors.compact_ids import small_numbers
-from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.sort_keys import bits_of, slices, write_keys
+from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits, is_sync_free
+from torch_recmetrics.core.tensors.sort_keys import bits_of, slice_rows, slices, write_keys
+from torch_recmetrics.core.tensors.sorts import sort_column
 
 # The largest table of users by ranks. A larger one would be fresh memory each time, which costs more than arithmetic.
 TABLE_PLACES = 1 << 20
@@ -33,7 +32,93 @@ MOST_BITS = 62  # one bit is the sign, one leaves room for a place beyond the la
 UNITS = (1.0, 0.25)
 RELEVANCE_BITS = 12
 HIGHEST = 0x7F800000  # the key of inf as float32
-STEP = 1 << 17  # rows of one step: it does many operations on each, which threads share with profit
+NARROW, WIDE = 2, 4  # columns of packed rows
+WHOLE_IN_FLOAT32 = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class FlatRows:
+    """Rows of many users in any order."""
+
+    indexes: Tensor  # (M,) int64: the user of a row
+    preds: Tensor  # (M,) float, -inf hides the row
+    relevance: Tensor  # (M,)
+    weights: Tensor | None  # (M,), one value for each user
+
+
+def fit_narrow(rows: FlatRows) -> bool:
+    """Whether float32 holds scores and relevance as they are."""
+    if rows.weights is not None or rows.preds.dtype == torch.float64 or rows.relevance.dtype == torch.float64:
+        return False
+    if rows.relevance.is_floating_point() or rows.relevance.element_size() <= 2 or not rows.relevance.numel():
+        return True
+    return is_sync_free(rows.relevance.device) and bool(rows.relevance.amax() <= WHOLE_IN_FLOAT32)
+
+
+def pack(rows: FlatRows) -> Tensor:
+    """int64 (M, 2): the index, and score and relevance as float32. Or (M, 4): index, score, relevance, weight.
+
+    Floats are kept bit by bit, so one tensor holds columns of any dtypes. A narrow row takes 16 bytes.
+    """
+    if fit_narrow(rows):
+        # Column by column, so that each is read without the rest.
+        packed = torch.empty((NARROW, rows.indexes.shape[0]), dtype=torch.int64, device=rows.indexes.device)
+        packed[0] = rows.indexes
+        halves = packed[1].view(torch.float32).view(-1, 2)
+        for half, preds, relevance in slices(halves, rows.preds, rows.relevance):
+            half[:, 0], half[:, 1] = preds, relevance
+        return packed.T
+    return _packed_wide(rows)
+
+
+def _packed_wide(rows: FlatRows) -> Tensor:
+    weights = torch.ones_like(rows.preds) if rows.weights is None else rows.weights
+    floats = [float_bits(column) for column in (rows.preds, rows.relevance, weights)]
+    return torch.stack([rows.indexes, *floats], 1)
+
+
+def unpack(parts: Sequence[Tensor]) -> FlatRows:
+    """Inverse of :func:`pack`, for the rows of several updates."""
+    if len(parts) == 1:
+        return _unpacked(parts[0])
+    return _unpacked(joined_rows(parts, max(part.shape[1] for part in parts), parts[0].device))
+
+
+def _unpacked(packed: Tensor) -> FlatRows:
+    if packed.shape[1] == NARROW:
+        column = packed[:, 1]
+        # torch takes any stride of a single row for contiguous, but refuses to view it in another dtype.
+        column = column if column.stride(0) == 1 else column.clone(memory_format=torch.contiguous_format)
+        halves = column.view(torch.float32).view(-1, 2)
+        return FlatRows(packed[:, 0], halves[:, 0], halves[:, 1], None)
+    indexes, preds, relevance, weights = packed.unbind(1)
+    return FlatRows(indexes, bits_float(preds), bits_float(relevance), bits_float(weights))
+
+
+def joined_rows(parts: Sequence[Tensor], columns: int, device: torch.device) -> Tensor:
+    """(M, columns) packed rows of several updates; for wide columns narrow rows are widened."""
+    parts = [part.to(device) for part in parts]
+    parts = [part if part.shape[1] == columns else _packed_wide(_unpacked(part)) for part in parts]
+    # Narrow rows lie column by column, and stay so.
+    return torch.cat([torch.zeros((columns, 0), dtype=torch.int64, device=device), *(part.T for part in parts)], 1).T
+
+
+def weight_of_each(rows: FlatRows, checks: check.ValueChecks) -> Tensor | None:
+    """(U,) the weight of each user, ascending by index. All rows of a user must carry the same."""
+    if rows.weights is None:
+        return None
+    numbers, low, n_users = small_numbers(rows.indexes)
+    numbers = numbers - low
+    used = torch.zeros(n_users, dtype=torch.bool, device=numbers.device).index_fill_(0, numbers, True)
+    user_weights = rows.weights.new_zeros(n_users).scatter_(0, numbers, rows.weights)
+    expected = user_weights[numbers]
+
+    def message(row: int) -> str:
+        one, other = expected[row].item(), rows.weights[row].item()  # type: ignore[index]
+        return f"`weights` must agree within a user, got {one} and {other} for index {rows.indexes[row].item()}"
+
+    checks.defer(expected != rows.weights, message)
+    return user_weights[used]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +223,6 @@ class SortedRows(NamedTuple):
     order: Tensor | None  # (M,) where the rows came from; None where their relevance is in the codes
     hidden_place: int  # that of the score -inf; all other scores are below
 
-    def user_score(self, at: Tensor) -> Tensor:
-        """User and score of the rows at these positions, as one number."""
-        return self.codes[at] >> self.score_shift
-
 
 def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
     """The rows as sorted integers; `ordered` keeps equal scores in the order of the rows."""
@@ -178,10 +259,10 @@ def packed(
         relevance: (M,), in the lowest `bits` as multiples of the unit; left out for a unit of 0.
     """
     codes = torch.empty(numbers.shape, dtype=torch.int64, device=numbers.device)
-    keys = torch.empty(min(codes.shape[0], STEP), dtype=torch.int32, device=codes.device)
+    keys = torch.empty(min(codes.shape[0], slice_rows(codes.device)), dtype=torch.int32, device=codes.device)
     signs = torch.empty_like(keys)
     largest = 0.0
-    for code, number, score, value in slices(codes, numbers, scores, relevance, rows=STEP):
+    for code, number, score, value in slices(codes, numbers, scores, relevance):
         if score.dtype == torch.int32:
             key = keys[: score.shape[0]]
             write_keys(score, key, signs[: score.shape[0]])
@@ -204,12 +285,12 @@ def first_and_relevant(ranks: SortedRows, relevance: Tensor) -> tuple[Tensor, Te
     codes = ranks.codes
     if not codes.shape[0]:
         return codes, codes
-    changes = ((after ^ before) >> ranks.user_shift for after, before in slices(codes[1:], codes[:-1], rows=STEP))
+    changes = ((after ^ before) >> ranks.user_shift for after, before in slices(codes[1:], codes[:-1]))
     if ranks.order is None:
         low_bits = (1 << ranks.score_shift) - 1
-        marks = (part & low_bits for (part,) in slices(codes, rows=STEP))
+        marks = (part & low_bits for (part,) in slices(codes))
     else:
-        marks = (relevance[part] > 0 for (part,) in slices(ranks.order, rows=STEP))
+        marks = (relevance[part] > 0 for (part,) in slices(ranks.order))
     return torch.cat([codes.new_zeros(1), nonzero_positions(changes) + 1]), nonzero_positions(marks)
 
 
@@ -222,12 +303,6 @@ def relevance_at(ranks: SortedRows, at: Tensor, relevance: Tensor) -> Tensor:
 
 def tie_group_at(ranks: SortedRows, at: Tensor) -> tuple[Tensor, Tensor]:
     """Where the group of equal scores around each position begins, and how many rows it has."""
-    codes, group = ranks.codes, ranks.user_score(at)
-    first, after = at.clone(), at + 1
-    # Few scores have an equal, and reading both neighbours is cheaper than a search.
-    like_before = (ranks.user_score((at - 1).clamp(min=0)) == group).logical_and_(at > 0).nonzero().flatten()
-    like_after = (ranks.user_score(after.clamp(max=codes.shape[0] - 1)) == group).logical_and_(after < codes.shape[0])
-    rows = like_after.nonzero().flatten()
-    first[like_before] = torch.searchsorted(codes, group[like_before] << ranks.score_shift)
-    after[rows] = torch.searchsorted(codes, (group[rows] + 1) << ranks.score_shift)
+    codes, shift = ranks.codes, ranks.score_shift
+    first, after = (torch.searchsorted(codes, ((codes[at] >> shift) + n) << shift) for n in (0, 1))
     return first, after - first

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels.score_rows import FAR
-from torch_recmetrics.core.layouts.columns import columns_of
-from torch_recmetrics.core.layouts.relevance import Relevance
+from torch_recmetrics.core.layouts.relevance import Relevance, columns_of
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors.checks import ValueChecks

@@ -14,7 +14,7 @@ from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
-from torch_recmetrics.core.tensors.row_sort import sorted_rows
+from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
 def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tensor, Tensor | None] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 24
 
-# --- Sorts of rows (core/tensors/row_sort.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
+# --- Sorts of rows (core/tensors/sorts.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
 
 REGISTER_BYTES = 1 << 11  # of a row: numpy sorts so many in registers, and longer rows up to six times slower
 

@@ -1,4 +1,4 @@
-"""A long column of integers in ascending order: every way to sort it gives the same."""
+"""Numbers in ascending order, a long column or each row: every way to sort them gives the same."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from torch_recmetrics.core.tensors import column_sort
-from torch_recmetrics.core.tensors.column_sort import has_vector_sort, numpy_is_faster, processor, sort_column
+from torch_recmetrics.core.tensors import sorts, thresholds
+from torch_recmetrics.core.tensors.sorts import (
+    has_vector_sort,
+    numpy_is_faster,
+    processor,
+    sort_column,
+    sorted_pieces,
+    sorted_rows,
+)
 
 DTYPES = [torch.int16, torch.int32, torch.int64]
 
@@ -15,7 +22,7 @@ DTYPES = [torch.int16, torch.int32, torch.int64]
 @pytest.fixture(params=["numpy", "torch"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How columns are sorted."""
-    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda: request.param == "numpy")
+    monkeypatch.setattr(sorts, "numpy_is_faster", lambda: request.param == "numpy")
     return str(request.param)
 
 
@@ -87,8 +94,41 @@ def test_numpy_that_says_nothing_of_the_processor_does_not_sort(monkeypatch: pyt
 
 @pytest.mark.parametrize("numpy_wins", [True, False])
 def test_the_faster_one_sorts(numpy_wins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_sort, "numpy_is_faster", lambda: numpy_wins)
+    monkeypatch.setattr(sorts, "numpy_is_faster", lambda: numpy_wins)
     by_torch = []
     monkeypatch.setattr(torch, "sort", lambda keys, sort=torch.sort: by_torch.append(keys) or sort(keys))
     sort_column(torch.randint(1 << 20, (1000,)))
     assert len(by_torch) == (not numpy_wins)
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+@pytest.mark.parametrize("largest", [9, (1 << 31) - 1, 1 << 31, -(1 << 31), -(1 << 31) - 1, (1 << 63) - 1])
+def test_ids_are_sorted_whatever_their_size(largest: int, numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorts, "is_sync_free", lambda device: numpy)
+    ids = torch.tensor([[5, largest, -1, 3], [8, 0, 2, 1]])
+    for rows in (ids, ids.T.contiguous().T):
+        assert sorted_rows(rows).tolist() == [sorted(row) for row in ids.tolist()]
+    assert sorted_rows(ids[0]).tolist() == sorted(ids[0].tolist())
+    assert sorted_rows(ids[:, :0]).shape == (2, 0)
+    assert ids[0].tolist() == [5, largest, -1, 3]
+
+
+def test_rows_are_sorted_in_a_copy() -> None:
+    rows = torch.tensor([[3, 1, 2], [9, 8, 7]])
+    assert sorted_rows(rows).tolist() == [[1, 2, 3], [7, 8, 9]]
+    assert rows.tolist() == [[3, 1, 2], [9, 8, 7]]
+    assert sorted_rows(rows.to(torch.bfloat16)).tolist() == [[1, 2, 3], [7, 8, 9]]  # numpy has no such numbers
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+def test_pieces_of_rows_are_sorted_apart(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorts, "is_sync_free", lambda device: numpy)
+    monkeypatch.setattr(thresholds, "REGISTER_BYTES", 8)
+    rows = torch.tensor([[5.0, 1.0, 3.0, 2.0, 9.0], [0.0, 8.0, 7.0, 4.0, 6.0]])
+    for given in (rows, rows.T.contiguous().T):
+        assert [(pieces.tolist(), ascending.tolist()) for pieces, ascending in sorted_pieces(given)] == [
+            ([[[5, 1], [0, 8]], [[3, 2], [7, 4]]], [[[1, 5], [0, 8]], [[2, 3], [4, 7]]]),
+            ([[[9], [6]]], [[[9], [6]]]),
+        ]
+    assert list(sorted_pieces(torch.empty(2, 0))) == []
+    assert [pieces.shape for pieces, _ in sorted_pieces(torch.empty(0, 5))] == [(2, 0, 2), (1, 0, 1)]
