@@ -126,8 +126,6 @@ def gather_columns(group: Any, *columns: Tensor) -> list[Tensor]:
 
 def gathered(rows: Rows, group: Any) -> Rows:
     """The rows of all ranks; their keys have one dtype, and all or none have weights, and groups."""
-    keys = torch.cat(gather_rows(rows.keys, group))
-    labels = torch.cat(gather_rows(rows.labels.to(torch.uint8), group)).to(torch.bool)
-    weights = None if rows.weights is None else torch.cat(gather_rows(rows.weights, group))
-    groups = None if rows.groups is None else torch.cat(gather_rows(rows.groups, group))
-    return Rows(keys, labels, weights, groups)
+    keys, labels = gather_columns(group, rows.keys, rows.labels.to(torch.uint8))
+    more = (None if column is None else gather_columns(group, column)[0] for column in (rows.weights, rows.groups))
+    return Rows(keys, labels.to(torch.bool), *more)

@@ -64,10 +64,6 @@ class PreparedUsers:
     per_bias: float  # for each unit of the largest bias
     rounding: float
 
-    def margin(self, longest_item: float, bias: float) -> Tensor:
-        """(B,) that of the scores of items of at most this length and bias."""
-        return self.per_length * longest_item + (self.least + self.per_bias * bias)
-
 
 class ApproxScores:
     """The coarse scores of all pairs, one chunk of items at a time in one buffer; needs at least one user.
@@ -114,7 +110,7 @@ class ApproxScores:
             if dtype not in self._of_dtype:
                 self._of_dtype[dtype] = self._prepared(dtype)
             users = self._of_dtype[dtype]
-            margin = users.margin(1.0 if pairs.cosine else longest_item, bias)
+            margin = users.per_length * (1.0 if pairs.cosine else longest_item) + (users.least + users.per_bias * bias)
             yield ScoreChunk(first, part.stop - first, self._scores(part, users), margin, users.rounding)
 
     def _scores(self, part: slice, users: PreparedUsers) -> Tensor:

@@ -201,11 +201,14 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
     n_relevant = torch.searchsorted(relevant, torch.cat([first, first.new_full((1,), codes.shape[0])])).diff()
     users = torch.repeat_interleave(n_relevant)
     start, size = tie_group_at(ranks, relevant)
-    place = relevant - first[users] if ranks.order is not None else None
+    if ranks.order is None:
+        place, values = None, exact(codes[relevant] & ((1 << ranks.score_shift) - 1)) * ranks.unit
+    else:
+        place, values = relevant - first[users], exact(rows.relevance[ranks.order[relevant]])
     return FlatLists(
         lengths,
         n_relevant,
-        Entries(users, start - first[users], size, place, relevance_at(ranks, relevant, rows.relevance)),
+        Entries(users, start - first[users], size, place, values),
         exact(weights) if weights is not None else None,
         torch.where(lengths > 0, tie_group_at(ranks, first)[1], 1) if needs.lists else None,
         binary=rows.relevance.dtype == torch.bool or ranks.max_relevance <= 1.0 == ranks.unit,
@@ -292,13 +295,6 @@ def first_and_relevant(ranks: SortedRows, relevance: Tensor) -> tuple[Tensor, Te
     else:
         marks = (relevance[part] > 0 for (part,) in slices(ranks.order))
     return torch.cat([codes.new_zeros(1), nonzero_positions(changes) + 1]), nonzero_positions(marks)
-
-
-def relevance_at(ranks: SortedRows, at: Tensor, relevance: Tensor) -> Tensor:
-    """The relevance of the rows at these positions of the sorted rows."""
-    if ranks.order is None:
-        return exact(ranks.codes[at] & ((1 << ranks.score_shift) - 1)) * ranks.unit
-    return exact(relevance[ranks.order[at]])
 
 
 def tie_group_at(ranks: SortedRows, at: Tensor) -> tuple[Tensor, Tensor]:

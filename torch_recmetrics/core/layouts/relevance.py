@@ -15,11 +15,11 @@ from torch_recmetrics.core.kernels import marks
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.requirements import ItemWeights
 from torch_recmetrics.core.ranking.ties import gain_of
-from torch_recmetrics.core.scores.matrix import HIDDEN, flat
+from torch_recmetrics.core.scores.matrix import HIDDEN
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
+from torch_recmetrics.core.tensors.chunks import marked_columns
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
-from torch_recmetrics.core.tensors.sort_keys import bits_of
 from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
@@ -110,34 +110,6 @@ def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
         ids = torch.where(values > 0, ids, -1)
         values = values.masked_fill(ids < 0, 0)
     return Relevance(ids, None if bool(((values == 1) | (ids < 0)).all()) else values)
-
-
-def marked_columns(target: Tensor) -> Tensor:
-    """(B, T) the columns of (B, N) numbers that are not 0, ascending, after padding of -1. It reads counts."""
-    n_users, n_items = target.shape
-    if target.stride(1) != 1 and n_items > 1:
-        target = (target != 0).contiguous()
-    if not (target.numel() and usable(target)):
-        return plain_marked_columns(target)
-    bits = flat(bits_of(target)).numpy()
-    counts = target.new_empty(n_users, dtype=torch.int64)
-    given = bits, target.stride(0), n_items, counts.numpy()
-    over_rows(marks.count_marks, n_users, target.numel(), *given)
-    columns = counts.new_empty((n_users, int(counts.max())))
-    over_rows(marks.list_marks, n_users, target.numel(), *given, columns.numpy())
-    return columns
-
-
-def plain_marked_columns(target: Tensor) -> Tensor:
-    """The same without a compiled loop."""
-    users, columns = target.nonzero(as_tuple=True)
-    counts = torch.bincount(users, minlength=target.shape[0])
-    width = int(counts.max()) if counts.shape[0] else 0
-    # A row ends at (user + 1) * width; go back by the marks from this one to the user's last.
-    place = torch.arange(users.shape[0], device=users.device) - counts.cumsum(0)[users] + (users + 1) * width
-    table = columns.new_full((target.shape[0], width), -1)
-    table.view(-1)[place] = columns
-    return table
 
 
 def defer_item_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:

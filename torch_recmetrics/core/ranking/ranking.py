@@ -525,7 +525,8 @@ class RankingStats:
 
     def _table(self, cutoffs: Cutoffs, uncut: float) -> Tensor:
         """(1, cutoffs)."""
-        return cutoff_table(cutoffs, uncut, self.n_relevant.dtype, self.n_relevant.device)
+        numbers = tuple(uncut if k is None else float(k) for k in cutoffs)
+        return constants(numbers, self.n_relevant.dtype, self.n_relevant.device).unsqueeze(0)
 
     def _columns_at(self, cutoffs: Cutoffs, width: int | None = None) -> tuple[int, ...]:
         """The column that holds the value at each cutoff; -1 where there is no rank at all."""
@@ -574,12 +575,6 @@ def columns_at(cutoffs: Cutoffs, depth: int | None, width: int, knows_full_list:
                 f"top_k={cutoff}; make it with rank(..., top_k={cutoff}) or deeper"
             )
     return tuple(width - 1 if cutoff is None else min(cutoff, width) - 1 for cutoff in cutoffs)
-
-
-@lru_cache(maxsize=1024)
-def cutoff_table(cutoffs: Cutoffs, uncut: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(1, cutoffs) the cutoffs as numbers."""
-    return constants(tuple(uncut if k is None else float(k) for k in cutoffs), dtype, device).unsqueeze(0)
 
 
 def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:

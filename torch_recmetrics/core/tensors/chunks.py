@@ -1,4 +1,4 @@
-"""Large matrices in parts: chunks of rows that stay in the cache, and where a nearly empty mask is True."""
+"""Large matrices in parts: chunks of rows that stay in the cache, and where a nearly empty matrix is marked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.sort_keys import bits_of
 
 
 def steps(n_rows: int, n_columns: int, elements: int | None = None) -> Iterator[slice]:
@@ -25,6 +26,19 @@ def sparse_nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
     places = torch.from_numpy(np.flatnonzero(flat.numpy())) if mask.is_cpu else flat.nonzero().squeeze(1)
     rows = places // n_columns
     return rows, places - rows * n_columns
+
+
+def marked_columns(numbers: Tensor) -> Tensor:
+    """(B, T) the columns of (B, N) numbers on a CPU whose bits are not all 0, ascending, after padding of -1."""
+    n_rows, n_columns = numbers.shape
+    marks = numbers.numpy() if numbers.dtype == torch.bool else bits_of(numbers).numpy() != 0
+    places = np.flatnonzero(marks)
+    rows = places // max(1, n_columns)
+    counts = np.bincount(rows, minlength=n_rows)
+    width = int(counts.max()) if n_rows else 0
+    columns = np.full((n_rows, width), -1, np.int64)
+    columns[np.arange(width) >= width - counts.reshape(-1, 1)] = places - rows * n_columns
+    return torch.from_numpy(columns)
 
 
 def nonzero_positions(parts: Iterable[Tensor]) -> Tensor:
