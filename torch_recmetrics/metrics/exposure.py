@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from torch_recmetrics.core.kernels.lists import amounts_by_group
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import log2_discount, ranks
@@ -121,6 +123,8 @@ def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor, cutoffs: Cu
     """
     n_groups, (n_users, depth) = len(table.labels), item_ids.shape
     cuts = [depth if k is None else min(k, depth) for k in cutoffs]
+    if "place" in table and usable(item_ids, amounts):
+        return amounts_by_group(table["place"], n_groups, item_ids, amounts, cuts)
     columns = []
     for cut in cuts:
         ids, of_each = item_ids[:, :cut], amounts[:cut].expand(n_users, cut)

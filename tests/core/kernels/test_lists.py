@@ -12,7 +12,6 @@ from torch_recmetrics import RBO, GroupExposure, Jaccard, KendallTau, Overlap, R
 from torch_recmetrics.core.kernels import lists
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.metrics.agreement import ListPair
-from torch_recmetrics.metrics.exposure import group_table, memberships
 
 pytest.importorskip("numba")
 CUTS = [(1,), (4, 9, 2), (12, 12), (7,)]
@@ -67,9 +66,9 @@ def test_amounts_are_those_of_the_definition_and_no_id_is_read_beyond_the_items(
     some, _ = two_lists(3)
     some[0, :3] = torch.tensor([19, 20, 2**40])  # refused later, and until then taken for the last item
     some[1, :2] = torch.tensor([-5, 3])
-    table = group_table(torch.tensor([item % 4 - 1 for item in range(20)]), None)
+    groups = torch.tensor([0, *(item % 4 for item in range(20))])  # of -1, then of each item; 0 for none
     amounts = torch.rand(12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = memberships(table, some, amounts, (3, 12, 0))
+    found = lists.amounts_by_group(groups, 3, some, amounts, (3, 12, 0))
     for user, row in enumerate(some.tolist()):
         for column, k in enumerate((3, 12, 0)):
             expected = [0.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""What recommended lists hold: which items of a second list, and in which order.
+"""What recommended lists hold: which items of a second list, in which order, and how much attention for each group.
 
 All ids and counts are int64, all other numbers float64, all arrays contiguous; `cuts` are the lengths at which lists
 are cut. An id that is out of range is below -1 or counts as the last one known: no loop uses it as a place before.
@@ -50,6 +50,22 @@ def pair_counts(places: Tensor, cuts: Sequence[int]) -> Tensor:
     out = np.empty((3, places.shape[0], len(cuts)))
     work = places.numel() * places.shape[1] // 2
     over_rows(count_pairs, places.shape[0], work, places.numpy(), np.array(cuts, np.int64), out)
+    return torch.from_numpy(out)
+
+
+def amounts_by_group(groups: Tensor, n_groups: int, items: Tensor, amounts: Tensor, cuts: Sequence[int]) -> Tensor:
+    """(B, C, G): the amounts of the first of (B, D) items by their groups.
+
+    Args:
+        groups: (N + 1,) the group + 1 of the id -1, then of each item; 0 for none.
+        n_groups: G.
+        items: (B, D) ids.
+        amounts: (D,) of the places.
+        cuts: lengths, at most D.
+    """
+    out = np.zeros((items.shape[0], len(cuts), n_groups))
+    given = (tensor.contiguous().numpy() for tensor in (groups, items, amounts))
+    over_rows(add_by_group, items.shape[0], items.numel() * len(cuts), *given, np.array(cuts, np.int64), out)
     return torch.from_numpy(out)
 
 
@@ -137,3 +153,15 @@ def count_pairs(first: int, last: int, places: Array, cuts: Array, out: Array) -
                     for earlier in range(place):
                         opposite += (at < places[row, earlier]) & (places[row, earlier] < cut)
             out[0, row, column], out[1, row, column], out[2, row, column] = opposite, own, other
+
+
+@compiled
+def add_by_group(first: int, last: int, groups: Array, items: Array, amounts: Array, cuts: Array, out: Array) -> None:
+    """See :func:`amounts_by_group`."""
+    n_known = groups.shape[0] - 2
+    for row in range(first, last):
+        for column in range(cuts.shape[0]):
+            for place in range(cuts[column]):
+                group = groups[max(-1, min(items[row, place], n_known)) + 1]
+                if group > 0:
+                    out[row, column, group - 1] += amounts[place]
