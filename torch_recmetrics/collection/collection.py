@@ -230,24 +230,19 @@ class RecMetricCollection(MetricCollection):
         if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
             layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
-        if not self._others and fused.evaluator is not None and method == "update":  # nothing to take back or to give
-            with torch.no_grad():
-                fused.count(fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout)), with_values=False)
-            return {}
         taken = [(member, arguments_taken(member, arguments)) for member in self._others]
         values: dict[int, Any] = {}
         with all_or_nothing(self._others):
             # Everything that can be refused comes first; what has advanced by then is taken back.
-            prepared = None
-            if fused.evaluator is not None:
-                with torch.no_grad():
-                    prepared = fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout))
+            with torch.no_grad():
+                evaluator: Any = fused.evaluator
+                prepared = evaluator and evaluator.prepare(read_layout(evaluator.labels, **layout))
             for member, own in taken:
                 values[id(member)] = getattr(member, method)(**own)
             if prepared is not None:
                 with torch.no_grad():
-                    values |= fused.count(prepared, with_values=method == "forward")
-        return {name: values.get(id(member)) for name, member in self._modules.items()}
+                    values |= fused.count_with_values(prepared) if method == "forward" else fused.count(prepared)
+        return {name: values.get(id(member)) for name, member in self._modules.items()} if values else {}
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
@@ -298,9 +293,6 @@ class RecMetricCollection(MetricCollection):
 
     def _values(self) -> dict[str, Any]:
         """The value of each member; members that have several values by names name them themselves."""
-        means = self._fused_state().means()
-        if means and len(means) == len(self._modules):
-            return self._named((name, member, means[id(member)]) for name, member in self._modules.items())
         if not any(hasattr(member, "named_values") for member in self._modules.values()):
             return super().compute()
         values: list[tuple[str, Any, Any]] = []

@@ -25,7 +25,6 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
-from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.waiting import WaitingUsers
 
@@ -217,39 +216,14 @@ class Evaluator:
             return prepared
         return prepared._replace(users=None, values=self.values_of(prepared.users))
 
-    def totals(self, prepared: PendingUpdate) -> Tensor:
-        """(columns, 6): the sums of this batch alone."""
-        prepared = self.evaluated(prepared)
-        if prepared.values is None:
-            return flat_sums(self.metrics, [prepared.packed])
-        if prepared.sample_ids is None:
-            sums: Tensor = prepared.values.sums()
-            return sums
-        counted = first_of_each(prepared.sample_ids)
-        columns = prepared.values.numerators(), prepared.values.denominators()
-        numerators, denominators = (torch.stack(column, 1)[counted] for column in columns)
-        return moments(numerators, denominators).T
-
-    def users_by_keeper(self, prepared: PendingUpdate) -> Iterator[tuple[UserMeasure, UserColumns]]:
-        """Each metric that keeps values, with the users of this batch alone, each once."""
-        if self._kept:
-            prepared = self.evaluated(prepared)
-            if prepared.values is None:
-                users = flat_users(self.metrics, [prepared.packed])
-            else:
-                users = prepared.values.columns(prepared.sample_ids)
-                users = users if users.ids is None else users.select(first_of_each(users.ids))
-            for metric, columns in self._kept:
-                yield metric, UserColumns(users.values[:, columns], users.weights[:, columns], users.ids)
-
-    def count(self, prepared: PendingUpdate, sums: Tensor | None = None) -> None:
-        """Add what was prepared to what the members hold; this cannot be refused. `sums`: its :meth:`totals`."""
+    def count(self, prepared: PendingUpdate) -> None:
+        """Add what was prepared to what the members hold; this cannot be refused."""
         if not self.metrics:
             pass
         elif prepared.users is not None:
             self.waiting.append(prepared.users)
         elif prepared.values is not None:
-            self.arrive(prepared.values, prepared.sample_ids, sums)
+            self.arrive(prepared.values, prepared.sample_ids)
         else:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
@@ -262,20 +236,19 @@ class Evaluator:
             for metric in self._keeping:
                 metric.note_candidates(-prepared.n_scored)
 
-    def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None, sums: Tensor | None = None) -> None:
+    def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None) -> None:
         """Count users whose values are known: all users but those of flat rows come here, in the order of the updates.
 
         Args:
             values: of the users.
             sample_ids: (B,) int64; users who have them are held until it is known which of them count.
-            sums: (columns, 6) those of the values, where they are known.
         """
         if self._kept:
             self.waiting.evaluate()  # these users came before
         if sample_ids is not None:
             self._hold(values, sample_ids)
         else:
-            self.add(values.sums() if sums is None else sums)
+            self.add(values.sums())
             if self._kept:
                 users = values.columns()
                 for metric, columns in self._kept:
@@ -371,10 +344,6 @@ class UserColumns(NamedTuple):
     values: Tensor  # (U, columns), nan where undefined or of weight 0
     weights: Tensor  # (U, columns), what a value is weighed with in its mean; 0 where it is nan
     ids: Tensor | None  # (U,) int64, the sample id or the index; None where users have none
-
-    def select(self, users: Tensor) -> UserColumns:
-        """Some of the users, by their positions or by a mask."""
-        return UserColumns(self.values[users], self.weights[users], None if self.ids is None else self.ids[users])
 
 
 class WeightedValues:

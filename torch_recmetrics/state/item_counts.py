@@ -13,7 +13,6 @@ from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_pr
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
@@ -120,13 +119,7 @@ class ItemCounts(ListCounter):
 
     def compute(self) -> Tensor:
         """The value over everything that was counted, 0-dim float64; the class says what it is of nothing."""
-        return self._value(self._total(counted_ids(self.joined("sample_ids"))))
-
-    def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
-        """The value of lists alone."""
-        return self._value(self._counted([lists if sample_ids is None else lists[first_of_each(sample_ids)]]))
-
-    def _value(self, counts: Tensor) -> Tensor:
+        counts = self._total(counted_ids(self.joined("sample_ids")))
         return self.value(counts[:-1], counts[-1])
 
     def _total(self, is_first: Tensor) -> Tensor:

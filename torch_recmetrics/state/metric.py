@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -83,6 +83,15 @@ class RowsOf(NamedTuple):
 
     dtype: torch.dtype = torch.int64  # float64 stands for the dtype of sums on the device of the metric
     columns: tuple[int, ...] = ()
+    dtypes: Collection[torch.dtype] = ()  # one of which each row has, where they differ; those of int8 are pairs
+
+    def fit(self, rows: Tensor) -> bool:
+        """Whether a tensor can be part of the list."""
+        if self.dtypes:
+            return rows.dtype in self.dtypes and rows.shape[1:] == ((2,) if rows.dtype == torch.int8 else ())
+        columns = rows.shape[1:]
+        alike = len(columns) == len(self.columns) and kind_of(rows.dtype) == kind_of(self.dtype)
+        return alike and all(n in (0, given) for n, given in zip(self.columns, columns, strict=True))
 
 
 class RecMetric(Configured, Metric):
@@ -353,7 +362,7 @@ class RecMetric(Configured, Metric):
 
     def empty_row(self, stem: str) -> Tensor:
         """What an empty list state joins to: no rows, but of the right dtype and shape (0 columns: any number)."""
-        dtype, columns = self._rows_of[stem]
+        dtype, columns, _ = self._rows_of[stem]
         dtype = accumulator_dtype(self.device) if dtype.is_floating_point else dtype
         return torch.zeros((0, *columns), dtype=dtype, device=self.device)
 
@@ -465,6 +474,10 @@ class RecMetric(Configured, Metric):
         states = {name: getattr(self, name) for name in self._defaults}
         return {name: list(value) if isinstance(value, list) else value for name, value in states.items()}
 
+    def empty_states(self) -> dict[str, Any]:
+        """The states of nothing, by the names of their attributes."""
+        return {name: [] if isinstance(default, list) else default for name, default in self._defaults.items()}
+
     def warn_once(self, of: str, text: str) -> None:
         """Warn on the first rank, once until :meth:`reset` `of` the same."""
         if of not in self._warned:
@@ -476,11 +489,8 @@ class RecMetric(Configured, Metric):
         self.evaluate_waiting()  # other metrics may wait for the same users
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
         # a list that a copy of the state may hold is not emptied.
-        start: dict[str, Any] = {
-            name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
-        }
-        start |= {"_computed": None, "_forward_cache": None, "_cache": None}
-        self.__dict__.update(start, _update_count=0, _is_synced=False, _warned=frozenset())
+        start = {"_computed": None, "_forward_cache": None, "_cache": None}
+        self.__dict__.update(self.empty_states(), **start, _update_count=0, _is_synced=False, _warned=frozenset())
         self.forget_candidates()
         self._invalidate()
 
@@ -579,23 +589,17 @@ class RecMetric(Configured, Metric):
         if not isinstance(value, Tensor):
             raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
         is_row = isinstance(self._defaults[self._state_names[stem]], list)
-        if not (self.fits(stem, value, like) if is_row else value.shape == like.shape):
+        if not (self._rows_of[stem].fit(value) if is_row else value.shape == like.shape):
             shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])
             raise ValueError(
                 f"`{stem}` of {self.name} must be {f'rows of the shape ({shape})' if is_row else tuple(like.shape)} "
-                f"and {kind_of(like)}, got shape {tuple(value.shape)} and {value.dtype}"
+                f"and {kind_of(like.dtype)}, got shape {tuple(value.shape)} and {value.dtype}"
             )
         if not is_row:
             if value.is_floating_point() and not like.is_floating_point():
-                raise ValueError(f"`{stem}` of {self.name} must be {kind_of(like)}, got {value.dtype}")
+                raise ValueError(f"`{stem}` of {self.name} must be {kind_of(like.dtype)}, got {value.dtype}")
             return value.to(self.device, like.dtype)
         return value.to(self.device, accumulator_dtype(self.device) if value.is_floating_point() else value.dtype)
-
-    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:  # noqa: ARG002 (a subclass looks at it)
-        """Whether a tensor can be part of a list state; `like` is its :meth:`empty_row`, where 0 columns are any."""
-        if row.ndim != like.ndim or kind_of(row) != kind_of(like):
-            return False
-        return all(n in (0, given) for n, given in zip(like.shape, row.shape, strict=True))
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         """Whether parallel pieces, by stem, can be of the same rows."""
@@ -676,9 +680,9 @@ class RecMetric(Configured, Metric):
         """Replace the states by those of all processes together."""
 
 
-def kind_of(tensor: Tensor) -> str:
-    """What the numbers of a tensor are, in a word."""
-    return "floating point" if tensor.is_floating_point() else "bool" if tensor.dtype == torch.bool else "integers"
+def kind_of(dtype: torch.dtype) -> str:
+    """What numbers are, in a word."""
+    return "floating point" if dtype.is_floating_point else "bool" if dtype == torch.bool else "integers"
 
 
 RecMetric._hide_from_compilers()

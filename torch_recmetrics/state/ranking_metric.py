@@ -268,10 +268,6 @@ class ListCounter(RankingMetric):
         """(B, <= K) the recommended items, padded with -1."""
 
     @abstractmethod
-    def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
-        """The value of lists alone."""
-
-    @abstractmethod
     def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
         """Remember lists of :meth:`lists_of`."""
 

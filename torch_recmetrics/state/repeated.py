@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import first_everywhere
@@ -25,26 +23,6 @@ def counted_ids(ids: Tensor, group: Any = None, *, everywhere: bool = False) -> 
     counted = first_everywhere(ids, group) if everywhere else first_of_each(ids)
     warn_of_many_repeated(counted)
     return counted
-
-
-def counted_rows(
-    pieces: list[dict[str, Tensor]], main: str, device: torch.device, group: Any = None, *, everywhere: bool = False
-) -> Iterator[tuple[dict[str, Tensor], Tensor | None]]:
-    """Each piece of rows, and which of its rows count, (R,) bool; None for all.
-
-    Args:
-        pieces: columns by name, of which `sample_ids` may be missing or empty, and each id may stand for several rows.
-        main: the name of a column that all have.
-        device: where they are.
-        group, everywhere: see :func:`counted_ids`.
-    """
-    none = torch.zeros(0, dtype=torch.int64, device=device)
-    parts = [piece.get("sample_ids", none) for piece in pieces]
-    counted = counted_ids(torch.cat([none, *parts]), group, everywhere=everywhere)
-    for piece, part in zip(pieces, parts, strict=True):
-        of_ids, counted = counted[: part.shape[0]], counted[part.shape[0] :]
-        n_rows = piece[main].shape[0]
-        yield piece, of_ids.repeat_interleave(n_rows // part.shape[0]) if part.shape[0] else None
 
 
 def warn_of_many_repeated(counted: Tensor) -> None:

@@ -80,7 +80,7 @@ class RewardTable(SumTable):
             return
         has = torch.full((terms.shape[0],), users is not None, dtype=torch.int64, device=self.device)
         pairs = torch.stack([has, torch.zeros_like(has) if users is None else users], 1)
-        self.keep(slices, ids, terms=terms, users=pairs)
+        self.keep(entries=slices, sample_ids=ids, terms=terms, users=pairs)
 
     def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """(S + 1, 1 + C + C^2): of all rows; those of one user in one slot are a unit."""
@@ -159,7 +159,7 @@ class RewardSums(RowMetric):
             if sample_ids is None and indexes is not None:
                 self.set_state("largest", self._largest_with(terms))
                 indexes, terms = by_user(indexes, terms)
-            self.keep(None, terms=terms, indexes=indexes, sample_ids=sample_ids)
+            self.keep(terms=terms, indexes=indexes, sample_ids=sample_ids)
             if sample_ids is None:
                 self._put_together()
 
@@ -187,7 +187,7 @@ class RewardSums(RowMetric):
         scatter, largest = self.state("scatter"), self.state("largest")
         if not self.state("terms"):
             return scatter, largest
-        pieces = list(self.counted())
+        pieces = list(self.counted_pieces())
         nothing = {stem: self.empty_row(stem) for stem in self.stems}
         alone = [piece["terms"] for piece in [nothing, *pieces] if piece is nothing or "indexes" not in piece]
         of_users = [(piece["indexes"], piece["terms"]) for piece in [nothing, *pieces] if "indexes" in piece]
@@ -282,12 +282,12 @@ class RewardSums(RowMetric):
             nothing = sums.new_zeros((0, 4 + COLUMNS), dtype=torch.int64)
             packed = torch.cat([nothing, *(packed_rows(piece) for piece in self.pieces() if piece)])
             packed = torch.cat(gather_rows(packed, process_group))
-            self.drop_rows()
+            self.keep_only()
             for has_user, has_id in ((0, 1), (1, 0), (1, 1)):
                 some = packed[(packed[:, 0] == has_user) & (packed[:, 1] == has_id)]
                 if some.shape[0]:
                     users, ids = some[:, 2] if has_user else None, some[:, 3] if has_id else None
-                    self.keep(None, terms=bits_float(some[:, 4:]), indexes=users, sample_ids=ids)
+                    self.keep(terms=bits_float(some[:, 4:]), indexes=users, sample_ids=ids)
 
 
 def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:

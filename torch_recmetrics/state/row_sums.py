@@ -56,7 +56,7 @@ class ClickTable(SumTable):
     def count_clicks(self, clicks: Clicks, entries: Tensor | None) -> None:
         """Add the rows of an update."""
         rows = terms(clicks.preds, clicks.labels, clicks.weights, self.metric.eps)
-        ids = None if clicks.sample_ids is None else clicks.sample_ids.clone()
+        ids = clicks.sample_ids
         if self.drawn:
             numbers = rows.T
             if not self.sliced and ids is not None and ids.shape[0]:
@@ -164,7 +164,7 @@ class ClickSums(RowMetric):
 
     def _sums_of_samples(self, group: Any = None, *, everywhere: bool = False) -> tuple[Tensor, Tensor]:
         sums, spread = torch.zeros_like(self.state("sums")), torch.zeros_like(self.state("spread"))
-        for piece in self.counted(group, everywhere=everywhere):
+        for piece in self.counted_pieces(group, everywhere=everywhere):
             rows = piece["sums_of_sample"]
             sums = sums + rows.sum(0)
             several = piece.get("spread_of_sample")  # of samples of one row their sums say it
@@ -188,7 +188,7 @@ class ClickSums(RowMetric):
             sums, spread = sums + of_samples, added(spread, from_added(their_spread.view(2, ADDABLE)))
         self.set_state("sums", sums)
         self.set_state("spread", spread)
-        self.drop_rows()
+        self.keep_only()
 
 
 class ClickLoss(ClickSums):

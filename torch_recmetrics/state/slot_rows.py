@@ -32,17 +32,13 @@ class RowTable(SlotTable):
     verdict: RowsOf | None = RowsOf(torch.float64, (0,))  # of all processes, between sync and unsync
 
     def arrange(self) -> None:
-        self.columns = {"keys": RowsOf(), "labels": RowsOf(torch.bool), "weights": RowsOf(torch.float64)}
+        keys = RowsOf(dtypes=(torch.int64,) if self.keyed else SCORE_DTYPES)
+        self.columns = {"keys": keys, "labels": RowsOf(torch.bool), "weights": RowsOf(torch.float64)}
 
     def declare(self) -> None:
         super().declare()
         if self.verdict is not None:
             self.add("verdict", self.verdict)
-
-    def fits(self, stem: str, row: Tensor) -> bool:  # noqa: ARG002
-        if self.keyed:
-            return row.dtype == torch.int64 and row.ndim == 1
-        return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
 
     @property
     def num_bins(self) -> int | None:
@@ -67,23 +63,19 @@ class RowTable(SlotTable):
 
     def count_clicks(self, clicks: Any, groups: Tensor | None, slices: Tensor | None) -> None:
         """Add the rows of an update, whose cluster or user is the key that they are drawn by."""
-        ids = None if clicks.sample_ids is None else clicks.sample_ids.clone()
-        entries = self.entries_of(slices, clicks.preds.shape[0], ids, groups)
+        entries = self.entries_of(slices, clicks.preds.shape[0], clicks.sample_ids, groups)
         keys = ordered_keys(clicks.preds.to(torch.float64) if self.keyed else clicks.preds)
-        weights = None if clicks.weights is None else clicks.weights.clone()
-        if weights is None and self.keyed:
-            weights = exact(torch.ones_like(clicks.labels))
-        own = None if groups is None else groups.clone()
-        self.keep(entries, ids, keys=keys, labels=clicks.labels.clone(), weights=weights, groups=own)
+        weights = exact(torch.ones_like(clicks.labels)) if clicks.weights is None and self.keyed else clicks.weights
+        self.keep(clicks, entries=entries, keys=keys, weights=weights, groups=groups)
 
     def entry_rows(self, group: Any = None, *, everywhere: bool = False) -> EntryColumns:
         """For each entry: slot, group (0 where there are none), comparable key, label and weight."""
         found = []
-        for piece in self.waiting(group, everywhere=everywhere):
+        for piece in self.counted_pieces(group, everywhere=everywhere):
             rows, slots = piece["entries"].unbind(1)
             keys = comparable(piece["keys"], self.num_bins)[rows]
             labels = piece["labels"][rows]
-            weights = piece["weights"][rows] if piece["weights"].shape[0] else exact(torch.ones_like(keys))
+            weights = piece["weights"][rows] if "weights" in piece else exact(torch.ones_like(keys))
             groups = piece["groups"][rows] if "groups" in piece else torch.zeros_like(slots)
             found.append((slots, groups, keys, labels, weights))
         empty = self.empty_row("sample_ids")
@@ -177,7 +169,7 @@ class AucTable(RowTable):
         summed = summed.view(-1, 4)
         values = torch.where(summed[:, 3:] > 0, summed[:, :2], float("nan"))
         self.set_state("verdict", [torch.cat([values, summed[:, 2:3]], 1)])
-        self.drop()
+        self.keep_only()
 
     # Resamples
 
@@ -250,7 +242,7 @@ class GroupTable(RowTable):
             here = addable(self.summed(table))
             everywhere = from_added(sum_over_processes(here.flatten(), process_group).view(here.shape))
         self.set_state("verdict", [everywhere])
-        self.drop()
+        self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:
         synced = self.state("verdict")

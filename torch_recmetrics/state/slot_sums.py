@@ -136,17 +136,17 @@ class SumTable(SlotTable):
         if self.at_once(sample_ids is not None):
             self.sums = self.added(self.sums, self.summed_units(*self.entry_columns(own)[1:], *columns))
             return
-        self.keep(own, sample_ids, **dict(zip(self.columns, columns, strict=True)))
+        self.keep(entries=own, sample_ids=sample_ids, **dict(zip(self.columns, columns, strict=True)))
         if sample_ids is None:
-            parts = zip(self.state(self.stems[0]), self.state("sample_ids"), strict=True)
-            unnamed = [rows.shape[0] for rows, ids in parts if not ids.shape[0]]
+            parts = zip(self.state(self.stems[0]), self.named(), strict=True)
+            unnamed = [rows.shape[0] for rows, named in parts if not named]
             if self.many(sum(unnamed), len(unnamed)):
                 self.sums = self.total(named=False)
-                self.drop(named_too=False)
+                self.keep_only(self.named())
 
     def total(self, *, named: bool | None = None) -> Tensor:
         """The sums, and those of the rows that wait; of all, or only of those without sample ids."""
-        waits = any(named is None or (ids.shape[0] > 0) == named for ids in self.state("sample_ids"))
+        waits = any(named in (None, own) for own in self.named())
         return self.added(self.sums, self.summed(*self.in_order(*self.rows(named=named)))) if waits else self.sums
 
     def in_order(self, entries: Tensor, columns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -166,14 +166,14 @@ class SumTable(SlotTable):
             self.sums = sum_over_processes(self.sums, process_group)
             return
         sums = self.total(named=False)
-        vector = torch.cat([self.numbers(float(self.has_named())), addable(sums).flatten()])
+        vector = torch.cat([self.numbers(float(any(self.named()))), addable(sums).flatten()])
         summed = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, process_group)
         total = from_added(summed[1:].view(*sums.shape[:-1], ADDABLE))
         if bool(summed[0]):
             named = addable(self.summed(*self.rows(process_group, everywhere=True, named=True)))
             total = added(total, from_added(sum_over_processes(named.flatten(), process_group).view(named.shape)))
         self.sums = total
-        self.drop()
+        self.keep_only()
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
         sums = self.total()

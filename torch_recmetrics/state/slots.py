@@ -19,8 +19,8 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float,
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.repeated import counted_rows
 from torch_recmetrics.state.replicates import Jackknife, Resamples
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
@@ -44,12 +44,11 @@ class Slots(NamedTuple):
         return self.n_slices + 1
 
 
-class SlotTable:
-    """What a wrapper remembers for some of its members: pieces of rows that wait, and more where a subclass has it.
+class SlotTable(KeptRows):
+    """What a wrapper remembers for some of its members: rows that wait, and more where a subclass has it.
 
-    Each update leaves a piece in every list: the columns of its rows, their sample ids, and `entries`, what each row
-    is counted for: (E, 2 or 3) the row, its slice where there are some, and where it is drawn the key that its weights
-    follow from. A sample id may stand for several rows. A column that is missing leaves an empty piece.
+    Beside the columns of the rows and their sample ids it has `entries`, what each row is counted for: (E, 2 or 3) the
+    row, its slice where there are some, and where it is drawn the key that its weights follow from.
     """
 
     order: ClassVar[int] = 1  # of the tables of a wrapper, whose states are numbered
@@ -66,7 +65,6 @@ class SlotTable:
         self.arrange()
         self.stems = (*self.columns, "entries", "sample_ids")
         self.names = tuple(stem + self.suffix for stem in self.stems)
-        self.all_names = self.names  # of its states
 
     def arrange(self) -> None:
         """Say which columns and states there are, where that depends on the members or the slots."""
@@ -110,14 +108,9 @@ class SlotTable:
 
     # States
 
-    def bare(self, name: str) -> str:
-        """The name of a state without what tells tables apart."""
-        return name.removesuffix(self.suffix)
-
     def add(self, stem: str, default: Tensor | RowsOf, combined: Callable[[Tensor], Tensor] | None = None) -> None:
         """Declare a state."""
         self.holder.add(stem + self.suffix, default, combined)
-        self.all_names = (*dict.fromkeys([*self.all_names, stem + self.suffix]),)
 
     def declare(self) -> None:
         """Add the states."""
@@ -154,21 +147,13 @@ class SlotTable:
         row: Tensor = self.holder.empty_row(stem + self.suffix)
         return row
 
-    def fits(self, stem: str, row: Tensor) -> bool:
-        """Whether a tensor can be keys."""
-        raise NotImplementedError
-
     def check_joined(self) -> None:
         """Refuse pieces of two metrics that do not go together."""
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        """Whether parallel pieces can be of the same rows."""
-        n_rows, n_ids = pieces[self.stems[0]].shape[0], pieces["sample_ids"].shape[0]
-        rows = [piece.shape[0] for stem, piece in pieces.items() if stem in self.columns and stem != "weights"]
-        weights = pieces["weights"].shape[0] if "weights" in pieces else 0
         numbers, slots, _ = self.entry_columns(pieces["entries"])
-        inside = within(numbers, n_rows) and within(slots, self.slots.number)
-        return {*rows} == {n_rows} and weights in (0, n_rows) and n_rows % (n_ids or 1) == 0 and inside
+        inside = within(numbers, pieces[self.stems[0]].shape[0]) and within(slots, self.slots.number)
+        return inside and super().pieces_fit({stem: piece for stem, piece in pieces.items() if stem != "entries"})
 
     # Entries
 
@@ -211,43 +196,13 @@ class SlotTable:
 
     # Rows that wait
 
-    def keep(self, entries: Tensor, sample_ids: Tensor | None, **columns: Tensor | None) -> None:
-        """Remember rows."""
-        given = {**columns, "entries": entries, "sample_ids": sample_ids}
-        for stem in self.stems:
-            column = given.get(stem)
-            self.set_state(stem, [*self.state(stem), self.empty_row(stem) if column is None else column])
-
-    def drop(self, *, named_too: bool = True) -> None:
-        """Forget the rows, or those without sample ids."""
-        kept = [] if named_too else [ids.shape[0] > 0 for ids in self.state("sample_ids")]
-        for stem in self.stems:
-            self.set_state(stem, [part for part, keep in zip(self.state(stem), kept, strict=False) if keep])
-
-    def has_named(self) -> bool:
-        """Whether rows with a sample id wait here."""
-        return any(ids.shape[0] for ids in self.state("sample_ids"))
-
-    def waiting(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Iterator[Any]:
-        """The pieces by stem, with the entries of those rows that count.
-
-        Args:
-            group: the ranks, which must all call it where `everywhere` is True: then a sample id counts once in all.
-            everywhere: see there.
-            named: True for the pieces with sample ids alone, False for the others alone.
-        """
-        parts = zip(*(self.state(stem) for stem in self.stems), strict=True)
-        pieces = [{s: part.to(self.device) for s, part in zip(self.stems, one, strict=True)} for one in parts]
-        if named is not None:
-            pieces = [piece for piece in pieces if (piece["sample_ids"].shape[0] > 0) == named]
-        for piece, counted in counted_rows(pieces, self.stems[0], self.device, group, everywhere=everywhere):
-            if counted is not None:
-                piece["entries"] = piece["entries"][counted[piece["entries"][:, 0]]]
-            yield piece
+    def selected(self, piece: dict[str, Tensor], counted: Tensor) -> dict[str, Tensor]:
+        """All rows of a piece, with the entries of those that count."""
+        return {**piece, "entries": piece["entries"][counted[piece["entries"][:, 0]]]}
 
     def rows(self, group: Any = None, **which: Any) -> tuple[Tensor, list[Tensor]]:
-        """The entries of all rows that wait and count, see :meth:`waiting`, and the columns of these rows."""
-        pieces, found, offset = list(self.waiting(group, **which)), [self.empty_row("entries")], 0
+        """The entries of all rows that wait and count, see :meth:`counted_pieces`, and the columns of these rows."""
+        pieces, found, offset = list(self.counted_pieces(group, **which)), [self.empty_row("entries")], 0
         for piece in pieces:
             entries = piece["entries"]
             found.append(torch.cat([entries[:, :1] + offset, entries[:, 1:]], 1) if offset else entries)
@@ -274,7 +229,7 @@ class SlotTable:
 
     def agreed(self, *numbers: float, group: Any) -> list[float]:
         """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
-        vector = self.numbers(float(self.has_named()), *numbers)
+        vector = self.numbers(float(any(self.named())), *numbers)
         summed: list[float] = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, group).tolist()
         return summed
 
@@ -291,10 +246,10 @@ class SlotTable:
         widths = [self.entry_width - 1, *(part.shape[1] for part in numbers)]
         rest, *parts = torch.split(gathered, widths, 1)
         rows = torch.arange(gathered.shape[0], device=self.device).unsqueeze(1)
-        self.drop()
+        self.keep_only()
         likes = map(self.empty_row, self.columns)
         back = {s: from_integers(like, part) for s, like, part in zip(self.columns, likes, parts, strict=True)}
-        self.keep(torch.cat([rows, rest], 1), None, **back)
+        self.keep(entries=torch.cat([rows, rest], 1), **back)
 
     # Resamples
 

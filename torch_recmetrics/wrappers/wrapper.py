@@ -7,12 +7,12 @@ import inspect
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
@@ -22,10 +22,6 @@ from torch_recmetrics.state.options import bind, option
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.slots import Slots, SlotTable
 
-NOT_UPDATED = (
-    "The ``compute`` method of metric {} was called before the ``update`` method which may lead to errors, as metric "
-    "states have not yet been updated."
-)  # torchmetrics' words, which others filter
 RESULTS = ("value", "standard_error", "low", "high")  # of a value whose users are drawn
 
 
@@ -343,34 +339,14 @@ class Wrapper(RecMetric):
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """As torchmetrics has it, without a copy of each of the values: there may be 100,000, and they are new."""
-
-        @functools.wraps(compute)
-        def wrapped() -> Any:
-            if not self.update_called:
-                rank_zero_warn(NOT_UPDATED.format(type(self).__name__), UserWarning)
-            known: Any = self._computed
-            if known is not None:
-                return known
-            value = self.read(compute)
-            if self.compute_with_cache:
-                self._computed = value
-            return value
-
-        return wrapped
+        hidden = super()._wrap_compute(functools.wraps(compute)(lambda: SimpleNamespace(values=compute())))
+        return functools.wraps(compute)(lambda: hidden().values)
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def owner(self, stem: str) -> tuple[SlotTable, str]:
-        """The table that a state is of, and its name there."""
-        return next((table, table.bare(stem)) for table in self.tables if stem in table.all_names)
-
-    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:
-        table, bare = self.owner(stem)
-        return table.fits(bare, row) if bare == "keys" else super().fits(stem, row, like)
-
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        table = self.owner(next(iter(pieces)))[0]
-        return table.pieces_fit({table.bare(stem): piece for stem, piece in pieces.items()})
+        table = next(table for table in self.tables if next(iter(pieces)) in table.names)
+        return table.pieces_fit(dict(zip(table.stems, pieces.values(), strict=True)))
 
     def check_joined(self) -> None:
         for table in self.tables:

@@ -1,0 +1,83 @@
+"""Rows that are kept until all are known: a piece of each update, in lists that hold its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.state.repeated import counted_ids
+
+VIEWS = ("labels", "weights", "groups", "indexes", "sample_ids")  # perhaps of what the caller may write to later
+
+
+class KeptRows:
+    """What holds such rows: a metric, or a table of a wrapper.
+
+    Each update leaves one piece in every list. A column that is missing leaves an empty piece. A sample id may stand
+    for several rows, and counts once.
+    """
+
+    stems: tuple[str, ...]  # the columns; the first is always there
+    may_lack: tuple[str, ...] = ("weights",)  # columns that an update may leave out
+    device: Any
+    state: Any
+    set_state: Any
+    empty_row: Any
+
+    def keep(self, rows: Any = None, **columns: Tensor | None) -> None:
+        """Remember rows: a column for each list, given here or an attribute of the rows."""
+        for stem in self.stems:
+            column = columns.get(stem, getattr(rows, stem, None))
+            piece = self.empty_row(stem) if column is None else column.clone() if stem in VIEWS else column
+            self.set_state(stem, [*self.state(stem), piece])
+
+    def keep_only(self, which: Iterable[bool] = ()) -> None:
+        """Forget all pieces but some."""
+        which = list(which)
+        for stem in self.stems:
+            self.set_state(stem, [part for part, kept in zip(self.state(stem), which, strict=False) if kept])
+
+    def named(self) -> list[bool]:
+        """Of each piece whether its rows have sample ids."""
+        return [ids.shape[0] > 0 for ids in self.state("sample_ids")]
+
+    def pieces(self) -> list[dict[str, Tensor]]:
+        """What each update left, by stem, without the columns that are missing."""
+        of_updates = zip(*map(self.state, self.stems), strict=True)
+        columns = [zip(self.stems, parts, strict=True) for parts in of_updates]
+        return [{stem: part.to(self.device) for stem, part in one if part.shape[0]} for one in columns]
+
+    def counted_pieces(
+        self, group: Any = None, *, everywhere: bool = False, named: bool | None = None
+    ) -> Iterator[dict[str, Tensor]]:
+        """The pieces, without rows whose sample id came before.
+
+        Args:
+            group: the ranks, which must all call it where `everywhere` is True: then a sample id counts once in all.
+            everywhere: see there.
+            named: True for the pieces with sample ids alone, False for the others alone.
+        """
+        pieces = [piece for piece in self.pieces() if piece and named in (None, "sample_ids" in piece)]
+        none = torch.zeros(0, dtype=torch.int64, device=self.device)
+        parts = [piece.get("sample_ids", none) for piece in pieces]
+        counted = counted_ids(torch.cat([none, *parts]), group, everywhere=everywhere)
+        for piece, of_ids in zip(pieces, torch.split(counted, [part.shape[0] for part in parts]), strict=True):
+            if of_ids.shape[0]:
+                n_rows = piece[self.stems[0]].shape[0]
+                piece = self.selected(piece, of_ids.repeat_interleave(n_rows // of_ids.shape[0]))
+            if piece[self.stems[0]].shape[0]:
+                yield piece
+
+    def selected(self, piece: dict[str, Tensor], counted: Tensor) -> dict[str, Tensor]:
+        """Those rows of a piece that count, (R,) bool, without their sample ids."""
+        return {stem: part[counted] for stem, part in piece.items() if stem != "sample_ids"}
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """Whether parallel pieces, by stem, can be of the same rows."""
+        sizes = {stem: piece.shape[0] for stem, piece in pieces.items()}
+        n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids", 0)
+        may_lack = {sizes.pop(stem, 0) for stem in self.may_lack}
+        return may_lack <= {0, n_rows} and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
