@@ -96,9 +96,6 @@ class Evaluator:
             if metric.keeps_values
         ]
         self._keeping = [metric for metric in self.metrics if metric.keep_users]
-        self._needs_ids = bool(self._keeping)
-        self._unweighted = [metric for metric, _ in self._kept if callable(metric.aggregation)]
-        self._keeps = self._needs_ids or bool(self._kept)
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
         """Group the columns, and remember where each of them comes to stand."""
@@ -132,8 +129,7 @@ class Evaluator:
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
-            if self._keeps:
-                self._check_keeping(rows.indexes, rows.weights)
+            self._check_keeping(rows.indexes, rows.weights)
             if "exponential" in self.gains:
                 check.defer_exponential_gains(checks, rows.relevance)
             if self.max_relevance is not None:
@@ -141,8 +137,7 @@ class Evaluator:
             checks.raise_first()
             return self._among(PendingUpdate(packed=pack(rows)), layout)
         ranking = layout.ranked(self.needs, checks)
-        if self._keeps:
-            self._check_keeping(ranking.sample_ids, ranking.weights)
+        self._check_keeping(ranking.sample_ids, ranking.weights)
         prepared = PendingUpdate(sample_ids=ranking.sample_ids)
         if self.can_wait and ranking.join_key is not None:
             self._defer_rules(checks, ranking)
@@ -150,7 +145,10 @@ class Evaluator:
         else:
             prepared = prepared._replace(values=self.evaluate(ranking, checks))
         if self.list_counters:
-            prepared = prepared._replace(lists=self._lists_of(ranking, checks))
+            self._defer_items(self.list_counters, ranking, checks)
+            stats = ranking.stats("stable")
+            lists = {counter.list_shape: counter.lists_of(stats, ranking.weights) for counter in self.list_counters}
+            prepared = prepared._replace(lists=lists)
         checks.raise_first()
         self._warns = checks.warns
         return self._among(prepared, layout)
@@ -162,12 +160,6 @@ class Evaluator:
             return prepared._replace(among=(*among, layout.n_candidates))
         unknown = self._keeping and all(metric.n_items is None for metric in self.with_items)
         return prepared._replace(among=among, n_scored=layout.n_scored if unknown else None)
-
-    def _lists_of(self, ranking: Ranking, checks: check.ValueChecks) -> dict[Any, Tensor]:
-        """What the counters hold of a ranking."""
-        self._defer_items(self.list_counters, ranking, checks)
-        stats = ranking.stats("stable")
-        return {counter.list_shape: counter.lists_of(stats, ranking.weights) for counter in self.list_counters}
 
     def _defer_items(self, metrics: Sequence[RankingMetric], ranking: Ranking, checks: check.ValueChecks) -> None:
         """Items and users that those of these metrics that look at them know nothing of."""
@@ -200,13 +192,14 @@ class Evaluator:
 
     def _check_keeping(self, ids: Tensor | None, weights: Tensor | None) -> None:
         """Refuse users whose values could not be kept as a metric wants them."""
-        if self._needs_ids and ids is None:
+        if self._keeping and ids is None:
             raise ValueError(
                 "`sample_ids` is missing: keep_users=True needs the number of each user, the same in every run"
             )
-        if self._unweighted and weights is not None:
+        unweighted = [metric for metric, _ in self._kept if callable(metric.aggregation)]
+        if unweighted and weights is not None:
             raise ValueError(
-                f"{self._unweighted[0].name} has a function as `aggregation`, which knows no weights: leave `weights` "
+                f"{unweighted[0].name} has a function as `aggregation`, which knows no weights: leave `weights` "
                 'out, or use "mean", "median", "min" or "max"'
             )
 
@@ -256,8 +249,7 @@ class Evaluator:
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
-        if not all(metric.is_at_start("sums") for metric in self.metrics):
-            sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
+        sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", part)
 

@@ -31,7 +31,7 @@ from torch_recmetrics.core.tensors.moments import (
 )
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import slices
-from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
@@ -70,14 +70,10 @@ class ClickTable(SumTable):
     def spreads(self) -> dict[str, Spread]:
         ((name, metric),) = self.members.items()
         total = self.total()  # (S + 1, 2, 6)
-        n = total[..., COUNT].sum(1)
         rows = torch.zeros((4, self.slots.number), dtype=total.dtype, device=total.device)
         rows[PASSED : CLICKS + 1] = total[..., DENOMINATOR].T
         rows[PREDICTED if metric.measured == PREDICTED else LOSS] = total[..., NUMERATOR].sum(1)
-        value, (centres, denominator) = metric.value(rows), metric.centres(rows)
-        squares = squares_about(total, centres.T).sum(1)
-        error = (squares * n / (n - 1)).sqrt() / denominator
-        return {name: Spread(value, torch.where(n > 1, error, float("nan")), n)}
+        return {name: metric.spread_of(rows, total)}
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
         return [self.metric.value(sums.movedim(-1, 0))]
@@ -151,11 +147,13 @@ class ClickSums(RowMetric):
         return self.value(self._totals()[0])
 
     def spread(self) -> Spread:
-        sums, spread = self._totals()
+        return self.spread_of(*self._totals())
+
+    def spread_of(self, sums: Tensor, moments_of_classes: Tensor) -> Spread:
+        """That of the (4, ...) sums and the (..., 2, 6) moments of each class."""
         centres, denominator = self.centres(sums)
-        n = spread[:, COUNT].sum()
-        error = (squares_about(spread, centres).sum() * n / (n - 1)).sqrt() / denominator
-        return Spread(self.value(sums), torch.where(n > 1, error, float("nan")), n)
+        squares, n = squares_about(moments_of_classes, centres.movedim(0, -1)), moments_of_classes[..., COUNT].sum(-1)
+        return Spread(self.value(sums), error_of(squares.sum(-1), n, denominator), n)
 
     def _totals(self) -> tuple[Tensor, Tensor]:
         """The sums of all rows, and for each class what tells their spread."""

@@ -49,12 +49,8 @@ class RowMetric(KeptRows, RecMetric):
     def exchanged(self) -> str:
         return f"the {self.asked} of {super().exchanged}"
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "stems" in vars(cls):
-            cls.parallel = (cls.stems, *cls.parallel)
-
     def setup(self) -> None:
+        self.parallel = (self.stems, *self.parallel)
         for stem in self.stems:
             self.add(stem, COLUMNS.get(stem, RowsOf()))
 

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch_recmetrics.core.distributed.collectives import gather_rows
 from torch_recmetrics.core.tensors.poisson import seeded
 from torch_recmetrics.core.tensors.segments import sum_by
-from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.intervals import Jackknife, Spread
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.replicates import Jackknife
 from torch_recmetrics.state.slots import COUNTED, SlotTable
 
 # Lists wait until they hold so many ids.
@@ -45,7 +44,7 @@ class CountTable(SlotTable):
         if not self.drawn:
             self.add("pairs", RowsOf(columns=(2,)))
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:  # noqa: ARG002
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:  # noqa: ARG002
         """Add the (U, <= K) lists of a prepared update, padded with -1."""
         lists, sample_ids = prepared.lists[self.metric.list_shape], prepared.sample_ids
         if self.drawn:

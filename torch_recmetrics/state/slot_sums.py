@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,9 +32,8 @@ from torch_recmetrics.core.tensors.moments import (
     moments_by,
 )
 from torch_recmetrics.core.tensors.segments import order_by
-from torch_recmetrics.state.intervals import Spread, standard_error
+from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.replicates import Resamples
 from torch_recmetrics.state.slots import SlotTable
 from torch_recmetrics.state.sync import sum_of_users
 
@@ -71,24 +71,24 @@ class SumTable(SlotTable):
     # What a subclass says
 
     @property
+    @abstractmethod
     def n_columns(self) -> int:
         """C."""
-        raise NotImplementedError
 
     @property
     def n_numbers(self) -> int:
         """How many numbers of a unit are drawn."""
         return 2 * self.n_columns
 
+    @abstractmethod
     def values(self, sums: Tensor) -> Sequence[Tensor]:
         """Of each value (S + 1, R + 1), what (S + 1, R + 1, numbers) sums come to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def counted(self, numbers: Tensor) -> Tensor:
         """(U, values) bool: whether a unit with these (U, numbers) counts in each."""
-        raise NotImplementedError
 
-    def at_once(self, named: bool) -> bool:
+    def at_once(self, *, named: bool, keyed: bool) -> bool:  # noqa: ARG002
         """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many."""
         return not named and not self.sliced
 
@@ -133,8 +133,11 @@ class SumTable(SlotTable):
     ) -> None:
         """Add units: their columns, of what is drawn the one of its numbers."""
         own = self.entries_of(entries, columns[0].shape[0], sample_ids, keys)
-        if self.at_once(sample_ids is not None):
-            self.sums = self.added(self.sums, self.summed_units(*self.entry_columns(own)[1:], *columns))
+        if self.at_once(named=sample_ids is not None, keyed=keys is not None):
+            units = self.entry_columns(own)[1:]
+            self.sums = self.added(
+                self.sums, self.summed_units(*units, *columns) if self.drawn else self.summed(own, columns)
+            )
             return
         self.keep(entries=own, sample_ids=sample_ids, **dict(zip(self.columns, columns, strict=True)))
         if sample_ids is None:
@@ -160,10 +163,14 @@ class SumTable(SlotTable):
         """Whether every rank gets all rows that wait, and their sums are not exchanged alone."""
         return self.drawn
 
+    def sums_everywhere(self, process_group: Any) -> Tensor:
+        """The present sums of all ranks."""
+        return sum_over_processes(self.sums, process_group)
+
     def exchange(self, process_group: Any) -> None:
         if self.gathers:
             self.gather(process_group)
-            self.sums = sum_over_processes(self.sums, process_group)
+            self.sums = self.sums_everywhere(process_group)
             return
         sums = self.total(named=False)
         vector = torch.cat([self.numbers(float(any(self.named()))), addable(sums).flatten()])
@@ -215,8 +222,8 @@ class MeanTable(SumTable):
         """How many numbers each member has."""
         return [member.n_parts for member in self.members.values()]
 
-    def at_once(self, named: bool) -> bool:
-        return super().at_once(named) and not self.keeps_values
+    def at_once(self, *, named: bool, keyed: bool) -> bool:
+        return super().at_once(named=named, keyed=keyed) and not self.keeps_values
 
     def many(self, n_rows: int, n_pieces: int) -> bool:
         return super().many(n_rows, n_pieces) and not self.keeps_values
@@ -226,24 +233,19 @@ class MeanTable(SumTable):
         for stem, width in self.flat_stems.items():
             self.add(stem, RowsOf(columns=(width,)))
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
         """Add the users, or the flat rows, of a prepared update."""
         if prepared.packed is None:
-            self.count_values(columns_of(evaluator, evaluator.evaluated(prepared).values), entries, prepared.sample_ids)
+            columns, keys = of_items or columns_of(evaluator, evaluator.evaluated(prepared).values), None
+            if of_items and self.drawn and prepared.sample_ids is None:
+                number = self.slots.number
+                keys = self.take_places(columns[0].shape[0] // number).repeat_interleave(number)
+            self.count([torch.cat(columns, 1)] if self.drawn else columns, entries, prepared.sample_ids, keys)
             return
         self.set_state("packed", [*self.state("packed"), prepared.packed])
         if entries is not None:
             pairs = torch.stack([prepared.packed[:, 0][entries[:, 0]], entries[:, 1]], 1)
             self.set_state("indexes", [*self.state("indexes"), torch.unique(pairs, dim=0)])
-
-    def count_values(
-        self, columns: Sequence[Tensor], entries: Tensor | None, sample_ids: Tensor | None, n_units: int | None = None
-    ) -> None:
-        """Add rows, of which those of a unit, one by default, follow each other."""
-        keys = None
-        if n_units is not None and self.drawn and sample_ids is None:
-            keys = self.take_places(n_units).repeat_interleave(columns[0].shape[0] // (n_units or 1))
-        self.count([torch.cat(list(columns), 1)] if self.drawn else columns, entries, sample_ids, keys)
 
     # Flat rows
 

@@ -6,6 +6,7 @@ is filled by a wrapper, which says which slices a row is in, and whether it is d
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -18,10 +19,9 @@ from torch_recmetrics.core.distributed.collectives import gather_rows, sum_alike
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
-from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
 from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.replicates import Jackknife, Resamples
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
 COUNTED = 1 << 23  # numbers of a block of replicates
@@ -86,25 +86,32 @@ class SlotTable(KeptRows):
 
     # What a subclass says
 
+    @abstractmethod
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         """What counts the rows of an update, all rules checked."""
-        raise NotImplementedError
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:
-        """Add the users of a prepared update, where it is one `of_users`."""
-        raise NotImplementedError
+    @abstractmethod
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
+        """Add the users of a prepared update, where it is one `of_users`.
 
+        Args:
+            evaluator: what prepared it.
+            prepared: the update.
+            entries: of its rows.
+            of_items: where the relevant items are in slices, the numbers of its rows, one for each user and slot.
+        """
+
+    @abstractmethod
     def spreads(self) -> dict[str, Spread]:
         """Of each value that of all slots, (S + 1,), from the present states, where nothing is drawn."""
-        raise NotImplementedError
 
+    @abstractmethod
     def replicates(self) -> Mapping[str, Sequence[Resamples | Jackknife]]:
         """Of each value those of each slot, from the present states."""
-        raise NotImplementedError
 
+    @abstractmethod
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all ranks together."""
-        raise NotImplementedError
 
     # States
 

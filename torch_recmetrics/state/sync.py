@@ -21,8 +21,8 @@ from torch_recmetrics.core.layouts.flat_rows import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, addable, added, from_added, moments
 from torch_recmetrics.state.evaluator import flat_sums
+from torch_recmetrics.state.kept_rows import counted_ids
 from torch_recmetrics.state.ranking_metric import UserMeasure
-from torch_recmetrics.state.repeated import counted_ids
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
@@ -25,13 +25,6 @@ from torch_recmetrics.state.slots import Slots, SlotTable
 RESULTS = ("value", "standard_error", "low", "high")  # of a value whose users are drawn
 
 
-def inner_metrics(metric: Any) -> list[Any]:
-    """The metric, or those of a collection, or those within a wrapper."""
-    if isinstance(metric, Wrapper):
-        return list(metric.members.values())
-    return list(metric.values()) if isinstance(metric, MetricCollection) else [metric]
-
-
 def tables_of(members: Mapping[str, Any]) -> list[tuple[type[SlotTable], dict[str, Any]]]:
     """The kinds of the tables, and the metrics of each, in the order in which their states are numbered."""
     tables: dict[tuple[Any, ...], tuple[type[SlotTable], dict[str, Any]]] = {}
@@ -43,7 +36,8 @@ def tables_of(members: Mapping[str, Any]) -> list[tuple[type[SlotTable], dict[st
 
 def check_wrapped(name: str, metric: Any) -> None:
     """Refuse what is no metric of this package, no collection of them alone, and no wrapper of such."""
-    members = inner_metrics(metric)
+    inside = metric.innermost if isinstance(metric, Wrapper) else metric
+    members = list(inside.values()) if isinstance(inside, MetricCollection) else [inside]
     for member in members:
         if not isinstance(member, RecMetric) or member.slot_table is None:
             what = member.__name__ if isinstance(member, type) else type(member).__name__
@@ -212,10 +206,6 @@ class Wrapper(RecMetric):
         given = bind(self._update_signature, f"{type(self).__name__}.update()", args, kwargs, "argument")
         return {name: value for name, value in given.items() if value is not None}
 
-    def ranking_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Those of the members that read the ranking."""
-        return {name: value for name, value in given.items() if name in ARGUMENTS}
-
     # -- updates ------------------------------------------------------------------------------------------------------
 
     def count_update(self, args: Any, kwargs: dict[str, Any]) -> None:
@@ -227,37 +217,30 @@ class Wrapper(RecMetric):
         with torch.no_grad():
             counts = [table.prepare(given, entries) for table in self.tables if not table.of_users]
             if self.evaluator is not None:
-                by_item = slicing is not None and slicing.item_slices is not None
-                counts.append(self._by_item(given) if by_item else self._by_user(given, slice_ids))
+                ranked = {name: value for name, value in given.items() if name in ARGUMENTS}
+                counts.append(self._prepare_users(self.evaluator, ranked, slice_ids))
             for count in counts:
                 count()
 
-    def _by_user(self, given: dict[str, Any], slice_ids: Tensor | None) -> Callable[[], None]:
+    def _prepare_users(
+        self, evaluator: Evaluator, given: dict[str, Any], slice_ids: Tensor | None
+    ) -> Callable[[], None]:
         """What counts users, or the flat rows of users."""
-        evaluator: Any = self.evaluator
-        given = self.ranking_arguments(given)
-        layout = read_layout(evaluator.labels, **given)
-        entries = None if slice_ids is None else self.slicing.entries_of_layout(slice_ids, layout, given)
-        prepared = evaluator.prepare(layout)
+        columns = entries = None
+        if self.slicing is not None and slice_ids is None:
+            columns, entries, prepared = self.slicing.entries_by_item(evaluator, given)
+        else:
+            layout = read_layout(evaluator.labels, **given)
+            entries = None if slice_ids is None else self.slicing.entries_of_layout(slice_ids, layout, given)
+            prepared = evaluator.prepare(layout)
 
         def count() -> None:
             for table in self.tables:
                 if table.of_users:
-                    table.count_users(evaluator, prepared, entries)
-            self.note_candidates(prepared.among)
-
-        return count
-
-    def _by_item(self, given: dict[str, Any]) -> Callable[[], None]:
-        """What counts users for the slices of their relevant items."""
-        evaluator: Any = self.evaluator
-        columns, entries, prepared = self.slicing.entries_by_item(evaluator, self.ranking_arguments(given))
-
-        def count() -> None:
-            table: Any = self.tables[0]
-            n_users = columns[0].shape[0] // table.slots.number
-            table.count_values(columns, entries, prepared.sample_ids, n_users)
-            self.note_candidates(prepared.among)
+                    table.count_users(evaluator, prepared, entries, columns)
+            for number, member in itertools.product(prepared.among, self.members.values()):
+                if isinstance(member, RankingMetric):
+                    member.note_candidates(number)
 
         return count
 
@@ -373,9 +356,3 @@ class Wrapper(RecMetric):
         """Forget all updates."""
         super().reset()
         self.metric.reset()
-
-    def note_candidates(self, among: Iterable[int]) -> None:
-        """Remember for :meth:`definition` among what users were ranked."""
-        for number, member in itertools.product(among, self.members.values()):
-            if isinstance(member, RankingMetric):
-                member.note_candidates(number)
