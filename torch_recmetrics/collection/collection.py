@@ -21,7 +21,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import draw_interval
 from torch_recmetrics.state.kept_users import user_values
-from torch_recmetrics.state.metric import RecMetric, left_out
+from torch_recmetrics.state.metric import NOTHING_AWAY, RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.user_means import UserMeans
 from torch_recmetrics.users.user_values import UserValues
@@ -246,7 +246,7 @@ class RecMetricCollection(MetricCollection):
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             return self._values()
 
     def definition(self) -> dict[str, str]:
@@ -279,13 +279,13 @@ class RecMetricCollection(MetricCollection):
         (tensor(1., dtype=torch.float64), tensor(1., dtype=torch.float64))
         """
         check.check_share("level", level)
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             members = self._with_intervals().items()
             return self._named((name, member, member.confidence_interval(level)) for name, member in members)
 
     def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             values = self._values()
             members = self._with_intervals().items()
             errors = self._named((name, member, member.standard_error()) for name, member in members)
@@ -350,7 +350,7 @@ class RecMetricCollection(MetricCollection):
     def _summaries(self, members: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
         """The value and the standard error of each, where it has both."""
         known = [(name, m) for name, m in members.items() if isinstance(m, RecMetric) and m.has_interval]
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             values = self._named((name, member, member.compute()) for name, member in known)
             errors = self._named((name, member, member.standard_error()) for name, member in known)
         pairs = {name: (float(value), float(errors[name])) for name, value in values.items()}
@@ -465,4 +465,5 @@ def remembered(member: Metric) -> dict[str, Any]:
     own = isinstance(member, RecMetric)  # the states of ours are never written to
     copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
     counted = ("_update_count", "_computed", "_forward_cache", "candidates_seen")
-    return copies | {name: getattr(member, name) for name in counted if hasattr(member, name)}
+    remembered = {name: getattr(member, name) for name in counted if hasattr(member, name)}
+    return copies | remembered | (NOTHING_AWAY if own else {})

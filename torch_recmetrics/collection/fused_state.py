@@ -28,7 +28,12 @@ class FusedState:
         self.list_counters = list(list_counters)
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.evaluator = Evaluator(self.metrics, self.list_counters) if self.members else None
-        self.agreement = MemberAgreement([metric for metric in self.metrics if not metric.keeps_values])
+        self.summed = [metric for metric in self.metrics if not metric.keeps_values]
+        # The members that have not been asked since the last exchange, by id, the same ones on every rank, with their
+        # totals; None where a member has changed on this rank.
+        self._left: dict[int, Tensor | None] = {}
+        self._round = 0
+        self._one_by_one = True
         self._local: dict[int, tuple[list[Tensor], Tensor]] = {}  # states and total of a member, by its id
         tables: dict[Any, ItemTable] = {}
         for metric in self.metrics:
@@ -45,8 +50,7 @@ class FusedState:
         evaluator.count(prepared)
         for member in self.members:
             member.__dict__.update(_update_count=member._update_count + 1, _computed=None)
-        self.agreement.invalidate_all()
-        self._local = {}
+        self._left, self._local = dict.fromkeys(self._left), {}
         return {}
 
     def count_with_values(self, prepared: PendingUpdate) -> dict[int, Any]:
@@ -76,49 +80,20 @@ class FusedState:
 
     def invalidate(self, metric: object) -> None:
         """A member has changed: what was worked out for it is not its value any more."""
-        self.agreement.invalidate(metric)
         self._local = {}
+        if id(metric) in self._left:
+            self._left[id(metric)] = None
 
     def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
         known, held = self._local.get(id(metric)), held_states(metric)
         if known is not None and len(known[0]) == len(held) and all(map(operator.is_, known[0], held)):
             return known[1]
-        totals = zip(self.agreement.metrics, local_totals(self.agreement.metrics), strict=True)
+        totals = zip(self.summed, local_totals(self.summed), strict=True)
         self._local |= {id(member): (held_states(member), total) for member, total in totals}
         return self._local[id(metric)][1]
 
-
-def held_states(metric: UserMeasure) -> list[Tensor]:
-    """What the totals of a metric follow from, for comparison by identity."""
-    return [metric.state("sums"), *(row for stem in ("rows", "sample_ids") for row in metric.state(stem))]
-
-
-class MemberAgreement:
-    """The totals of the last exchange, and who of the members that are computed one by one may still take them.
-
-    The first member that is asked for, as Lightning does it, exchanges the sums of all, and the others take theirs from
-    that exchange. One rank alone cannot know whether a later member may do so: it may have had an update since, and
-    another rank none. So the first rank that comes decides for all. This saves an exchange of rows for each member of
-    each epoch.
-    """
-
-    def __init__(self, metrics: Sequence[UserMeasure]) -> None:
-        self.metrics = metrics
-        # The members that have not been asked since the last exchange, by id, the same ones on every rank, with their
-        # totals; None where a member has changed on this rank.
-        self._left: dict[int, Tensor | None] = {}
-        self._round = 0
-        self._one_by_one = True
-
-    def invalidate(self, metric: object) -> None:
-        """A member has changed: what was exchanged for it is not its value any more."""
-        if id(metric) in self._left:
-            self._left[id(metric)] = None
-
-    def invalidate_all(self) -> None:
-        """All members have changed."""
-        self._left = dict.fromkeys(self._left)
+    # -- exchange -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def together(self) -> Generator[None, None, None]:
@@ -130,15 +105,21 @@ class MemberAgreement:
             self._left, self._one_by_one = {}, True
 
     def synced_total(self, metric: UserMeasure, process_group: Any) -> Tensor:
-        """The totals of one member over all ranks; the first that asks exchanges those of all members."""
+        """The totals of one member over all ranks.
+
+        The first member that is asked for, as Lightning does it, exchanges the sums of all, and the others take theirs
+        from that exchange. One rank alone cannot know whether a later member may do so: it may have had an update
+        since, and another rank none. So the first rank that comes decides for all. This saves an exchange of rows for
+        each member of each epoch.
+        """
         own = id(metric)
         if self._one_by_one and own in self._left:
-            place = next(place for place, member in enumerate(self.metrics) if member is metric)
+            place = next(place for place, member in enumerate(self.summed) if member is metric)
             word = "changed" if self._left[own] is None else "known"
             if agree_on_first(process_group, f"round{self._round}/{place}", word) == "changed":
                 self._left = {}
         if own not in self._left:
-            members = [m for m in self.metrics if m.process_group is metric.process_group and m.dist_sync_fn is None]
+            members = [m for m in self.summed if m.process_group is metric.process_group and m.dist_sync_fn is None]
             if not any(member is metric for member in members):
                 members = [metric]
             totals = synced_totals(members, process_group, metric)
@@ -152,3 +133,8 @@ class MemberAgreement:
                 "computed one by one, and in between only some ranks had an update. Compute the whole collection"
             )
         return total
+
+
+def held_states(metric: UserMeasure) -> list[Tensor]:
+    """What the totals of a metric follow from, for comparison by identity."""
+    return [metric.state("sums"), *(row for stem in ("rows", "sample_ids") for row in metric.state(stem))]

@@ -138,12 +138,12 @@ class Evaluator:
             return self._among(PendingUpdate(packed=pack(rows)), layout)
         ranking = layout.ranked(self.needs, checks)
         self._check_keeping(ranking.sample_ids, ranking.weights)
+        self._defer_rules(checks, ranking)
         prepared = PendingUpdate(sample_ids=ranking.sample_ids)
         if self.can_wait and ranking.join_key is not None:
-            self._defer_rules(checks, ranking)
             prepared = prepared._replace(users=ranking if self._reads_items else ranking.having(**NO_ITEMS))
         else:
-            prepared = prepared._replace(values=self.evaluate(ranking, checks))
+            prepared = prepared._replace(values=self.values_of(ranking))
         if self.list_counters:
             self._defer_items(self.list_counters, ranking, checks)
             stats = ranking.stats("stable")
@@ -155,10 +155,9 @@ class Evaluator:
 
     def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
         """The same, which says among what items users were ranked, where it is asked."""
-        among = (HIDDEN,) if layout.hides else ()
-        if layout.n_candidates is not None:
-            return prepared._replace(among=(*among, layout.n_candidates))
-        unknown = self._keeping and all(metric.n_items is None for metric in self.with_items)
+        candidates = () if layout.n_candidates is None else (layout.n_candidates,)
+        unknown = self._keeping and not candidates and all(metric.n_items is None for metric in self.with_items)
+        among = ((HIDDEN,) if layout.hides else ()) + candidates
         return prepared._replace(among=among, n_scored=layout.n_scored if unknown else None)
 
     def _defer_items(self, metrics: Sequence[RankingMetric], ranking: Ranking, checks: check.ValueChecks) -> None:
@@ -437,13 +436,11 @@ def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tenso
 def flat_users(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> UserColumns:
     """The users of flat rows, each once, by their index; all rows of a user must be there."""
     indexes = torch.cat([part[:, 0] for part in packed]).unique()  # type: ignore[no-untyped-call]
-    parts = []
-    for values, places in flat_values(metrics, packed):
-        parts.append(values.columns(indexes if places is None else indexes[places]))
-    if len(parts) == 1:
-        return parts[0]
-    columns = zip(*parts, strict=True)
-    return UserColumns(*(torch.cat(column) for column in columns))
+    parts = [
+        values.columns(indexes if places is None else indexes[places])
+        for values, places in flat_values(metrics, packed)
+    ]
+    return UserColumns(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def flat_values(

@@ -14,7 +14,6 @@ from torch_recmetrics.core.ranking.ties import running_sum
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import UserMeans
 
@@ -116,11 +115,6 @@ class LabelledMeans(ListMeans):
     def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
         """The values by the names that they have in a collection, where it is `key`."""
         return dict(zip(self.value_names(key), values.values(), strict=True))
-
-    def spread(self) -> Spread:
-        if self.keeps_values:
-            return super().spread()
-        return spread_of(self.total())
 
     def standard_error(self) -> Any:
         """The standard error of each value by its label, 0-dim float64. All ranks must call it."""

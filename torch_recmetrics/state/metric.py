@@ -51,6 +51,7 @@ REMEMBERED = (
     *("_is_synced", "_cache", "_forward_cache"),
 )
 
+NOTHING_AWAY: dict[str, Any] = {"_waiting": None, "_put_away": {}}  # as it is once states are read
 INTERVALS = ("confidence_interval", "standard_error")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,7 +113,8 @@ class RecMetric(Configured, Metric):
     put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
-    _waiting: Any = None  # the WaitingUsers that the sums are put away for
+    _waiting: Any = None  # the WaitingUsers that states are put away for, see :meth:`put_away`
+    _put_away: Mapping[str, Any] = MappingProxyType({})  # these states
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
     # Among how many candidates users of all updates were ranked, as RankingMetric notes it for its definition. It is no
     # state: checkpoints have it where it says something, and ranks do not exchange it.
@@ -330,14 +332,13 @@ class RecMetric(Configured, Metric):
 
     def put_away(self, waiting: Any) -> None:
         """Hide the states that rows which wait will be added to; those that wait elsewhere are evaluated first."""
-        if self._waiting is not None:
-            self._waiting.evaluate()
+        self.evaluate_waiting()
         names = [self._state_names[stem] for stem in self.put_away_states]
         self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name) for name in names})
 
     def bring_back(self) -> None:
         """What was put away is there again."""
-        self.__dict__.update(self.__dict__.pop("_put_away"), _waiting=None)
+        self.__dict__.update({**self._put_away, **NOTHING_AWAY})
 
     def evaluate_waiting(self) -> None:
         """Count the users that wait."""
@@ -345,8 +346,7 @@ class RecMetric(Configured, Metric):
             self._waiting.evaluate()
 
     def __getattr__(self, name: str) -> Any:
-        put_away = self.__dict__.get("_put_away")
-        if put_away is not None and name in put_away:
+        if name in self._put_away:
             self.evaluate_waiting()
             return self.__dict__[name]
         return super().__getattr__(name)
@@ -443,7 +443,7 @@ class RecMetric(Configured, Metric):
     @contextmanager
     def unchanged_by_errors(self) -> Generator[None, None, None]:
         """After an error the states are as they were, and what torchmetrics remembers beside them."""
-        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict()
+        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict() | NOTHING_AWAY
         try:
             yield
         except BaseException:
@@ -561,14 +561,13 @@ class RecMetric(Configured, Metric):
         for name in self._defaults:
             if name not in incoming:
                 continue
-            stem, value, default = name.partition("__")[0], incoming[name], self._defaults[name]
-            if isinstance(default, list):
+            stem, value = name.partition("__")[0], incoming[name]
+            if stem in self._rows_of:
                 if not isinstance(value, list | tuple):
                     raise ValueError(f"`{stem}` of {self.name} must be a list of tensors, got {type(value).__name__}")
-                like = [self.empty_row(stem)] * len(value)
-                checked[name] = [self._checked_state(stem, *pair) for pair in zip(value, like, strict=True)]
+                checked[name] = [self._checked_state(stem, row) for row in value]
             else:
-                checked[name] = self._checked_state(stem, value, default)
+                checked[name] = self._checked_state(stem, value)
         for stems in self.parallel:
             lists = [checked.get(self.state_name(stem), self.state(stem)) for stem in stems]
             of_each = [dict(zip(stems, pieces, strict=False)) for pieces in zip(*lists, strict=False)]
@@ -579,11 +578,12 @@ class RecMetric(Configured, Metric):
                 raise ValueError(f"the lists of {self.name} must be of the same rows, piece by piece, got {got}")
         return checked
 
-    def _checked_state(self, stem: str, value: Any, like: Tensor) -> Tensor:
+    def _checked_state(self, stem: str, value: Any) -> Tensor:
         """A state, or a row of one, in the dtype and on the device that it must have."""
         if not isinstance(value, Tensor):
             raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
-        is_row = isinstance(self._defaults[self._state_names[stem]], list)
+        is_row = stem in self._rows_of
+        like: Any = self.empty_row(stem) if is_row else self._defaults[self._state_names[stem]]
         if not (self._rows_of[stem].fit(value) if is_row else value.shape == like.shape):
             shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])
             raise ValueError(
@@ -639,7 +639,7 @@ class RecMetric(Configured, Metric):
         return {
             name: value
             for name, value in super().__getstate__().items()
-            if name not in ("fused", "signature", "evaluator", "_state_names")
+            if name not in ("fused", "signature", "evaluator", "slice_evaluator", "_state_names")
         }
 
     # -- processes ----------------------------------------------------------------------------------------------------

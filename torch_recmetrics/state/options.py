@@ -157,11 +157,6 @@ class Configured:
         if "__init__" not in vars(cls):
             cls.__init__ = constructor(cls)  # type: ignore[method-assign]
 
-    @classmethod
-    def checked_options(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values of some options, checked one by one; the defaults of the others are not added."""
-        return {name: cls.declared_options[name].validated(name, value) for name, value in values.items()}
-
     def config(self) -> dict[str, Any]:
         """Everything that decides what is computed, by the name of the option."""
         options = {

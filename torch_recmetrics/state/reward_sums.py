@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_counts, gather_rows, sum_alike
+from torch_recmetrics.core.distributed.collectives import gather_counts, sum_alike
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.scatter import joined, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread, error_of
+from torch_recmetrics.state.kept_rows import rows_of_ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
@@ -60,13 +61,10 @@ class RewardTable(SumTable):
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         terms, users, ids = self.metric.terms_of(self.metric.arguments(given))
-        return functools.partial(self.count_rows, terms, users, ids, entries((terms.shape[0],), None))
-
-    def count_rows(self, terms: Tensor, users: Tensor | None, ids: Tensor | None, slices: Any) -> None:
-        """Add the rows of an update."""
         has = torch.full((terms.shape[0],), users is not None, dtype=torch.int64, device=self.device)
         pairs = torch.stack([has, torch.zeros_like(has) if users is None else users], 1)
-        self.count([terms] if self.drawn else [terms, pairs], slices, ids, users)
+        columns = [terms] if self.drawn else [terms, pairs]
+        return functools.partial(self.count, columns, entries((terms.shape[0],), None), ids, users)
 
     def at_once(self, *, named: bool, keyed: bool) -> bool:
         return super().at_once(named=named, keyed=keyed) if self.drawn else not (named or keyed)
@@ -241,10 +239,12 @@ class RewardSums(RowMetric):
         weight, size = float(sums[WEIGHT]), float(sums[WEIGHT].square() / sums[WEIGHT_SQUARES])
         share = float(largest) / weight if weight else 0.0
         if weight and size < FEW_ROWS:  # as it is where one row carries more than a tenth of the weight
+            ways = ["log more", *(["bound the weights with max_weight="] if self.max_weight is None else [])]
+            ways += ['take estimator="dr"'] if getattr(self, "estimator", None) in ("ips", "snips") else []
             self.warn_once(
                 "few",
                 f"the logged rows tell as much as {size:.0f} of the new policy, and one of them carries {share:.0%} of "
-                f"the weight: the value rests on few rows; {self._ways_out()}",
+                f"the weight: the value rests on few rows; {' or '.join(ways)}",
             )
         mean = sums[WEIGHT] / sums[ROWS]
         along = torch.zeros_like(sums)
@@ -257,13 +257,6 @@ class RewardSums(RowMetric):
                 f"the weights policy / logged have the mean {float(mean):.3g}, which is further from 1 than {FAR} "
                 "standard errors: the two policies are not over the same actions, or the probabilities are not theirs",
             )
-
-    def _ways_out(self) -> str:
-        """What there is against few heavy rows, beside what was done."""
-        ways = ["log more"]
-        ways += ["bound the weights with max_weight="] if self.max_weight is None else []
-        ways += ['take estimator="dr"'] if getattr(self, "estimator", None) in ("ips", "snips") else []
-        return " or ".join(ways)
 
     def exchange(self, process_group: Any) -> None:
         rows = self.state("scatter").new_tensor([float(len(self.state("terms")))])
@@ -279,7 +272,7 @@ class RewardSums(RowMetric):
                 stems = [stem for stem in self.stems if stem != missing]
                 alike = [piece for piece in pieces if [*piece] == stems]
                 own = [torch.cat([self.empty_row(stem), *(piece[stem] for piece in alike)]) for stem in stems]
-                rows = [torch.cat(gather_rows(column, process_group)) for column in own]
+                rows = rows_of_ranks(own, process_group)
                 if rows[0].shape[0]:
                     self.keep(**dict(zip(stems, rows, strict=True)))
 

@@ -50,22 +50,17 @@ class ClickTable(SumTable):
     n_numbers = 4
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
-        clicks, rows, _, shape = self.metric.rows_of_update(given)
-        return functools.partial(self.count_clicks, clicks, entries(shape, rows))
-
-    def count_clicks(self, clicks: Clicks, entries: Tensor | None) -> None:
-        """Add the rows of an update."""
+        clicks, places, _, shape = self.metric.rows_of_update(given)
+        slices, ids = entries(shape, places), clicks.sample_ids
         rows = terms(clicks.preds, clicks.labels, clicks.weights, self.metric.eps)
-        ids = clicks.sample_ids
         if self.drawn:
             numbers = rows.T
             if not self.sliced and ids is not None and ids.shape[0]:
                 numbers = numbers.reshape(ids.shape[0], -1, 4).sum(1)
-            self.count([numbers], entries, ids)
-            return
+            return functools.partial(self.count, [numbers], slices, ids)
         weights = rows[PASSED : CLICKS + 1].T.contiguous()
         measured = torch.where(weights != 0, rows[self.metric.measured].unsqueeze(1), 0)
-        self.count([measured, weights], entries, ids)
+        return functools.partial(self.count, [measured, weights], slices, ids)
 
     def spreads(self) -> dict[str, Spread]:
         ((name, metric),) = self.members.items()
@@ -135,12 +130,8 @@ class ClickSums(RowMetric):
         elif clicks.preds.shape[0]:
             rows = terms(clicks.preds, clicks.labels, clicks.weights, self.eps).T
             of_sample = rows.reshape(clicks.sample_ids.shape[0], -1, 4)
-            several = (
-                {}
-                if of_sample.shape[1] == 1
-                else {"spread_of_sample": spread_of_samples(of_sample, self.measured).flatten(1)}
-            )
-            self.keep(clicks, sums_of_sample=of_sample.sum(1), **several)
+            spread = spread_of_samples(of_sample, self.measured).flatten(1) if of_sample.shape[1] > 1 else None
+            self.keep(clicks, sums_of_sample=of_sample.sum(1), spread_of_sample=spread)
 
     def compute(self) -> Tensor:
         """The value over all rows, 0-dim float64."""

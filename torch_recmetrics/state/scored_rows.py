@@ -51,15 +51,10 @@ class OwnTables:
         self._own = set(dtypes)  # of the scores whose histograms were made here
         metric.put_away(self)
 
-    @property
-    def hidden(self) -> bool:
-        """Whether the state is still put away: after an error an earlier one may stand in its place."""
-        return self._metric.state_name("counts") not in self._metric.__dict__
-
     def count(self, clicks: Clicks) -> bool:
         """Count rows in place, if that can be."""
         dtype = clicks.preds.dtype
-        if dtype not in self._own or not self.hidden:
+        if dtype not in self._own:
             return False
         counts = self._tables[dtype]
         if clicks.weights is not None and not counts.is_floating_point():
@@ -72,13 +67,8 @@ class OwnTables:
 
     def evaluate(self) -> None:
         """The state is there again."""
-        name = self._metric.state_name("counts")
-        put_back = None if self.hidden else self._metric.__dict__[name]
         self._metric.bring_back()
-        if put_back is None:
-            self._metric.set_tables(self._tables)
-        else:
-            self._metric.__dict__[name] = put_back
+        self._metric.set_tables(self._tables)
 
 
 # An error bound of bins that is more than models differ by.

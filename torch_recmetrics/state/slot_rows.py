@@ -160,14 +160,10 @@ class AucTable(RowTable):
             self.gather(process_group)
             return
         here = self.judged(*self.owned_rows(process_group, owner=0))
-        has_rows = here[:, 2:] > 0
         # All rows of a slot are on one rank; the others add nothing to it.
-        summed = sum_over_processes(
-            torch.cat([torch.where(has_rows, here, 0), exact(has_rows)], 1).flatten(), process_group
-        )
-        summed = summed.view(-1, 4)
-        values = torch.where(summed[:, 3:] > 0, summed[:, :2], float("nan"))
-        self.set_state("verdict", [torch.cat([values, summed[:, 2:3]], 1)])
+        summed = sum_over_processes(torch.where(here[:, 2:] > 0, here, 0), process_group)
+        values = torch.where(summed[:, 2:] > 0, summed[:, :2], float("nan"))
+        self.set_state("verdict", [torch.cat([values, summed[:, 2:]], 1)])
         self.keep_only()
 
     # Resamples
@@ -238,8 +234,7 @@ class GroupTable(RowTable):
         if self.drawn:
             everywhere = torch.cat(gather_rows(table, process_group))
         else:
-            here = addable(self.summed(table))
-            everywhere = from_added(sum_over_processes(here.flatten(), process_group).view(here.shape))
+            everywhere = from_added(sum_over_processes(addable(self.summed(table)), process_group))
         self.set_state("verdict", [everywhere])
         self.keep_only()
 

@@ -178,7 +178,7 @@ class SumTable(SlotTable):
         total = from_added(summed[1:].view(*sums.shape[:-1], ADDABLE))
         if bool(summed[0]):
             named = addable(self.summed(*self.rows(process_group, everywhere=True, named=True)))
-            total = added(total, from_added(sum_over_processes(named.flatten(), process_group).view(named.shape)))
+            total = added(total, from_added(sum_over_processes(named, process_group)))
         self.sums = total
         self.keep_only()
 

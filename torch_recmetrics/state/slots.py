@@ -15,13 +15,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_rows, sum_alike
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
+from torch_recmetrics.core.distributed.collectives import sum_alike
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
-from torch_recmetrics.state.kept_rows import KeptRows
-from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.kept_rows import KeptRows, rows_of_ranks
+from torch_recmetrics.state.metric import RecMetric, RowsOf
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
 COUNTED = 1 << 23  # numbers of a block of replicates
@@ -58,13 +58,17 @@ class SlotTable(KeptRows):
     offset = 0  # places that were taken before a state was put aside
 
     def __init__(self, holder: Any, members: dict[str, Any], place: int, slots: Slots) -> None:
-        self.holder, self.members, self.slots = holder, members, slots
+        self.holder: RecMetric = holder
+        self.members, self.slots = members, slots
+        # The names of the values.
+        self.results = [own for name, member in members.items() for own in holder.result_names(name, member)]
         self.sliced, self.drawn = slots.n_slices > 0, slots.num_replicates > 0
         self.keyed = self.drawn and self.has_keys
         self.suffix = str(place) if place else ""
         self.arrange()
         self.stems = (*self.columns, "entries", "sample_ids")
         self.names = tuple(stem + self.suffix for stem in self.stems)
+        self.declare()
 
     def arrange(self) -> None:
         """Say which columns and states there are, where that depends on the members or the slots."""
@@ -73,11 +77,6 @@ class SlotTable(KeptRows):
     def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003 (a subclass looks at it)
         """Metrics of a wrapper that agree in it have one table."""
         return name
-
-    @property
-    def results(self) -> list[str]:
-        """The names of the values."""
-        return [own for name, member in self.members.items() for own in self.holder.result_names(name, member)]
 
     @property
     def metric(self) -> Any:
@@ -137,8 +136,7 @@ class SlotTable(KeptRows):
 
     @property
     def device(self) -> torch.device:
-        device: torch.device = self.holder.device
-        return device
+        return self.holder.device
 
     @property
     def wide(self) -> torch.dtype:
@@ -151,8 +149,7 @@ class SlotTable(KeptRows):
 
     def empty_row(self, stem: str) -> Tensor:
         """What an empty list joins to."""
-        row: Tensor = self.holder.empty_row(stem + self.suffix)
-        return row
+        return self.holder.empty_row(stem + self.suffix)
 
     def check_joined(self) -> None:
         """Refuse pieces of two metrics that do not go together."""
@@ -175,7 +172,7 @@ class SlotTable(KeptRows):
         return rows, slots, entries[:, -1]
 
     def entries_of(
-        self, entries: Tensor | None, n_rows: int, sample_ids: Tensor | None = None, keys: Tensor | None = None
+        self, entries: Tensor | None, n_rows: int, sample_ids: Any = None, keys: Tensor | None = None
     ) -> Tensor:
         """What is remembered of the slices of rows, None for the one slot that there is.
 
@@ -188,10 +185,9 @@ class SlotTable(KeptRows):
             return entries
         if keys is None and sample_ids is None:
             keys = self.take_places(n_rows)
-        elif keys is None and sample_ids is not None:
+        elif keys is None:
             keys = sample_ids.repeat_interleave(n_rows // (sample_ids.shape[0] or 1))
-        drawn: Any = keys
-        return torch.cat([entries[:, : self.entry_width - 1], drawn[entries[:, 0]].unsqueeze(1)], 1)
+        return torch.cat([entries[:, : self.entry_width - 1], keys[entries[:, 0]].unsqueeze(1)], 1)
 
     def take_places(self, number: int) -> Tensor:
         """(number,) keys of units without an id."""
@@ -246,17 +242,14 @@ class SlotTable(KeptRows):
         if not n_pieces:
             return
         entries, columns = self.rows(group, everywhere=n_named > 0)
-        numbers = [as_integers(column[entries[:, 0]]) for column in columns]
-        gathered = torch.cat(gather_rows(torch.cat([entries[:, 1:], *numbers], 1), group))
+        rest, *gathered = rows_of_ranks([entries[:, 1:], *(column[entries[:, 0]] for column in columns)], group)
+        rows = torch.arange(rest.shape[0], device=self.device)
         if self.keyed:
-            gathered = gathered[torch.sort(gathered[:, self.entry_width - 2], stable=True).indices]
-        widths = [self.entry_width - 1, *(part.shape[1] for part in numbers)]
-        rest, *parts = torch.split(gathered, widths, 1)
-        rows = torch.arange(gathered.shape[0], device=self.device).unsqueeze(1)
+            order = torch.sort(rest[:, self.entry_width - 2], stable=True).indices
+            rest, *gathered = (column[order] for column in (rest, *gathered))
         self.keep_only()
-        likes = map(self.empty_row, self.columns)
-        back = {s: from_integers(like, part) for s, like, part in zip(self.columns, likes, parts, strict=True)}
-        self.keep(entries=torch.cat([rows, rest], 1), **back)
+        entries = torch.cat([rows.unsqueeze(1), rest], 1)
+        self.keep(entries=entries, **dict(zip(self.columns, gathered, strict=True)))
 
     # Resamples
 
@@ -304,15 +297,3 @@ def by_slot(slots: Tensor) -> Iterator[tuple[int, Tensor]]:
     order = torch.sort(slots, stable=True).indices
     found, sizes = torch.unique_consecutive(slots[order], return_counts=True)
     yield from zip(found.tolist(), torch.split(order, sizes.tolist()), strict=True)
-
-
-def as_integers(column: Tensor) -> Tensor:
-    """(U, c) int64 of a column, without loss."""
-    column = column if column.ndim == 2 else column.unsqueeze(1)
-    return float_bits(column) if column.is_floating_point() else column.to(torch.int64)
-
-
-def from_integers(like: Tensor, column: Tensor) -> Tensor:
-    """Inverse of it."""
-    column = bits_float(column) if like.is_floating_point() else column.to(like.dtype)
-    return column if like.ndim == 2 else column.squeeze(1)

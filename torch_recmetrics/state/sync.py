@@ -45,11 +45,9 @@ def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
     groups: list[list[int]] = []
     for position, metric in enumerate(metrics):
         rows = metric.state(stem)
-        group = next((group for group in groups if _equal(metrics[group[0]].state(stem), rows)), None)
-        if group is None:
-            groups.append([position])
-        else:
-            group.append(position)
+        group = next((group for group in groups if _equal(metrics[group[0]].state(stem), rows)), [])
+        groups += [] if group else [group]
+        group.append(position)
     return groups
 
 

@@ -141,7 +141,8 @@ class UserMeans(UserMeasure):
                 f"{self.name} with aggregation={self.aggregation!r} has no standard error in closed form; for other "
                 'aggregations than "min" and "max" resample the users, UserBootstrap(metric)'
             )
-        return spread_of(self.total()[0])
+        total = self.total()
+        return spread_of(total if self.value_labels else total[0])
 
     def _columns(self) -> Tensor:
         """(columns,): the value under each tie rule that is kept."""
@@ -211,7 +212,7 @@ class UserMeans(UserMeasure):
             self.set_state("values", [users.values])
             self.set_state("weights", [users.weights])
         elif self.fused is not None:
-            self.set_state("sums", self.fused.agreement.synced_total(self, process_group))
+            self.set_state("sums", self.fused.synced_total(self, process_group))
         else:
             self.set_state("sums", synced_totals([self], process_group)[0])
         for stem in LISTS:

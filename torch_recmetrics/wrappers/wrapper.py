@@ -22,6 +22,9 @@ from torch_recmetrics.state.options import bind, option
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.slots import Slots, SlotTable
 
+POSITIONS = ("preds", "target", "indexes")  # of the arguments of a collection
+by_position = functools.partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+by_name = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
 RESULTS = ("value", "standard_error", "low", "high")  # of a value whose users are drawn
 
 
@@ -83,8 +86,6 @@ class Wrapper(RecMetric):
         parts = enumerate(tables_of(members))
         self.tables = [kind(self, inside, place, slots) for place, (kind, inside) in parts]
         self.parallel = tuple(table.names for table in self.tables)
-        for table in self.tables:
-            table.declare()
 
     @property
     @abstractmethod
@@ -171,31 +172,16 @@ class Wrapper(RecMetric):
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
-    own_arguments: tuple[str, ...] = ()  # of an update, beside those of the metrics inside
-
-    @property
-    def inner_signature(self) -> inspect.Signature:
-        """The arguments of the metrics inside."""
-        if not self.is_collection:
-            signature: inspect.Signature = self.innermost._update_signature
-            return signature
-        names = [name for member in self.members.values() for name in member._update_signature.parameters]
-        in_order = [name for name in ("preds", "target", "indexes") if name in names]
-        by_name = [name for name in dict.fromkeys(names) if name not in in_order]
-        kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-        return inspect.Signature(
-            [inspect.Parameter(name, kinds[0], default=None) for name in in_order]
-            + [inspect.Parameter(name, kinds[1], default=None) for name in by_name]
-        )
-
     @property
     def _update_signature(self) -> inspect.Signature:
         if "tables" not in self.__dict__:  # while it is made
             return inspect.Signature()
-        signature = self.inner_signature
-        names = () if self.slicing is None else self.slicing.own_arguments
-        own = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
-        return signature.replace(parameters=[*signature.parameters.values(), *own])
+        parameters = [*self.innermost._update_signature.parameters.values()] if not self.is_collection else []
+        if self.is_collection:
+            names = [name for member in self.members.values() for name in member._update_signature.parameters]
+            parameters += [by_position(name) for name in POSITIONS if name in names]
+            parameters += [by_name(name) for name in dict.fromkeys(names) if name not in POSITIONS]
+        return inspect.Signature([*parameters, *([] if self.slicing is None else [by_name("slice_ids")])])
 
     @_update_signature.setter
     def _update_signature(self, signature: inspect.Signature) -> None:
@@ -351,8 +337,3 @@ class Wrapper(RecMetric):
     def forget_candidates(self) -> None:
         for member in self.members.values():
             member.forget_candidates()
-
-    def reset(self) -> None:
-        """Forget all updates."""
-        super().reset()
-        self.metric.reset()
