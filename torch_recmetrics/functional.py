@@ -82,7 +82,7 @@ def function_of(metric: type[RelevanceMeans | ClickSums], name: str) -> Callable
 
     def values(*args: Any, **kwargs: Any) -> Tensor:
         given = bind(signature, f"{name}()", args, kwargs)
-        chosen = metric.checked_options({option.name: given.pop(option.name) for option in options})
+        chosen = {one.name: declared[one.name].validated(one.name, given.pop(one.name)) for one in options}
         if issubclass(metric, ClickSums):
             return metric.value_of(given, **chosen)
         return values_per_user(metric, given, {"pooled": False, **chosen})

@@ -148,7 +148,7 @@ def in_turn(speaks_first: bool, name: str) -> Iterator[None]:
     """The processes that agree on something hear those first that are to speak first."""
     import torch.distributed as dist
 
-    from torch_recmetrics.collection import agreement
+    from torch_recmetrics.collection import fused_state as agreement
 
     ask, store = agreement.agree_on_first, dist.distributed_c10d._get_default_store()
 

@@ -21,7 +21,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import draw_interval
 from torch_recmetrics.state.kept_users import user_values
-from torch_recmetrics.state.metric import RecMetric, left_out
+from torch_recmetrics.state.metric import NOTHING_AWAY, RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.user_means import UserMeans
 from torch_recmetrics.users.user_values import UserValues
@@ -230,28 +230,23 @@ class RecMetricCollection(MetricCollection):
         if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
             layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
-        if not self._others and fused.evaluator is not None and method == "update":  # nothing to take back or to give
-            with torch.no_grad():
-                fused.count(fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout)), with_values=False)
-            return {}
         taken = [(member, arguments_taken(member, arguments)) for member in self._others]
         values: dict[int, Any] = {}
         with all_or_nothing(self._others):
             # Everything that can be refused comes first; what has advanced by then is taken back.
-            prepared = None
-            if fused.evaluator is not None:
-                with torch.no_grad():
-                    prepared = fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout))
+            with torch.no_grad():
+                evaluator: Any = fused.evaluator
+                prepared = evaluator and evaluator.prepare(read_layout(evaluator.labels, **layout))
             for member, own in taken:
                 values[id(member)] = getattr(member, method)(**own)
             if prepared is not None:
                 with torch.no_grad():
-                    values |= fused.count(prepared, with_values=method == "forward")
-        return {name: values.get(id(member)) for name, member in self._modules.items()}
+                    values |= fused.count_with_values(prepared) if method == "forward" else fused.count(prepared)
+        return {name: values.get(id(member)) for name, member in self._modules.items()} if values else {}
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             return self._values()
 
     def definition(self) -> dict[str, str]:
@@ -284,13 +279,13 @@ class RecMetricCollection(MetricCollection):
         (tensor(1., dtype=torch.float64), tensor(1., dtype=torch.float64))
         """
         check.check_share("level", level)
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             members = self._with_intervals().items()
             return self._named((name, member, member.confidence_interval(level)) for name, member in members)
 
     def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             values = self._values()
             members = self._with_intervals().items()
             errors = self._named((name, member, member.standard_error()) for name, member in members)
@@ -298,9 +293,6 @@ class RecMetricCollection(MetricCollection):
 
     def _values(self) -> dict[str, Any]:
         """The value of each member; members that have several values by names name them themselves."""
-        means = self._fused_state().means()
-        if means and len(means) == len(self._modules):
-            return self._named((name, member, means[id(member)]) for name, member in self._modules.items())
         if not any(hasattr(member, "named_values") for member in self._modules.values()):
             return super().compute()
         values: list[tuple[str, Any, Any]] = []
@@ -358,7 +350,7 @@ class RecMetricCollection(MetricCollection):
     def _summaries(self, members: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
         """The value and the standard error of each, where it has both."""
         known = [(name, m) for name, m in members.items() if isinstance(m, RecMetric) and m.has_interval]
-        with self._fused_state().agreement.together():
+        with self._fused_state().together():
             values = self._named((name, member, member.compute()) for name, member in known)
             errors = self._named((name, member, member.standard_error()) for name, member in known)
         pairs = {name: (float(value), float(errors[name])) for name, value in values.items()}
@@ -473,4 +465,5 @@ def remembered(member: Metric) -> dict[str, Any]:
     own = isinstance(member, RecMetric)  # the states of ours are never written to
     copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
     counted = ("_update_count", "_computed", "_forward_cache", "candidates_seen")
-    return copies | {name: getattr(member, name) for name in counted if hasattr(member, name)}
+    remembered = {name: getattr(member, name) for name in counted if hasattr(member, name)}
+    return copies | remembered | (NOTHING_AWAY if own else {})

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from torch_recmetrics.collection.agreement import MemberAgreement
-from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
+from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
-from torch_recmetrics.state.sync import local_totals, stores
+from torch_recmetrics.state.sync import local_totals, synced_totals
 from torch_recmetrics.state.user_means import UserMeans
 
 
@@ -30,7 +28,12 @@ class FusedState:
         self.list_counters = list(list_counters)
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.evaluator = Evaluator(self.metrics, self.list_counters) if self.members else None
-        self.agreement = MemberAgreement([metric for metric in self.metrics if not metric.keeps_values])
+        self.summed = [metric for metric in self.metrics if not metric.keeps_values]
+        # The members that have not been asked since the last exchange, by id, the same ones on every rank, with their
+        # totals; None where a member has changed on this rank.
+        self._left: dict[int, Tensor | None] = {}
+        self._round = 0
+        self._one_by_one = True
         self._local: dict[int, tuple[list[Tensor], Tensor]] = {}  # states and total of a member, by its id
         tables: dict[Any, ItemTable] = {}
         for metric in self.metrics:
@@ -41,72 +44,95 @@ class FusedState:
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
-    def count(self, prepared: PendingUpdate, *, with_values: bool) -> dict[int, Tensor]:
-        """Count what was prepared; the values of this batch by the id of the metric, where they are asked for."""
+    def count(self, prepared: PendingUpdate) -> dict[int, Any]:
+        """Count what was prepared; no values are asked for."""
         evaluator: Any = self.evaluator
-        values, batch = dict[int, Any](), None
-        if with_values:  # a function of the user may raise, so it is asked before anything is counted
-            prepared = evaluator.evaluated(prepared)
-            for counter in self.list_counters:
-                values[id(counter)] = counter.value_of(prepared.lists[counter.list_shape], prepared.sample_ids)
-            batch = evaluator.totals(prepared) if self.metrics else None
-            for metric, part in zip(self.metrics, () if batch is None else batch.split(evaluator.sizes), strict=True):
-                values[id(metric)] = metric.result(part[:, NUMERATOR] / part[:, DENOMINATOR])
-            for metric, users in evaluator.users_by_keeper(prepared):
-                values[id(metric)] = metric.result(metric.value_of_users(users.values, users.weights[:, 0]))
-        evaluator.count(prepared, batch)
+        evaluator.count(prepared)
         for member in self.members:
             member.__dict__.update(_update_count=member._update_count + 1, _computed=None)
-            if with_values:
-                member.__dict__["_forward_cache"] = values[id(member)]  # Lightning reads it there
-        self.agreement.invalidate_all()
-        self._local = {}
+        self._left, self._local = dict.fromkeys(self._left), {}
+        return {}
+
+    def count_with_values(self, prepared: PendingUpdate) -> dict[int, Any]:
+        """The same, and the values of this batch by the id of the metric, found before anything is counted.
+
+        A function of the user may raise.
+        """
+        evaluator: Any = self.evaluator
+        prepared = evaluator.evaluated(prepared)
+        before = [member._copy_state_dict() for member in self.members]
+        try:
+            for member in self.members:
+                member.__dict__.update(member.empty_states())
+            evaluator.count(prepared._replace(among=(), n_scored=None))
+            of_means: Any = UserMeans.compute  # without what a subclass warns of
+            values = {id(metric): of_means(metric) for metric in self.metrics}
+            values |= {id(counter): type(counter).compute(counter) for counter in self.list_counters}
+        finally:
+            for member, states in zip(self.members, before, strict=True):
+                member.__dict__.update(states)
+        self.count(prepared)
+        for member in self.members:
+            member.__dict__["_forward_cache"] = values[id(member)]  # Lightning reads it there
         return values
 
     # -- totals -------------------------------------------------------------------------------------------------------
 
     def invalidate(self, metric: object) -> None:
         """A member has changed: what was worked out for it is not its value any more."""
-        self.agreement.invalidate(metric)
         self._local = {}
-
-    def means(self) -> dict[int, Tensor]:
-        """The values of the members that are means of this rank alone, by the id of the member, from one division.
-
-        Empty where that is not all there is to some value, such as an exchange, a cache or a warning.
-        """
-        usual, totals = (UserMeans.compute, UserMeans.result, UserMeans.value_of), list[Tensor]()
-        for metric in self.metrics:
-            cls = type(metric)
-            if not isinstance(metric, UserMeans) or (cls.compute, cls.result, cls.value_of) != usual:
-                return {}
-            is_asked = metric.exchanges or metric._is_synced or metric.compute_with_cache
-            if is_asked or metric.keeps_values or not metric._update_count:
-                return {}
-            totals.append(metric.total())
-        if not totals:
-            return {}
-        sums = torch.cat(totals)
-        values = (sums[:, NUMERATOR] / sums[:, DENOMINATOR]).unbind()
-        firsts = itertools.accumulate((total.shape[0] for total in totals), initial=0)
-        return {id(metric): values[first] for metric, first in zip(self.metrics, firsts, strict=False)}
+        if id(metric) in self._left:
+            self._left[id(metric)] = None
 
     def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
         known, held = self._local.get(id(metric)), held_states(metric)
         if known is not None and len(known[0]) == len(held) and all(map(operator.is_, known[0], held)):
             return known[1]
-        sharing = self._same_rows(metric)
-        totals = zip(sharing, local_totals(sharing), strict=True)
+        totals = zip(self.summed, local_totals(self.summed), strict=True)
         self._local |= {id(member): (held_states(member), total) for member, total in totals}
         return self._local[id(metric)][1]
 
-    def _same_rows(self, metric: UserMeasure) -> list[UserMeasure]:
-        for stem in ("rows", "sample_ids"):
-            if metric.state(stem):
-                groups = ([self.metrics[place] for place in places] for places in stores(self.metrics, stem))
-                return next(group for group in groups if any(member is metric for member in group))
-        return [metric]
+    # -- exchange -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def together(self) -> Generator[None, None, None]:
+        """All members are asked, and nothing happens in between."""
+        self._left, self._one_by_one = {}, False
+        try:
+            yield
+        finally:
+            self._left, self._one_by_one = {}, True
+
+    def synced_total(self, metric: UserMeasure, process_group: Any) -> Tensor:
+        """The totals of one member over all ranks.
+
+        The first member that is asked for, as Lightning does it, exchanges the sums of all, and the others take theirs
+        from that exchange. One rank alone cannot know whether a later member may do so: it may have had an update
+        since, and another rank none. So the first rank that comes decides for all. This saves an exchange of rows for
+        each member of each epoch.
+        """
+        own = id(metric)
+        if self._one_by_one and own in self._left:
+            place = next(place for place, member in enumerate(self.summed) if member is metric)
+            word = "changed" if self._left[own] is None else "known"
+            if agree_on_first(process_group, f"round{self._round}/{place}", word) == "changed":
+                self._left = {}
+        if own not in self._left:
+            members = [m for m in self.summed if m.process_group is metric.process_group and m.dist_sync_fn is None]
+            if not any(member is metric for member in members):
+                members = [metric]
+            totals = synced_totals(members, process_group, metric)
+            self._left = {id(member): total for member, total in zip(members, totals, strict=True)}
+            self._round = next_round(process_group)
+        # Asked together, a member may be asked twice: for its value, and for how sure that is.
+        total = self._left.pop(own) if self._one_by_one else self._left[own]
+        if total is None:
+            raise RuntimeError(
+                f"{metric.name} was already computed on another rank, before the updates of this one: members were "
+                "computed one by one, and in between only some ranks had an update. Compute the whole collection"
+            )
+        return total
 
 
 def held_states(metric: UserMeasure) -> list[Tensor]:

@@ -97,9 +97,7 @@ class BinaryAUC(ScoredRows):
                 why = "reads the rows" if name == "num_bins" else "is about a standard error, which there is not"
                 raise ValueError(f"`clustered` {why}: leave `{name}` out, got {name}={value!r}")
         if self.clustered:
-            stems = (*self.stems, "groups")
-            parallel = (stems, *self.parallel[1:])
-            self.__dict__.update(stems=stems, parallel=parallel, needed=(*self.needed, "indexes"))
+            self.__dict__.update(stems=(*self.stems, "groups"), needed=(*self.needed, "indexes"))
         super().setup()
         if self.max_fpr is not None:
             self.__dict__.update(has_interval=False, is_area=False)

@@ -129,7 +129,7 @@ class GroupAUC(RowMetric):
         for packed in self.state("table"):
             indexes, values, weights = packed[torch.sort(packed[:, 0], stable=True).indices].unbind(1)
             return indexes.contiguous(), bits_float(values), bits_float(weights)
-        return self.table_of(*self._joined(list(self.counted())))
+        return self.table_of(*self._joined(list(self.counted_pieces())))
 
     def _joined(
         self, pieces: list[dict[str, Tensor]], *, weighted: bool = False, wide: bool = False
@@ -146,7 +146,7 @@ class GroupAUC(RowMetric):
         has_here = torch.tensor(has, dtype=accumulator_dtype(self.device), device=self.device)
         n_ranks_with = sum_alike([self.exchanged], has_here, process_group)
         has_sample_ids, weighted, wide = map(bool, n_ranks_with.tolist())
-        pieces = list(self.counted(process_group, everywhere=has_sample_ids))
+        pieces = list(self.counted_pieces(process_group, everywhere=has_sample_ids))
         groups, rows = self._joined(pieces, weighted=weighted, wide=wide)
         if not self.groups_local:
             groups, rows = rows_of_own_groups(groups, rows, process_group)
@@ -157,7 +157,7 @@ class GroupAUC(RowMetric):
         else:
             packed = torch.stack([table[0], *map(float_bits, table[1:])], 1)
             self.set_state("table", [torch.cat(gather_rows(packed, process_group))])
-            self.drop_rows()
+            self.keep_only()
 
 
 def rows_in_groups(clicks: Clicks) -> tuple[Tensor, Rows]:

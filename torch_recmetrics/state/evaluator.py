@@ -24,7 +24,6 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
-from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.waiting import WaitingUsers
 
@@ -96,9 +95,6 @@ class Evaluator:
             if metric.keeps_values
         ]
         self._keeping = [metric for metric in self.metrics if metric.keep_users]
-        self._needs_ids = bool(self._keeping)
-        self._unweighted = [metric for metric, _ in self._kept if callable(metric.aggregation)]
-        self._keeps = self._needs_ids or bool(self._kept)
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
         """Group the columns, and remember where each of them comes to stand."""
@@ -132,8 +128,7 @@ class Evaluator:
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
-            if self._keeps:
-                self._check_keeping(rows.indexes, rows.weights)
+            self._check_keeping(rows.indexes, rows.weights)
             if "exponential" in self.gains:
                 check.defer_exponential_gains(checks, rows.relevance)
             if self.max_relevance is not None:
@@ -141,33 +136,28 @@ class Evaluator:
             checks.raise_first()
             return self._among(PendingUpdate(packed=pack(rows)), layout)
         ranking = layout.ranked(self.needs, checks)
-        if self._keeps:
-            self._check_keeping(ranking.sample_ids, ranking.weights)
+        self._check_keeping(ranking.sample_ids, ranking.weights)
+        self._defer_rules(checks, ranking)
         prepared = PendingUpdate(sample_ids=ranking.sample_ids)
         if self.can_wait and ranking.join_key is not None:
-            self._defer_rules(checks, ranking)
             prepared = prepared._replace(users=ranking if self._reads_items else ranking.having(**NO_ITEMS))
         else:
-            prepared = prepared._replace(values=self.evaluate(ranking, checks))
+            prepared = prepared._replace(values=self.values_of(ranking))
         if self.list_counters:
-            prepared = prepared._replace(lists=self._lists_of(ranking, checks))
+            self._defer_items(self.list_counters, ranking, checks)
+            stats = ranking.stats("stable")
+            lists = {counter.list_shape: counter.lists_of(stats, ranking.weights) for counter in self.list_counters}
+            prepared = prepared._replace(lists=lists)
         checks.raise_first()
         self._warns = checks.warns
         return self._among(prepared, layout)
 
     def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
         """The same, which says among what items users were ranked, where it is asked."""
-        among = (HIDDEN,) if layout.hides else ()
-        if layout.n_candidates is not None:
-            return prepared._replace(among=(*among, layout.n_candidates))
-        unknown = self._keeping and all(metric.n_items is None for metric in self.with_items)
+        candidates = () if layout.n_candidates is None else (layout.n_candidates,)
+        unknown = self._keeping and not candidates and all(metric.n_items is None for metric in self.with_items)
+        among = ((HIDDEN,) if layout.hides else ()) + candidates
         return prepared._replace(among=among, n_scored=layout.n_scored if unknown else None)
-
-    def _lists_of(self, ranking: Ranking, checks: check.ValueChecks) -> dict[Any, Tensor]:
-        """What the counters hold of a ranking."""
-        self._defer_items(self.list_counters, ranking, checks)
-        stats = ranking.stats("stable")
-        return {counter.list_shape: counter.lists_of(stats, ranking.weights) for counter in self.list_counters}
 
     def _defer_items(self, metrics: Sequence[RankingMetric], ranking: Ranking, checks: check.ValueChecks) -> None:
         """Items and users that those of these metrics that look at them know nothing of."""
@@ -200,13 +190,14 @@ class Evaluator:
 
     def _check_keeping(self, ids: Tensor | None, weights: Tensor | None) -> None:
         """Refuse users whose values could not be kept as a metric wants them."""
-        if self._needs_ids and ids is None:
+        if self._keeping and ids is None:
             raise ValueError(
                 "`sample_ids` is missing: keep_users=True needs the number of each user, the same in every run"
             )
-        if self._unweighted and weights is not None:
+        unweighted = [metric for metric, _ in self._kept if callable(metric.aggregation)]
+        if unweighted and weights is not None:
             raise ValueError(
-                f"{self._unweighted[0].name} has a function as `aggregation`, which knows no weights: leave `weights` "
+                f"{unweighted[0].name} has a function as `aggregation`, which knows no weights: leave `weights` "
                 'out, or use "mean", "median", "min" or "max"'
             )
 
@@ -216,39 +207,14 @@ class Evaluator:
             return prepared
         return prepared._replace(users=None, values=self.values_of(prepared.users))
 
-    def totals(self, prepared: PendingUpdate) -> Tensor:
-        """(columns, 6): the sums of this batch alone."""
-        prepared = self.evaluated(prepared)
-        if prepared.values is None:
-            return flat_sums(self.metrics, [prepared.packed])
-        if prepared.sample_ids is None:
-            sums: Tensor = prepared.values.sums()
-            return sums
-        counted = first_of_each(prepared.sample_ids)
-        columns = prepared.values.numerators(), prepared.values.denominators()
-        numerators, denominators = (torch.stack(column, 1)[counted] for column in columns)
-        return moments(numerators, denominators).T
-
-    def users_by_keeper(self, prepared: PendingUpdate) -> Iterator[tuple[UserMeasure, UserColumns]]:
-        """Each metric that keeps values, with the users of this batch alone, each once."""
-        if self._kept:
-            prepared = self.evaluated(prepared)
-            if prepared.values is None:
-                users = flat_users(self.metrics, [prepared.packed])
-            else:
-                users = prepared.values.columns(prepared.sample_ids)
-                users = users if users.ids is None else users.select(first_of_each(users.ids))
-            for metric, columns in self._kept:
-                yield metric, UserColumns(users.values[:, columns], users.weights[:, columns], users.ids)
-
-    def count(self, prepared: PendingUpdate, sums: Tensor | None = None) -> None:
-        """Add what was prepared to what the members hold; this cannot be refused. `sums`: its :meth:`totals`."""
+    def count(self, prepared: PendingUpdate) -> None:
+        """Add what was prepared to what the members hold; this cannot be refused."""
         if not self.metrics:
             pass
         elif prepared.users is not None:
             self.waiting.append(prepared.users)
         elif prepared.values is not None:
-            self.arrive(prepared.values, prepared.sample_ids, sums)
+            self.arrive(prepared.values, prepared.sample_ids)
         else:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
@@ -261,20 +227,19 @@ class Evaluator:
             for metric in self._keeping:
                 metric.note_candidates(-prepared.n_scored)
 
-    def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None, sums: Tensor | None = None) -> None:
+    def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None) -> None:
         """Count users whose values are known: all users but those of flat rows come here, in the order of the updates.
 
         Args:
             values: of the users.
             sample_ids: (B,) int64; users who have them are held until it is known which of them count.
-            sums: (columns, 6) those of the values, where they are known.
         """
         if self._kept:
             self.waiting.evaluate()  # these users came before
         if sample_ids is not None:
             self._hold(values, sample_ids)
         else:
-            self.add(values.sums() if sums is None else sums)
+            self.add(values.sums())
             if self._kept:
                 users = values.columns()
                 for metric, columns in self._kept:
@@ -282,8 +247,7 @@ class Evaluator:
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
-        if not all(metric.is_at_start("sums") for metric in self.metrics):
-            sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
+        sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", part)
 
@@ -370,10 +334,6 @@ class UserColumns(NamedTuple):
     values: Tensor  # (U, columns), nan where undefined or of weight 0
     weights: Tensor  # (U, columns), what a value is weighed with in its mean; 0 where it is nan
     ids: Tensor | None  # (U,) int64, the sample id or the index; None where users have none
-
-    def select(self, users: Tensor) -> UserColumns:
-        """Some of the users, by their positions or by a mask."""
-        return UserColumns(self.values[users], self.weights[users], None if self.ids is None else self.ids[users])
 
 
 class WeightedValues:
@@ -475,13 +435,11 @@ def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tenso
 def flat_users(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> UserColumns:
     """The users of flat rows, each once, by their index; all rows of a user must be there."""
     indexes = torch.cat([part[:, 0] for part in packed]).unique()  # type: ignore[no-untyped-call]
-    parts = []
-    for values, places in flat_values(metrics, packed):
-        parts.append(values.columns(indexes if places is None else indexes[places]))
-    if len(parts) == 1:
-        return parts[0]
-    columns = zip(*parts, strict=True)
-    return UserColumns(*(torch.cat(column) for column in columns))
+    parts = [
+        values.columns(indexes if places is None else indexes[places])
+        for values, places in flat_values(metrics, packed)
+    ]
+    return UserColumns(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def flat_values(

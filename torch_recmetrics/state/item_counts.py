@@ -13,12 +13,11 @@ from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_pr
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import ListCounter
-from torch_recmetrics.state.repeated import counted_ids
 from torch_recmetrics.state.slot_counts import CountTable
 
 # Lists wait until they hold so many ids, and as many as there are items. Then the counts are written anew. So the cost
@@ -27,7 +26,7 @@ WAITING_IDS = 1 << 20
 WAITING_LISTS = 1 << 12  # tensors
 
 
-class ItemCounts(ListCounter):
+class ItemCounts(ListCounter, KeptRows):
     """A metric whose value follows from how many lists hold each item.
 
     The state is (N + 1,) int64: that number for each item, and behind them the number of lists that are not empty.
@@ -41,6 +40,7 @@ class ItemCounts(ListCounter):
     needs_target = False
     reads_items = True
     parallel = (("sample_ids", "named_lists"),)
+    stems = ("named_lists", "sample_ids")
 
     num_items: int = option(
         kw_only=False,
@@ -90,8 +90,7 @@ class ItemCounts(ListCounter):
     def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
         """Remember lists of :meth:`lists_of`."""
         if sample_ids is not None:
-            self.set_state("sample_ids", [*self.state("sample_ids"), sample_ids])
-            self.set_state("named_lists", [*self.state("named_lists"), lists])
+            self.keep(named_lists=lists, sample_ids=sample_ids)
             return
         self.set_state("lists", [*self.state("lists"), lists])
         self._fold()
@@ -120,20 +119,13 @@ class ItemCounts(ListCounter):
 
     def compute(self) -> Tensor:
         """The value over everything that was counted, 0-dim float64; the class says what it is of nothing."""
-        return self._value(self._total(counted_ids(self.joined("sample_ids"))))
-
-    def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
-        """The value of lists alone."""
-        return self._value(self._counted([lists if sample_ids is None else lists[first_of_each(sample_ids)]]))
-
-    def _value(self, counts: Tensor) -> Tensor:
+        counts = self._total()
         return self.value(counts[:-1], counts[-1])
 
-    def _total(self, is_first: Tensor) -> Tensor:
-        """The counts of all lists here; of those with a sample id the first ones, (M,) bool."""
-        named = self.state("named_lists")
-        firsts = torch.split(is_first, [lists.shape[0] for lists in named])
-        batches = [*self.state("lists"), *(n[first.to(n.device)] for n, first in zip(named, firsts, strict=True))]
+    def _total(self, group: Any = None, *, everywhere: bool = False) -> Tensor:
+        """The counts of all lists here; one with a sample id counts once, here or in all ranks of the group."""
+        named = [piece["named_lists"] for piece in self.counted_pieces(group, everywhere=everywhere)]
+        batches = [*self.state("lists"), *named]
         total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
 
@@ -143,10 +135,8 @@ class ItemCounts(ListCounter):
         super()._sync_dist(*args, **kwargs)
 
     def exchange(self, process_group: Any) -> None:
-        ids = self.joined("sample_ids")
-        n_named = torch.tensor([float(ids.shape[0])], dtype=accumulator_dtype(self.device), device=self.device)
+        n_named = torch.tensor([sum(self.named())], dtype=accumulator_dtype(self.device), device=self.device)
         has_named = bool(sum_alike([self.exchanged], n_named, process_group))
-        is_first = counted_ids(ids, process_group, everywhere=has_named)
-        self.set_state("counts", sum_over_processes(self._total(is_first), process_group))
-        for stem in ("sample_ids", "named_lists"):
-            self.set_state(stem, [])
+        total = self._total(process_group, everywhere=has_named)
+        self.set_state("counts", sum_over_processes(total, process_group))
+        self.keep_only()

@@ -11,7 +11,6 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics.core.distributed.collectives import (
     check_ready,
-    gather_counts,
     gather_rows,
     send_rows,
     sum_alike,
@@ -48,10 +47,6 @@ class Ranks(NamedTuple):
         if ranks.several:
             check_ready(ranks.group)
         return ranks
-
-    def summed(self, things: Sequence[str], vector: Tensor) -> Tensor:
-        """The sum over the ranks, as the first step of an exchange of the same things."""
-        return sum_alike(things, vector, self.group) if self.several else vector
 
     def joined(self, rows: Tensor) -> Tensor:
         """The rows of all ranks, in the order of the ranks."""
@@ -91,7 +86,8 @@ def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[list[tuple
     header.append(float(sum(metric.state("sums")[0, COUNT] > 0 for metric in metrics if not metric.keeps_values)))
     things = ["values of users", *(metric.exchanged for metric in metrics)]
     like = metrics[0].state("sums")
-    *waits, n_unnamed, n_lost = ranks.summed(things, like.new_tensor(header)).tolist()
+    here = like.new_tensor(header)
+    *waits, n_unnamed, n_lost = (sum_alike(things, here, ranks.group) if ranks.several else here).tolist()
     if n_unnamed:
         for position, metric in enumerate(metrics):
             if metric.keeps_values:
@@ -192,14 +188,10 @@ def estimated_from(definition: str, most_candidates: int) -> str:
 def ranked_among(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[str, bool, int]:
     """What was ranked, whether items were hidden, and the largest number of candidates, of the updates of all ranks."""
     estimated = {metric.estimated for metric in metrics if metric.estimated is not None}
-    seen = {number for metric in metrics for number in metric.candidates_seen}
-    of_kinds = [[number for number in seen if number > 0], [-number for number in seen if number < 0]]
-    ends = [end(numbers, default=0) for numbers in of_kinds for end in (min, max)]
-    everywhere = torch.tensor([[*ends, int(HIDDEN in seen)]], device=metrics[0].device)
-    if ranks.several:
-        everywhere = gather_counts(everywhere[0], ranks.group)
-    sampled, scored = (columns[columns > 0].tolist() for columns in (everywhere[:, :2], everywhere[:, 2:4]))
-    hidden, most = bool(everywhere[:, 4].any()), int(everywhere[:, :4].max())
+    here = sorted({number for metric in metrics for number in metric.candidates_seen})
+    seen = ranks.joined(torch.tensor(here, dtype=torch.int64, device=metrics[0].device)).tolist()
+    sampled, scored = [number for number in seen if number > 0], [-number for number in seen if number < 0]
+    hidden, most = HIDDEN in seen, max(map(abs, seen), default=0)
     if estimated and all(metric.estimated for metric in metrics):
         return f"estimated({span(estimated)})", hidden, most
     if sampled:

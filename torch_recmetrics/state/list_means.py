@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
+from torch_recmetrics.core.ranking.ties import running_sum
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state.intervals import Spread, spread_of
+from torch_recmetrics.state.options import option
 from torch_recmetrics.state.user_means import UserMeans
 
 
@@ -113,11 +116,6 @@ class LabelledMeans(ListMeans):
         """The values by the names that they have in a collection, where it is `key`."""
         return dict(zip(self.value_names(key), values.values(), strict=True))
 
-    def spread(self) -> Spread:
-        if self.keeps_values:
-            return super().spread()
-        return spread_of(self.total())
-
     def standard_error(self) -> Any:
         """The standard error of each value by its label, 0-dim float64. All ranks must call it."""
         return self.by_label(super().standard_error().unbind(0))
@@ -126,3 +124,53 @@ class LabelledMeans(ListMeans):
         """``(low, high)`` of each value by its label; as that of other metrics. All ranks must call it."""
         low, high = super().confidence_interval(level, method=method)
         return self.by_label(zip(low.unbind(0), high.unbind(0), strict=True))
+
+
+def values_of(table: ItemTable, item_ids: Tensor) -> Tensor:
+    """(B, D) the numbers of the recommended items; of those that are not in the table, anything."""
+    values = table["values"]
+    return values[item_ids.clamp(0, values.shape[0] - 1)]
+
+
+def mean_of_items(stats: RankingStats, cutoffs: Cutoffs, values: Tensor) -> Tensor:
+    """(B, cutoffs): the mean of (B, D) values over the first K recommended items, nan where there are none."""
+    listed = stats.items(cutoffs) >= 0
+    sums = stats.at(cutoffs, running_sum(torch.where(listed, values, 0)))
+    return sums / stats.at(cutoffs, listed.cumsum(1))
+
+
+def mean_item_value(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable) -> Tensor:
+    """(B, cutoffs): the mean of the items' numbers over the first K recommended items."""
+    return mean_of_items(stats, cutoffs, values_of(table, stats.items(cutoffs)))
+
+
+def check_item_counts(name: str, item_counts: Any) -> None:
+    """Refuse what are no interaction counts."""
+    check.check_tensor(name, item_counts, ndim=1)
+    if item_counts.dtype not in check.ID_DTYPES and item_counts.dtype not in check.FLOAT_DTYPES:
+        raise TypeError(f"`{name}` must be integer or floating point, got {item_counts.dtype}")
+    check_amounts(name, item_counts, "for item")
+    if not item_counts.shape[0]:
+        raise ValueError(f"`{name}` must count an interaction, got 0 items without any")
+
+
+class ItemValueMeans(ListMeans):
+    """A metric whose value for a user is the mean of a number over the recommended items; nan for an empty list."""
+
+    plot_upper_bound: float | None = None
+
+    item_counts: Tensor = option(
+        kw_only=False,
+        kept=False,
+        check=check_item_counts,
+        doc="(num_items,) integer or float, by item id: how often each was met in training.",
+    )
+
+    @abstractmethod
+    def item_values(self) -> Tensor:
+        """(num_items,) the number of each item."""
+
+    def make_table(self) -> ItemTable:
+        return ItemTable(self.item_counts, values=self.item_values())
+
+    measure: ClassVar[Callable[..., Tensor]] = staticmethod(mean_item_value)

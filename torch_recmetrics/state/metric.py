@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -51,6 +51,7 @@ REMEMBERED = (
     *("_is_synced", "_cache", "_forward_cache"),
 )
 
+NOTHING_AWAY: dict[str, Any] = {"_waiting": None, "_put_away": {}}  # as it is once states are read
 INTERVALS = ("confidence_interval", "standard_error")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,6 +84,15 @@ class RowsOf(NamedTuple):
 
     dtype: torch.dtype = torch.int64  # float64 stands for the dtype of sums on the device of the metric
     columns: tuple[int, ...] = ()
+    dtypes: Collection[torch.dtype] = ()  # one of which each row has, where they differ; those of int8 are pairs
+
+    def fit(self, rows: Tensor) -> bool:
+        """Whether a tensor can be part of the list."""
+        if self.dtypes:
+            return rows.dtype in self.dtypes and rows.shape[1:] == ((2,) if rows.dtype == torch.int8 else ())
+        columns = rows.shape[1:]
+        alike = len(columns) == len(self.columns) and kind_of(rows.dtype) == kind_of(self.dtype)
+        return alike and all(n in (0, given) for n, given in zip(self.columns, columns, strict=True))
 
 
 class RecMetric(Configured, Metric):
@@ -103,7 +113,8 @@ class RecMetric(Configured, Metric):
     put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
-    _waiting: Any = None  # the WaitingUsers that the sums are put away for
+    _waiting: Any = None  # the WaitingUsers that states are put away for, see :meth:`put_away`
+    _put_away: Mapping[str, Any] = MappingProxyType({})  # these states
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
     # Among how many candidates users of all updates were ranked, as RankingMetric notes it for its definition. It is no
     # state: checkpoints have it where it says something, and ranks do not exchange it.
@@ -319,21 +330,15 @@ class RecMetric(Configured, Metric):
         """The present value of a state."""
         return getattr(self, self._state_names[stem])
 
-    def is_at_start(self, stem: str) -> bool:
-        """Whether a state is the very tensor that a reset puts there; one that is False may be equal to it."""
-        name = self._state_names[stem]
-        return self.__dict__.get(name) is self._defaults[name]
-
     def put_away(self, waiting: Any) -> None:
         """Hide the states that rows which wait will be added to; those that wait elsewhere are evaluated first."""
-        if self._waiting is not None:
-            self._waiting.evaluate()
+        self.evaluate_waiting()
         names = [self._state_names[stem] for stem in self.put_away_states]
         self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name) for name in names})
 
     def bring_back(self) -> None:
         """What was put away is there again."""
-        self.__dict__.update(self.__dict__.pop("_put_away"), _waiting=None)
+        self.__dict__.update({**self._put_away, **NOTHING_AWAY})
 
     def evaluate_waiting(self) -> None:
         """Count the users that wait."""
@@ -341,8 +346,7 @@ class RecMetric(Configured, Metric):
             self._waiting.evaluate()
 
     def __getattr__(self, name: str) -> Any:
-        put_away = self.__dict__.get("_put_away")
-        if put_away is not None and name in put_away:
+        if name in self._put_away:
             self.evaluate_waiting()
             return self.__dict__[name]
         return super().__getattr__(name)
@@ -353,7 +357,7 @@ class RecMetric(Configured, Metric):
 
     def empty_row(self, stem: str) -> Tensor:
         """What an empty list state joins to: no rows, but of the right dtype and shape (0 columns: any number)."""
-        dtype, columns = self._rows_of[stem]
+        dtype, columns, _ = self._rows_of[stem]
         dtype = accumulator_dtype(self.device) if dtype.is_floating_point else dtype
         return torch.zeros((0, *columns), dtype=dtype, device=self.device)
 
@@ -439,7 +443,7 @@ class RecMetric(Configured, Metric):
     @contextmanager
     def unchanged_by_errors(self) -> Generator[None, None, None]:
         """After an error the states are as they were, and what torchmetrics remembers beside them."""
-        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict()
+        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict() | NOTHING_AWAY
         try:
             yield
         except BaseException:
@@ -465,6 +469,10 @@ class RecMetric(Configured, Metric):
         states = {name: getattr(self, name) for name in self._defaults}
         return {name: list(value) if isinstance(value, list) else value for name, value in states.items()}
 
+    def empty_states(self) -> dict[str, Any]:
+        """The states of nothing, by the names of their attributes."""
+        return {name: [] if isinstance(default, list) else default for name, default in self._defaults.items()}
+
     def warn_once(self, of: str, text: str) -> None:
         """Warn on the first rank, once until :meth:`reset` `of` the same."""
         if of not in self._warned:
@@ -476,11 +484,8 @@ class RecMetric(Configured, Metric):
         self.evaluate_waiting()  # other metrics may wait for the same users
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
         # a list that a copy of the state may hold is not emptied.
-        start: dict[str, Any] = {
-            name: [] if isinstance(default, list) else default for name, default in self._defaults.items()
-        }
-        start |= {"_computed": None, "_forward_cache": None, "_cache": None}
-        self.__dict__.update(start, _update_count=0, _is_synced=False, _warned=frozenset())
+        start = {"_computed": None, "_forward_cache": None, "_cache": None}
+        self.__dict__.update(self.empty_states(), **start, _update_count=0, _is_synced=False, _warned=frozenset())
         self.forget_candidates()
         self._invalidate()
 
@@ -556,14 +561,13 @@ class RecMetric(Configured, Metric):
         for name in self._defaults:
             if name not in incoming:
                 continue
-            stem, value, default = name.partition("__")[0], incoming[name], self._defaults[name]
-            if isinstance(default, list):
+            stem, value = name.partition("__")[0], incoming[name]
+            if stem in self._rows_of:
                 if not isinstance(value, list | tuple):
                     raise ValueError(f"`{stem}` of {self.name} must be a list of tensors, got {type(value).__name__}")
-                like = [self.empty_row(stem)] * len(value)
-                checked[name] = [self._checked_state(stem, *pair) for pair in zip(value, like, strict=True)]
+                checked[name] = [self._checked_state(stem, row) for row in value]
             else:
-                checked[name] = self._checked_state(stem, value, default)
+                checked[name] = self._checked_state(stem, value)
         for stems in self.parallel:
             lists = [checked.get(self.state_name(stem), self.state(stem)) for stem in stems]
             of_each = [dict(zip(stems, pieces, strict=False)) for pieces in zip(*lists, strict=False)]
@@ -574,28 +578,23 @@ class RecMetric(Configured, Metric):
                 raise ValueError(f"the lists of {self.name} must be of the same rows, piece by piece, got {got}")
         return checked
 
-    def _checked_state(self, stem: str, value: Any, like: Tensor) -> Tensor:
+    def _checked_state(self, stem: str, value: Any) -> Tensor:
         """A state, or a row of one, in the dtype and on the device that it must have."""
         if not isinstance(value, Tensor):
             raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
-        is_row = isinstance(self._defaults[self._state_names[stem]], list)
-        if not (self.fits(stem, value, like) if is_row else value.shape == like.shape):
+        is_row = stem in self._rows_of
+        like: Any = self.empty_row(stem) if is_row else self._defaults[self._state_names[stem]]
+        if not (self._rows_of[stem].fit(value) if is_row else value.shape == like.shape):
             shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])
             raise ValueError(
                 f"`{stem}` of {self.name} must be {f'rows of the shape ({shape})' if is_row else tuple(like.shape)} "
-                f"and {kind_of(like)}, got shape {tuple(value.shape)} and {value.dtype}"
+                f"and {kind_of(like.dtype)}, got shape {tuple(value.shape)} and {value.dtype}"
             )
         if not is_row:
             if value.is_floating_point() and not like.is_floating_point():
-                raise ValueError(f"`{stem}` of {self.name} must be {kind_of(like)}, got {value.dtype}")
+                raise ValueError(f"`{stem}` of {self.name} must be {kind_of(like.dtype)}, got {value.dtype}")
             return value.to(self.device, like.dtype)
         return value.to(self.device, accumulator_dtype(self.device) if value.is_floating_point() else value.dtype)
-
-    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:  # noqa: ARG002 (a subclass looks at it)
-        """Whether a tensor can be part of a list state; `like` is its :meth:`empty_row`, where 0 columns are any."""
-        if row.ndim != like.ndim or kind_of(row) != kind_of(like):
-            return False
-        return all(n in (0, given) for n, given in zip(like.shape, row.shape, strict=True))
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         """Whether parallel pieces, by stem, can be of the same rows."""
@@ -640,7 +639,7 @@ class RecMetric(Configured, Metric):
         return {
             name: value
             for name, value in super().__getstate__().items()
-            if name not in ("fused", "signature", "evaluator", "_state_names")
+            if name not in ("fused", "signature", "evaluator", "slice_evaluator", "_state_names")
         }
 
     # -- processes ----------------------------------------------------------------------------------------------------
@@ -676,9 +675,9 @@ class RecMetric(Configured, Metric):
         """Replace the states by those of all processes together."""
 
 
-def kind_of(tensor: Tensor) -> str:
-    """What the numbers of a tensor are, in a word."""
-    return "floating point" if tensor.is_floating_point() else "bool" if tensor.dtype == torch.bool else "integers"
+def kind_of(dtype: torch.dtype) -> str:
+    """What numbers are, in a word."""
+    return "floating point" if dtype.is_floating_point else "bool" if dtype == torch.bool else "integers"
 
 
 RecMetric._hide_from_compilers()

@@ -12,6 +12,7 @@ import difflib
 import inspect
 import sys
 import textwrap
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.functions import Function
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -34,6 +34,39 @@ else:  # torch brings typing_extensions along, but nothing of it is needed at ru
 C = TypeVar("C", bound="type[Configured]")
 REQUIRED = inspect.Parameter.empty
 TAKERS: dict[str, list[str]] = {}  # option -> the public metrics that have it, for the hint in `bind`
+
+
+class Function:
+    """A function of the user's, and the name that no other function goes by.
+
+    Copies of a metric share it, also where it is a module with weights; those belong to the user's model. A metric is
+    pickled where its function can be: not with a lambda.
+    """
+
+    known: ClassVar[dict[str, list[weakref.ref[Any]]]] = {}
+
+    def __init__(self, given: Callable[..., Tensor]) -> None:
+        self.given = given
+        name = getattr(given, "__qualname__", type(given).__qualname__)
+        name = f"{getattr(given, '__module__', '')}.{name}"
+        known = self.known.setdefault(name, [])
+        number = next((number for number, other in enumerate(known) if other() is given), len(known))
+        if number == len(known):
+            try:
+                known.append(weakref.ref(given))
+            except TypeError:  # nothing refers to it without keeping it alive: it is met anew each time
+                known.append(weakref.ref(Function))
+        # Numbered in the order in which they are met, a script gives them the same names when it runs again.
+        self.name = name if not number else f"{name}#{number + 1}"
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        return self.given(*tensors)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self
 
 
 @dataclass(frozen=True)
@@ -123,11 +156,6 @@ class Configured:
         cls.__doc__ = documented(cls.__doc__, cls.declared_options)
         if "__init__" not in vars(cls):
             cls.__init__ = constructor(cls)  # type: ignore[method-assign]
-
-    @classmethod
-    def checked_options(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values of some options, checked one by one; the defaults of the others are not added."""
-        return {name: cls.declared_options[name].validated(name, value) for name, value in values.items()}
 
     def config(self) -> dict[str, Any]:
         """Everything that decides what is computed, by the name of the option."""

@@ -206,14 +206,6 @@ class UserMeasure(RankingMetric):
         """Refuse users that it has no value for, in the update that brings them."""
 
     @abstractmethod
-    def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
-        """(columns,): what (U, columns) values of users with (U,) weights come to, where values are kept."""
-
-    @abstractmethod
-    def result(self, columns: Tensor) -> Any:
-        """What `compute` returns, from (columns,) means over the users."""
-
-    @abstractmethod
     def keep(self, values: Tensor, weights: Tensor) -> None:
         """Remember (U, columns) values, nan where undefined, and the (U,) weights of the users."""
 
@@ -249,9 +241,8 @@ class UserMeasure(RankingMetric):
 
         Those of parts lie beside each other.
         """
-        cls, options = type(self), {}
-        for name in options_of_measure(cls):
-            options[name] = getattr(self, name)
+        cls = type(self)
+        options = {name: getattr(self, name) for name in options_of_measure(cls)}
         return cls.measure(stats, cutoffs[:: self.n_parts], **options).flatten(1)
 
 
@@ -266,10 +257,6 @@ class ListCounter(RankingMetric):
     @abstractmethod
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1."""
-
-    @abstractmethod
-    def value_of(self, lists: Tensor, sample_ids: Tensor | None) -> Tensor:
-        """The value of lists alone."""
 
     @abstractmethod
     def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:

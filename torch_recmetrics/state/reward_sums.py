@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_counts, gather_rows, sum_alike
+from torch_recmetrics.core.distributed.collectives import gather_counts, sum_alike
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, float_bits
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.scatter import joined, scatter_by, scatter_of, size_of, squares_along
-from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.intervals import Spread, error_of
+from torch_recmetrics.state.kept_rows import rows_of_ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
@@ -33,11 +34,6 @@ KEPT_ROWS = 1 << 16  # of users, until those of one user are put together
 FEW_ROWS = 100  # of effective sample size
 FAR = 5  # standard errors
 KNOWN = 10  # users, or rows without one, from which on their weights tell how far their mean may be from 1
-
-
-def largest_of(parts: Tensor) -> Tensor:
-    """(1,) of the parts the largest."""
-    return parts.amax(0)
 
 
 class RewardTable(SumTable):
@@ -65,39 +61,36 @@ class RewardTable(SumTable):
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         terms, users, ids = self.metric.terms_of(self.metric.arguments(given))
-        return functools.partial(self.count_rows, terms, users, ids, entries((terms.shape[0],), None))
-
-    def count_rows(self, terms: Tensor, users: Tensor | None, ids: Tensor | None, slices: Any) -> None:
-        """Add the rows of an update."""
-        if self.drawn:
-            self.count([terms], slices, ids, users)
-            return
-        rows, slots, _ = self.entry_columns(slices)
-        if users is None and ids is None:
-            units = terms[rows]
-            here = scatter_by(slots, units, units[:, ROWS] > 0, self.slots.number)
-            self.set_state("scatter", self.added(self.state("scatter"), here))
-            return
         has = torch.full((terms.shape[0],), users is not None, dtype=torch.int64, device=self.device)
         pairs = torch.stack([has, torch.zeros_like(has) if users is None else users], 1)
-        self.keep(slices, ids, terms=terms, users=pairs)
+        columns = [terms] if self.drawn else [terms, pairs]
+        return functools.partial(self.count, columns, entries((terms.shape[0],), None), ids, users)
+
+    def at_once(self, *, named: bool, keyed: bool) -> bool:
+        return super().at_once(named=named, keyed=keyed) if self.drawn else not (named or keyed)
+
+    def many(self, n_rows: int, n_pieces: int) -> bool:
+        return self.drawn and super().many(n_rows, n_pieces)  # else users wait for more rows of theirs
 
     def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """(S + 1, 1 + C + C^2): of all rows; those of one user in one slot are a unit."""
         terms, users = columns
+        if not bool(users[:, 0].any()):
+            return scatter_by(slots, terms, terms[:, ROWS] > 0, self.slots.number)
         # A row without a user is a unit of its own.
         alone = torch.where(users[:, 0] == 0, torch.arange(1, users.shape[0] + 1, device=self.device), 0)
         units, place = torch.unique(torch.stack([alone, users[:, 1], slots], 1), dim=0, return_inverse=True)
         sums = terms.new_zeros((units.shape[0], COLUMNS)).index_add_(0, place, terms)
         return scatter_by(units[:, 2].contiguous(), sums, sums[:, ROWS] > 0, self.slots.number)
 
-    def exchange(self, process_group: Any) -> None:
+    @property
+    def gathers(self) -> bool:
+        return True
+
+    def sums_everywhere(self, process_group: Any) -> Tensor:
         if self.drawn:
-            super().exchange(process_group)
-            return
-        self.gather(process_group)
-        of_ranks = gather_counts(self.state("scatter").flatten(), process_group)
-        self.set_state("scatter", joined(of_ranks.view(-1, *self.state("scatter").shape)))
+            return super().sums_everywhere(process_group)
+        return joined(gather_counts(self.sums.flatten(), process_group).view(-1, *self.sums.shape))
 
     def spreads(self) -> dict[str, Spread]:
         return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}
@@ -134,7 +127,7 @@ class RewardSums(RowMetric):
         super().setup()
         wide = accumulator_dtype(self.device)
         self.add("scatter", torch.zeros(size_of(COLUMNS), dtype=wide, device=self.device), joined)
-        self.add("largest", torch.zeros(1, dtype=wide, device=self.device), largest_of)
+        self.add("largest", torch.zeros(1, dtype=wide, device=self.device), functools.partial(torch.amax, dim=0))
 
     # What a subclass says
 
@@ -159,7 +152,7 @@ class RewardSums(RowMetric):
             if sample_ids is None and indexes is not None:
                 self.set_state("largest", self._largest_with(terms))
                 indexes, terms = by_user(indexes, terms)
-            self.keep(None, terms=terms, indexes=indexes, sample_ids=sample_ids)
+            self.keep(terms=terms, indexes=indexes, sample_ids=sample_ids)
             if sample_ids is None:
                 self._put_together()
 
@@ -187,7 +180,7 @@ class RewardSums(RowMetric):
         scatter, largest = self.state("scatter"), self.state("largest")
         if not self.state("terms"):
             return scatter, largest
-        pieces = list(self.counted())
+        pieces = list(self.counted_pieces())
         nothing = {stem: self.empty_row(stem) for stem in self.stems}
         alone = [piece["terms"] for piece in [nothing, *pieces] if piece is nothing or "indexes" not in piece]
         of_users = [(piece["indexes"], piece["terms"]) for piece in [nothing, *pieces] if "indexes" in piece]
@@ -221,8 +214,7 @@ class RewardSums(RowMetric):
     def spread_of(self, scatter: Tensor) -> Spread:
         """That of (..., 1 + C + C^2)."""
         n, sums = scatter[..., 0], scatter[..., 1 : 1 + COLUMNS]
-        error = (squares_along(scatter, self.direction(sums)) * n / (n - 1)).sqrt()
-        return Spread(self.value(sums.movedim(-1, 0)), torch.where(n > 1, error, float("nan")), n)
+        return Spread(self.value(sums.movedim(-1, 0)), error_of(squares_along(scatter, self.direction(sums)), n), n)
 
     def spread(self) -> Spread:
         return self.spread_of(self.totals()[0])
@@ -247,10 +239,12 @@ class RewardSums(RowMetric):
         weight, size = float(sums[WEIGHT]), float(sums[WEIGHT].square() / sums[WEIGHT_SQUARES])
         share = float(largest) / weight if weight else 0.0
         if weight and size < FEW_ROWS:  # as it is where one row carries more than a tenth of the weight
+            ways = ["log more", *(["bound the weights with max_weight="] if self.max_weight is None else [])]
+            ways += ['take estimator="dr"'] if getattr(self, "estimator", None) in ("ips", "snips") else []
             self.warn_once(
                 "few",
                 f"the logged rows tell as much as {size:.0f} of the new policy, and one of them carries {share:.0%} of "
-                f"the weight: the value rests on few rows; {self._ways_out()}",
+                f"the weight: the value rests on few rows; {' or '.join(ways)}",
             )
         mean = sums[WEIGHT] / sums[ROWS]
         along = torch.zeros_like(sums)
@@ -264,13 +258,6 @@ class RewardSums(RowMetric):
                 "standard errors: the two policies are not over the same actions, or the probabilities are not theirs",
             )
 
-    def _ways_out(self) -> str:
-        """What there is against few heavy rows, beside what was done."""
-        ways = ["log more"]
-        ways += ["bound the weights with max_weight="] if self.max_weight is None else []
-        ways += ['take estimator="dr"'] if getattr(self, "estimator", None) in ("ips", "snips") else []
-        return " or ".join(ways)
-
     def exchange(self, process_group: Any) -> None:
         rows = self.state("scatter").new_tensor([float(len(self.state("terms")))])
         waits = bool(sum_alike([self.exchanged], rows, process_group))
@@ -279,31 +266,21 @@ class RewardSums(RowMetric):
         self.set_state("scatter", joined(parts[:, :-1]))
         self.set_state("largest", parts[:, -1].amax().reshape(1))
         if waits:
-            nothing = sums.new_zeros((0, 4 + COLUMNS), dtype=torch.int64)
-            packed = torch.cat([nothing, *(packed_rows(piece) for piece in self.pieces() if piece)])
-            packed = torch.cat(gather_rows(packed, process_group))
-            self.drop_rows()
-            for has_user, has_id in ((0, 1), (1, 0), (1, 1)):
-                some = packed[(packed[:, 0] == has_user) & (packed[:, 1] == has_id)]
-                if some.shape[0]:
-                    users, ids = some[:, 2] if has_user else None, some[:, 3] if has_id else None
-                    self.keep(None, terms=bits_float(some[:, 4:]), indexes=users, sample_ids=ids)
+            pieces = self.pieces()
+            self.keep_only()
+            for missing in ("indexes", "sample_ids", None):
+                stems = [stem for stem in self.stems if stem != missing]
+                alike = [piece for piece in pieces if [*piece] == stems]
+                own = [torch.cat([self.empty_row(stem), *(piece[stem] for piece in alike)]) for stem in stems]
+                rows = rows_of_ranks(own, process_group)
+                if rows[0].shape[0]:
+                    self.keep(**dict(zip(stems, rows, strict=True)))
 
 
 def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     """The users, ascending, and the sums of the rows of each."""
     found, place = torch.unique(users, return_inverse=True)
     return found, terms.new_zeros((found.shape[0], terms.shape[1])).index_add_(0, place, terms)
-
-
-def packed_rows(piece: dict[str, Tensor]) -> Tensor:
-    """(M, 9) int64: whether rows have a user and a sample id, which, and their columns bit by bit."""
-    terms = piece["terms"]
-    nothing = torch.zeros(terms.shape[0], dtype=torch.int64, device=terms.device)
-    columns = [piece.get(stem) for stem in ("indexes", "sample_ids")]
-    flags = [nothing if column is None else nothing + 1 for column in columns]
-    rows = torch.stack([*flags, *(nothing if column is None else column for column in columns)], 1)
-    return torch.cat([rows, float_bits(terms)], 1)
 
 
 def rows_scatter(units: Tensor) -> Tensor:

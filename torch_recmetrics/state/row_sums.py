@@ -31,7 +31,7 @@ from torch_recmetrics.core.tensors.moments import (
 )
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import slices
-from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
@@ -50,34 +50,25 @@ class ClickTable(SumTable):
     n_numbers = 4
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
-        clicks, rows, _, shape = self.metric.rows_of_update(given)
-        return functools.partial(self.count_clicks, clicks, entries(shape, rows))
-
-    def count_clicks(self, clicks: Clicks, entries: Tensor | None) -> None:
-        """Add the rows of an update."""
+        clicks, places, _, shape = self.metric.rows_of_update(given)
+        slices, ids = entries(shape, places), clicks.sample_ids
         rows = terms(clicks.preds, clicks.labels, clicks.weights, self.metric.eps)
-        ids = None if clicks.sample_ids is None else clicks.sample_ids.clone()
         if self.drawn:
             numbers = rows.T
             if not self.sliced and ids is not None and ids.shape[0]:
                 numbers = numbers.reshape(ids.shape[0], -1, 4).sum(1)
-            self.count([numbers], entries, ids)
-            return
+            return functools.partial(self.count, [numbers], slices, ids)
         weights = rows[PASSED : CLICKS + 1].T.contiguous()
         measured = torch.where(weights != 0, rows[self.metric.measured].unsqueeze(1), 0)
-        self.count([measured, weights], entries, ids)
+        return functools.partial(self.count, [measured, weights], slices, ids)
 
     def spreads(self) -> dict[str, Spread]:
         ((name, metric),) = self.members.items()
         total = self.total()  # (S + 1, 2, 6)
-        n = total[..., COUNT].sum(1)
         rows = torch.zeros((4, self.slots.number), dtype=total.dtype, device=total.device)
         rows[PASSED : CLICKS + 1] = total[..., DENOMINATOR].T
         rows[PREDICTED if metric.measured == PREDICTED else LOSS] = total[..., NUMERATOR].sum(1)
-        value, (centres, denominator) = metric.value(rows), metric.centres(rows)
-        squares = squares_about(total, centres.T).sum(1)
-        error = (squares * n / (n - 1)).sqrt() / denominator
-        return {name: Spread(value, torch.where(n > 1, error, float("nan")), n)}
+        return {name: metric.spread_of(rows, total)}
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
         return [self.metric.value(sums.movedim(-1, 0))]
@@ -139,23 +130,21 @@ class ClickSums(RowMetric):
         elif clicks.preds.shape[0]:
             rows = terms(clicks.preds, clicks.labels, clicks.weights, self.eps).T
             of_sample = rows.reshape(clicks.sample_ids.shape[0], -1, 4)
-            several = (
-                {}
-                if of_sample.shape[1] == 1
-                else {"spread_of_sample": spread_of_samples(of_sample, self.measured).flatten(1)}
-            )
-            self.keep(clicks, sums_of_sample=of_sample.sum(1), **several)
+            spread = spread_of_samples(of_sample, self.measured).flatten(1) if of_sample.shape[1] > 1 else None
+            self.keep(clicks, sums_of_sample=of_sample.sum(1), spread_of_sample=spread)
 
     def compute(self) -> Tensor:
         """The value over all rows, 0-dim float64."""
         return self.value(self._totals()[0])
 
     def spread(self) -> Spread:
-        sums, spread = self._totals()
+        return self.spread_of(*self._totals())
+
+    def spread_of(self, sums: Tensor, moments_of_classes: Tensor) -> Spread:
+        """That of the (4, ...) sums and the (..., 2, 6) moments of each class."""
         centres, denominator = self.centres(sums)
-        n = spread[:, COUNT].sum()
-        error = (squares_about(spread, centres).sum() * n / (n - 1)).sqrt() / denominator
-        return Spread(self.value(sums), torch.where(n > 1, error, float("nan")), n)
+        squares, n = squares_about(moments_of_classes, centres.movedim(0, -1)), moments_of_classes[..., COUNT].sum(-1)
+        return Spread(self.value(sums), error_of(squares.sum(-1), n, denominator), n)
 
     def _totals(self) -> tuple[Tensor, Tensor]:
         """The sums of all rows, and for each class what tells their spread."""
@@ -164,7 +153,7 @@ class ClickSums(RowMetric):
 
     def _sums_of_samples(self, group: Any = None, *, everywhere: bool = False) -> tuple[Tensor, Tensor]:
         sums, spread = torch.zeros_like(self.state("sums")), torch.zeros_like(self.state("spread"))
-        for piece in self.counted(group, everywhere=everywhere):
+        for piece in self.counted_pieces(group, everywhere=everywhere):
             rows = piece["sums_of_sample"]
             sums = sums + rows.sum(0)
             several = piece.get("spread_of_sample")  # of samples of one row their sums say it
@@ -188,7 +177,7 @@ class ClickSums(RowMetric):
             sums, spread = sums + of_samples, added(spread, from_added(their_spread.view(2, ADDABLE)))
         self.set_state("sums", sums)
         self.set_state("spread", spread)
-        self.drop_rows()
+        self.keep_only()
 
 
 class ClickLoss(ClickSums):

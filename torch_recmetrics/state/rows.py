@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -12,12 +12,14 @@ from torch import Tensor
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import MOMENTS
+from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES
+from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RecMetric, RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.repeated import counted_rows
 
 T = TypeVar("T")
 COLUMNS = {  # those of rows whose values are no int64
+    "keys": RowsOf(dtypes=SCORE_DTYPES),
     "labels": RowsOf(torch.bool),
     "weights": RowsOf(torch.float64),
     "terms": RowsOf(torch.float64, (5,)),
@@ -26,14 +28,9 @@ COLUMNS = {  # those of rows whose values are no int64
 }
 
 
-class RowMetric(RecMetric):
-    """A metric of rows with a prediction and a label.
+class RowMetric(KeptRows, RecMetric):
+    """A metric of rows with a prediction and a label."""
 
-    Each update leaves one piece in every list. A column that is missing leaves an empty piece.
-    """
-
-    stems: ClassVar[tuple[str, ...]]
-    may_lack: ClassVar[tuple[str, ...]] = ("weights",)  # columns that an update may leave out
     needed: ClassVar[tuple[str, ...]] = ("preds", "target")
     probabilities: ClassVar[bool] = False  # whether predictions must lie in [0, 1]
     asked = "verdict"  # what the next exchange brings: "verdict" the value, else "rows" or "table"
@@ -52,19 +49,8 @@ class RowMetric(RecMetric):
     def exchanged(self) -> str:
         return f"the {self.asked} of {super().exchanged}"
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "stems" in vars(cls):
-            cls.parallel = (cls.stems, *cls.parallel)
-
-    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        """A column may be missing; a sample id may stand for several rows."""
-        sizes = {stem: piece.shape[0] for stem, piece in pieces.items()}
-        n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids", 0)
-        may_lack = {sizes.pop(stem, 0) for stem in self.may_lack}
-        return may_lack <= {0, n_rows} and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
-
     def setup(self) -> None:
+        self.parallel = (self.stems, *self.parallel)
         for stem in self.stems:
             self.add(stem, COLUMNS.get(stem, RowsOf()))
 
@@ -118,35 +104,6 @@ class RowMetric(RecMetric):
     def count(self, clicks: Clicks) -> None:
         """Add the rows of an update to the states."""
         raise NotImplementedError
-
-    def keep(self, rows: Any, **columns: Tensor | None) -> None:
-        """Remember rows: a column for each list, given here or an attribute of the rows."""
-        for stem in self.stems:
-            column = columns.get(stem, getattr(rows, stem, None))
-            # Keys are new tensors already; other columns may be views of the caller's, who may write to them later.
-            piece = self.empty_row(stem) if column is None else column if stem == "keys" else column.clone()
-            self.set_state(stem, [*self.state(stem), piece])
-
-    def drop_rows(self) -> None:
-        """Forget all rows."""
-        for stem in self.stems:
-            self.set_state(stem, [])
-
-    def pieces(self) -> Iterator[dict[str, Tensor]]:
-        """What each update left, by stem, without the columns that are missing."""
-        for parts in zip(*(self.state(stem) for stem in self.stems), strict=True):
-            columns = zip(self.stems, parts, strict=True)
-            yield {stem: part.to(self.device) for stem, part in columns if part.shape[0]}
-
-    def counted(self, group: Any = None, *, everywhere: bool = False) -> Iterator[dict[str, Tensor]]:
-        """The pieces, without rows whose sample id came before, here or on any rank of the group (all must call it)."""
-        pieces = [piece for piece in self.pieces() if piece]
-        for piece, counted in counted_rows(pieces, self.stems[0], self.device, group, everywhere=everywhere):
-            rows = {stem: part for stem, part in piece.items() if stem != "sample_ids"}
-            if counted is not None:
-                rows = {stem: part[counted] for stem, part in rows.items()}
-            if rows[self.stems[0]].shape[0]:
-                yield rows
 
     def read(self, function: Callable[[], T], asked: str = "verdict") -> T:
         """The result of a function of the states of all ranks; `asked` names what the exchange brings."""

@@ -51,15 +51,10 @@ class OwnTables:
         self._own = set(dtypes)  # of the scores whose histograms were made here
         metric.put_away(self)
 
-    @property
-    def hidden(self) -> bool:
-        """Whether the state is still put away: after an error an earlier one may stand in its place."""
-        return self._metric.state_name("counts") not in self._metric.__dict__
-
     def count(self, clicks: Clicks) -> bool:
         """Count rows in place, if that can be."""
         dtype = clicks.preds.dtype
-        if dtype not in self._own or not self.hidden:
+        if dtype not in self._own:
             return False
         counts = self._tables[dtype]
         if clicks.weights is not None and not counts.is_floating_point():
@@ -72,13 +67,8 @@ class OwnTables:
 
     def evaluate(self) -> None:
         """The state is there again."""
-        name = self._metric.state_name("counts")
-        put_back = None if self.hidden else self._metric.__dict__[name]
         self._metric.bring_back()
-        if put_back is None:
-            self._metric.set_tables(self._tables)
-        else:
-            self._metric.__dict__[name] = put_back
+        self._metric.set_tables(self._tables)
 
 
 # An error bound of bins that is more than models differ by.
@@ -113,7 +103,8 @@ class ScoredRows(RowMetric):
 
     def setup(self) -> None:
         super().setup()
-        self.add("counts", RowsOf())  # histograms, one for each dtype of scores that is counted in bins
+        # Histograms, one for each dtype of scores that is counted in bins, of integers or of weights.
+        self.add("counts", RowsOf(dtypes=(torch.int64, *check.FLOAT_DTYPES)))
         self.add("count_keys", RowsOf())  # for each an empty tensor of the dtype of its keys
         self.add("verdict", RowsOf(torch.float64))  # value and error bound of all processes, between sync and unsync
 
@@ -214,12 +205,6 @@ class ScoredRows(RowMetric):
         precision, recall, thresholds = self.precision_recall()
         return plot_curve((recall, precision, thresholds), None, ax, ("Recall", "Precision"))
 
-    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:
-        """Histograms hold integers, or weights; keys say by their dtype of which scores they are."""
-        if stem == "keys":
-            return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
-        return row.ndim == 1 if stem == "counts" else super().fits(stem, row, like)
-
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         """A histogram has two numbers for each bin."""
         if "counts" not in pieces:
@@ -247,16 +232,16 @@ class ScoredRows(RowMetric):
         """Count the rows that wait for it, once there are many; keep one histogram of each dtype."""
         if len(self.state("counts")) > 1:
             self.set_tables(self._tables())
-        columns = zip(self.state("keys"), self.state("sample_ids"), strict=True)
-        binned = (bins_of(SCORE_DTYPES[keys.dtype], self.num_bins) and not ids.shape[0] for keys, ids in columns)
-        waits = [keys.shape[0] if wait else 0 for keys, wait in zip(self.state("keys"), binned, strict=True)]
+        waits = [
+            keys.shape[0] if bins_of(SCORE_DTYPES[keys.dtype], self.num_bins) and not named else 0
+            for keys, named in zip(self.state("keys"), self.named(), strict=True)
+        ]
         enough = self._fold_rows * (1 if self.state("counts") else FIRST_FOLD)
         if sum(waits) < enough and len(waits) - waits.count(0) < FOLD_PIECES:
             return
         parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
         tables = ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables
-        for stem in self.stems:
-            self.set_state(stem, [part for part, wait in zip(self.state(stem), waits, strict=True) if not wait])
+        self.keep_only(not wait for wait in waits)
         self._own_tables(tables, {part.dtype for part in parts})
 
     def _own_tables(self, tables: Tables, made: Collection[torch.dtype]) -> None:
@@ -266,7 +251,7 @@ class ScoredRows(RowMetric):
 
     def scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
         """All that is held; a sample id counts once."""
-        parts = rows_of(self.counted(group, everywhere=everywhere))
+        parts = rows_of(self.counted_pieces(group, everywhere=everywhere))
         return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
 
     @abstractmethod
@@ -282,14 +267,14 @@ class ScoredRows(RowMetric):
         return synced[0] if synced else self.judged(self.scored_labels())
 
     def exchange(self, process_group: Any) -> None:
-        has_sample_ids = any(ids.shape[0] for ids in self.state("sample_ids"))
+        has_sample_ids = any(self.named())
         local = functools.partial(self.scored_labels, process_group)
         seen, agreed = exchange(self.exchanged, local, has_sample_ids, self.num_bins, process_group)
         self._check_one_dtype(*agreed.dtypes)
         if self.asked == "verdict":
             self.set_state("verdict", [self.judged_everywhere(seen, agreed, process_group)])
             return
-        self.drop_rows()
+        self.keep_only()
         if agreed.positives + agreed.negatives:
             how = {"weighted": agreed.weighted_rows, "grouped": "groups" in self.stems}
             rows = joined(seen.rows, agreed.kept_dtype, self.device, **how)

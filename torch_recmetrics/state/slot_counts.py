@@ -12,9 +12,8 @@ from torch import Tensor
 from torch_recmetrics.core.distributed.collectives import gather_rows
 from torch_recmetrics.core.tensors.poisson import seeded
 from torch_recmetrics.core.tensors.segments import sum_by
-from torch_recmetrics.state.intervals import Spread
+from torch_recmetrics.state.intervals import Jackknife, Spread
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.replicates import Jackknife
 from torch_recmetrics.state.slots import COUNTED, SlotTable
 
 # Lists wait until they hold so many ids.
@@ -45,23 +44,24 @@ class CountTable(SlotTable):
         if not self.drawn:
             self.add("pairs", RowsOf(columns=(2,)))
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:  # noqa: ARG002
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:  # noqa: ARG002
         """Add the (U, <= K) lists of a prepared update, padded with -1."""
         lists, sample_ids = prepared.lists[self.metric.list_shape], prepared.sample_ids
         if self.drawn:
             lists = torch.nn.functional.pad(lists.to(torch.int32), (0, self.width - lists.shape[1]), value=-1)
-        self.keep(self.entries_of(entries, lists.shape[0], sample_ids), sample_ids, lists=lists)
+        own = self.entries_of(entries, lists.shape[0], sample_ids)
+        self.keep(entries=own, sample_ids=sample_ids, lists=lists)
         waiting = self.state("lists")
         many = len(waiting) >= WAITING_PIECES or sum(map(torch.numel, waiting)) >= WAITING_IDS
         if many and sample_ids is None and not self.drawn:
             self.set_state("pairs", [self.total(named=False)])
-            self.drop(named_too=False)
+            self.keep_only(self.named())
 
     def total(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Tensor:
         """(P, 2) int64: pairs of slot and item, packed into one ascending number, and how many lists hold each."""
         stride = self.n_items + 2
         found = [] if everywhere else list(self.state("pairs"))
-        for piece in self.waiting(group, everywhere=everywhere, named=named):
+        for piece in self.counted_pieces(group, everywhere=everywhere, named=named):
             rows, slots = piece["entries"].unbind(1)
             lists = piece["lists"].to(torch.int64)[rows]
             start = slots * stride
@@ -81,7 +81,7 @@ class CountTable(SlotTable):
         if self.agreed(group=process_group)[0]:
             parts.append(self.total(process_group, everywhere=True, named=True))
         self.set_state("pairs", [merged(torch.cat(gather_rows(merged(torch.cat(parts)), process_group)))])
-        self.drop()
+        self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:
         pairs = self.total()

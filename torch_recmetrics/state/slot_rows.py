@@ -18,9 +18,8 @@ from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import addable, from_added, moments_by
 from torch_recmetrics.core.tensors.segments import order_by, run_starts
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
-from torch_recmetrics.state.intervals import Spread, spread_of
+from torch_recmetrics.state.intervals import Resamples, Spread, spread_of
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.replicates import Resamples
 from torch_recmetrics.state.slots import Entries, SlotTable, by_slot
 
 EntryColumns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of slot, group, key, label and weight
@@ -32,17 +31,13 @@ class RowTable(SlotTable):
     verdict: RowsOf | None = RowsOf(torch.float64, (0,))  # of all processes, between sync and unsync
 
     def arrange(self) -> None:
-        self.columns = {"keys": RowsOf(), "labels": RowsOf(torch.bool), "weights": RowsOf(torch.float64)}
+        keys = RowsOf(dtypes=(torch.int64,) if self.keyed else SCORE_DTYPES)
+        self.columns = {"keys": keys, "labels": RowsOf(torch.bool), "weights": RowsOf(torch.float64)}
 
     def declare(self) -> None:
         super().declare()
         if self.verdict is not None:
             self.add("verdict", self.verdict)
-
-    def fits(self, stem: str, row: Tensor) -> bool:  # noqa: ARG002
-        if self.keyed:
-            return row.dtype == torch.int64 and row.ndim == 1
-        return row.dtype in SCORE_DTYPES and row.shape[1:] == ((2,) if row.dtype == torch.int8 else ())
 
     @property
     def num_bins(self) -> int | None:
@@ -67,23 +62,19 @@ class RowTable(SlotTable):
 
     def count_clicks(self, clicks: Any, groups: Tensor | None, slices: Tensor | None) -> None:
         """Add the rows of an update, whose cluster or user is the key that they are drawn by."""
-        ids = None if clicks.sample_ids is None else clicks.sample_ids.clone()
-        entries = self.entries_of(slices, clicks.preds.shape[0], ids, groups)
+        entries = self.entries_of(slices, clicks.preds.shape[0], clicks.sample_ids, groups)
         keys = ordered_keys(clicks.preds.to(torch.float64) if self.keyed else clicks.preds)
-        weights = None if clicks.weights is None else clicks.weights.clone()
-        if weights is None and self.keyed:
-            weights = exact(torch.ones_like(clicks.labels))
-        own = None if groups is None else groups.clone()
-        self.keep(entries, ids, keys=keys, labels=clicks.labels.clone(), weights=weights, groups=own)
+        weights = exact(torch.ones_like(clicks.labels)) if clicks.weights is None and self.keyed else clicks.weights
+        self.keep(clicks, entries=entries, keys=keys, weights=weights, groups=groups)
 
     def entry_rows(self, group: Any = None, *, everywhere: bool = False) -> EntryColumns:
         """For each entry: slot, group (0 where there are none), comparable key, label and weight."""
         found = []
-        for piece in self.waiting(group, everywhere=everywhere):
+        for piece in self.counted_pieces(group, everywhere=everywhere):
             rows, slots = piece["entries"].unbind(1)
             keys = comparable(piece["keys"], self.num_bins)[rows]
             labels = piece["labels"][rows]
-            weights = piece["weights"][rows] if piece["weights"].shape[0] else exact(torch.ones_like(keys))
+            weights = piece["weights"][rows] if "weights" in piece else exact(torch.ones_like(keys))
             groups = piece["groups"][rows] if "groups" in piece else torch.zeros_like(slots)
             found.append((slots, groups, keys, labels, weights))
         empty = self.empty_row("sample_ids")
@@ -169,15 +160,11 @@ class AucTable(RowTable):
             self.gather(process_group)
             return
         here = self.judged(*self.owned_rows(process_group, owner=0))
-        has_rows = here[:, 2:] > 0
         # All rows of a slot are on one rank; the others add nothing to it.
-        summed = sum_over_processes(
-            torch.cat([torch.where(has_rows, here, 0), exact(has_rows)], 1).flatten(), process_group
-        )
-        summed = summed.view(-1, 4)
-        values = torch.where(summed[:, 3:] > 0, summed[:, :2], float("nan"))
-        self.set_state("verdict", [torch.cat([values, summed[:, 2:3]], 1)])
-        self.drop()
+        summed = sum_over_processes(torch.where(here[:, 2:] > 0, here, 0), process_group)
+        values = torch.where(summed[:, 2:] > 0, summed[:, :2], float("nan"))
+        self.set_state("verdict", [torch.cat([values, summed[:, 2:]], 1)])
+        self.keep_only()
 
     # Resamples
 
@@ -247,10 +234,9 @@ class GroupTable(RowTable):
         if self.drawn:
             everywhere = torch.cat(gather_rows(table, process_group))
         else:
-            here = addable(self.summed(table))
-            everywhere = from_added(sum_over_processes(here.flatten(), process_group).view(here.shape))
+            everywhere = from_added(sum_over_processes(addable(self.summed(table)), process_group))
         self.set_state("verdict", [everywhere])
-        self.drop()
+        self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:
         synced = self.state("verdict")

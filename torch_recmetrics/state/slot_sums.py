@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,9 +31,8 @@ from torch_recmetrics.core.tensors.moments import (
     moments_by,
 )
 from torch_recmetrics.core.tensors.segments import order_by
-from torch_recmetrics.state.intervals import Spread, standard_error
+from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.replicates import Resamples
 from torch_recmetrics.state.slots import SlotTable
 from torch_recmetrics.state.sync import sum_of_users
 
@@ -70,24 +70,24 @@ class SumTable(SlotTable):
     # What a subclass says
 
     @property
+    @abstractmethod
     def n_columns(self) -> int:
         """C."""
-        raise NotImplementedError
 
     @property
     def n_numbers(self) -> int:
         """How many numbers of a unit are drawn."""
         return 2 * self.n_columns
 
+    @abstractmethod
     def values(self, sums: Tensor) -> Sequence[Tensor]:
         """Of each value (S + 1, R + 1), what (S + 1, R + 1, numbers) sums come to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def counted(self, numbers: Tensor) -> Tensor:
         """(U, values) bool: whether a unit with these (U, numbers) counts in each."""
-        raise NotImplementedError
 
-    def at_once(self, named: bool) -> bool:
+    def at_once(self, *, named: bool, keyed: bool) -> bool:  # noqa: ARG002
         """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many."""
         return not named and not self.sliced
 
@@ -132,20 +132,23 @@ class SumTable(SlotTable):
     ) -> None:
         """Add units: their columns, of what is drawn the one of its numbers."""
         own = self.entries_of(entries, columns[0].shape[0], sample_ids, keys)
-        if self.at_once(sample_ids is not None):
-            self.sums = self.added(self.sums, self.summed_units(*self.entry_columns(own)[1:], *columns))
+        if self.at_once(named=sample_ids is not None, keyed=keys is not None):
+            units = self.entry_columns(own)[1:]
+            self.sums = self.added(
+                self.sums, self.summed_units(*units, *columns) if self.drawn else self.summed(own, columns)
+            )
             return
-        self.keep(own, sample_ids, **dict(zip(self.columns, columns, strict=True)))
+        self.keep(entries=own, sample_ids=sample_ids, **dict(zip(self.columns, columns, strict=True)))
         if sample_ids is None:
-            parts = zip(self.state(self.stems[0]), self.state("sample_ids"), strict=True)
-            unnamed = [rows.shape[0] for rows, ids in parts if not ids.shape[0]]
+            parts = zip(self.state(self.stems[0]), self.named(), strict=True)
+            unnamed = [rows.shape[0] for rows, named in parts if not named]
             if self.many(sum(unnamed), len(unnamed)):
                 self.sums = self.total(named=False)
-                self.drop(named_too=False)
+                self.keep_only(self.named())
 
     def total(self, *, named: bool | None = None) -> Tensor:
         """The sums, and those of the rows that wait; of all, or only of those without sample ids."""
-        waits = any(named is None or (ids.shape[0] > 0) == named for ids in self.state("sample_ids"))
+        waits = any(named in (None, own) for own in self.named())
         return self.added(self.sums, self.summed(*self.in_order(*self.rows(named=named)))) if waits else self.sums
 
     def in_order(self, entries: Tensor, columns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -159,20 +162,24 @@ class SumTable(SlotTable):
         """Whether every rank gets all rows that wait, and their sums are not exchanged alone."""
         return self.drawn
 
+    def sums_everywhere(self, process_group: Any) -> Tensor:
+        """The present sums of all ranks."""
+        return sum_over_processes(self.sums, process_group)
+
     def exchange(self, process_group: Any) -> None:
         if self.gathers:
             self.gather(process_group)
-            self.sums = sum_over_processes(self.sums, process_group)
+            self.sums = self.sums_everywhere(process_group)
             return
         sums = self.total(named=False)
-        vector = torch.cat([self.numbers(float(self.has_named())), addable(sums).flatten()])
+        vector = torch.cat([self.numbers(float(any(self.named()))), addable(sums).flatten()])
         summed = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, process_group)
         total = from_added(summed[1:].view(*sums.shape[:-1], ADDABLE))
         if bool(summed[0]):
             named = addable(self.summed(*self.rows(process_group, everywhere=True, named=True)))
-            total = added(total, from_added(sum_over_processes(named.flatten(), process_group).view(named.shape)))
+            total = added(total, from_added(sum_over_processes(named, process_group)))
         self.sums = total
-        self.drop()
+        self.keep_only()
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
         sums = self.total()
@@ -214,8 +221,8 @@ class MeanTable(SumTable):
         """How many numbers each member has."""
         return [member.n_parts for member in self.members.values()]
 
-    def at_once(self, named: bool) -> bool:
-        return super().at_once(named) and not self.keeps_values
+    def at_once(self, *, named: bool, keyed: bool) -> bool:
+        return super().at_once(named=named, keyed=keyed) and not self.keeps_values
 
     def many(self, n_rows: int, n_pieces: int) -> bool:
         return super().many(n_rows, n_pieces) and not self.keeps_values
@@ -225,24 +232,19 @@ class MeanTable(SumTable):
         for stem, width in self.flat_stems.items():
             self.add(stem, RowsOf(columns=(width,)))
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
         """Add the users, or the flat rows, of a prepared update."""
         if prepared.packed is None:
-            self.count_values(columns_of(evaluator, evaluator.evaluated(prepared).values), entries, prepared.sample_ids)
+            columns, keys = of_items or columns_of(evaluator, evaluator.evaluated(prepared).values), None
+            if of_items and self.drawn and prepared.sample_ids is None:
+                number = self.slots.number
+                keys = self.take_places(columns[0].shape[0] // number).repeat_interleave(number)
+            self.count([torch.cat(columns, 1)] if self.drawn else columns, entries, prepared.sample_ids, keys)
             return
         self.set_state("packed", [*self.state("packed"), prepared.packed])
         if entries is not None:
             pairs = torch.stack([prepared.packed[:, 0][entries[:, 0]], entries[:, 1]], 1)
             self.set_state("indexes", [*self.state("indexes"), torch.unique(pairs, dim=0)])
-
-    def count_values(
-        self, columns: Sequence[Tensor], entries: Tensor | None, sample_ids: Tensor | None, n_units: int | None = None
-    ) -> None:
-        """Add rows, of which those of a unit, one by default, follow each other."""
-        keys = None
-        if n_units is not None and self.drawn and sample_ids is None:
-            keys = self.take_places(n_units).repeat_interleave(columns[0].shape[0] // (n_units or 1))
-        self.count([torch.cat(list(columns), 1)] if self.drawn else columns, entries, sample_ids, keys)
 
     # Flat rows
 

@@ -6,6 +6,7 @@ is filled by a wrapper, which says which slices a row is in, and whether it is d
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -14,14 +15,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_rows, sum_alike
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
+from torch_recmetrics.core.distributed.collectives import sum_alike
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
-from torch_recmetrics.state.intervals import Spread
-from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.repeated import counted_rows
-from torch_recmetrics.state.replicates import Jackknife, Resamples
+from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
+from torch_recmetrics.state.kept_rows import KeptRows, rows_of_ranks
+from torch_recmetrics.state.metric import RecMetric, RowsOf
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
 COUNTED = 1 << 23  # numbers of a block of replicates
@@ -44,12 +44,11 @@ class Slots(NamedTuple):
         return self.n_slices + 1
 
 
-class SlotTable:
-    """What a wrapper remembers for some of its members: pieces of rows that wait, and more where a subclass has it.
+class SlotTable(KeptRows):
+    """What a wrapper remembers for some of its members: rows that wait, and more where a subclass has it.
 
-    Each update leaves a piece in every list: the columns of its rows, their sample ids, and `entries`, what each row
-    is counted for: (E, 2 or 3) the row, its slice where there are some, and where it is drawn the key that its weights
-    follow from. A sample id may stand for several rows. A column that is missing leaves an empty piece.
+    Beside the columns of the rows and their sample ids it has `entries`, what each row is counted for: (E, 2 or 3) the
+    row, its slice where there are some, and where it is drawn the key that its weights follow from.
     """
 
     order: ClassVar[int] = 1  # of the tables of a wrapper, whose states are numbered
@@ -59,14 +58,17 @@ class SlotTable:
     offset = 0  # places that were taken before a state was put aside
 
     def __init__(self, holder: Any, members: dict[str, Any], place: int, slots: Slots) -> None:
-        self.holder, self.members, self.slots = holder, members, slots
+        self.holder: RecMetric = holder
+        self.members, self.slots = members, slots
+        # The names of the values.
+        self.results = [own for name, member in members.items() for own in holder.result_names(name, member)]
         self.sliced, self.drawn = slots.n_slices > 0, slots.num_replicates > 0
         self.keyed = self.drawn and self.has_keys
         self.suffix = str(place) if place else ""
         self.arrange()
         self.stems = (*self.columns, "entries", "sample_ids")
         self.names = tuple(stem + self.suffix for stem in self.stems)
-        self.all_names = self.names  # of its states
+        self.declare()
 
     def arrange(self) -> None:
         """Say which columns and states there are, where that depends on the members or the slots."""
@@ -77,47 +79,44 @@ class SlotTable:
         return name
 
     @property
-    def results(self) -> list[str]:
-        """The names of the values."""
-        return [own for name, member in self.members.items() for own in self.holder.result_names(name, member)]
-
-    @property
     def metric(self) -> Any:
         """The metric, where it is of one alone."""
         return next(iter(self.members.values()))
 
     # What a subclass says
 
+    @abstractmethod
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         """What counts the rows of an update, all rules checked."""
-        raise NotImplementedError
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None) -> None:
-        """Add the users of a prepared update, where it is one `of_users`."""
-        raise NotImplementedError
+    @abstractmethod
+    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
+        """Add the users of a prepared update, where it is one `of_users`.
 
+        Args:
+            evaluator: what prepared it.
+            prepared: the update.
+            entries: of its rows.
+            of_items: where the relevant items are in slices, the numbers of its rows, one for each user and slot.
+        """
+
+    @abstractmethod
     def spreads(self) -> dict[str, Spread]:
         """Of each value that of all slots, (S + 1,), from the present states, where nothing is drawn."""
-        raise NotImplementedError
 
+    @abstractmethod
     def replicates(self) -> Mapping[str, Sequence[Resamples | Jackknife]]:
         """Of each value those of each slot, from the present states."""
-        raise NotImplementedError
 
+    @abstractmethod
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all ranks together."""
-        raise NotImplementedError
 
     # States
-
-    def bare(self, name: str) -> str:
-        """The name of a state without what tells tables apart."""
-        return name.removesuffix(self.suffix)
 
     def add(self, stem: str, default: Tensor | RowsOf, combined: Callable[[Tensor], Tensor] | None = None) -> None:
         """Declare a state."""
         self.holder.add(stem + self.suffix, default, combined)
-        self.all_names = (*dict.fromkeys([*self.all_names, stem + self.suffix]),)
 
     def declare(self) -> None:
         """Add the states."""
@@ -137,8 +136,7 @@ class SlotTable:
 
     @property
     def device(self) -> torch.device:
-        device: torch.device = self.holder.device
-        return device
+        return self.holder.device
 
     @property
     def wide(self) -> torch.dtype:
@@ -151,24 +149,15 @@ class SlotTable:
 
     def empty_row(self, stem: str) -> Tensor:
         """What an empty list joins to."""
-        row: Tensor = self.holder.empty_row(stem + self.suffix)
-        return row
-
-    def fits(self, stem: str, row: Tensor) -> bool:
-        """Whether a tensor can be keys."""
-        raise NotImplementedError
+        return self.holder.empty_row(stem + self.suffix)
 
     def check_joined(self) -> None:
         """Refuse pieces of two metrics that do not go together."""
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        """Whether parallel pieces can be of the same rows."""
-        n_rows, n_ids = pieces[self.stems[0]].shape[0], pieces["sample_ids"].shape[0]
-        rows = [piece.shape[0] for stem, piece in pieces.items() if stem in self.columns and stem != "weights"]
-        weights = pieces["weights"].shape[0] if "weights" in pieces else 0
         numbers, slots, _ = self.entry_columns(pieces["entries"])
-        inside = within(numbers, n_rows) and within(slots, self.slots.number)
-        return {*rows} == {n_rows} and weights in (0, n_rows) and n_rows % (n_ids or 1) == 0 and inside
+        inside = within(numbers, pieces[self.stems[0]].shape[0]) and within(slots, self.slots.number)
+        return inside and super().pieces_fit({stem: piece for stem, piece in pieces.items() if stem != "entries"})
 
     # Entries
 
@@ -183,7 +172,7 @@ class SlotTable:
         return rows, slots, entries[:, -1]
 
     def entries_of(
-        self, entries: Tensor | None, n_rows: int, sample_ids: Tensor | None = None, keys: Tensor | None = None
+        self, entries: Tensor | None, n_rows: int, sample_ids: Any = None, keys: Tensor | None = None
     ) -> Tensor:
         """What is remembered of the slices of rows, None for the one slot that there is.
 
@@ -196,10 +185,9 @@ class SlotTable:
             return entries
         if keys is None and sample_ids is None:
             keys = self.take_places(n_rows)
-        elif keys is None and sample_ids is not None:
+        elif keys is None:
             keys = sample_ids.repeat_interleave(n_rows // (sample_ids.shape[0] or 1))
-        drawn: Any = keys
-        return torch.cat([entries[:, : self.entry_width - 1], drawn[entries[:, 0]].unsqueeze(1)], 1)
+        return torch.cat([entries[:, : self.entry_width - 1], keys[entries[:, 0]].unsqueeze(1)], 1)
 
     def take_places(self, number: int) -> Tensor:
         """(number,) keys of units without an id."""
@@ -211,43 +199,13 @@ class SlotTable:
 
     # Rows that wait
 
-    def keep(self, entries: Tensor, sample_ids: Tensor | None, **columns: Tensor | None) -> None:
-        """Remember rows."""
-        given = {**columns, "entries": entries, "sample_ids": sample_ids}
-        for stem in self.stems:
-            column = given.get(stem)
-            self.set_state(stem, [*self.state(stem), self.empty_row(stem) if column is None else column])
-
-    def drop(self, *, named_too: bool = True) -> None:
-        """Forget the rows, or those without sample ids."""
-        kept = [] if named_too else [ids.shape[0] > 0 for ids in self.state("sample_ids")]
-        for stem in self.stems:
-            self.set_state(stem, [part for part, keep in zip(self.state(stem), kept, strict=False) if keep])
-
-    def has_named(self) -> bool:
-        """Whether rows with a sample id wait here."""
-        return any(ids.shape[0] for ids in self.state("sample_ids"))
-
-    def waiting(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Iterator[Any]:
-        """The pieces by stem, with the entries of those rows that count.
-
-        Args:
-            group: the ranks, which must all call it where `everywhere` is True: then a sample id counts once in all.
-            everywhere: see there.
-            named: True for the pieces with sample ids alone, False for the others alone.
-        """
-        parts = zip(*(self.state(stem) for stem in self.stems), strict=True)
-        pieces = [{s: part.to(self.device) for s, part in zip(self.stems, one, strict=True)} for one in parts]
-        if named is not None:
-            pieces = [piece for piece in pieces if (piece["sample_ids"].shape[0] > 0) == named]
-        for piece, counted in counted_rows(pieces, self.stems[0], self.device, group, everywhere=everywhere):
-            if counted is not None:
-                piece["entries"] = piece["entries"][counted[piece["entries"][:, 0]]]
-            yield piece
+    def selected(self, piece: dict[str, Tensor], counted: Tensor) -> dict[str, Tensor]:
+        """All rows of a piece, with the entries of those that count."""
+        return {**piece, "entries": piece["entries"][counted[piece["entries"][:, 0]]]}
 
     def rows(self, group: Any = None, **which: Any) -> tuple[Tensor, list[Tensor]]:
-        """The entries of all rows that wait and count, see :meth:`waiting`, and the columns of these rows."""
-        pieces, found, offset = list(self.waiting(group, **which)), [self.empty_row("entries")], 0
+        """The entries of all rows that wait and count, see :meth:`counted_pieces`, and the columns of these rows."""
+        pieces, found, offset = list(self.counted_pieces(group, **which)), [self.empty_row("entries")], 0
         for piece in pieces:
             entries = piece["entries"]
             found.append(torch.cat([entries[:, :1] + offset, entries[:, 1:]], 1) if offset else entries)
@@ -274,7 +232,7 @@ class SlotTable:
 
     def agreed(self, *numbers: float, group: Any) -> list[float]:
         """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
-        vector = self.numbers(float(self.has_named()), *numbers)
+        vector = self.numbers(float(any(self.named())), *numbers)
         summed: list[float] = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, group).tolist()
         return summed
 
@@ -284,17 +242,14 @@ class SlotTable:
         if not n_pieces:
             return
         entries, columns = self.rows(group, everywhere=n_named > 0)
-        numbers = [as_integers(column[entries[:, 0]]) for column in columns]
-        gathered = torch.cat(gather_rows(torch.cat([entries[:, 1:], *numbers], 1), group))
+        rest, *gathered = rows_of_ranks([entries[:, 1:], *(column[entries[:, 0]] for column in columns)], group)
+        rows = torch.arange(rest.shape[0], device=self.device)
         if self.keyed:
-            gathered = gathered[torch.sort(gathered[:, self.entry_width - 2], stable=True).indices]
-        widths = [self.entry_width - 1, *(part.shape[1] for part in numbers)]
-        rest, *parts = torch.split(gathered, widths, 1)
-        rows = torch.arange(gathered.shape[0], device=self.device).unsqueeze(1)
-        self.drop()
-        likes = map(self.empty_row, self.columns)
-        back = {s: from_integers(like, part) for s, like, part in zip(self.columns, likes, parts, strict=True)}
-        self.keep(torch.cat([rows, rest], 1), None, **back)
+            order = torch.sort(rest[:, self.entry_width - 2], stable=True).indices
+            rest, *gathered = (column[order] for column in (rest, *gathered))
+        self.keep_only()
+        entries = torch.cat([rows.unsqueeze(1), rest], 1)
+        self.keep(entries=entries, **dict(zip(self.columns, gathered, strict=True)))
 
     # Resamples
 
@@ -342,15 +297,3 @@ def by_slot(slots: Tensor) -> Iterator[tuple[int, Tensor]]:
     order = torch.sort(slots, stable=True).indices
     found, sizes = torch.unique_consecutive(slots[order], return_counts=True)
     yield from zip(found.tolist(), torch.split(order, sizes.tolist()), strict=True)
-
-
-def as_integers(column: Tensor) -> Tensor:
-    """(U, c) int64 of a column, without loss."""
-    column = column if column.ndim == 2 else column.unsqueeze(1)
-    return float_bits(column) if column.is_floating_point() else column.to(torch.int64)
-
-
-def from_integers(like: Tensor, column: Tensor) -> Tensor:
-    """Inverse of it."""
-    column = bits_float(column) if like.is_floating_point() else column.to(like.dtype)
-    return column if like.ndim == 2 else column.squeeze(1)

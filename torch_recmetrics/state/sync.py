@@ -21,8 +21,8 @@ from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, addable, added, from_added, moments
 from torch_recmetrics.state.evaluator import flat_sums
+from torch_recmetrics.state.kept_rows import counted_ids
 from torch_recmetrics.state.ranking_metric import UserMeasure
-from torch_recmetrics.state.repeated import counted_ids
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
@@ -45,11 +45,9 @@ def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
     groups: list[list[int]] = []
     for position, metric in enumerate(metrics):
         rows = metric.state(stem)
-        group = next((group for group in groups if _equal(metrics[group[0]].state(stem), rows)), None)
-        if group is None:
-            groups.append([position])
-        else:
-            group.append(position)
+        group = next((group for group in groups if _equal(metrics[group[0]].state(stem), rows)), [])
+        groups += [] if group else [group]
+        group.append(position)
     return groups
 
 

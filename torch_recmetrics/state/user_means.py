@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torchmetrics.utilities import rank_zero_warn
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
-from torch_recmetrics.state.aggregation import Aggregation, aggregated, check_aggregation
+from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.kept_users import KeptUsers, Ranks, kept_users, user_values
@@ -36,6 +36,50 @@ Ties = Literal["average", "optimistic", "pessimistic", "stable"]
 EmptyTargetAction = Literal["skip", "neg", "pos", "error"]
 LISTS = ("rows", "sample_ids", "numerators", "denominators")
 VALUES = ("values", "weights")  # of users without a sample id, where values are kept
+
+
+Aggregation = Literal["mean", "median", "min", "max"]
+
+
+def check_aggregation(name: str, value: Any) -> None:
+    """Refuse what is neither one of the words nor a function."""
+    if not (isinstance(value, str) and value in get_args(Aggregation)) and (
+        isinstance(value, str) or not callable(value)
+    ):
+        words = ", ".join(repr(word) for word in get_args(Aggregation))
+        raise ValueError(f"`{name}` must be one of {words}, or a function of the (U,) values of users, got {value!r}")
+
+
+def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Tensor], Any]) -> Tensor:
+    """0-dim, in the dtype of the values: one number from the values of users who have one; nan where nobody has.
+
+    Args:
+        values: (U,), nan where undefined.
+        weights: (U,) >= 0; users of weight 0 are left out.
+        aggregation: ``"median"`` is the least value that users of at least half of the weight do not exceed, without
+            weights torch's, the lower of the two in the middle.
+    """
+    counted = (weights > 0) & ~values.isnan()
+    values, weights = values[counted], weights[counted]
+    if not values.shape[0]:
+        return values.new_full((), float("nan"))
+    if not isinstance(aggregation, str):
+        return checked_number(aggregation(values), values)
+    if aggregation == "mean":  # beside others in one bootstrap
+        return (values * weights).sum() / weights.sum()
+    if aggregation == "median":
+        order = order_by(values, weights)  # by weight too: sums do not depend on who came first
+        reached = weights[order].cumsum(0)
+        return values[order[torch.searchsorted(reached, reached[-1:] / 2)]][0]
+    return values.min() if aggregation == "min" else values.max()
+
+
+def checked_number(result: Any, like: Tensor) -> Tensor:
+    """What a function of the user's gave, as a 0-dim tensor."""
+    try:
+        return torch.as_tensor(result, dtype=like.dtype, device=like.device).detach().reshape(())
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"`aggregation` must give one number for (U,) values, got {result!r}") from error
 
 
 class UserMeans(UserMeasure):
@@ -68,9 +112,8 @@ class UserMeans(UserMeasure):
             self.has_interval = False
             self.parallel = (*self.parallel, VALUES)
             self.put_away_states = (*self.put_away_states, *VALUES)
-        shape, dtype = (len(self.columns), MOMENTS), accumulator_dtype(self.device)
-        self.add("sums", torch.zeros(shape, dtype=dtype, device=self.device), combined)
-        n = len(self.columns)
+        n, dtype = len(self.columns), accumulator_dtype(self.device)
+        self.add("sums", torch.zeros((n, MOMENTS), dtype=dtype, device=self.device), combined)
         numbers, several = RowsOf(torch.float64), RowsOf(torch.float64, (n,))
         self.add("rows", RowsOf(columns=(0,)))  # packed in 2 or 4 columns
         self.add("sample_ids", RowsOf())
@@ -98,7 +141,8 @@ class UserMeans(UserMeasure):
                 f"{self.name} with aggregation={self.aggregation!r} has no standard error in closed form; for other "
                 'aggregations than "min" and "max" resample the users, UserBootstrap(metric)'
             )
-        return spread_of(self.total()[0])
+        total = self.total()
+        return spread_of(total if self.value_labels else total[0])
 
     def _columns(self) -> Tensor:
         """(columns,): the value under each tie rule that is kept."""
@@ -168,7 +212,7 @@ class UserMeans(UserMeasure):
             self.set_state("values", [users.values])
             self.set_state("weights", [users.weights])
         elif self.fused is not None:
-            self.set_state("sums", self.fused.agreement.synced_total(self, process_group))
+            self.set_state("sums", self.fused.synced_total(self, process_group))
         else:
             self.set_state("sums", synced_totals([self], process_group)[0])
         for stem in LISTS:

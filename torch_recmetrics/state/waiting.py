@@ -7,14 +7,11 @@ The sums of the metrics are put away meanwhile. Whoever reads them, by whatever 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from torch_recmetrics.core.ranking.ranking import Ranking, joined
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
-
-if TYPE_CHECKING:
-    from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.metric import RecMetric
 
 
 class WaitingUsers:
@@ -36,12 +33,12 @@ class WaitingUsers:
     def append(self, users: Ranking) -> None:
         """Let users wait; bounded memory: so many of them are evaluated."""
         most = self.most_at_once(users)
+        together = min(most, self._most)
+        if self.parts and (self.parts[0].join_key != users.join_key or self.n_users + users.n_users > together):
+            self.evaluate()
         if self.parts:
-            most = min(most, self._most)
-            if self.parts[0].join_key != users.join_key or self.n_users + users.n_users > most:
-                self.evaluate()
-                most = self.most_at_once(users)
-        if not self.parts:
+            most = together
+        else:
             for metric in self._metrics:
                 metric.put_away(self)
         self.parts.append(users)

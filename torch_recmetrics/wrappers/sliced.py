@@ -86,7 +86,6 @@ class Sliced(Wrapper):
     stem = "sliced"
     does = "slices"
     public = ("overall", "worst", "gap", "names", "metric")
-    own_arguments = ("slice_ids",)
 
     slices: Any = option(
         default=("cold", "warm", "hot"),
@@ -106,10 +105,10 @@ class Sliced(Wrapper):
 
     def setup(self) -> None:
         slices = self.__dict__.pop("slices")
-        self.item_slices: Tensor | None = None
-        if isinstance(slices, ItemSlices):
-            self.item_slices = slices.slice_ids
-        self.names = slice_names(slices)
+        of_items = isinstance(slices, ItemSlices)
+        self.item_slices: Tensor | None = slices.slice_ids if of_items else None
+        names = slices.names if of_items else range(slices) if isinstance(slices, int) else slices
+        self.names = tuple(map(str, names))  # NumPy's texts are written otherwise
         self.slices = self.names if len(self.names) <= SHOWN_NAMES else f"{len(self.names)} slices"
         super().setup()
         if self.item_slices is not None:
@@ -130,9 +129,8 @@ class Sliced(Wrapper):
         return len(self.names)
 
     def config(self) -> dict[str, Any]:
-        names: Any = self.names
-        if len(names) > SHOWN_NAMES:
-            names = f"{len(names)} slices {text_fingerprint(repr(names)).hex()}"
+        is_shown = self.slices is self.names
+        names = self.names if is_shown else f"{self.slices} {text_fingerprint(repr(self.names)).hex()}"
         items = (
             {} if self.item_slices is None else {"item_slices": text_fingerprint(repr(self.item_slices.tolist())).hex()}
         )
@@ -142,9 +140,6 @@ class Sliced(Wrapper):
     def slice_evaluator(self) -> Evaluator:
         """What evaluates the relevant items of one slice: that a user has none of them is no error."""
         return Evaluator(list(self.members.values()), of_some_items=True)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "slice_evaluator"}
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
@@ -314,13 +309,6 @@ class Sliced(Wrapper):
             next(iter(members.values())).spread()  # says why there is none
         spreads = self.spreads().items()
         return self.by_slice({n: read(spread, members[n]) for n, spread in spreads if members[n].has_interval})
-
-
-def slice_names(slices: Any) -> tuple[str, ...]:
-    """The names of the slices."""
-    if isinstance(slices, ItemSlices):
-        return slices.names
-    return tuple(map(str, range(slices) if isinstance(slices, int) else slices))  # NumPy's texts are written otherwise
 
 
 def badness(member: RecMetric, values: Tensor) -> Tensor | None:

@@ -6,13 +6,13 @@ import functools
 import inspect
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
@@ -22,18 +22,10 @@ from torch_recmetrics.state.options import bind, option
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.slots import Slots, SlotTable
 
-NOT_UPDATED = (
-    "The ``compute`` method of metric {} was called before the ``update`` method which may lead to errors, as metric "
-    "states have not yet been updated."
-)  # torchmetrics' words, which others filter
+POSITIONS = ("preds", "target", "indexes")  # of the arguments of a collection
+by_position = functools.partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+by_name = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
 RESULTS = ("value", "standard_error", "low", "high")  # of a value whose users are drawn
-
-
-def inner_metrics(metric: Any) -> list[Any]:
-    """The metric, or those of a collection, or those within a wrapper."""
-    if isinstance(metric, Wrapper):
-        return list(metric.members.values())
-    return list(metric.values()) if isinstance(metric, MetricCollection) else [metric]
 
 
 def tables_of(members: Mapping[str, Any]) -> list[tuple[type[SlotTable], dict[str, Any]]]:
@@ -47,7 +39,8 @@ def tables_of(members: Mapping[str, Any]) -> list[tuple[type[SlotTable], dict[st
 
 def check_wrapped(name: str, metric: Any) -> None:
     """Refuse what is no metric of this package, no collection of them alone, and no wrapper of such."""
-    members = inner_metrics(metric)
+    inside = metric.innermost if isinstance(metric, Wrapper) else metric
+    members = list(inside.values()) if isinstance(inside, MetricCollection) else [inside]
     for member in members:
         if not isinstance(member, RecMetric) or member.slot_table is None:
             what = member.__name__ if isinstance(member, type) else type(member).__name__
@@ -93,8 +86,6 @@ class Wrapper(RecMetric):
         parts = enumerate(tables_of(members))
         self.tables = [kind(self, inside, place, slots) for place, (kind, inside) in parts]
         self.parallel = tuple(table.names for table in self.tables)
-        for table in self.tables:
-            table.declare()
 
     @property
     @abstractmethod
@@ -181,31 +172,16 @@ class Wrapper(RecMetric):
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
-    own_arguments: tuple[str, ...] = ()  # of an update, beside those of the metrics inside
-
-    @property
-    def inner_signature(self) -> inspect.Signature:
-        """The arguments of the metrics inside."""
-        if not self.is_collection:
-            signature: inspect.Signature = self.innermost._update_signature
-            return signature
-        names = [name for member in self.members.values() for name in member._update_signature.parameters]
-        in_order = [name for name in ("preds", "target", "indexes") if name in names]
-        by_name = [name for name in dict.fromkeys(names) if name not in in_order]
-        kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-        return inspect.Signature(
-            [inspect.Parameter(name, kinds[0], default=None) for name in in_order]
-            + [inspect.Parameter(name, kinds[1], default=None) for name in by_name]
-        )
-
     @property
     def _update_signature(self) -> inspect.Signature:
         if "tables" not in self.__dict__:  # while it is made
             return inspect.Signature()
-        signature = self.inner_signature
-        names = () if self.slicing is None else self.slicing.own_arguments
-        own = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
-        return signature.replace(parameters=[*signature.parameters.values(), *own])
+        parameters = [*self.innermost._update_signature.parameters.values()] if not self.is_collection else []
+        if self.is_collection:
+            names = [name for member in self.members.values() for name in member._update_signature.parameters]
+            parameters += [by_position(name) for name in POSITIONS if name in names]
+            parameters += [by_name(name) for name in dict.fromkeys(names) if name not in POSITIONS]
+        return inspect.Signature([*parameters, *([] if self.slicing is None else [by_name("slice_ids")])])
 
     @_update_signature.setter
     def _update_signature(self, signature: inspect.Signature) -> None:
@@ -215,10 +191,6 @@ class Wrapper(RecMetric):
         """The arguments of an update by name, those that are None left out."""
         given = bind(self._update_signature, f"{type(self).__name__}.update()", args, kwargs, "argument")
         return {name: value for name, value in given.items() if value is not None}
-
-    def ranking_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Those of the members that read the ranking."""
-        return {name: value for name, value in given.items() if name in ARGUMENTS}
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
@@ -231,37 +203,30 @@ class Wrapper(RecMetric):
         with torch.no_grad():
             counts = [table.prepare(given, entries) for table in self.tables if not table.of_users]
             if self.evaluator is not None:
-                by_item = slicing is not None and slicing.item_slices is not None
-                counts.append(self._by_item(given) if by_item else self._by_user(given, slice_ids))
+                ranked = {name: value for name, value in given.items() if name in ARGUMENTS}
+                counts.append(self._prepare_users(self.evaluator, ranked, slice_ids))
             for count in counts:
                 count()
 
-    def _by_user(self, given: dict[str, Any], slice_ids: Tensor | None) -> Callable[[], None]:
+    def _prepare_users(
+        self, evaluator: Evaluator, given: dict[str, Any], slice_ids: Tensor | None
+    ) -> Callable[[], None]:
         """What counts users, or the flat rows of users."""
-        evaluator: Any = self.evaluator
-        given = self.ranking_arguments(given)
-        layout = read_layout(evaluator.labels, **given)
-        entries = None if slice_ids is None else self.slicing.entries_of_layout(slice_ids, layout, given)
-        prepared = evaluator.prepare(layout)
+        columns = entries = None
+        if self.slicing is not None and slice_ids is None:
+            columns, entries, prepared = self.slicing.entries_by_item(evaluator, given)
+        else:
+            layout = read_layout(evaluator.labels, **given)
+            entries = None if slice_ids is None else self.slicing.entries_of_layout(slice_ids, layout, given)
+            prepared = evaluator.prepare(layout)
 
         def count() -> None:
             for table in self.tables:
                 if table.of_users:
-                    table.count_users(evaluator, prepared, entries)
-            self.note_candidates(prepared.among)
-
-        return count
-
-    def _by_item(self, given: dict[str, Any]) -> Callable[[], None]:
-        """What counts users for the slices of their relevant items."""
-        evaluator: Any = self.evaluator
-        columns, entries, prepared = self.slicing.entries_by_item(evaluator, self.ranking_arguments(given))
-
-        def count() -> None:
-            table: Any = self.tables[0]
-            n_users = columns[0].shape[0] // table.slots.number
-            table.count_values(columns, entries, prepared.sample_ids, n_users)
-            self.note_candidates(prepared.among)
+                    table.count_users(evaluator, prepared, entries, columns)
+            for number, member in itertools.product(prepared.among, self.members.values()):
+                if isinstance(member, RankingMetric):
+                    member.note_candidates(number)
 
         return count
 
@@ -343,34 +308,14 @@ class Wrapper(RecMetric):
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """As torchmetrics has it, without a copy of each of the values: there may be 100,000, and they are new."""
-
-        @functools.wraps(compute)
-        def wrapped() -> Any:
-            if not self.update_called:
-                rank_zero_warn(NOT_UPDATED.format(type(self).__name__), UserWarning)
-            known: Any = self._computed
-            if known is not None:
-                return known
-            value = self.read(compute)
-            if self.compute_with_cache:
-                self._computed = value
-            return value
-
-        return wrapped
+        hidden = super()._wrap_compute(functools.wraps(compute)(lambda: SimpleNamespace(values=compute())))
+        return functools.wraps(compute)(lambda: hidden().values)
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def owner(self, stem: str) -> tuple[SlotTable, str]:
-        """The table that a state is of, and its name there."""
-        return next((table, table.bare(stem)) for table in self.tables if stem in table.all_names)
-
-    def fits(self, stem: str, row: Tensor, like: Tensor) -> bool:
-        table, bare = self.owner(stem)
-        return table.fits(bare, row) if bare == "keys" else super().fits(stem, row, like)
-
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
-        table = self.owner(next(iter(pieces)))[0]
-        return table.pieces_fit({table.bare(stem): piece for stem, piece in pieces.items()})
+        table = next(table for table in self.tables if next(iter(pieces)) in table.names)
+        return table.pieces_fit(dict(zip(table.stems, pieces.values(), strict=True)))
 
     def check_joined(self) -> None:
         for table in self.tables:
@@ -392,14 +337,3 @@ class Wrapper(RecMetric):
     def forget_candidates(self) -> None:
         for member in self.members.values():
             member.forget_candidates()
-
-    def reset(self) -> None:
-        """Forget all updates."""
-        super().reset()
-        self.metric.reset()
-
-    def note_candidates(self, among: Iterable[int]) -> None:
-        """Remember for :meth:`definition` among what users were ranked."""
-        for number, member in itertools.product(among, self.members.values()):
-            if isinstance(member, RankingMetric):
-                member.note_candidates(number)

@@ -1,0 +1,125 @@
+"""Rows that are kept until all are known: a piece of each update, in lists that hold its columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.distributed.collectives import first_everywhere, gather_rows
+from torch_recmetrics.core.tensors.checks import callers_level
+from torch_recmetrics.core.tensors.segments import first_of_each
+
+VIEWS = ("labels", "weights", "groups", "indexes", "sample_ids")  # perhaps of what the caller may write to later
+
+
+class KeptRows:
+    """What holds such rows: a metric, or a table of a wrapper.
+
+    Each update leaves one piece in every list. A column that is missing leaves an empty piece. A sample id may stand
+    for several rows, and counts once.
+    """
+
+    stems: tuple[str, ...]  # the columns; the first is always there
+    may_lack: tuple[str, ...] = ("weights",)  # columns that an update may leave out
+    device: Any
+    state: Any
+    set_state: Any
+    empty_row: Any
+
+    def keep(self, rows: Any = None, **columns: Tensor | None) -> None:
+        """Remember rows: a column for each list, given here or an attribute of the rows."""
+        for stem in self.stems:
+            column = columns.get(stem, getattr(rows, stem, None))
+            piece = self.empty_row(stem) if column is None else column.clone() if stem in VIEWS else column
+            self.set_state(stem, [*self.state(stem), piece])
+
+    def keep_only(self, which: Iterable[bool] = ()) -> None:
+        """Forget all pieces but some."""
+        which = list(which)
+        for stem in self.stems:
+            self.set_state(stem, [part for part, kept in zip(self.state(stem), which, strict=False) if kept])
+
+    def named(self) -> list[bool]:
+        """Of each piece whether its rows have sample ids."""
+        return [ids.shape[0] > 0 for ids in self.state("sample_ids")]
+
+    def pieces(self) -> list[dict[str, Tensor]]:
+        """What each update left, by stem, without the columns that are missing."""
+        of_updates = zip(*map(self.state, self.stems), strict=True)
+        columns = [zip(self.stems, parts, strict=True) for parts in of_updates]
+        return [{stem: part.to(self.device) for stem, part in one if part.shape[0]} for one in columns]
+
+    def counted_pieces(
+        self, group: Any = None, *, everywhere: bool = False, named: bool | None = None
+    ) -> Iterator[dict[str, Tensor]]:
+        """The pieces, without rows whose sample id came before.
+
+        Args:
+            group: the ranks, which must all call it where `everywhere` is True: then a sample id counts once in all.
+            everywhere: see there.
+            named: True for the pieces with sample ids alone, False for the others alone.
+        """
+        pieces = [piece for piece in self.pieces() if piece and named in (None, "sample_ids" in piece)]
+        none = torch.zeros(0, dtype=torch.int64, device=self.device)
+        parts = [piece.get("sample_ids", none) for piece in pieces]
+        counted = counted_ids(torch.cat([none, *parts]), group, everywhere=everywhere)
+        for piece, of_ids in zip(pieces, torch.split(counted, [part.shape[0] for part in parts]), strict=True):
+            if of_ids.shape[0]:
+                n_rows = piece[self.stems[0]].shape[0]
+                piece = self.selected(piece, of_ids.repeat_interleave(n_rows // of_ids.shape[0]))
+            if piece[self.stems[0]].shape[0]:
+                yield piece
+
+    def selected(self, piece: dict[str, Tensor], counted: Tensor) -> dict[str, Tensor]:
+        """Those rows of a piece that count, (R,) bool, without their sample ids."""
+        return {stem: part[counted] for stem, part in piece.items() if stem != "sample_ids"}
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """Whether parallel pieces, by stem, can be of the same rows."""
+        sizes = {stem: piece.shape[0] for stem, piece in pieces.items()}
+        n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids", 0)
+        may_lack = {sizes.pop(stem, 0) for stem in self.may_lack}
+        return may_lack <= {0, n_rows} and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
+
+
+# So many rows that are left out, and half of all, are more than any sampler repeats.
+MANY_REPEATED = 100
+
+
+def rows_of_ranks(columns: Iterable[Tensor], group: Any) -> list[Tensor]:
+    """The columns of the rows of all ranks, in the order of the ranks."""
+    sent = [(column.to(torch.uint8) if column.dtype == torch.bool else column, column.dtype) for column in columns]
+    return [torch.cat(gather_rows(column, group)).to(dtype) for column, dtype in sent]
+
+
+def counted_ids(ids: Tensor, group: Any = None, *, everywhere: bool = False) -> Tensor:
+    """(M,) bool: whether a row with this id counts, which no row before has, here or on any rank of the group.
+
+    All ranks must call it where `everywhere` is True; a row then counts on the lowest rank that has it.
+    """
+    counted = first_everywhere(ids, group) if everywhere else first_of_each(ids)
+    warn_of_many_repeated(counted)
+    return counted
+
+
+def warn_of_many_repeated(counted: Tensor) -> None:
+    """Say it where half of the rows of a process had come before: their ids are rarely those of rows in the data set.
+
+    Args:
+        counted: (R,) bool, False for rows that are left out.
+    """
+    if counted.shape[0] < MANY_REPEATED or counted.device.type == "meta":
+        return
+    left_out = counted.shape[0] - int(counted.sum())
+    if left_out >= MANY_REPEATED and 2 * left_out >= counted.shape[0]:
+        warnings.warn(
+            f"{left_out} of {counted.shape[0]} rows count no second time, because their `sample_ids` had come before: "
+            "these must be unique in the data set, neither the place in a batch nor a user who has several rows, each "
+            "process must read rows of its own, and the metric must be reset after each epoch",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
