@@ -293,6 +293,9 @@ class RecMetricCollection(MetricCollection):
 
     def _values(self) -> dict[str, Any]:
         """The value of each member; members that have several values by names name them themselves."""
+        means = self._fused_state().means()
+        if means and len(means) == len(self._modules):
+            return self._named((name, member, means[id(member)]) for name, member in self._modules.items())
         if not any(hasattr(member, "named_values") for member in self._modules.values()):
             return super().compute()
         values: list[tuple[str, Any, Any]] = []

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
@@ -83,6 +86,27 @@ class FusedState:
         self._local = {}
         if id(metric) in self._left:
             self._left[id(metric)] = None
+
+    def means(self) -> dict[int, Tensor]:
+        """The values of the members that are means of this rank alone, by the id of the member, from one division.
+
+        Empty where that is not all there is to some value, such as an exchange, a cache or a warning.
+        """
+        usual, totals = (UserMeans.compute, UserMeans.result, UserMeans.value_of), list[Tensor]()
+        for metric in self.metrics:
+            cls = type(metric)
+            if not isinstance(metric, UserMeans) or (cls.compute, cls.result, cls.value_of) != usual:
+                return {}
+            is_asked = metric.exchanges or metric._is_synced or metric.compute_with_cache
+            if is_asked or metric.keeps_values or not metric._update_count:
+                return {}
+            totals.append(metric.total())
+        if not totals:
+            return {}
+        sums = torch.cat(totals)
+        values = (sums[:, NUMERATOR] / sums[:, DENOMINATOR]).unbind()
+        firsts = itertools.accumulate((total.shape[0] for total in totals), initial=0)
+        return {id(metric): values[first] for metric, first in zip(self.metrics, firsts, strict=False)}
 
     def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
