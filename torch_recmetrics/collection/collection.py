@@ -230,6 +230,10 @@ class RecMetricCollection(MetricCollection):
         if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
             layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
+        if not self._others and fused.evaluator is not None and method == "update":  # nothing to take back or to give
+            with torch.no_grad():
+                fused.count(fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout)))
+            return {}
         taken = [(member, arguments_taken(member, arguments)) for member in self._others]
         values: dict[int, Any] = {}
         with all_or_nothing(self._others):
