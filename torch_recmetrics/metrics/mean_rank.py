@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
-from torch_recmetrics.core.ranking.ties import the_rank
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.propensities import PropensityMeans
@@ -19,6 +18,11 @@ POOLED = "Micro-average: every relevant item weighs alike, not every user."
 NUM_ITEMS = (
     "Of finished lists without a cutoff: N, how many items there are, with ids below N; None where that is not known."
 )
+
+
+def the_rank(ranks: Tensor) -> Tensor:
+    """What a relevant item counts."""
+    return ranks
 
 
 def is_missing(missing: Tensor, stats: RankingStats) -> Tensor:

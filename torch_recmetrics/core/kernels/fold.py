@@ -117,3 +117,46 @@ def group_sums(first: int, last: int, values: Array, above: Array, starts: Array
             else:
                 before[user, rank] = earlier
                 earlier += totals[user, rank]
+
+
+@compiled
+def expected_first_hits(
+    first: int, last: int, relevant: Array, starts: Array, sizes: Array, places: Array, out: Array
+) -> None:
+    """(2, C, B) `out`: the chance of no hit up to each place, and the mean reciprocal rank of the first hit.
+
+    (B, D) `relevant` says how many members of the group of each rank are relevant.
+    """
+    for user in range(first, last):
+        chance, mean, rank = 1.0, 0.0, 0
+        for column in range(places.shape[0]):
+            while rank <= places[column]:
+                if relevant[user, rank] > 0:
+                    before = chance
+                    left = sizes[user, rank] - (rank - starts[user, rank])
+                    others = float(sizes[user, rank]) - relevant[user, rank] - (rank - starts[user, rank])
+                    chance *= max(others / left, 0.0)
+                    mean += (before - chance) / (rank + 1.0)
+                rank += 1
+            out[0, column, user], out[1, column, user] = chance, mean
+
+
+@compiled
+def expected_precision_sums(
+    first: int, last: int, relevant: Array, earlier: Array, starts: Array, sizes: Array, places: Array, out: Array
+) -> None:
+    """(1, C, B) `out`: the mean sum of the precisions at the hits over all orders of equal scores.
+
+    See core/ranking/ties.py; (B, D) `earlier` says how many hits stand before the group of each rank.
+    """
+    for user in range(first, last):
+        total, rank = 0.0, 0
+        for column in range(places.shape[0]):
+            while rank <= places[column]:
+                members = relevant[user, rank]
+                if members > 0:
+                    size = float(sizes[user, rank])
+                    others = (rank - starts[user, rank]) * (members - 1.0) / max(size - 1.0, 1.0)
+                    total += members / size * (earlier[user, rank] + 1.0 + others) / (rank + 1.0)
+                rank += 1
+            out[0, column, user] = total

@@ -372,17 +372,19 @@ class RankingStats:
             gain = "hit"  # 2^1 - 1 = 1
         if self.ranking.total_weight is not None:
             gain = "linear"
+        if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
+            return self._gain_sum(cutoffs, gain, discount)
         key = gain, discount, cutoffs
-        if key in self._gain_sums:
-            return self._gain_sums[key]
-        sums = self._read(
+        if key not in self._gain_sums:
+            self._gain_sums[key] = self._gain_sum(cutoffs, gain, discount)
+        return self._gain_sums[key]
+
+    def _gain_sum(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
+        return self._read(
             cutoffs,
             lambda columns, places: columns.gain_sum(gain, discount, places),
             lambda full_list: full_list.gain_sum(gain, discount),
         )
-        if gain in REMEMBERED_GAINS and discount in REMEMBERED_DISCOUNTS:
-            self._gain_sums[key] = sums
-        return sums
 
     def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
@@ -439,11 +441,14 @@ class RankingStats:
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
-
-        def running(columns: CumulativeStats, places: Places) -> Tensor:
-            return torch.stack([columns.mean_precision(place) for place in places or ()], 1)
-
-        return self._read(cutoffs, running, attrgetter("mean_precision"))
+        values = []
+        for cutoff, column in zip(cutoffs, self._columns_at(cutoffs), strict=True):
+            if cutoff is None and self._full_list is not None:
+                values.append(self._full_list.mean_precision)
+            else:
+                nothing = column < 0
+                values.append(self.n_relevant[:, 0] * 0 if nothing else self._columns.mean_precision(column))
+        return torch.stack(values, 1)
 
     def ideal_sum(
         self, cutoffs: Cutoffs, gain: Gain, ideal: str = "relevant", discount: Discount = log2_discount

@@ -49,12 +49,21 @@ Places = tuple[int, ...] | None
 
 def ranks(n: int, device: torch.device) -> Tensor:
     """1, 2, ..., n; a view of a longer table, so that those of many lengths take no more memory than the longest."""
-    return counts_of(the_rank, n, device)
+    if n < KEPT_RANKS:
+        return rank_table(1 << n.bit_length(), device)[:n]
+    return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
 
 
-def the_rank(rank: Tensor) -> Tensor:
-    """The rank itself."""
-    return rank
+@lru_cache(maxsize=64)
+def rank_counts(n: int, device: torch.device) -> Tensor:
+    """(n,) 1 for every rank."""
+    return torch.ones(n, dtype=accumulator_dtype(device), device=device)
+
+
+@lru_cache(maxsize=64)
+def rank_table(n: int, device: torch.device) -> Tensor:
+    """1, 2, ..., n."""
+    return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
 
 
 def log2_discount(rank: Tensor) -> Tensor:
@@ -65,6 +74,12 @@ def log2_discount(rank: Tensor) -> Tensor:
 def log2_from_two_discount(rank: Tensor) -> Tensor:
     """1 / log2(max(r, 2)): the first two ranks count alike."""
     return rank.clamp(min=2).log2().reciprocal()
+
+
+@lru_cache(maxsize=64)
+def log2_discount_table(n: int, device: torch.device) -> Tensor:
+    """(n,) the same for r = 1 ... n, made once."""
+    return log2_discount(torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device))
 
 
 def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
@@ -85,18 +100,10 @@ def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
 
 def counts_of(discount: Discount, width: int, device: torch.device) -> Tensor:
     """(width,) what each rank counts."""
-    if width < KEPT_RANKS and discount in (None, log2_discount, the_rank):
-        return kept_counts(discount, 1 << width.bit_length(), device)[:width]
-    return new_counts(discount, width, device)
-
-
-def new_counts(discount: Discount, width: int, device: torch.device) -> Tensor:
-    """The same in a tensor of its own."""
-    rank = torch.arange(1, width + 1, dtype=accumulator_dtype(device), device=device)
+    if width < KEPT_RANKS and discount in (None, log2_discount):
+        return (rank_counts if discount is None else log2_discount_table)(1 << width.bit_length(), device)[:width]
+    rank = ranks(width, device)
     return torch.ones_like(rank) if discount is None else discount(rank)
-
-
-kept_counts = lru_cache(maxsize=64)(new_counts)
 
 
 def read_at(running: Tensor, places: Places) -> Tensor:
@@ -197,6 +204,7 @@ class CumulativeStats:
         self._begin(relevance.shape[1], relevance.device, binary)
 
     def _begin(self, depth: int, device: torch.device, binary: bool) -> None:
+        self._depth = depth
         self.ranks = ranks(depth, device)  # (D,) 1, 2, ....
         self.binary = binary  # the relevance is the hit
         self._folded: dict[tuple[int, ...], list[Tensor]] = {}
@@ -206,7 +214,7 @@ class CumulativeStats:
         if places is None or not foldable(self.relevance):
             return None
         if places not in self._folded:
-            counts = counts_of(log2_discount, len(self.ranks), self.relevance.device)
+            counts = counts_of(log2_discount, self._depth, self.relevance.device)
             self._folded[places] = fold.read_lists(fold.hit_sums, places, self.relevance.contiguous(), counts, n=4)
         return self._folded[places][which]
 
@@ -244,7 +252,8 @@ class CumulativeStats:
         sums = self._of_hits(PRECISIONS, places)
         if sums is not None:
             return sums
-        return running_sum_at(running_sum(self.is_hit).mul_(self.is_hit).div_(self.ranks), places)
+        precisions = running_sum(self.is_hit).mul_(self.is_hit).div_(self.ranks)
+        return read_at(running_sum(precisions), places)
 
     def reciprocal(self, places: Places) -> Tensor:
         """1 / rank of the first relevant item, 0 before it."""
@@ -309,7 +318,7 @@ class ExpectedStats(CumulativeStats):
 
     def _tie_groups(self) -> tuple[Tensor, Tensor]:
         """(B, D) int64: where the group of each rank begins, and how many members it has, inside and outside."""
-        above, equal, depth = self._above, self._equal, len(self.ranks)
+        above, equal, depth = self._above, self._equal, self._depth
         shape = above.shape[0], depth
         if usable(above, equal):
             start, size = torch.empty((2, *shape), dtype=torch.int64, device=above.device)
@@ -327,7 +336,7 @@ class ExpectedStats(CumulativeStats):
 
     def _of_groups(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """(B, D) the sum of (B, T) values of items over the group of each rank, and over those before it."""
-        above, start, depth = self._above, self.start, len(self.ranks)
+        above, start, depth = self._above, self.start, self._depth
         if usable(values, above):
             total, before = values.new_zeros(start.shape), values.new_empty(start.shape)
             given = values.contiguous(), above, start, total, before
@@ -363,26 +372,41 @@ class ExpectedStats(CumulativeStats):
         """H, the relevant items in all earlier blocks."""
         return self._members[1]
 
+    @property
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        return self.start, self.size
+
     def _of_hits(self, which: int, places: Places) -> None:
         """Not of these hits."""
 
-    @cached_property
-    def _no_hit(self) -> Tensor:
-        """(B, D) the product of the chances to draw an irrelevant member, straight across the borders of groups."""
-        left = self.size - self.place
-        return (left - self.relevant).div_(left).clamp_(min=0).cumprod_(1)
+    def _first_hits(self, places: tuple[int, ...]) -> list[Tensor]:
+        """:meth:`p_no_hit` and :meth:`reciprocal`."""
+        if places not in self._folded:
+            tensors = self.relevant.contiguous(), *self._bounds
+            self._folded[places] = fold.read_lists(fold.expected_first_hits, places, *tensors, n=2)
+        return self._folded[places]
 
     def p_no_hit(self, places: Places) -> Tensor:
-        return read_at(self._no_hit, places)
+        """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
+        if places is not None and foldable(self.relevant):
+            return self._first_hits(places)[0]
+        chances = (self.size - self.relevant).sub_(self.place).div_(self.size - self.place)
+        return read_at(chances.clamp_(min=0).cumprod_(1), places)
 
     def reciprocal(self, places: Places) -> Tensor:
-        first = -torch.diff(self._no_hit, prepend=torch.ones_like(self._no_hit[:, :1]))
-        return running_sum_at(first.div_(self.ranks), places)
+        if places is not None and foldable(self.relevant):
+            return self._first_hits(places)[1]
+        p_no_hit = self.p_no_hit(None)
+        before = torch.ones_like(p_no_hit)
+        before[:, 1:] = p_no_hit[:, :-1]
+        return read_at(running_sum((before - p_no_hit) / self.ranks), places)
 
     def precision_sum(self, places: Places) -> Tensor:
-        others = self.place * (self.relevant - 1) / (self.size - 1).clamp_(min=1)
-        precisions = others.add_(self.earlier + 1).mul_(self.relevant / self.size).div_(self.ranks)
-        return running_sum_at(precisions, places)
+        if places is not None and foldable(self.relevant):
+            tensors = self.relevant.contiguous(), self.earlier.contiguous(), *self._bounds
+            return fold.read_lists(fold.expected_precision_sums, places, *tensors, n=1)[0]
+        others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
+        return read_at(running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks), places)
 
     def mean_precision(self, column: int) -> Tensor:
         """E[precision_sum / hits]: the hits h of the block that rank `column` + 1 cuts are hypergeometric.
@@ -410,7 +434,7 @@ class ExpectedStats(CumulativeStats):
 
     def stop_chances(self, chance: Gain) -> Tensor:
         """See core/ranking/cascade.py."""
-        start, depth = self.start, len(self.ranks)
+        start, depth = self.start, self._depth
         own = gain_of(self.relevance, chance)
         passed = self._passed(own).gather(1, start)  # whole blocks stand before a block: their order does not matter
         stops = passed * own
