@@ -171,8 +171,10 @@ def evaluate(
     options, sampling = sampling_of(options, sampled_from, candidates, propensities)
     check_by_name(metrics, top_k=has_own_cutoffs(top_k), options=bool(options), propensities=propensities is not None)
     own_options = options_of_names(metrics, options)
-    given = {"recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train}
-    given |= {"items": items, "groups": groups, "propensities": propensities}
+    given = {
+        "recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train,
+        "items": items, "groups": groups, "propensities": propensities,
+    }  # fmt: skip
     common = {"ties": ties, "empty_target_action": empty_target_action, **common}
     names = {"user": user, "item": item, "score": score, "rank": rank, "relevance": relevance, "weight": weight}
     of_engine = {"format": format, "progress": progress or None, "users": users}

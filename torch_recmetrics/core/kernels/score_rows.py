@@ -337,6 +337,22 @@ def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array, above:
 
 
 @compiled
+def write_in_order(
+    scores: Array, columns: Array, n: int, above: Array, n_placed: Array, best_scores: Array, best_ids: Array
+) -> None:
+    """Write the k best of n scores, descending, and their columns; of equal ones the first comes first."""
+    k = best_scores.shape[0]
+    count_higher(scores, n, above)
+    n_placed[:] = 0
+    for i in range(n):
+        rank = min(above[i], np.int32(k))
+        place = rank + n_placed[rank]
+        n_placed[rank] += 1
+        if place < k:
+            best_scores[place], best_ids[place] = scores[i], columns[i]
+
+
+@compiled
 def best(
     first_row: int,
     last_row: int,
@@ -391,16 +407,9 @@ def best(
                 if n >= most:
                     least = np.nextafter(keep_best(scores, columns, n, k, work), level[1])
                     n = k
-        count_higher(scores, n, above)
         best_scores[row] = -INF
         best_ids[row] = 0
-        n_placed[:] = 0
-        for i in range(n):
-            rank = min(above[i], np.int32(k))
-            place = rank + n_placed[rank]  # of equal scores the first comes first
-            n_placed[rank] += 1
-            if place < k:
-                best_scores[row, place], best_ids[row, place] = scores[i], columns[i]
+        write_in_order(scores, columns, n, above, n_placed, best_scores[row], best_ids[row])
         n_kth[row], flags[row] = 1, flag
         if n >= k and k > 1 and best_scores[row, k - 1] == best_scores[row, k - 2]:
             n_equal[0] = 0
