@@ -60,6 +60,10 @@ FILES: dict[str, tuple[bytes, str]] = {
         GOOD.encode() + b"v,b,9007199254740993\n",
         r"whole.csv, row 4\): column 'score' must be 9007199254740992 \(2\^53\) at most as a whole number",
     ),
+    "tail.csv": (
+        GOOD.encode() + b"v,b,9007199254740993.0\n",
+        r"tail.csv, row 4\): column 'score' must be 9007199254740992 \(2\^53\) at most as a whole number",
+    ),
     "gap.csv": (GOOD.encode() + b"v,,1\n", r"gap.csv, row 4\): column 'item_id' must have a value"),
     "nobody.csv": (GOOD.encode() + b",b,1\n", r"nobody.csv, row 4\): column 'user_id' must have a value"),
     "twice.csv": (GOOD.encode() + b"u,a,0.1\n", r"twice.csv, row 4\): user 'u' has item 'a' a second time"),

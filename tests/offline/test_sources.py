@@ -170,7 +170,7 @@ def test_names_are_no_statements(work: Workspace) -> None:
     assert work.rows(f"SELECT {ids} FROM {source.sql}") == [(3,)]
 
 
-@pytest.mark.parametrize("column", ["_row", "rowid", "RowID", "file_index", "file_row_number"])
+@pytest.mark.parametrize("column", ["_row", "_fields", "rowid", "RowID", "file_index", "file_row_number"])
 def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> None:
     first = pa.table({column: ["x", "y"], "score": ["1", "2"]})
     second = pa.table({column: ["z", "x"], "score": ["3", "high"]})

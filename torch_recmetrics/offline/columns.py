@@ -80,7 +80,7 @@ def beyond_floats(source: Source, column: str) -> str:
     name, kind = quoted(column), source.types[column]
     if kind not in (TEXT, "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"):
         return ""
-    whole = f"regexp_matches({name}, '^[+-]?[0-9]+$')" if kind == TEXT else "true"
+    whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')" if kind == TEXT else "true"
     # What no int128 holds is NULL.
     return f"{whole} AND coalesce(abs(TRY_CAST({name} AS HUGEINT)) > {EXACT['DOUBLE']}, {name} IS NOT NULL)"
 

@@ -55,6 +55,7 @@ TREC = {
     4: {"user_id": 1, "item_id": 3, "relevance": 4},
 }
 ROW = "torch_recmetrics_row"  # a name that no column of a user has
+FIELDS = "torch_recmetrics_fields"  # likewise: how many a line of TREC's has
 LARGEST_FILE = 2**40  # rows
 ROWID = "rowid"  # of DuckDB's tables, which a column of that name would hide
 PARQUET_ROW = ("file_index", "file_row_number")  # of its scans of Parquet, likewise
@@ -243,14 +244,14 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], reader: s
         return Source(role, name, numbered(table), types, files, starts=starts, registered=(f"given_{role}", frame))
     rows: list[int] = [0]
     for number, path in enumerate(paths):
-        select = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}[reader](work, role, path)
+        select = SELECTS[reader](work, role, path)
         into = f"CREATE TABLE {table} AS" if number == 0 else f"INSERT INTO {table} BY NAME"
         with refused_line(role, path):
             work.run(f"{into} {select}", f"`{role}` ({path})")
         rows.append(work.one(f"SELECT count(*) FROM {table}")[0])
         if reader == "trec":
             check_trec(work, role, table, path, rows[-2])
-    types = {column: kind for column, kind in types_of(work, place, table).items() if column != "_fields"}
+    types = {column: kind for column, kind in types_of(work, place, table).items() if column != FIELDS}
     source = of_table(role, name, table, types, files, rows[:-1])
     return source if reader == "read_json" else with_integers(work, source)
 
@@ -354,15 +355,20 @@ def trec_select(work: Any, role: str, path: Path) -> str:
         f"f[{place}] AS {name}" if name.endswith("_id") else f"TRY_CAST(f[{place}] AS DOUBLE) AS {name}"
         for name, place in TREC[width].items()
     )
-    return f"SELECT {columns}, len(f) AS _fields FROM {split}"
+    return f"SELECT {columns}, len(f) AS {FIELDS} FROM {split}"
+
+
+# By the reader of a format that is read file by file: (work, role, path) -> DuckDB's SELECT of a file.
+SELECTS = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}
 
 
 def check_trec(work: Any, role: str, table: str, path: Path, start: int) -> None:
     """InputError for a line with more or fewer fields than the first, or with text in place of a number."""
-    names = [name for name in types_of(work, f"`{role}` ({path})", table) if name != "_fields"]
+    names = [name for name in types_of(work, f"`{role}` ({path})", table) if name != FIELDS]
     width = next(width for width, columns in TREC.items() if list(columns) == names)
-    wrong = " OR ".join([f"_fields <> {width}", *(f"{name} IS NULL" for name in names)])
-    found = work.rows(f"SELECT rowid, _fields FROM {table} WHERE rowid >= {start} AND ({wrong}) ORDER BY rowid LIMIT 1")
+    wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"{name} IS NULL" for name in names)])
+    rows = f"SELECT rowid, {FIELDS} FROM {table} WHERE rowid >= {start} AND ({wrong}) ORDER BY rowid LIMIT 1"
+    found = work.rows(rows)
     if found:
         row, fields = found[0]
         numbers = "rank and score" if width == 6 else "the relevance"
