@@ -94,7 +94,7 @@ class FusedState:
         """
         usual, totals = (UserMeans.compute, UserMeans.result, UserMeans.value_of), list[Tensor]()
         for metric in self.metrics:
-            cls = type(metric)
+            cls: Any = type(metric)
             if not isinstance(metric, UserMeans) or (cls.compute, cls.result, cls.value_of) != usual:
                 return {}
             is_asked = metric.exchanges or metric._is_synced or metric.compute_with_cache

@@ -247,7 +247,8 @@ class Evaluator:
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
-        sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
+        if not all(metric.is_at_start("sums") for metric in self.metrics):
+            sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", part)
 

@@ -330,6 +330,11 @@ class RecMetric(Configured, Metric):
         """The present value of a state."""
         return getattr(self, self._state_names[stem])
 
+    def is_at_start(self, stem: str) -> bool:
+        """Whether a state is the very tensor that a reset puts there; one that is False may be equal to it."""
+        name = self._state_names[stem]
+        return self.__dict__.get(name) is self._defaults[name]
+
     def put_away(self, waiting: Any) -> None:
         """Hide the states that rows which wait will be added to; those that wait elsewhere are evaluated first."""
         self.evaluate_waiting()
