@@ -323,7 +323,7 @@ class PendingUpdate(NamedTuple):
 
     values: Any = None  # WeightedValues; None for flat rows, which have none before all of them are known
     sample_ids: Tensor | None = None
-    packed: Any = None  # (M, c) int64, see core/layouts/flat_rows.py
+    packed: Any = None  # (M, c) int64, see core/layouts/flat.py
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
     among: tuple[int, ...] = ()  # what every metric notes of the candidates, see `RankingMetric.note_candidates`
     n_scored: int | None = None  # columns that were scored, where nobody knows whether they are all items
