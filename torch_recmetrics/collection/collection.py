@@ -240,12 +240,15 @@ class RecMetricCollection(MetricCollection):
             # Everything that can be refused comes first; what has advanced by then is taken back.
             with torch.no_grad():
                 evaluator: Any = fused.evaluator
-                prepared = evaluator and evaluator.prepare(read_layout(evaluator.labels, **layout))
+                prepared = None if evaluator is None else evaluator.prepare(read_layout(evaluator.labels, **layout))
             for member, own in taken:
                 values[id(member)] = getattr(member, method)(**own)
             if prepared is not None:
                 with torch.no_grad():
-                    values |= fused.count_with_values(prepared) if method == "forward" else fused.count(prepared)
+                    if method == "forward":
+                        values |= fused.count_with_values(prepared)
+                    else:
+                        fused.count(prepared)
         return {name: values.get(id(member)) for name, member in self._modules.items()} if values else {}
 
     def compute(self) -> dict[str, Any]:

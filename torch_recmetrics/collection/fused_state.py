@@ -47,19 +47,18 @@ class FusedState:
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
-    def count(self, prepared: PendingUpdate) -> dict[int, Any]:
-        """Count what was prepared; no values are asked for."""
+    def count(self, prepared: PendingUpdate) -> None:
+        """Count what was prepared."""
         evaluator: Any = self.evaluator
         evaluator.count(prepared)
         for member in self.members:
             member.__dict__.update(_update_count=member._update_count + 1, _computed=None)
         self._left, self._local = dict.fromkeys(self._left), {}
-        return {}
 
     def count_with_values(self, prepared: PendingUpdate) -> dict[int, Any]:
-        """The same, and the values of this batch by the id of the metric, found before anything is counted.
+        """The same, and the values of this batch by the id of the metric.
 
-        A function of the user may raise.
+        A function of the user may raise, so values are found before anything is counted.
         """
         evaluator: Any = self.evaluator
         prepared = evaluator.evaluated(prepared)

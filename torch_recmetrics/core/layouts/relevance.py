@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.kernels import marks
+from torch_recmetrics.core.kernels import id_rows
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.requirements import ItemWeights
 from torch_recmetrics.core.ranking.ties import gain_of
@@ -131,7 +131,7 @@ def are_distinct(ids: Tensor, n_items: int | None) -> bool:
         return False
     broken = ids.new_empty(ids.shape[0], dtype=torch.bool).numpy()
     most = torch.iinfo(torch.int64).max if n_items is None else n_items
-    over_rows(marks.broken_ids, ids.shape[0], ids.numel(), ids.contiguous().numpy(), most, broken)
+    over_rows(id_rows.broken_ids, ids.shape[0], ids.numel(), ids.contiguous().numpy(), most, broken)
     return not broken.any()
 
 
@@ -154,7 +154,7 @@ def columns_of(ids: Tensor, wanted: Tensor, by_id: tuple[Tensor, Tensor] | None 
         columns = torch.empty_like(wanted, memory_format=torch.contiguous_format)
         given = ids.contiguous(), wanted.contiguous(), columns
         work = ids.numel() * wanted.shape[1]
-        over_rows(marks.find_columns, wanted.shape[0], work, *(tensor.numpy() for tensor in given), missing)
+        over_rows(id_rows.find_columns, wanted.shape[0], work, *(tensor.numpy() for tensor in given), missing)
         return columns
     ascending, columns = ids.sort(dim=-1, stable=True) if by_id is None else by_id
     if not ascending.shape[-1]:

@@ -1,4 +1,4 @@
-"""Loops over lists of ids: where an id stands, and whether ids are sound."""
+"""Loops over rows of ids: where an id stands, and whether ids are sound."""
 
 from __future__ import annotations
 
