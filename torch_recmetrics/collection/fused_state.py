@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -67,8 +66,9 @@ class FusedState:
             for member in self.members:
                 member.__dict__.update(member.empty_states())
             evaluator.count(prepared._replace(among=(), n_scored=None))
-            of_means: Any = UserMeans.compute  # without what a subclass warns of
-            values = {id(metric): of_means(metric) for metric in self.metrics}
+            values = means_of(self.summed, local_totals(self.summed))
+            of_users: Any = UserMeans.compute
+            values |= {id(metric): of_users(metric) for metric in self.metrics if metric.keeps_values}
             values |= {id(counter): type(counter).compute(counter) for counter in self.list_counters}
         finally:
             for member, states in zip(self.members, before, strict=True):
@@ -91,21 +91,12 @@ class FusedState:
 
         Empty where that is not all there is to some value, such as an exchange, a cache or a warning.
         """
-        usual, totals = (UserMeans.compute, UserMeans.result, UserMeans.value_of), list[Tensor]()
         for metric in self.metrics:
             cls: Any = type(metric)
-            if not isinstance(metric, UserMeans) or (cls.compute, cls.result, cls.value_of) != usual:
-                return {}
             is_asked = metric.exchanges or metric._is_synced or metric.compute_with_cache
-            if is_asked or metric.keeps_values or not metric._update_count:
+            if cls.compute is not UserMeans.compute or is_asked or metric.keeps_values or not metric._update_count:
                 return {}
-            totals.append(metric.total())
-        if not totals:
-            return {}
-        sums = torch.cat(totals)
-        values = (sums[:, NUMERATOR] / sums[:, DENOMINATOR]).unbind()
-        firsts = itertools.accumulate((total.shape[0] for total in totals), initial=0)
-        return {id(metric): values[first] for metric, first in zip(self.metrics, firsts, strict=False)}
+        return means_of(self.metrics, [metric.total() for metric in self.metrics])
 
     def local_total(self, metric: UserMeasure) -> Tensor:
         """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
@@ -156,6 +147,15 @@ class FusedState:
                 "computed one by one, and in between only some ranks had an update. Compute the whole collection"
             )
         return total
+
+
+def means_of(metrics: Sequence[UserMeasure], totals: Sequence[Tensor]) -> dict[int, Any]:
+    """The values of metrics by their id, from the (columns, 6) totals of each, by one division."""
+    if not totals:
+        return {}
+    sums = torch.cat(list(totals))
+    means = torch.split(sums[:, NUMERATOR] / sums[:, DENOMINATOR], [total.shape[0] for total in totals])
+    return {id(metric): metric.result(mean) for metric, mean in zip(metrics, means, strict=True)}
 
 
 def held_states(metric: UserMeasure) -> list[Tensor]:

@@ -28,13 +28,14 @@ from torch_recmetrics.state.ranking_metric import UserMeasure
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 6): the sums of the rows with a sample id that count here."""
     rows = counted.nonzero().squeeze(1)
-    return torch.cat([moments(numerators_of(m)[rows], m.joined("denominators")[rows]).T for m in metrics])
+    numerators = [wide(m.joined("numerators")) for m in metrics]
+    denominators = [wide(m.joined("denominators")).expand_as(own) for m, own in zip(metrics, numerators, strict=True)]
+    return moments(torch.cat(numerators, 1)[rows], torch.cat(denominators, 1)[rows]).T
 
 
-def numerators_of(metric: UserMeasure) -> Tensor:
-    """(R, columns): the numerators of the rows with a sample id."""
-    numerators = metric.joined("numerators")
-    return numerators if numerators.ndim == 2 else numerators.unsqueeze(1)
+def wide(values: Tensor) -> Tensor:
+    """(R, columns): values of rows, of which some metrics have a single column."""
+    return values if values.ndim == 2 else values.unsqueeze(1)
 
 
 def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
