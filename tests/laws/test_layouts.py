@@ -90,9 +90,9 @@ def embeddings(case: Case) -> Update:
 
 
 def masked_embeddings(case: Case) -> Update:
-    """The same with a mask in place of the ids."""
+    """The same with a mask; what some users have seen is hidden by both."""
     update = embeddings(case)
-    seen = update.pop("seen_ids")
+    seen = update["seen_ids"] if case.seen else update.pop("seen_ids")
     mask = torch.ones(len(case.scores), case.n_items + 1, dtype=torch.bool)
     return {**update, "mask": mask.scatter(1, seen.where(seen >= 0, case.n_items), False)[:, :-1]}
 

@@ -13,7 +13,7 @@ from fixtures.cases import NAMED, Case, Update, dense, rows, target_ids, users_o
 from fixtures.clicks import clicks
 from fixtures.histories import HISTORIES, OF_RANKINGS, sums
 from fixtures.items import NUM_ITEMS
-from fixtures.variants import CLICKED, DEFAULTS, LISTED, RANKED, STATES, Asked, Variant, named, together
+from fixtures.variants import DEFAULTS, LISTED, OF_ROWS, RANKED, STATES, Asked, Variant, named, together
 
 Shards = list[list[Update]]  # for each process its updates
 Share = Callable[[int], Shards]
@@ -24,7 +24,7 @@ ONE: Asked = {"value": (named("NDCG"), 3)}
 LISTS: Asked = {str(v): (v, 3) for v in LISTED if v in STATES and not v.needs_samples}
 LISTS |= {"ndcg": (named("NDCG"), 3), "mrr": (named("MRR"), None)}
 NAMED_LISTS: Asked = LISTS | {str(v): (v, 3) for v in LISTED if v in STATES and v.needs_samples}
-ROWS: Asked = {str(v): (v, None) for v in CLICKED if v in STATES}
+ROWS: Asked = {str(v): (v, None) for v in STATES if v not in OF_ROWS}
 
 
 # Who gets what -------------------------------------------------------------------------------------------------------
@@ -288,15 +288,16 @@ class Scenario:
 
     def expected(self, world: int) -> dict[str, Any]:
         updates = [update for shard in self.shards(world) for update in shard]
-        read = updates if any(v.reads == "clicks" for v, _ in self.asked.values()) else users_of(updates)
+        rows = self.asked == ROWS
+        users = [] if rows else users_of(updates)
         found: dict[str, Any] = {}
         for name, (variant, k) in self.asked.items():
             if self.refused(world, variant):
                 found[name] = "refused"
                 continue
-            found[name] = variant.expected(read, k, self.ties)
+            found[name] = variant.expected([variant.takes(u) for u in updates] if rows else users, k, self.ties)
             if self.way == "bounds":
-                found |= {f"{name}, {rule}": variant.expected(read, k, rule) for rule in RULES_OF_BOUNDS}
+                found |= {f"{name}, {rule}": variant.expected(users, k, rule) for rule in RULES_OF_BOUNDS}
         return found
 
 
