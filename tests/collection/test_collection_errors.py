@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import MeanSquaredError, Metric, MetricCollection
 from torchmetrics.classification import BinaryStatScores
 
 from torch_recmetrics import (
@@ -65,6 +65,17 @@ def test_a_name_that_a_member_cannot_have(name: str) -> None:
     assert list(metrics.keys()) == ["map@10"]
     with pytest.raises(TypeError, match="the name of a member must be a string, got 1"):
         RecMetricCollection({1: NDCG(3)})  # type: ignore[dict-item]
+
+
+def test_an_update_that_one_refuses_counts_in_no_other() -> None:
+    """Metrics of torchmetrics write into their states."""
+    metrics = RecMetricCollection({"mse": MeanSquaredError(), "auc": BinaryAUC()})
+    metrics.update(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))
+    for method in (metrics.update, metrics.forward):
+        with pytest.raises(ValueError, match="2"):
+            method(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 1.0]))
+        assert float(metrics.compute()["mse"]) == 0
+    assert [member.update_count for member in metrics.values()] == [1, 1]
 
 
 def test_merging_is_all_or_nothing() -> None:

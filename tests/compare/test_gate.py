@@ -249,11 +249,12 @@ def test_one_more_user_is_reckoned_with_where_few_are_beyond() -> None:
     """Users at the margin are not beyond it: where 9 gain and 9 lose, one more of either may turn the rule around."""
     gains = np.zeros(200)
     gains[:9], gains[9:18] = 0.5, -0.5
-    own = paired_contrast("a", 1 + gains, np.ones(200), None, 1.0)
-    for held, (gain, _) in ((True, own.users.lost), (False, own.users.gained)):
-        more = t_test(np.append(gains, gain), np.zeros(201))
-        expected = more.difference / more.standard_error
-        assert own.users.statistic(0.0, held=held) == pytest.approx(expected, rel=1e-9)
+    for direction in (1.0, -1.0):  # one more user may lose or gain the most that a user has, whichever is better
+        own = paired_contrast("a", 1 + direction * gains, np.ones(200), None, direction)
+        for held, gain in ((True, -1.0), (False, 1.0)):
+            more = t_test(np.append(gains, gain), np.zeros(201))
+            expected = more.difference / more.standard_error
+            assert own.users.statistic(0.0, held=held) == pytest.approx(expected, rel=1e-9)
     gains[18:20] = 0.5, -0.5  # ten of each say it themselves
     own = paired_contrast("a", 1 + gains, np.ones(200), None, 1.0)
     assert own.users.statistic(0.0, held=True) == own.users.statistic(0.0, held=False) == pytest.approx(0, abs=1e-12)

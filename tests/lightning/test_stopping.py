@@ -204,6 +204,10 @@ def test_the_interval_is_that_of_the_paired_t_test() -> None:
     more = UserValues([-1, *ids[5:]], {"a": torch.cat([torch.ones(1), ndcg(1)[5:]])})
     wanted = t_test(ndcg(4)[5:], ndcg(1)[5:], level=0.9)
     assert difference_bounds(second, more, "a", 0.9) == pytest.approx((wanted.low, wanted.high), rel=1e-4)
+    weights = torch.arange(1.0, N_USERS + 1)
+    first, second = (UserValues(ids, {"a": ndcg(epoch)}, weights=weights) for epoch in (1, 4))
+    wanted = t_test(ndcg(4), ndcg(1), weights, level=0.9)
+    assert difference_bounds(second, first, "a", 0.9) == pytest.approx((wanted.low, wanted.high), rel=1e-4)
     with pytest.raises(ValueError, match=r"a of this epoch cannot be compared .*two users or more"):
         difference_bounds(UserValues([1], {"a": [0.5]}), first, "a", 0.9)
 

@@ -281,7 +281,7 @@ def test_metrics_of_items_know_the_catalogue_and_training_data() -> None:
     lists = pa.table({"user_id": ["u", "v"], "item_id": ["b", "c"], "score": [1.0, 1.0]})
     truth = pa.table({"user_id": ["u", "v"], "item_id": ["a", "a"]})
     items = pa.table({"item_id": ["d", "c", "b", "a"]})
-    train = pa.table({"user_id": ["u", "v", "v"], "item_id": ["b", "b", "c"]})
+    train = pa.table({"user_id": ["u", "v", "v", "v"], "item_id": ["b", "b", "c", "c"]})  # users count, not rows
     report = evaluate(lists, truth, ("coverage", "popularity"), 1, items=items, train=train)
     assert report["coverage@1"] == 0.5
     assert report["popularity@1"] == (2 + 1) / 2

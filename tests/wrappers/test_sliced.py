@@ -440,6 +440,14 @@ def test_a_hit_counts_for_the_slice_of_its_item(metric: str, layout: Any) -> Non
     assert float(sliced.overall) == variant.expected([layout(one) for one in users])
 
 
+def test_labels_that_are_ignored_are_so_in_every_slice() -> None:
+    """Items 0 and 1 are of the head, and item 0 is no item of the list."""
+    metric = Sliced(MRR(ignore_index=-1), slice_by_popularity(torch.tensor([9, 9, 1]), (5,), names=("tail", "head")))
+    metric.update(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[-1, 1, 1]]))
+    assert {name: float(value) for name, value in metric.compute().items()} == {"tail": 1.0, "head": 0.5}
+    assert float(metric.overall) == 1
+
+
 def test_slices_by_popularity() -> None:
     slices = slice_by_popularity([0, 5, 4, 100, 7.5], (5, 100))
     assert slices.names == ("below_5", "5_to_100", "from_100")
