@@ -46,6 +46,8 @@ sampled: $(READY)  ## rank the models of the demo among 100 sampled negatives, 2
 evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare the files (DATA=path: of your own)
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
+# Bytecode is kept: each worker, and each process that a test starts, would compile all modules again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)  ## run all tests, doctests and examples
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from fixtures.ways import way  # noqa: F401 (a fixture of every test)
-from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    import torch
 
 # The files that take 8 s and more, longest first: `make test ARGS=--durations=100` says which.
 LONGEST = (
@@ -38,19 +40,24 @@ LONGEST = (
     "tests/test_ctr_example.py",
 )
 
-settings.register_profile(
-    "suite",
-    derandomize=True,  # a red run must be red again
-    deadline=None,
-    database=None,
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
-settings.load_profile("suite")
-
 
 def pytest_configure(config: pytest.Config) -> None:
+    """What takes seconds to import stands in functions: who only hands the tests to workers needs none of it."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
+    import torch
+    from hypothesis import HealthCheck, settings
+
     torch.set_num_threads(1)
+    settings.register_profile(
+        "suite",
+        derandomize=True,  # a red run must be red again
+        deadline=None,
+        database=None,
+        max_examples=20,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+    settings.load_profile("suite")
 
 
 @pytest.hookimpl(trylast=True)
@@ -73,6 +80,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
+    import torch
+
     random.seed(20240229)
     if torch.cuda.is_available():
         torch.cuda.manual_seed_all(20240229)
@@ -80,9 +89,25 @@ def seeded() -> None:
     torch.default_generator.manual_seed(20240229)
 
 
+@pytest.fixture(params=["compiled", "plain"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Both ways to an answer: compiled loops, where Numba is there, and plain torch, as on other devices."""
+    from torch_recmetrics.core.kernels import runtime
+
+    if request.param == "plain":
+        with runtime.plain():
+            yield request.param
+    elif runtime.why_not():
+        pytest.skip(runtime.why_not())
+    else:
+        yield request.param
+
+
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request: pytest.FixtureRequest) -> torch.device:
     """Each device the machine has; the missing ones are skipped and so counted."""
+    import torch
+
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     return torch.device(request.param)
