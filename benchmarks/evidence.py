@@ -212,11 +212,11 @@ def auc_coverage(n: int, share: float, auc: float, draws: int, *, rows: int = 1)
     inside = (rows - 1) / (n * rows - 1)  # so many of a row's partners are of its own user, with whom it shares that
     truth = (1 - inside) * auc + inside * NormalDist().cdf(separation / math.sqrt(2))
     users = {"indexes": torch.arange(n).unsqueeze(1).expand(n, rows)} if rows > 1 else {}
-    found = np.zeros(2)
+    found, metric = np.zeros(2), BinaryAUC(clustered=rows > 1)
     for _ in range(draws):
         target = torch.rand(n, rows, generator=g) < share
         scores = common * torch.randn(n, 1, generator=g) + torch.randn(n, rows, generator=g) + separation * target
-        metric = BinaryAUC(clustered=rows > 1)
+        metric.reset()
         metric.update(scores, target, **users)
         spread = metric.spread()
         for place, method in enumerate(("logit", "t")):

@@ -88,11 +88,11 @@ def gate_of_ratios(n: int, draws: int, *, margin: float, same_users: bool) -> tu
     """
     rng, ids, outcomes = np.random.default_rng([n, int(1000 * margin), same_users]), torch.arange(n), []
     gate = Gate(not_worse={"recall": margin}) if margin else Gate(better="recall")
-    places = np.arange(20)
+    places, metric = np.arange(20), Recall(5, pooled=True)
 
     def run(size: np.ndarray, taste: np.ndarray, kept: float) -> UserValues:
         found = (places[:5] < size) & (rng.random((n, 5)) < taste * kept)
-        metric = Recall(5, pooled=True)
+        metric.reset()
         metric.update(
             item_ids=torch.from_numpy(np.where(found, places[:5], 100 + places[:5])),
             target_ids=torch.from_numpy(np.where(places < size, places, -1)),

@@ -135,8 +135,9 @@ def rows_that_tell_as_much(n: int, draws: int, **options: Any) -> tuple[float, f
     kept = weights.clamp(max=options.get("max_weight") or math.inf)
     expected = n * float(kept.mean().square() / kept.square().mean())
     sizes, values = torch.zeros(2, draws, dtype=torch.float64)
+    metric = OffPolicyValue(**options)
     for place in range(draws):
-        metric = OffPolicyValue(**options)
+        metric.reset()
         metric.update(**{name: column for name, column in logged_rows(g, n).items() if "expected" not in name})
         sizes[place], values[place] = metric.effective_sample_size(), metric.compute()
     size = float(sizes.mean())

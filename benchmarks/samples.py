@@ -51,8 +51,9 @@ def of_case(case: Case, n: int, draws: int, seed: int = 0) -> Iterator[Results]:
     """What a metric says of samples."""
     make, draw = case
     g = torch.Generator().manual_seed(n + seed)
+    metric = make()  # once: to make one takes as long as to ask it
     for _ in range(draws):
-        metric = make()
+        metric.reset()
         metric.update(**draw(g, n))
         yield {"": found_of(metric)}
 
