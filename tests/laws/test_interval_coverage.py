@@ -1,4 +1,7 @@
-"""By simulation: 95 % intervals hold the true value in 93.5 to 96.5 % of 1,000 samples; quantiles are Student's."""
+"""By simulation: 95 % intervals hold the true value in 93.5 to 96.5 % of 1,000 samples; quantiles are Student's.
+
+Through the metrics themselves, where a sample takes a millisecond, in 92 to 98 % of 400.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,23 @@ from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, HitRate, LogLoss,
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.state.intervals import spread_of, student_quantile
 
-N_SAMPLES, LEVEL = 1000, 0.95
+N_SAMPLES, N_UPDATED, LEVEL = 1000, 400, 0.95
 
 
 def share_held(intervals: list[tuple[Tensor, Tensor]], truth: float) -> float:
-    return sum(bool((low <= truth) & (truth <= high)) for low, high in intervals) / len(intervals)
+    low, high = (torch.stack([torch.as_tensor(end) for end in ends]) for ends in zip(*intervals, strict=True))
+    return float(((low <= truth) & (truth <= high)).double().mean())
+
+
+def assert_holds(intervals: list[tuple[Tensor, Tensor]], truth: float) -> None:
+    """Of N_UPDATED samples that went through a metric."""
+    assert 0.92 <= share_held(intervals, truth) <= 0.98
 
 
 def intervals_of(numerators: Tensor, denominators: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Of (samples, users): each column is a metric of its own, all in one product."""
     sums = moments(numerators.T, denominators.T).T
-    return [spread_of(one).interval(LEVEL, None, (None, None)) for one in sums]
+    return list(zip(*spread_of(sums).interval(LEVEL, None, (None, None)), strict=True))
 
 
 def like_ndcg(shape: tuple[int, ...], g: torch.Generator) -> Tensor:
@@ -42,7 +51,7 @@ def like_ndcg(shape: tuple[int, ...], g: torch.Generator) -> Tensor:
 MEAN = 0.1 + 0.6 * 0.5
 
 
-@pytest.mark.parametrize("n", [30, 200, 5000])
+@pytest.mark.parametrize("n", [30, 200, 2000])
 def test_means_over_users(n: int) -> None:
     values = like_ndcg((N_SAMPLES, n), torch.Generator().manual_seed(n))
     assert 0.935 <= share_held(intervals_of(values, torch.ones_like(values)), MEAN) <= 0.965
@@ -53,11 +62,11 @@ def test_means_over_users(n: int) -> None:
 def test_other_levels(level: float, method: Any) -> None:
     values = like_ndcg((N_SAMPLES, 200), torch.Generator().manual_seed(7))
     sums = moments(values.T, torch.ones_like(values).T).T
-    held = share_held([spread_of(one).interval(level, method, (0.0, 1.0)) for one in sums], MEAN)
+    held = share_held(list(zip(*spread_of(sums).interval(level, method, (0.0, 1.0)), strict=True)), MEAN)
     assert held == pytest.approx(level, abs=3 * math.sqrt(level * (1 - level) / N_SAMPLES))
 
 
-@pytest.mark.parametrize("n", [30, 200, 5000])
+@pytest.mark.parametrize("n", [30, 200, 2000])
 def test_weighted_means_over_users(n: int) -> None:
     """The weights differ up to tenfold."""
     g = torch.Generator().manual_seed(n)
@@ -65,7 +74,7 @@ def test_weighted_means_over_users(n: int) -> None:
     assert 0.935 <= share_held(intervals_of(values * weights, weights), MEAN) <= 0.965
 
 
-@pytest.mark.parametrize("n", [30, 200, 5000])
+@pytest.mark.parametrize("n", [30, 200, 2000])
 def test_pooled_shares(n: int) -> None:
     """Users have 1 to 5 relevant items, and find those more easily that have few."""
     g = torch.Generator().manual_seed(n)
@@ -114,12 +123,12 @@ def test_click_metrics(metric: Any, n: int) -> None:
     entropy = -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
     truth = {"log_loss": loss, "normalized_entropy": loss / entropy, "calibration": float(SAID.mean()) / rate}
     found = []
-    for _ in range(N_SAMPLES):
+    for _ in range(N_UPDATED):
         kind = torch.randint(3, (n,), generator=g)
         metric.reset()
         metric.update(SAID[kind], torch.rand(n, generator=g, dtype=torch.float64) < TRUE[kind])
         found.append(metric.confidence_interval(LEVEL))
-    assert 0.935 <= share_held(found, truth[metric.name]) <= 0.965
+    assert_holds(found, truth[metric.name])
 
 
 @pytest.mark.parametrize(("weighting", "n"), [("uniform", 200), ("impressions", 30)])
@@ -127,26 +136,27 @@ def test_group_auc(weighting: Any, n: int) -> None:
     """Half of the users get scores that say nothing; a user has 4 or 8 rows, two of them clicked."""
     g, found = torch.Generator().manual_seed(n), []
     truth = 0.5 * 0.5 + 0.5 * stats.norm.cdf(2 / math.sqrt(2))
-    target = (torch.arange(8) < 2).expand(n, 8)
-    for _ in range(N_SAMPLES):
+    target, metric = (torch.arange(8) < 2).expand(n, 8), GroupAUC(weighting)
+    for _ in range(N_UPDATED):
         helped, long = torch.rand(n, 1, generator=g) < 0.5, torch.rand(n, 1, generator=g) < 0.5
         scores = torch.randn(n, 8, generator=g) + 2.0 * (helped & target)
         shown = long | (torch.arange(8) < 4)
-        metric = GroupAUC(weighting)
+        metric.reset()
         metric.update(scores[shown], target[shown], torch.arange(n).unsqueeze(1).expand(n, 8)[shown])
         found.append(metric.confidence_interval(LEVEL))
-    assert 0.935 <= share_held(found, truth) <= 0.965
+    assert_holds(found, truth)
 
 
 @pytest.mark.parametrize(("n", "n_positive", "separation"), [(200, 60, 1.0), (2000, 20, 0.5)])
 def test_auc_of_few_positives(n: int, n_positive: int, separation: float) -> None:
     """The last has 1 % positives."""
     g, found, target = torch.Generator().manual_seed(n), [], torch.arange(n) < n_positive
-    for _ in range(N_SAMPLES):
-        metric = BinaryAUC()
+    metric = BinaryAUC()
+    for _ in range(N_UPDATED):
+        metric.reset()
         metric.update(torch.randn(n, generator=g) + separation * target, target)
         found.append(metric.confidence_interval(LEVEL))
-    assert 0.935 <= share_held(found, stats.norm.cdf(separation / math.sqrt(2))) <= 0.965
+    assert_holds(found, stats.norm.cdf(separation / math.sqrt(2)))
 
 
 def test_auc_of_rows_that_belong_together() -> None:
@@ -160,16 +170,17 @@ def test_auc_of_rows_that_belong_together() -> None:
         separation / math.sqrt(2)
     )
     found: dict[bool, list[tuple[Tensor, Tensor]]] = {True: [], False: []}
-    for _ in range(N_SAMPLES):
+    clustered, plain = BinaryAUC(clustered=True), BinaryAUC()
+    for _ in range(N_UPDATED):
         scores = 2 * torch.randn(n, 1, generator=g) + torch.randn(n, 6, generator=g) + separation * target
-        metric = BinaryAUC(clustered=True)
-        metric.update(scores, target, indexes=user.flatten())
-        found[True].append(metric.confidence_interval(LEVEL))
+        clustered.reset()
+        clustered.update(scores, target, indexes=user.flatten())
+        found[True].append(clustered.confidence_interval(LEVEL))
         if len(found[False]) < 200:
-            metric = BinaryAUC()
-            metric.update(scores, target)
-            found[False].append(metric.confidence_interval(LEVEL))
-    assert 0.935 <= share_held(found[True], truth) <= 0.965
+            plain.reset()
+            plain.update(scores, target)
+            found[False].append(plain.confidence_interval(LEVEL))
+    assert_holds(found[True], truth)
     assert share_held(found[False], truth) < 0.9
 
 
@@ -178,20 +189,20 @@ HARDEST = [name for name in POPULATIONS if any(words in name for words in ("K = 
 
 @pytest.mark.parametrize("population", HARDEST)
 def test_counts_over_items(population: str) -> None:
-    """100 draws of 100 users; `python -m benchmarks count_intervals` has more. Bounds leave room for chance."""
-    found = results(population, n_users=100, draws=100, replicates=50)
+    """60 draws of 100 users; `python -m benchmarks count_intervals` has more. Bounds leave room for chance."""
+    found = results(population, n_users=100, draws=60, replicates=50)
     for metric, of_draws in zip(METRICS, found, strict=True):
         held, ratio, rejected = shares(of_draws)
         assert held >= (0.88 if metric == "coverage" else 0.9), metric
         assert ratio > 0.9, metric  # the standard error is that of the draws, or larger
-        assert rejected <= 0.06, metric  # of 100 decisions about equal candidates, where 2.5 % are allowed
+        assert rejected <= 0.06, metric  # of 30 decisions about equal candidates, where 2.5 % are allowed
 
 
 @pytest.mark.skipif(Version(scipy.__version__) < Version("1.12"), reason="quantiles of SciPy 1.11 are off by 2e-9")
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 10, 30, 101, 999, 1000, 1001, 1002, 10_000, 10**7, 10**12])
-def test_quantiles_are_those_of_student(n: int, level: float) -> None:
-    truth = stats.t.isf((1 - level) / 2, n - 1)
-    assert student_quantile(float(n), level) == pytest.approx(truth, rel=1e-9)
-    assert student_quantile(float(n), level) > student_quantile(n + 1.0, level) * (1 - 1e-12)
+def test_quantiles_are_those_of_student(level: float) -> None:
+    for n in (2, 3, 4, 5, 6, 10, 30, 101, 999, 1000, 1001, 1002, 10_000, 10**7, 10**12):
+        truth = stats.t.isf((1 - level) / 2, n - 1)
+        assert student_quantile(float(n), level) == pytest.approx(truth, rel=1e-9)
+        assert student_quantile(float(n), level) > student_quantile(n + 1.0, level) * (1 - 1e-12)
     assert math.isnan(student_quantile(1.0, level)) and math.isnan(student_quantile(0.0, level))

@@ -87,6 +87,8 @@ def interval_of_each(
         low, high = (low, high) if bounds == (None, None) else (low.clamp(*bounds), high.clamp(*bounds))
     else:
         low, high = logit_interval(spread, reach, level, bounds)
+    if chosen != "wilson":
+        return low, high
     wilson = wilson_interval(spread.value, spread.n, level)
     return torch.where(hits, wilson[0], low), torch.where(hits, wilson[1], high)
 
