@@ -87,9 +87,11 @@ def keys(variants: list[Variant]) -> dict[str, tuple[Variant, int | None]]:
     return {f"{variant} {k}": (variant, k) for variant in variants for k in variant.cuts}
 
 
-def assert_values(variants: list[Variant], update: Update, ties: str, device: Any = "cpu") -> None:
-    """Of a collection of all these metrics at every cutoff."""
-    asked = keys([v for v in variants if not v.needs_samples])
+def assert_values(
+    variants: list[Variant], update: Update, ties: str, device: Any = "cpu", part: slice = slice(None)
+) -> None:
+    """Of a collection of all these metrics at every cutoff, or of a part of them."""
+    asked = dict(list(keys([v for v in variants if not v.needs_samples]).items())[part])
     metrics = emptied(asked, ties=ties)
     if torch.device(device).type != "cpu":  # which takes longer than the law, for 200 metrics
         metrics.to(device)
@@ -103,19 +105,20 @@ def assert_values(variants: list[Variant], update: Update, ties: str, device: An
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", NAMED)
 def test_named_inputs_equal_oracle(layout: str, name: str, device: torch.device) -> None:
-    update = LAYOUTS[layout](NAMED[name])
-    # One of the tie rules: another one with the next name, and with the next layout.
-    ties = TIES[(list(NAMED).index(name) + list(LAYOUTS).index(layout)) % len(TIES)]
+    """Each metric at each cutoff in one or two of the layouts; others with the next name, and with the next layout."""
+    update, place = LAYOUTS[layout](NAMED[name]), list(NAMED).index(name) + list(LAYOUTS).index(layout)
+    ties, part = TIES[place % len(TIES)], slice(place % 3, None, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "`mask` or `seen_ids` hide every relevant item")
         warnings.filterwarnings("ignore", ".* have a relevant item that is not in their list")
         if name == "one item":
             warnings.filterwarnings("ignore", "`preds` have one column")
-        assert_values(RANKED, update, ties, device)
+        assert_values(RANKED, update, ties, device, part)
         others = [v for v in OF_ROWS if v.reads != "ranking" and layout in v.layouts]
-        assert_values(others, LAYOUTS[layout](NAMED[name].in_catalogue(NUM_ITEMS)), "stable", device)
-        for variant, k in keys([v for v in LISTED if v.needs_samples and layout in v.layouts]).values():
+        assert_values(others, LAYOUTS[layout](NAMED[name].in_catalogue(NUM_ITEMS)), "stable", device, part)
+        of_samples = keys([v for v in LISTED if v.needs_samples and layout in v.layouts])
+        for variant, k in list(of_samples.values())[part]:
             rows = [variant.update(NAMED[name], layout)]
             assert float(variant.fed(rows, k).compute()) == variant.expected(rows, k)
 
