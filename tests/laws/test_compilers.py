@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
 from fixtures.histories import fed
-from fixtures.variants import FIRST, STATES, Variant
+from fixtures.variants import FIRST, Variant
 from torch import Tensor
 from torchmetrics import SumMetric
 
@@ -26,12 +24,16 @@ class Model(torch.nn.Module):
         return self.layer(features)
 
 
+def base_of(variant: Variant) -> type[Any]:
+    """What decides which attributes a compiler finds: the class that is not of one metric alone."""
+    return next(cls for cls in type(variant.made).__mro__ if ".metrics." not in cls.__module__)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-@pytest.mark.parametrize("variant", STATES, ids=str)
+@pytest.mark.parametrize("variant", {base_of(v): v for v in reversed(FIRST)}.values(), ids=str)
 def test_point_23_a_metric_and_a_module_that_holds_one_can_be_scripted(variant: Variant) -> None:
     torch.jit.script(variant.make())
-    model = Model(variant.make())
-    model.updated = variant.fed(variant.history(variant.histories[0])[:1])
+    model = Model(variant.fed(variant.history(variant.histories[0])[:1]))
     features = torch.randn(2, 3)
     assert torch.equal(torch.jit.script(model)(features), model(features))
 
@@ -75,16 +77,6 @@ def test_point_23_an_update_inside_a_compiled_module_is_left_out_of_the_graph(ma
     metric = model.metric["ndcg@2"] if isinstance(model.metric, RecMetricCollection) else model.metric
     assert metric.update_count == 2
     torch._dynamo.reset()
-
-
-def test_point_23_leaving_it_out_costs_nothing_outside() -> None:
-    """To import the package, and to update a metric, does not load the compiler, which takes seconds."""
-    code = (
-        "import sys, torch, torch_recmetrics as ours\n"
-        "ours.NDCG(2).update(torch.rand(2, 4), target_ids=torch.zeros(2, 1, dtype=torch.int64))\n"
-        "assert 'torch._dynamo' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("variant", [v for v in FIRST if v.stand_in is None], ids=str)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import runpy
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,19 +108,6 @@ def test_what_is_usable() -> None:
     assert runtime.usable(scores)
 
 
-def in_new_process(code: str, **environment: str) -> str:
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout.strip()
-
-
 LOOP = """
 import numpy as np
 from torch_recmetrics.core.kernels import runtime
@@ -136,19 +123,21 @@ def outer(first, last, found):
 
 found = np.zeros(5, dtype=np.int64)
 runtime.over_rows(outer, 5, 0, found)
-print(found.tolist())
 """
 
 
-def test_a_device_without_room_for_compiled_code(tmp_path: Any) -> None:
-    script = tmp_path / "script.py"
+def test_a_device_without_room_for_compiled_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, refused = tmp_path / "script.py", []
     script.write_text(LOOP)
-    code = (
-        "import numba.core.caching as caching, runpy\n"
-        "def refuse(*args, **kwargs): raise OSError(28, 'No space left on device')\n"
-        f"caching.IndexDataCacheFile.save = refuse\nrunpy.run_path({str(script)!r})"
-    )
-    assert in_new_process(code, NUMBA_CACHE_DIR=str(tmp_path / "full")) == "[0, 2, 4, 6, 8]"
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        refused.append(args)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "full"))
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
+    assert runpy.run_path(str(script))["found"].tolist() == [0, 2, 4, 6, 8]
+    assert refused
 
 
 def test_one_notice_of_a_slow_compilation(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
