@@ -38,6 +38,7 @@ GATHERED = "all vectors of all lists, then their sums"
 SEVERAL = "ILS at 10, 20, 50 and 100"
 COVERAGE, AGAIN, SECOND = "Coverage", "Coverage, once more", "Coverage of the second lists"
 PARTS = ("similarity", "counts", "updates")
+EPOCH, EPOCH_ROUNDS = 4096, 5  # users of an epoch, and how many times as many rounds it has
 UPDATE, COMPUTE, WHOLE = "4 metrics, update", "4 metrics, compute", "torch.bincount of the catalogue"
 
 
@@ -204,8 +205,8 @@ def main() -> None:
     if "counts" in options.parts:
         race_counts(options.lists // 10, 10, options.catalogue, options.rounds)
     if "updates" in options.parts:
-        for items, batch in ((options.items, 4096), (options.items, 256), (1000, 512)):
-            race_updates(4096, items, batch, 5 * options.rounds)
+        for items, batch in ((options.items, EPOCH), (options.items, EPOCH // 16), (1000, EPOCH // 8)):
+            race_updates(EPOCH, items, batch, EPOCH_ROUNDS * options.rounds)
 
 
 if __name__ == "__main__":
