@@ -16,8 +16,7 @@ from torch_recmetrics import ERR, BinaryAUC, FromSampled, GroupAUC, RecMetricCol
 from torch_recmetrics.state import scored_rows
 
 CUTS = (3, None)
-# Each layout with two of the tie rules: the other two with the next one.
-WITH_RULES = [(layout, rule) for turn, layout in enumerate(LAYOUTS) for rule in TIES[turn % 2 :: 2]]
+WITH_RULES = [(layout, TIES[turn % len(TIES)]) for turn, layout in enumerate(LAYOUTS)]  # another rule with the next one
 ALL = [v for v in OF_ROWS if v.label != "function"]  # what a function of the user does is not ours to say
 
 

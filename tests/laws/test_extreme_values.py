@@ -118,12 +118,17 @@ def drawn_relevance(draw: random.Random, kind: torch.dtype, top: float, n_items:
     return torch.tensor(rows, dtype=torch.float64).clamp(max=top).to(dtype)
 
 
-@pytest.mark.parametrize("layout", ["dense", "ids", "sample ids", "flat"])
+LAYOUTS = ("dense", "ids", "sample ids", "flat")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_are_right_over_the_whole_range_of_every_dtype(dtype: str, layout: str) -> None:
-    """Of every metric of ranks that there is, also where five items have the largest relevance that it takes."""
+    """Of every metric of ranks; in every other draw five items have the largest relevance that it takes."""
     draw, kind = random.Random(f"{dtype} {layout}"), DTYPES[dtype]
-    for variant, many in itertools.product(RANKED, (False, True)):
+    turn = list(DTYPES).index(dtype) + LAYOUTS.index(layout)
+    for place, variant in enumerate(RANKED, turn):
+        many = bool(place % 2)  # the other with the next metric, layout and dtype
         top, k, rule = largest_relevance(variant, kind), draw.choice([1, 2, 3, 4, 5, None]), draw.choice(RULES)
         graded = drawn_relevance(draw, kind, top, draw.randint(1, 4))
         if many:
@@ -173,7 +178,7 @@ def assert_exact(variant: Variant, layout: str, k: int | None, rule: str, given:
 def test_group_auc_is_right_over_the_whole_range_of_weights(dtype: str) -> None:
     draw = random.Random(dtype)
     kind = DTYPES[dtype]
-    for _ in range(40):
+    for _ in range(20):
         pool = [draw.choice([-1, 1]) * magnitude(draw, kind) for _ in range(4)]
         rows = []
         for group in range(3):
@@ -232,7 +237,7 @@ def test_click_metrics_are_right_over_the_whole_range_of_every_dtype(dtype: str)
     draw, kind = random.Random(f"clicks {dtype}"), DTYPES[dtype]
     low, high = max(torch.finfo(kind).tiny, 1e-100), min(torch.finfo(kind).max, 1e100)
     eps = torch.finfo(torch.promote_types(kind, torch.float32)).eps
-    for _ in range(25):
+    for _ in range(12):
         n_rows = draw.randint(4, 9)
         near = [0.0, 1.0, magnitude(draw, kind, 0.5), 1 - 2 * torch.finfo(kind).eps, draw.random()]
         preds = torch.tensor([draw.choice(near) for _ in range(n_rows)], dtype=torch.float64).to(kind).clamp(0, 1)
@@ -327,7 +332,7 @@ def test_point_5_whole_relevance_is_exact() -> None:
 
 
 def test_point_6_long_tied_lists_do_not_drift() -> None:
-    n, relevant = 300_000, 1000
+    n, relevant = 100_000, 1000
     scores, target = torch.zeros(1, n), torch.zeros(1, n, dtype=torch.bool)
     target[0, :relevant] = True
     for k in (n, n // 2):
@@ -414,9 +419,8 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("layout", SMALL)
-@pytest.mark.parametrize("top_k", [30_000_000, 10**9])
-def test_point_1_costs_follow_the_data_not_top_k(layout: str, top_k: int) -> None:
-    for rule in ("average", "optimistic", "stable"):
+def test_point_1_costs_follow_the_data_not_top_k(layout: str) -> None:
+    for rule, top_k in (("average", 10**9), ("optimistic", 30_000_000), ("stable", 10**9)):
         for variant in DEFAULTS:
             metric = variant.make(top_k, ties=rule)
             with Largest() as largest:

@@ -65,7 +65,7 @@ def test_standard_errors_are_those_of_the_values(variant: Variant) -> None:
     holds(
         law,
         f"interval {variant}",
-        examples=10,
+        examples=6,
         updates=variant.drawn(None),
         top_k=st.sampled_from(variant.cuts),
         ties=st.sampled_from(variant.rules),

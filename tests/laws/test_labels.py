@@ -11,7 +11,7 @@ from fixtures.cases import Case, Update, cuts, drawn, holds, users_of, without
 from fixtures.clicks import drawn_clicks
 from fixtures.histories import updated
 from fixtures.refusals import refused
-from fixtures.variants import CLICKED, DEFAULTS, PER_USER, Variant
+from fixtures.variants import CLICKED, DEFAULTS, PER_USER, Variant, emptied
 from hypothesis import strategies as st
 from oracles.users import TIES
 
@@ -46,6 +46,11 @@ def flat_without(update: Update, ignored: torch.Tensor) -> Update:
     return {name: value[~ignored] for name, value in update.items()}
 
 
+def values_of_all(update: Update, top_k: int | None, **options: Any) -> dict[str, torch.Tensor]:
+    """Of each metric, by its name."""
+    return updated(emptied({v.name: (v, top_k) for v in DEFAULTS}, **options), **update).compute()
+
+
 @pytest.mark.parametrize("layout", ["dense", "flat"])
 def test_labels_that_are_ignored_leave_no_trace(layout: str) -> None:
     leave_out = dense_without if layout == "dense" else flat_without
@@ -55,9 +60,9 @@ def test_labels_that_are_ignored_leave_no_trace(layout: str) -> None:
         ignored = torch.rand(update["target"].shape, generator=torch.Generator().manual_seed(seed)) < 0.3
         given, rest = labelled(update, ignored), leave_out(update, ignored)
         users = users_of([rest])
+        got = values_of_all(given, top_k, ties=ties, ignore_index=IGNORED)
         for variant in DEFAULTS:
-            got = variant.fed([given], top_k, ties=ties, ignore_index=IGNORED).compute()
-            assert float(got) == variant.expected(users, top_k, ties), str(variant)
+            assert float(got[variant.name]) == variant.expected(users, top_k, ties), str(variant)
         for variant in PER_USER:
             alone = variant.per_user(**without(given, "weights"), top_k=top_k, ties=ties, ignore_index=IGNORED)
             assert alone.tolist() == pytest.approx(variant.expected_per_user(users, top_k, ties), **EXACT)
@@ -71,10 +76,9 @@ def test_ids_that_are_ignored_are_padding(layout: str) -> None:
     def law(case: Case, top_k: int | None) -> None:
         update = cases.LAYOUTS[layout](case)
         other = {name: torch.where(v == -1, -100, v) if name.endswith("_ids") else v for name, v in update.items()}
-        for variant in DEFAULTS:
-            expected = variant.fed([update], top_k).compute()
-            got = variant.fed([other], top_k, ignore_index=-100).compute()
-            assert torch.equal(got.nan_to_num(-1), expected.nan_to_num(-1)), str(variant)
+        expected, got = values_of_all(update, top_k), values_of_all(other, top_k, ignore_index=-100)
+        for name, value in expected.items():
+            assert torch.equal(got[name].nan_to_num(-1), value.nan_to_num(-1)), name
 
     holds(law, f"ignored ids {layout}", examples=12, case=drawn(), top_k=cuts())
 
@@ -87,9 +91,9 @@ def test_relevance_that_is_too_low_is_none(layout: str) -> None:
             update["target_relevance"] = torch.ones(update["target_ids"].shape)
         name = "target" if "target" in update else "target_relevance"
         high = {**update, name: torch.where(update[name] >= least, update[name].to(torch.float32), 0.0)}
+        got, users = values_of_all(update, top_k, min_relevance=least), users_of([high])
         for variant in DEFAULTS:
-            got = float(variant.fed([update], top_k, min_relevance=least).compute())
-            assert got == variant.expected([high], top_k), str(variant)
+            assert float(got[variant.name]) == variant.expected(users, top_k), str(variant)
 
     least = st.sampled_from([1, 1.25, 2])
     holds(law, f"relevance {layout}", examples=16, case=drawn(), top_k=cuts(), least=least)
