@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import pyarrow.dataset  # noqa: F401
-import torch
-from pyspark.daemon import manager
+import gc
+import sys
 
-import torch_recmetrics.offline.spark  # noqa: F401
+# Spark's files are installed: those of its archive are compiled anew, and its directory is read again for each task.
+sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
+sys.path_importer_cache.clear()
+
+import duckdb  # noqa: E402, F401
+import pyarrow.dataset  # noqa: E402, F401
+import pyspark.worker  # noqa: E402, F401
+from pyspark.daemon import manager  # noqa: E402
+
+import torch_recmetrics.offline.spark  # noqa: E402, F401
+from processes import loaded  # noqa: E402, F401
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # a worker looks through its memory after each task
     manager()
