@@ -19,5 +19,5 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp(f"lightning{world}")
     (port,) = free_ports(1)
     given = [[str(folder), rank, world, port] for rank in range(world)]
-    run_all(warm("pytorch_lightning"), "processes.lightning_driver:main", given, folder, ALL_DONE_WITHIN)
+    run_all(warm(), "processes.lightning_driver:main", given, folder, ALL_DONE_WITHIN)
     return world, folder, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]

@@ -32,10 +32,19 @@ def free_ports(number: int) -> list[str]:
         return [str(one.getsockname()[1]) for one in sockets]
 
 
+IMPORTS = [
+    "processes.loaded",
+    "torch.distributed",
+    "pytorch_lightning.cli",
+    "torch.utils.tensorboard",
+    "matplotlib.pyplot",
+]
+
+
 @functools.cache
-def warm(*imports: str, python: str = sys.executable) -> Warm:
-    """The one process that all others are forked from, which need these imports."""
-    return Warm(["torch", "torch.distributed", "torch_recmetrics", *imports], [HERE.parent, HERE.parents[1]], python)
+def warm(python: str = sys.executable) -> Warm:
+    """The one process that all others are forked from, with what any of them imports: each more would import torch."""
+    return Warm(IMPORTS, [HERE.parent, HERE.parents[1]], python)
 
 
 @functools.cache
@@ -72,7 +81,7 @@ def played(
     module: str, world: int, folder: Path, patience: float = ALL_DONE_WITHIN, python: str = sys.executable
 ) -> dict[str, list[Any]]:
     """What every process has to say of every scenario of a module of this folder."""
-    run_all(warm(python=python), "processes.driver:main", [[str(folder), world, module]], folder, patience)
+    run_all(warm(python), "processes.driver:main", [[str(folder), world, module]], folder, patience)
     names = played_by(world, importlib.import_module(f"processes.{module}"))
     return {
         name: [torch.load(folder / f"{number}-{rank}.pt", weights_only=True) for rank in range(world)]

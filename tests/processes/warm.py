@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 SERVER = """
-import importlib, json, os, sys, traceback
+import gc, importlib, json, os, sys, traceback
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)
     except ImportError:
         pass
+gc.collect()
+gc.freeze()
 def called(function, arguments, log):
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for stream in (1, 2):
