@@ -19,6 +19,7 @@ Shards = list[list[Update]]  # for each process its updates
 Share = Callable[[int], Shards]
 FEW: Asked = {f"{v} 3": (v, 3) for v in RANKED}
 MANY: Asked = FEW | {f"{v} {k}": (v, k) for v in DEFAULTS for k in (1, None)}
+EACH: Asked = {f"{v} 3": (v, 3) for v in DEFAULTS}
 ONE: Asked = {"value": (named("NDCG"), 3)}
 # Metrics of lists and of clicks: one of each kind of state, whose exchange is that of all others of its kind.
 LISTS: Asked = {str(v): (v, 3) for v in LISTED if v in STATES and not v.needs_samples}
@@ -310,6 +311,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "alone": {"kind": "alone"},
     "own gather function": {"kind": "alone", "own_gather": True},
 }
+OF_WAYS = ("first idle", "nobody has data", "named on one")  # in which a way may differ from the others
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -319,8 +321,8 @@ SCENARIOS: dict[str, Scenario] = {
     **{f"last idle, {h}": Scenario(idle(h, -1), at_most=cost) for h, cost in COST.items()},
     **{f"one metric, uneven, {h}": Scenario(uneven(h), ONE, "alone", at_most=cost) for h, cost in COST.items()},
     **{f"one metric, last idle, {h}": Scenario(idle(h, -1), ONE, "alone") for h in OF_RANKINGS},
-    **{f"torchmetrics' collection, {h}": Scenario(uneven(h), FEW, "torchmetrics") for h in OF_RANKINGS},
-    **{f"torchmetrics' collection, idle, {h}": Scenario(idle(h), FEW, "torchmetrics") for h in OF_RANKINGS},
+    **{f"torchmetrics' collection, {h}": Scenario(uneven(h), EACH, "torchmetrics") for h in OF_RANKINGS},
+    **{f"torchmetrics' collection, idle, {h}": Scenario(idle(h), EACH, "torchmetrics") for h in OF_RANKINGS},
     **{f"member by member, {h}": Scenario(uneven(h), way="members", at_most=c) for h, c in COST.items()},
     **{f"member by member, idle, {h}": Scenario(idle(h), way="members") for h in OF_RANKINGS},
     **{f"forward, {h}": Scenario(uneven(h), way="forward", at_most=c) for h, c in COST.items()},
@@ -356,6 +358,7 @@ SCENARIOS: dict[str, Scenario] = {
         f"lists, {name}, {way}": Scenario(share, NAMED_LISTS if name == "all named" else LISTS, **how)
         for name, share in LIST_SHARDS.items()
         for way, how in WAYS.items()
+        if name in OF_WAYS or way in ("collection", "alone")
     },
     **{f"clicks, {name}": Scenario(share, ROWS, "alone", "again") for name, share in CLICK_SHARDS.items()},
 }

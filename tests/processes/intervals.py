@@ -30,6 +30,7 @@ ASKED: Asked = {
     "pooled": (named("HitRate", pooled=True), 3),
     "mrr": (named("MRR"), None),
 }  # 24 numbers
+ALONE = ("ndcg 3", "hits 1", "pooled", "mrr")  # each has an exchange of its own
 WHO: dict[str, Any] = {
     **{f"uneven, {history}": uneven(history) for history in OF_RANKINGS},
     **{f"idle, {history}": idle(history) for history in OF_RANKINGS},
@@ -75,7 +76,9 @@ def shards_of(name: str, world: int) -> Shards:
 
 
 def asked(name: str) -> Asked:
-    return OF_CLICKS if name.startswith("clicks") else ASKED
+    if name.startswith("clicks"):
+        return OF_CLICKS
+    return {label: ASKED[label] for label in ALONE} if name.endswith("alone") else ASKED
 
 
 def play(name: str, rank: int, world: int) -> dict[str, Any]:
