@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from processes.start import free_ports, python, warm
 from pyarrow import parquet
 
 from torch_recmetrics.compare import UserValues
@@ -286,7 +285,8 @@ def test_a_failure_of_ours_is_another_exit_code(
 
 
 @pytest.mark.processes
-def test_torchrun_splits_the_users(files: Path) -> None:
+def test_processes_split_the_users(files: Path) -> None:
+    """As torchrun starts them."""
     arguments = [
         "evaluate",
         "--recommendations",
@@ -296,13 +296,18 @@ def test_torchrun_splits_the_users(files: Path) -> None:
         "--json",
     ]
     arguments += ["-m", "ndcg@5", "-m", "mrr@5", "--report", f"{files}/out"]
-    module = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "torch_recmetrics.offline"]
-    result = subprocess.run(
-        [sys.executable, *module, *arguments], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert result.returncode == 0, result.stderr
+    ranks = [
+        f"import os, runpy, sys; os.environ['RANK'] = os.environ['LOCAL_RANK'] = '{rank}'; sys.argv[1:] = {arguments}; "
+        "runpy.run_module('torch_recmetrics.offline', run_name='__main__', alter_sys=True)"
+        for rank in range(2)
+    ]
+    (port,) = free_ports(1)
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    first, second = python(warm(), *(["-c", program] for program in ranks), cwd=files, **group)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert second.stdout == ""
     report = evaluate(files / "good.parquet", files / "truth.parquet", ("ndcg@5", "mrr@5"))
-    found = json.loads(result.stdout)
+    found = json.loads(first.stdout)
     assert found["values"] == pytest.approx(dict(report), rel=1e-12)
     assert found["counts"] == report.counts
     users = UserValues.load(files / "out" / "users.parquet")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes.start import python, torch_alone
 
-import torch_recmetrics
-
-ROOT = Path(torch_recmetrics.__file__).parents[1]
 TASKS = Path("/proc/self/task")
 # The threads of a process that counts users who are ranked, up to their values, of each kind and in both ways.
 COUNTED = """
@@ -49,9 +44,8 @@ print("torch", "alone", threads() - before)
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="this system does not list threads")
-def test_no_thread_starts_while_users_are_counted() -> None:
-    known = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, env=known, check=False)
+def test_no_thread_starts_while_users_are_counted(tmp_path: Path) -> None:
+    (done,) = python(torch_alone(), ["-c", COUNTED], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     *counted, (_, _, of_torch) = (line.split() for line in done.stdout.splitlines())
     assert int(of_torch) > 0, "torch starts no threads at all"
