@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import math
 import random
@@ -101,7 +102,7 @@ CHANCES = [0.05 + 0.95 * ((7 * item) % ITEMS) / (ITEMS - 1) for item in range(IT
 PROPENSITIES = table(item_id=[f"item {item}" for item in range(ITEMS)], propensity=CHANCES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["csv", "pandas"])
 def test_sampled_candidates_equal_the_definition(kind: str, tmp_path: Path) -> None:
     given = [as_source(kind, rows, tmp_path, f"given_{n}") for n, rows in enumerate(tables_of(LISTS, TRUTH))]
     report = evaluate(*given, ("ndcg", "mrr"), (5, 20), sampled_from=ITEMS)
@@ -185,7 +186,7 @@ def test_metrics_that_are_estimates_already_say_so() -> None:
     assert report.users is not None and report.users.candidates == f"estimated({ITEMS})"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["parquet", "polars"])
 def test_propensities_equal_the_definition(kind: str, tmp_path: Path) -> None:
     given = [as_source(kind, rows, tmp_path, f"given_{n}") for n, rows in enumerate(tables_of(*SEVERAL))]
     weights = as_source(kind, PROPENSITIES, tmp_path, "propensities")
@@ -326,8 +327,8 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+# What reads a log knows of no estimator.
+@pytest.mark.parametrize(("kind", "estimator"), zip(itertools.cycle(KINDS), ESTIMATORS))
 def test_values_of_policies_equal_the_definition(kind: str, estimator: Any, tmp_path: Path) -> None:
     how = ESTIMATORS[estimator]
     report = off_policy(as_source(kind, ROWS, tmp_path, "log"), estimator, weight="w", **how)
@@ -348,13 +349,12 @@ def test_users_are_units_in_any_batches(user: str, tmp_path: Path, monkeypatch: 
     shown = (columns["reward"], columns["logged"], columns["policy"])
     metric.update(*shown, indexes=torch.tensor([row.user for row in LOG]), **model)
     ends = [float(end) for end in metric.confidence_interval(0.9)]
-    for batch_rows in (491_520, 37):  # which split users
+    for batch_rows, kind in ((491_520, "arrow"), (37, "csv"), (37, "parquet"), (37, "arrow")):  # 37 rows split users
         monkeypatch.setattr(MODULE, "BATCH_ROWS", batch_rows)
-        for kind in ("csv", "parquet", "arrow"):
-            report = off_policy(as_source(kind, ROWS, tmp_path, "log"), "dr", user=user, level=0.9)
-            assert report["off_policy_value"] == pytest.approx(float(metric.compute()), **EXACT)
-            assert report.intervals["off_policy_value"] == pytest.approx(ends, rel=1e-10)
-            assert report.counts == {"rows": len(LOG), "users": len({row.user for row in LOG})}
+        report = off_policy(as_source(kind, ROWS, tmp_path, "log"), "dr", user=user, level=0.9)
+        assert report["off_policy_value"] == pytest.approx(float(metric.compute()), **EXACT)
+        assert report.intervals["off_policy_value"] == pytest.approx(ends, rel=1e-10)
+        assert report.counts == {"rows": len(LOG), "users": len({row.user for row in LOG})}
     alone = off_policy(ROWS, "dr", level=0.9).intervals["off_policy_value"]
     assert alone != pytest.approx(ends, rel=1e-6)
 
@@ -371,22 +371,21 @@ def test_several_files_are_one_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "wrong", "message"),
+    ("column", "wrong", "message", "kind"),
     [
-        ("reward", None, "must be a finite number, got nothing"),
-        ("reward", math.nan, "must be a finite number, got 'nan'"),
-        ("reward", math.inf, "must be a finite number, got 'inf'"),
-        ("logged", 0.0, r"must be in \(0, 1\], the chance with which the logging policy showed .* got '0"),
-        ("logged", 1.2, r"must be in \(0, 1\].* got '1.2'"),
-        ("policy", -0.1, r"must be in \[0, 1\], the chance with which the new policy .* got '-0.1'"),
-        ("policy", math.nan, r"must be in \[0, 1\]"),
-        ("expected", math.inf, "must be a finite number"),
-        ("expected_policy", None, "must be a finite number"),
-        ("w", -1.0, "must be 0 or a number from 1e-100 to 1e100, got '-1"),
-        ("u", None, "must be the id of a user, got nothing"),
+        ("reward", None, "must be a finite number, got nothing", "csv"),
+        ("reward", math.nan, "must be a finite number, got 'nan'", "parquet"),
+        ("reward", math.inf, "must be a finite number, got 'inf'", "arrow"),
+        ("logged", 0.0, r"must be in \(0, 1\], the chance with which the logging policy showed .* got '0", "csv"),
+        ("logged", 1.2, r"must be in \(0, 1\].* got '1.2'", "parquet"),
+        ("policy", -0.1, r"must be in \[0, 1\], the chance with which the new policy .* got '-0.1'", "arrow"),
+        ("policy", math.nan, r"must be in \[0, 1\]", "csv"),
+        ("expected", math.inf, "must be a finite number", "parquet"),
+        ("expected_policy", None, "must be a finite number", "arrow"),
+        ("w", -1.0, "must be 0 or a number from 1e-100 to 1e100, got '-1", "csv"),
+        ("u", None, "must be the id of a user, got nothing", "parquet"),  # in CSV no text is a text too
     ],
 )
-@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])
 def test_a_row_that_breaks_a_rule_is_named(
     column: str, wrong: Any, message: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,8 +393,6 @@ def test_a_row_that_breaks_a_rule_is_named(
     values[700] = wrong
     rows = ROWS.set_column(ROWS.column_names.index(column), column, pa.array(values))
     monkeypatch.setattr(MODULE, "batches_of", None)  # nothing is counted
-    if kind == "csv" and column == "u":
-        return  # no text is a text too
     with pytest.raises(InputError, match=rf"row 701\): column '{column}' {message}") as raised:
         off_policy(as_source(kind, rows, tmp_path, "log"), "dr", weight="w", user="u")
     assert "\n" not in str(raised.value)
