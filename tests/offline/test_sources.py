@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from processes.start import python, torch_alone
 from pyarrow import parquet
 
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
@@ -210,8 +209,8 @@ print(evaluate(lists, lists[:1], "hit_rate", top_k=1)["hit_rate@1"])
 
 
 @pytest.mark.processes
-def test_a_notebook_without_ipywidgets_evaluates() -> None:
+def test_a_notebook_without_ipywidgets_evaluates(tmp_path: Path) -> None:
     """There DuckDB has no progress bar, and refuses the setting that hides it."""
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=120, check=False)
+    (done,) = python(torch_alone(), ["-c", NOTEBOOK], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "1.0"

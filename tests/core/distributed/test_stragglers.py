@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from processes import absent
 from processes.absent import PATIENCE, SCENARIOS, WORLD
-from processes.start import free_ports
+from processes.start import free_ports, python, warm
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.processes]
 
@@ -23,9 +21,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dict[s
     """What the processes of every scenario said, by scenario and process."""
     folder = tmp_path_factory.mktemp("absent")
     ports = free_ports(len(SCENARIOS))
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), str(folder), *ports], capture_output=True, text=True, timeout=150, check=False
-    )
+    (done,) = python(warm(), [str(DRIVER), str(folder), *ports], cwd=folder)
     assert done.returncode == 0, done.stderr[-2000:]
     found = {
         name: {
