@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
 import sys
@@ -34,6 +35,13 @@ from benchmarks import (
 )
 from benchmarks.__main__ import names
 from torch_recmetrics import MRR
+
+
+@pytest.fixture(autouse=True, scope="module")
+def young() -> None:
+    """Races collect garbage: what the tests of other files have left need not be looked through each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
