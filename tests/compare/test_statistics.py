@@ -199,9 +199,9 @@ def test_tensors_of_any_dtype_are_taken() -> None:
     assert t_test(hits, others).difference == 0.5
 
 
-@pytest.mark.parametrize(("test", "n", "draws"), [(randomization_test, 200_000, 1000), (bootstrap_test, 50_000, 100)])
+@pytest.mark.parametrize(("test", "n", "draws"), [(randomization_test, 200_000, 500), (bootstrap_test, 50_000, 100)])
 def test_memory_does_not_grow_with_users_times_draws(test: type, n: int, draws: int) -> None:
-    """All signs together are 200 MB as bools, 25 MB as bits; all users drawn 40 MB."""
+    """All signs together are 100 MB as bools, 12 MB as bits; all users drawn 40 MB."""
     a, b, w = drawn(n)
     peaks = []
     for number in (draws, 2 * draws):

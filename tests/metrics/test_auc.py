@@ -181,7 +181,7 @@ def adversarial(draw: Any, dtype: torch.dtype, n_bins: int) -> tuple[torch.Tenso
 def test_the_exact_value_never_leaves_the_bound(dtype: torch.dtype, n_bins: int, max_fpr: float | None) -> None:
     reached: list[float] = []
 
-    @settings(max_examples=60)
+    @settings(max_examples=25)
     @given(st.data())
     def law(data: Any) -> None:
         preds, target, weights = adversarial(data.draw, dtype, n_bins)

@@ -24,7 +24,7 @@ WEIGHTINGS = ("impressions", "positives", "uniform")
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_any_history_has_the_value_of_the_definition(weighting: str) -> None:
-    @settings(max_examples=100)
+    @settings(max_examples=40)
     @given(drawn_clicks())
     def law(updates: list[Update]) -> None:
         metric = fed(GroupAUC(weighting), updates)
@@ -41,7 +41,7 @@ def test_any_history_has_the_value_of_the_definition(weighting: str) -> None:
     law()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(drawn_clicks(named=False))
 def test_each_group_by_a_function(updates: list[Update]) -> None:
     for update in updates:
