@@ -30,9 +30,10 @@ MANY = 1_000_000  # users or rows that the true value is taken from
 
 
 def found_of(metric: Any, method: Any = None) -> Found:
-    """What a metric says of its value."""
-    low, high = metric.confidence_interval(LEVEL, method=method)
-    return float(metric.compute()), float(metric.standard_error()), float(low), float(high)
+    """What a metric says of its value: what compute, standard_error and confidence_interval give, worked out once."""
+    spread = metric.spread()
+    low, high = spread.interval(LEVEL, method, metric.value_range, metric.interval_method)
+    return float(spread.value), float(spread.error), float(low), float(high)
 
 
 def holds(found: Iterable[Results], truths: Mapping[str, float]) -> dict[str, tuple[float, float]]:

@@ -6,9 +6,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any
 
-from torch_recmetrics.state.options import REQUIRED, Option, is_choice, options_of
+from torch_recmetrics.state.options import REQUIRED, Option, options_of
 from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
 
@@ -64,7 +64,7 @@ def about_metric(name: str) -> dict[str, Any]:
 def about_option(own: Option) -> dict[str, Any]:
     """The default of an option, what it may be, where that is one of some words, and what it means."""
     default = {} if own.default is REQUIRED else {"default": own.default}
-    choices = {"choices": list(get_args(own.annotation))} if is_choice(own) else {}
+    choices = {"choices": list(own.choices)} if own.choices else {}
     return default | choices | {"doc": plain(own.doc)}
 
 

@@ -9,6 +9,7 @@ Type checkers read it as the field of a dataclass (PEP 681), so they refuse ``ND
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import sys
 import textwrap
@@ -89,10 +90,10 @@ class Option:
     def validated(self, name: str, value: Any) -> Any:
         """The value, as a Python number where it is one of NumPy's, as a tensor where it must be one; checked."""
         value = check.plain_number(value)
-        if Tensor in (self.annotation, *get_args(self.annotation)):
+        if self.takes_tensors:
             value = check.plain_tensor(name, value)
-        if is_choice(self):
-            check.check_choice(name, value, get_args(self.annotation))
+        if self.choices:
+            check.check_choice(name, value, self.choices)
         elif self.annotation is bool:
             check.check_flag(name, value)
         if self.check is not None:
@@ -101,8 +102,22 @@ class Option:
 
     def named(self, value: Any) -> Any:
         """A function of the user's with the name that metrics are told apart by; any other value as it is."""
-        takes_functions = any(get_origin(one) is Callable for one in get_args(self.annotation))
-        return Function(value) if takes_functions and callable(value) else value
+        return Function(value) if self.takes_functions and callable(value) else value
+
+    # What the annotation says, read once: a metric is made in less time than all of its annotations are read.
+
+    @functools.cached_property
+    def takes_tensors(self) -> bool:
+        return Tensor in (self.annotation, *get_args(self.annotation))
+
+    @functools.cached_property
+    def takes_functions(self) -> bool:
+        return any(get_origin(one) is Callable for one in get_args(self.annotation))
+
+    @functools.cached_property
+    def choices(self) -> tuple[Any, ...]:
+        """The words that it may be, the first of which is the default; none where it may be others."""
+        return get_args(self.annotation) if get_origin(self.annotation) is Literal else ()
 
 
 def option(
@@ -181,16 +196,11 @@ def documented(docstring: str | None, options: dict[str, Option]) -> str | None:
     text = "\n    Args:\n"
     for name, declared in options.items():
         if declared.doc:
-            choices = f"One of {', '.join(f'``{word!r}``' for word in get_args(declared.annotation))}."
+            choices = f"One of {', '.join(f'``{word!r}``' for word in declared.choices)}."
             default = "" if declared.default is REQUIRED else f"Default: {declared.default!r}."
-            sentence = f"{name}: {declared.doc} {choices if is_choice(declared) else default}"
+            sentence = f"{name}: {declared.doc} {choices if declared.choices else default}"
             text += textwrap.fill(sentence, 116, initial_indent=8 * " ", subsequent_indent=12 * " ") + "\n"
     return docstring[: min(places)] + text + docstring[min(places) :]
-
-
-def is_choice(declared: Option) -> bool:
-    """Whether an option is one of a few words, the first of which is the default."""
-    return get_origin(declared.annotation) is Literal
 
 
 def annotations_of(cls: type, names: dict[str, Option]) -> dict[str, Any]:

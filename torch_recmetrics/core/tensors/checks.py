@@ -34,7 +34,7 @@ SMALL_CATALOGUE = 10  # of so few items a row may list ids 0 and 1 alone; of mor
 
 def plain_number(value: Any) -> Any:
     """A Python number or bool for one of NumPy's and its like; anything else as it is."""
-    if type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.bool_):
         return bool(value)
