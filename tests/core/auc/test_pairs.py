@@ -44,7 +44,7 @@ def columns(updates: list[dict[str, Any]], dtype: torch.dtype) -> tuple[torch.Te
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pairs_are_those_of_the_definition(dtype: torch.dtype, way: None) -> None:
-    @settings(max_examples=60)
+    @settings(max_examples=30)
     @given(drawn_clicks([dtype], weighted=True, named=False))
     def law(updates: list[dict[str, Any]]) -> None:
         keys, labels, groups, weights = columns(updates, dtype)
@@ -96,7 +96,7 @@ def test_all_bits_of_a_float64_count() -> None:
 
 def test_weights_of_very_different_size() -> None:
     """A small group beside a very large one keeps its digits."""
-    n = 1000
+    n = 400
     scores = torch.rand(n, dtype=torch.float64)
     labels = torch.rand(n) < 0.5
     groups = torch.arange(n) % 2
