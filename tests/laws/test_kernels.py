@@ -64,7 +64,7 @@ def kernels(metric: Any, update: dict[str, Any]) -> float:
         (False, NAMED, 55),
         (True, NAMED, 45),
         (False, {"preds": PREDS, "target": PREDS}, 190),  # evaluated at once: users of a dense target do not wait
-        (False, {"preds": PREDS, "target": PREDS > 0}, 155),
+        (False, {"preds": PREDS, "target": torch.empty_like(PREDS, dtype=torch.bool)}, 155),
         (False, {"item_ids": ids(20), "target_ids": ids(20)}, 45),
     ],
     ids=[
