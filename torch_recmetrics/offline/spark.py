@@ -382,31 +382,35 @@ class Parts:
 
         None where no user has a value, workers write them, or they are many.
         """
-        if self._rows.where("kind = 'users'").isEmpty():
-            return None
-        if path is not None:
-            self._write_users(path, user)
-            return None
-        if n_users > MOST_USERS:
+        rows = self._rows.where("kind = 'users'").select("payload")
+        if path is None and n_users <= MOST_USERS:
+            found = rows.collect()
+            if not found:
+                return None
+            pyarrow = needed("pyarrow", "Spark's frames")
+            parts = [read_ipc(bytes(row["payload"])) for row in found]
+            table = pyarrow.concat_tables(parts).sort_by("_id").combine_chunks()
+            names = [name for name in table.column_names if name not in ("_id", "_list")]
+            return table, {name: torch.tensor(table[name].to_numpy()) for name in names}
+        first = rows.first()
+        if first is not None and path is not None:
+            self._write_users(rows, read_ipc(bytes(first["payload"])).schema, path, user)
+        elif first is not None:
             rank_zero_warn(
                 f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them"
             )
-            return None
-        pyarrow = needed("pyarrow", "Spark's frames")
-        rows = self._rows.where("kind = 'users'").select("payload").collect()
-        table = pyarrow.concat_tables([read_ipc(bytes(row["payload"])) for row in rows]).sort_by("_id").combine_chunks()
-        names = [name for name in table.column_names if name not in ("_id", "_list")]
-        return table, {name: torch.tensor(table[name].to_numpy()) for name in names}
+        return None
 
-    def _write_users(self, path: str, user: str) -> None:
+    @staticmethod
+    def _write_users(rows: Any, known: Any, path: str, user: str) -> None:
         """Write the table of the users as a folder of Parquet files, each by the worker that has its rows.
 
         Args:
+            rows: the payloads.
+            known: their schema.
             path: of the folder, which must not be there.
             user: the name of the column of their ids.
         """
-        rows = self._rows.where("kind = 'users'").select("payload")
-        known = read_ipc(bytes(rows.first()[0])).schema
         names = [{"_id": user, "_weight": "weight", "_list": "items"}.get(name, name) for name in known.names]
         types = needed("pyspark.sql.pandas.types", "Spark's frames")
         schema = types.from_arrow_schema(known.empty_table().rename_columns(names).schema)
