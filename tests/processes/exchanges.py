@@ -26,6 +26,7 @@ LISTS: Asked = {str(v): (v, 3) for v in LISTED if v in STATES and not v.needs_sa
 LISTS |= {"ndcg": (named("NDCG"), 3), "mrr": (named("MRR"), None)}
 NAMED_LISTS: Asked = LISTS | {str(v): (v, 3) for v in LISTED if v in STATES and v.needs_samples}
 ROWS: Asked = {str(v): (v, None) for v in STATES if v not in OF_ROWS}
+KEPT: Asked = {name: (v, k) for name, (v, k) in ROWS.items() if v.label != "bins"}  # of scores of any dtypes
 
 
 # Who gets what -------------------------------------------------------------------------------------------------------
@@ -255,7 +256,8 @@ MIXED = ("float64 on the second", "both half precisions", "half and float32", "h
 class Scenario:
     """The metrics stand in "ours", a collection, in that of "torchmetrics", or each "alone".
 
-    `way` says how the values are asked for; `at_most` is the number of collectives that this may take.
+    `way` says how the values are asked for; `at_most` is the number of collectives that this may take. In a group of
+    others (`of_others`) the first process does not belong to their `process_group`, and has all their rows alone.
     """
 
     shards: Share
@@ -265,6 +267,7 @@ class Scenario:
     at_most: int | None = None
     ties: str | None = None
     own_gather: bool = False
+    of_others: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
     def make(self) -> Any:
@@ -280,16 +283,25 @@ class Scenario:
         members = {name: variant.make(k, **options) for name, (variant, k) in self.asked.items()}
         return members if self.kind == "alone" else torchmetrics.MetricCollection(members)
 
+    def updates(self, world: int) -> list[Update]:
+        """Those of all processes together."""
+        return [update for shard in self.shards(world - self.of_others) for update in shard]
+
+    def updates_of(self, rank: int, world: int) -> list[Update]:
+        if not self.of_others:
+            return self.shards(world)[rank]
+        return self.shards(world - 1)[rank - 1] if rank else self.updates(world)
+
     def refused(self, world: int, variant: Variant) -> bool:
-        updates = [update for shard in self.shards(world) for update in shard]
+        updates = self.updates(world)
         if self.own_gather and any({"indexes", "sample_ids"} & update.keys() for update in updates):
             return True  # an own gather function exchanges sums, not rows
         dtypes = {update["preds"].dtype for update in updates if "preds" in update}
         return self.way == "refused" or (variant.label == "bins" and len(dtypes) > 1)
 
     def expected(self, world: int) -> dict[str, Any]:
-        updates = [update for shard in self.shards(world) for update in shard]
-        rows = self.asked == ROWS
+        updates = self.updates(world)
+        rows = self.asked in (ROWS, KEPT)
         users = [] if rows else users_of(updates)
         found: dict[str, Any] = {}
         for name, (variant, k) in self.asked.items():
@@ -361,6 +373,12 @@ SCENARIOS: dict[str, Scenario] = {
         if name in OF_WAYS or way in ("collection", "alone")
     },
     **{f"clicks, {name}": Scenario(share, ROWS, "alone", "again") for name, share in CLICK_SHARDS.items()},
+    **{f"group of others, {h}": Scenario(uneven(h), of_others=True) for h in COST},
+    "group of others, lists": Scenario(all_named, NAMED_LISTS, of_others=True),
+    **{
+        f"group of others, clicks, {name}": Scenario(CLICK_SHARDS[name], KEPT, "alone", of_others=True)
+        for name in ("samples again", "half and float32", "half with weights and float32")
+    },
 }
 
 
@@ -434,7 +452,13 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
     import torch.distributed as dist
 
     scenario = SCENARIOS[name]
-    updates, metrics = scenario.shards(world)[rank], made(name)
+    updates, metrics = scenario.updates_of(rank, world), made(name)
+    if scenario.of_others:
+        others = dist.new_group(range(1, world))
+        for metric in metrics.values():
+            metric.process_group = others
+            if not rank:
+                metric.distributed_available_fn = lambda: False
     if scenario.way == "between":
         metrics = feed(scenario, metrics, updates[:1], "update")
         values_of(metrics, "update")
