@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -204,6 +205,32 @@ def test_the_same_lists_give_the_same_bits(layout: str) -> None:
 
     holds(law, f"same lists {layout}", examples=12, case=drawn())
     assert said
+
+
+@pytest.mark.parametrize("layout", ["dense", "embeddings", "masked embeddings"])
+def test_second_scores_are_the_lists_of_the_same_items(layout: str) -> None:
+    """What must not be recommended is in neither list, whichever argument says so."""
+
+    def law(case: Case) -> None:
+        if not sayable(layout, case, "stable", LAW[0]):
+            return
+        second = replace(case, scores=[[s if s == -cases.INF else -s for s in row] for row in case.scores])
+        lists = {
+            **without(cases.item_ids(case), "target_ids", "target_relevance"),
+            "reference_ids": cases.item_ids(second)["item_ids"],
+        }
+        given = without(SAME[layout](case), "target", "target_ids", "target_relevance")
+        expected = updated(agreement_metrics(), **lists).compute()
+        got = updated(agreement_metrics(), **given, reference_preds=cases.scores_of(second)).compute()
+        for name, value in expected.items():
+            assert same_bits(got[name], value), name
+
+    holds(law, f"second scores {layout}", examples=12, case=drawn())
+
+
+def agreement_metrics() -> torch_recmetrics.RecMetricCollection:
+    ours = torch_recmetrics
+    return ours.RecMetricCollection([ours.Overlap(2), ours.Jaccard(None), ours.RBO(), ours.KendallTau(3)])
 
 
 def test_every_ranked_variant_is_tried() -> None:
