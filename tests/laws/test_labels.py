@@ -20,6 +20,7 @@ from torch_recmetrics import (
     NDCG,
     BinaryAUC,
     Coverage,
+    Jaccard,
     Recall,
     RecMetricCollection,
     functional,
@@ -75,7 +76,11 @@ def test_labels_that_are_ignored_leave_no_trace(layout: str) -> None:
 def test_ids_that_are_ignored_are_padding(layout: str) -> None:
     def law(case: Case, top_k: int | None) -> None:
         update = cases.LAYOUTS[layout](case)
-        other = {name: torch.where(v == -1, -100, v) if name.endswith("_ids") else v for name, v in update.items()}
+        second = {**update, "reference_ids": cases.item_ids(case)["item_ids"].flip(1)}
+        other = {name: torch.where(v == -1, -100, v) if name.endswith("_ids") else v for name, v in second.items()}
+        agreeing = updated(Jaccard(top_k, ignore_index=-100), **other).compute()
+        assert torch.equal(agreeing.nan_to_num(-1), updated(Jaccard(top_k), **second).compute().nan_to_num(-1))
+        del other["reference_ids"]
         expected, got = values_of_all(update, top_k), values_of_all(other, top_k, ignore_index=-100)
         for name, value in expected.items():
             assert torch.equal(got[name].nan_to_num(-1), value.nan_to_num(-1)), name
