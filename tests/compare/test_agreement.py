@@ -27,10 +27,12 @@ def run(lists: Any, shift: float = 0.0, **more: Any) -> UserValues:
     return UserValues(list(range(len(lists))), {"ndcg@10": values}, lists=lists, **more)
 
 
-def test_rows_are_those_of_the_definitions() -> None:
-    table = agreement(
-        {"old": run(OLD), "new": run(NEW), "far": run(FAR)}, ["overlap@10", "rbo", "jaccard@5", "kendall_tau"]
-    )
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_are_those_of_the_definitions(weighted: bool) -> None:
+    weights = [1.0 + place % 3 * weighted for place in range(60)]
+    more: Any = {"weights": weights} if weighted else {}
+    runs = {name: run(lists, **more) for name, lists in (("old", OLD), ("new", NEW), ("far", FAR))}
+    table = agreement(runs, ["overlap@10", "rbo", "jaccard@5", "kendall_tau"])
     assert [(row.system, row.other) for row in table][::4] == [("old", "new"), ("old", "far"), ("new", "far")]
     wanted = {
         "overlap@10": [oracle.overlap(a, b, 10) for a, b in zip(OLD, NEW)],
@@ -39,15 +41,16 @@ def test_rows_are_those_of_the_definitions() -> None:
         "kendall_tau": [oracle.kendall_tau(a, b) for a, b in zip(OLD, NEW)],
     }
     for row in list(table)[:4]:
-        known: list[Any] = [v for v in wanted[row.metric] if v is not None]
-        assert row.value == pytest.approx(sum(known) / len(known), abs=1e-12)
+        known: list[Any] = [(v, w) for v, w in zip(wanted[row.metric], weights) if v is not None]
+        mean = sum(v * w for v, w in known) / sum(w for _, w in known)
+        assert row.value == pytest.approx(mean, abs=1e-12)
         assert row.low < row.value < row.high and row.n == len(known)
     assert table.users["old", "new"]["rbo"].tolist() == pytest.approx(wanted["rbo"], abs=1e-12)
     assert "old, new  overlap@10" in str(table) and len(table) == 12
     assert repr(table) == f"Agreement(12 rows, {len(table.users)} pairs of runs)"
     assert json.loads(table.to_json())[4]["value"] == 0 and json.loads(table.to_json())[7]["value"] is None
     metric = Overlap(10)
-    metric.update(item_ids=torch.tensor(NEW), reference_ids=torch.tensor(OLD))
+    metric.update(item_ids=torch.tensor(NEW), reference_ids=torch.tensor(OLD), weights=torch.tensor(weights))
     assert table.rows[0].low == float(metric.confidence_interval()[0])
 
 

@@ -127,14 +127,14 @@ def test_a_step_that_returns_other_rows_than_it_got() -> None:
 
 
 def test_every_argument_loses_the_same_rows() -> None:
-    given = {"preds": torch.randn(3, 4), "target_ids": torch.tensor([[1], [2], [3]]), "weights": torch.ones(3)}
+    ids, weights = torch.tensor([[1], [2], [3]]), torch.tensor([2.0, 0.5, 3.0])
+    given = {"preds": torch.randn(3, 4), "target_ids": ids, "weights": weights}
     cut = without_repeats(given, padded_loader(), 0)
     assert {name: len(value) for name, value in cut.items()} == {"preds": 2, "target_ids": 2, "weights": 2}
     ranking = torch_recmetrics.rank(given["preds"], target_ids=given["target_ids"], top_k=2)
-    weights = without_repeats({"preds": ranking}, padded_loader(), 0)["preds"].weights
-    assert weights.tolist() == [1, 1, 0]
+    assert without_repeats({"preds": ranking}, padded_loader(), 0)["preds"].weights.tolist() == [1, 1, 0]
     weighted = torch_recmetrics.rank(**given, top_k=2)
-    assert without_repeats({"preds": weighted}, padded_loader(), 0)["preds"].weights.tolist() == [1, 1, 0]
+    assert without_repeats({"preds": weighted}, padded_loader(), 0)["preds"].weights.tolist() == [2, 0.5, 0]
 
 
 @pytest.mark.parametrize("n_items", [3, 7])

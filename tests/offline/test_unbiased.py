@@ -349,11 +349,15 @@ def test_users_are_units_in_any_batches(user: str, tmp_path: Path, monkeypatch: 
     shown = (columns["reward"], columns["logged"], columns["policy"])
     metric.update(*shown, indexes=torch.tensor([row.user for row in LOG]), **model)
     ends = [float(end) for end in metric.confidence_interval(0.9)]
+    logged = ours.OffPolicyValue(estimator="dm")
+    logged.update(*shown, indexes=torch.tensor([row.user for row in LOG]), expected_policy=columns["reward"])
+    ends_logged = [float(end) for end in logged.confidence_interval(0.9)]
     for batch_rows, kind in ((491_520, "arrow"), (37, "csv"), (37, "parquet"), (37, "arrow")):  # 37 rows split users
         monkeypatch.setattr(MODULE, "BATCH_ROWS", batch_rows)
         report = off_policy(as_source(kind, ROWS, tmp_path, "log"), "dr", user=user, level=0.9)
         assert report["off_policy_value"] == pytest.approx(float(metric.compute()), **EXACT)
         assert report.intervals["off_policy_value"] == pytest.approx(ends, rel=1e-10)
+        assert report.intervals["logged_value"] == pytest.approx(ends_logged, rel=1e-10)
         assert report.counts == {"rows": len(LOG), "users": len({row.user for row in LOG})}
     alone = off_policy(ROWS, "dr", level=0.9).intervals["off_policy_value"]
     assert alone != pytest.approx(ends, rel=1e-6)
