@@ -11,9 +11,9 @@ from torch_recmetrics import NDCG, CollapseRate, RecMetricCollection, TieRate, f
 
 
 def test_tie_rate() -> None:
-    """The tie of the first user is between a hit and a miss, that of the second between two hits."""
-    preds, target = torch.tensor([[2.0, 1, 1, 0], [2.0, 1, 1, 0]]), torch.tensor([[0, 1, 0, 0], [0, 1, 1, 0]])
-    assert [float(TieRate(k)(preds, target)) for k in (1, 2, 3, None)] == [0, 1 / 2, 1 / 2, 1 / 2]
+    """The tie of the first user is between a hit and a miss, that of the second two hits, of the third two grades."""
+    preds, target = torch.tensor([[2.0, 1, 1, 0]] * 3), torch.tensor([[0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 3, 0]])
+    assert [float(TieRate(k)(preds, target)) for k in (1, 2, 3, None)] == [0, 2 / 3, 2 / 3, 2 / 3]
     assert float(TieRate(2)(preds[:1], torch.zeros(1, 4), weights=torch.ones(1)).nan_to_num(-1)) == -1
 
 

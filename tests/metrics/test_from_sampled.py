@@ -217,6 +217,12 @@ def test_several_relevant_items_are_each_ranked_among_the_sampled_ones() -> None
     for metric, n in ((recall, 2), (dcg, 1)):  # Recall is a mean over them, DCG a sum
         table = metric.users_of_ranks(2)
         assert float(metric.compute()) == pytest.approx(float(table[0] + table[2]) / n)
+    # One that is no candidate was not recommended, and is relevant all the same.
+    recall.reset()
+    recall.update(
+        torch.tensor([[0.4, 0.3, 0.2]]), item_ids=torch.tensor([[7, 5, 6]]), target_ids=torch.tensor([[7, 8]])
+    )
+    assert float(recall.compute()) == pytest.approx(float(recall.users_of_ranks(2)[0]) / 2)
 
 
 def test_a_collection_keeps_its_names() -> None:

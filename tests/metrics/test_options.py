@@ -178,6 +178,10 @@ def test_torchmetrics_own_arguments_change_no_value(variant: Variant, options: d
         plain.update(*layout)
         metric(*layout)
         assert torch.equal(metric.compute(), plain.compute())
+    other = updated(variant.make(2), preds.flip(0)[None], target[None].clamp(min=1))
+    for one in (plain, metric):
+        one.merge_state(other)
+    assert torch.equal(metric.compute(), plain.compute())
 
 
 @pytest.mark.parametrize("variant", RANKED, ids=str)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from fixtures.cases import Update, holds
 from fixtures.histories import fed
 from fixtures.slices import of_slice, with_slices
 from fixtures.variants import VARIANTS, Variant, ways
 from hypothesis import strategies as st
 
-from torch_recmetrics import Sliced
+from torch_recmetrics import Personalization, Sliced
 
 NAMED = (
     *("hit_rate", "ndcg", "mean_rank", "tie_rate", "novelty", "category_calibration", "coverage", "personalization"),
@@ -46,6 +47,14 @@ def test_a_slice_has_the_value_of_its_users(variant: Variant, history: str) -> N
             intervals = [float(end) for end in alone.confidence_interval(0.9)]
             ends = [float(end) for end in metric.confidence_interval(0.9)[name]]
             assert ends == pytest.approx(intervals, rel=1e-9, abs=1e-11, nan_ok=True)
+
+
+def test_an_empty_list_is_no_list_of_its_slice() -> None:
+    lists, slice_ids = torch.tensor([[0, 1], [0, 2], [-1, -1], [1, 2]]), torch.tensor([0, 0, 0, 1])
+    metric, alone = Sliced(Personalization(4, 2), NAMES), Personalization(4, 2)
+    metric.update(item_ids=lists, slice_ids=slice_ids)
+    alone.update(item_ids=lists[:3])
+    assert float(metric.compute()["cold"]) == float(alone.compute()) == 0.5
 
 
 @pytest.mark.parametrize(("variant", "layout"), ways([v for v in FIRST if v.exact and not v.needs_samples], "layouts"))
