@@ -32,6 +32,7 @@ of_test: set[int] = set()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--changes", help="a file of JSON: the changes, each with the tests of its folder")
     parser.addoption("--results", help="a file to write")
+    parser.addoption("--seconds", type=float, help="of the tests of one change; the others are not run")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,7 +75,7 @@ def unchanged(items: list[Any], file: Path) -> dict[Any, tuple[float, set[int]]]
     os.waitpid(child, 0)
     known = zip(items, json.loads(file.read_text()))
     passed = {item: (took, set(numbers)) for item, (failed, took, numbers) in known if not failed}
-    print(f"{len(items)} tests without a change: {sum(took for took, _ in passed.values()):.0f} s")
+    print(f"{len(items)} tests without a change: {sum(took for took, _ in passed.values()):.0f} s", flush=True)
     for item in [item for item in items if item not in passed]:
         print(f"  fails without a change, left out: {item.nodeid}")
     return passed
@@ -94,8 +95,8 @@ def soonest(items: list[Any], seconds: dict[Any, float]) -> list[Any]:
     return [item for item, end in zip(quickest.values(), ends) if end < SOON]
 
 
-def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float]) -> list[Any]:
-    """The test that is known to catch it, the soonest of the folder, the rest of it by file, the soonest of others."""
+def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float], most: float) -> list[Any]:
+    """The test that is known to catch it, the soonest of the folder, of others, the rest by file while there is time."""
     inside = [item for item in items if item.nodeid.startswith(tuple(change["tests"]))]
     of_file: dict[Any, float] = defaultdict(float)
     for item in inside:
@@ -103,7 +104,12 @@ def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float])
     known = [item for item in items if item.nodeid == change["known"]]
     by_file = sorted(inside, key=lambda item: of_file[item.path])
     others = [item for item in items if item not in set(inside)]
-    return list(dict.fromkeys([*known, *soonest(inside, seconds), *by_file, *soonest(others, seconds)]))
+    found = []
+    for item in dict.fromkeys([*known, *soonest(inside, seconds), *soonest(others, seconds), *by_file]):
+        if seconds[item] <= most:
+            found.append(item)
+            most -= seconds[item]
+    return found
 
 
 def caught_by(number: int, items: list[Any], seconds: dict[Any, float]) -> str:
@@ -151,11 +157,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     told = []
     for change in changes:
         number, start = change["number"], time.monotonic()
-        items = ordered([item for item, (_, came_by) in passed.items() if number in came_by], change, seconds)
+        came_by = [item for item, (_, numbers) in passed.items() if number in numbers]
+        items = ordered(came_by, change, seconds, option("seconds"))
         caught = caught_by(number, items, seconds)
         told.append({"number": number, "caught": caught, "tests": len(items), "early": number in early})
         word = "caught  " if caught else "again   " if number in early else "SURVIVED"
-        took = f"{time.monotonic() - start:4.0f} s of {len(items)} tests"
+        took = f"{time.monotonic() - start:4.0f} s of {len(items)} tests of {len(came_by)}"
         print(f"{word} {took}  {change['told']}{f'    by {caught}' if caught else ''}", flush=True)
     results.write_text(json.dumps(told))
     return True

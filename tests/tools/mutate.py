@@ -202,7 +202,7 @@ class Tree:
             is_folder = (ROOT / name).is_dir()
             (shutil.copytree(ROOT / name, path / name, ignore=ignored) if is_folder else shutil.copy(ROOT / name, path))
 
-    def at_once(self, mutants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def at_once(self, mutants: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
         """What came of the changes that one copy can hold, each behind a question."""
         made: set[int] = set()
         for path, text in self.texts.items():
@@ -217,6 +217,7 @@ class Tree:
             f"--changes={self.path / 'changes.json'}",
             f"--results={results}",
             f"--basetemp={self.path / 'temporary'}",
+            f"--seconds={seconds}",
         ]
         words += ["-s", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.tools.forked"]
         words += sorted({word for mutant in held for word in mutant["tests"]})
@@ -250,6 +251,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("folders", nargs="*", help="of the table in folders.py; by default all but lightning")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=120, help="of the tests of one change; the others are not run")
     parser.add_argument("--record", type=Path, help="a file of JSON lines to write")
     parser.add_argument("--again", type=Path, help="such a file, whose changes are made again")
     options = parser.parse_args()
@@ -275,7 +277,7 @@ def main() -> int:
     print(f"{len(chosen)} of {len(places):,} changes, seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="mutants.") as place:
         tree = Tree(Path(place), texts)
-        results = tree.at_once(mutants)
+        results = tree.at_once(mutants, options.seconds)
         of_number = {one["number"]: one["caught"] for one in results if one["caught"] or not one["early"]}
         for one, caught in tree.one_by_one([one for one in mutants if one["number"] not in of_number]):
             of_number[one["number"]] = caught
