@@ -96,7 +96,7 @@ def soonest(items: list[Any], seconds: dict[Any, float]) -> list[Any]:
 
 
 def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float], most: float) -> list[Any]:
-    """The test that is known to catch it, the soonest of the folder, of others, the rest by file while there is time."""
+    """The test that is known to catch it, the soonest of its folder and of others; the rest while there is time."""
     inside = [item for item in items if item.nodeid.startswith(tuple(change["tests"]))]
     of_file: dict[Any, float] = defaultdict(float)
     for item in inside:
