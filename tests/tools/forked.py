@@ -158,7 +158,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     for change in changes:
         number, start = change["number"], time.monotonic()
         came_by = [item for item, (_, numbers) in passed.items() if number in numbers]
-        items = ordered(came_by, change, seconds, option("seconds"))
+        items = ordered(came_by, change, seconds, SOON if number in early else option("seconds"))
         caught = caught_by(number, items, seconds)
         told.append({"number": number, "caught": caught, "tests": len(items), "early": number in early})
         word = "caught  " if caught else "again   " if number in early else "SURVIVED"

@@ -24,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -185,11 +186,21 @@ def put(tree: ast.AST, before: Any, after: Any) -> None:
     return None
 
 
-def run_pytest(words: list[str]) -> int:
+class Clock:
+    """A plugin of pytest: what has not begun after so many seconds is not run."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+
+    def pytest_runtest_protocol(self) -> bool | None:
+        return time.monotonic() > self.end or None
+
+
+def run_pytest(words: list[str], seconds: float) -> int:
     import pytest
 
     sys.dont_write_bytecode = True  # a changed file may be as old and as long as the one before
-    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *words])
+    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *words], [Clock(seconds)])
 
 
 class Tree:
@@ -227,7 +238,7 @@ class Tree:
             (self.path / path).write_text(text, "utf-8")
         return json.loads(results.read_text())
 
-    def one_by_one(self, mutants: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    def one_by_one(self, mutants: list[dict[str, Any]], seconds: float) -> Iterator[tuple[dict[str, Any], str]]:
         """What came of changes that are written into the file: the test that caught it, or ""."""
         process, output = Warm(HEAVY, [self.path], cwd=self.path), self.path / "output.txt"
         for one in mutants:
@@ -238,7 +249,7 @@ class Tree:
                 if not words or caught:
                     continue
                 output.unlink(missing_ok=True)
-                codes = process.run([("tests.tools.mutate:run_pytest", [words], output)], LIMIT)
+                codes = process.run([("tests.tools.mutate:run_pytest", [words, seconds], output)], LIMIT)
                 failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output.read_text("utf-8", "replace"), re.MULTILINE)
                 caught = "" if codes == [0] else failed[0] if failed else f"pytest ended with {codes}"
             (self.path / path).write_text(self.texts[path], "utf-8")
@@ -279,7 +290,8 @@ def main() -> int:
         tree = Tree(Path(place), texts)
         results = tree.at_once(mutants, options.seconds)
         of_number = {one["number"]: one["caught"] for one in results if one["caught"] or not one["early"]}
-        for one, caught in tree.one_by_one([one for one in mutants if one["number"] not in of_number]):
+        others = [one for one in mutants if one["number"] not in of_number]
+        for one, caught in tree.one_by_one(others, options.seconds):
             of_number[one["number"]] = caught
             print("caught  " if caught else "SURVIVED", one["told"], f"   by {caught}" if caught else "", flush=True)
     for one in mutants:
