@@ -236,7 +236,8 @@ def test_pictures_of_odd_values() -> None:
         ]
         assert all(map(math.isfinite, numbers))
         assert len(picture) < 40_000
-    assert len(re.findall("<circle", pictures[6])) == 40
+    assert len(re.findall("<circle", pictures[6])) == len(re.findall('class="whisker', pictures[6])) == 40
+    assert re.findall('class="tick">([^<]+)<', pictures[3])[-3:] == ["-2", "1.5", "5"]
 
 
 @pytest.mark.parametrize(("name", "above"), [("ndcg@10", False), ("exposure@10/Documentary", True)])

@@ -270,8 +270,7 @@ def run_gate(options: Options, output: Output) -> int:
     bounds = numbers_of(options, "not_less", "overlap@10=0.5")
     gate = Gate(better=better, not_worse=margins, not_less=bounds, level=options["level"], lower_is_better=lower)
     agreeing = [name for name in bounds if metric_named(name)]
-    if agreeing and options["truth"] is not None:
-        options["keep_lists"] = True
+    options["keep_lists"] = bool(agreeing)
     if not options["metric"]:
         # Of a metric of several values, exposure@10/indie, the name of all of them.
         asked = (name.partition("/")[0] for name in [*gate.better, *margins, *bounds] if name not in agreeing)

@@ -122,5 +122,5 @@ def full_text(name: str) -> str:
 
 def wrapped(text: str, lead: str) -> list[str]:
     """Lines of a paragraph, the first behind its lead, the others below it."""
-    lines = textwrap.TextWrapper(WIDTH, lead, " " * len(lead), break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.TextWrapper(WIDTH, lead, " " * len(lead), break_on_hyphens=False)
     return lines.wrap(text)

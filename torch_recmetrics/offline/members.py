@@ -286,7 +286,7 @@ class UserCollector:
         lists: (U, K) int64, the items by rank, each number one more than its own; 0 beyond the end of a list.
     """
 
-    def __init__(self, collection: RecMetricCollection, n_users: int, kept_ranks: int = 0) -> None:
+    def __init__(self, collection: RecMetricCollection, n_users: int, kept_ranks: int) -> None:
         members: dict[str, Any] = {name: member for name, member in collection.items() if has_users(member)}
         means = {name: member for name, member in members.items() if isinstance(member, UserMeasure)}
         self._warns = True  # once
