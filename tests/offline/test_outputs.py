@@ -27,6 +27,7 @@ def test_intervals_are_those_of_the_metrics_whatever_they_are_called(tmp_path: P
         metrics.update(item_ids=lists, target_ids=targets, target_relevance=grades, sample_ids=torch.arange(12))
         metrics.users().save(tmp_path / "users.parquet")
         report = report_of_users(str(tmp_path / "users.parquet"), UserValues.load(tmp_path / "users.parquet"), 0.9)
+        assert report.level == 0.9
         for name, ends in metrics.confidence_intervals(0.9).items():
             assert report.intervals[name] == pytest.approx(tuple(map(float, ends)), rel=1e-12)
         assert report.intervals["val_dcg@3" if metrics is named else "ndcg"][1] > 1

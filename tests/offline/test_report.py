@@ -88,6 +88,7 @@ def test_json_has_everything_and_null_for_nan(tmp_path: Path) -> None:
     text = report().to_json(tmp_path / "report.json")
     assert (tmp_path / "report.json").read_text(encoding="utf-8") == text
     known = json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    assert known["format_version"] == 1
     assert known["values"] == {"ndcg@10": 0.25, "coverage@10": 0.5, "gauc": None}
     assert known["intervals"] == {"ndcg@10": [0.2, 0.3], "gauc": [None, None]}
     assert known["counts"]["users_without_list"] == 3
