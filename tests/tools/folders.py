@@ -31,8 +31,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "state": (
         "tests/metrics", f"{LAWS}/test_splits.py", f"{LAWS}/test_exact_states.py", f"{LAWS}/test_kept_users.py",
         f"{LAWS}/test_waiting.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_refused_updates.py",
-        f"{LAWS}/test_checkpoints.py", f"{LAWS}/test_memory.py", f"{LAWS}/test_processes.py",
-        f"{LAWS}/test_processes_intervals.py", "tests/wrappers",
+        f"{LAWS}/test_empty_users.py", f"{LAWS}/test_checkpoints.py", f"{LAWS}/test_memory.py",
+        f"{LAWS}/test_processes.py", f"{LAWS}/test_processes_intervals.py", "tests/wrappers",
     ),
     "metrics": ("tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py"),
     "collection": ("tests/collection", f"{LAWS}/test_collections.py"),

@@ -86,10 +86,15 @@ def silence() -> None:
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
 
 
+def waits(item: Any) -> bool:
+    """Whether it starts processes: where one of them fails, the others may wait for it for as long as they may."""
+    return item.get_closest_marker("processes") is not None
+
+
 def soonest(items: list[Any], seconds: dict[Any, float]) -> list[Any]:
     """The quickest test of each function, for as long as there is time."""
     quickest: dict[str, Any] = {}
-    for item in sorted(items, key=seconds.__getitem__):
+    for item in sorted(items, key=lambda item: (waits(item), seconds[item])):
         quickest.setdefault(item.nodeid.partition("[")[0], item)
     ends = itertools.accumulate(seconds[item] for item in quickest.values())
     return [item for item, end in zip(quickest.values(), ends) if end < SOON]
@@ -102,7 +107,7 @@ def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float],
     for item in inside:
         of_file[item.path] += seconds[item]
     known = [item for item in items if item.nodeid == change["known"]]
-    by_file = sorted(inside, key=lambda item: of_file[item.path])
+    by_file = sorted(inside, key=lambda item: (waits(item), of_file[item.path]))
     others = [item for item in items if item not in set(inside)]
     found = []
     for item in dict.fromkeys([*known, *soonest(inside, seconds), *soonest(others, seconds), *by_file]):
