@@ -158,6 +158,8 @@ def test_a_function_gets_the_values_in_the_order_of_arrival() -> None:
     assert math.isnan(MRR(aggregation=second).compute())
     assert "second" in metric.definition() and "second" in repr(metric) and "second" in metric.state_name("sums")
     assert metric.clone().compute() == 0.5
+    number = updated(MRR(aggregation=lambda values: float(values[2])), **four()).compute()  # no float32
+    torch.testing.assert_close(number, torch.tensor(1 / 3, dtype=torch.float64), rtol=0, atol=1e-15)
     with pytest.raises(ValueError, match="must give one number"):
         updated(MRR(aggregation=lambda values: values), **four()).compute()
 

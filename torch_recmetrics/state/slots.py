@@ -259,7 +259,7 @@ class SlotTable(KeptRows):
         weights = poisson_weights(keys, self.slots.seed, min(last, number), first)
         if last <= number:
             return weights
-        return torch.cat([weights, torch.ones_like(keys, dtype=torch.int8).unsqueeze(1)], 1)
+        return torch.cat([weights, weights.new_ones((keys.shape[0], 1))], 1)
 
     def blocks(self, size: int) -> Iterator[tuple[int, int]]:
         """First and last replicates of blocks; of each unit or item there are `size` numbers in a replicate."""
