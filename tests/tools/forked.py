@@ -23,7 +23,7 @@ from _pytest.runner import runtestprotocol
 
 from tests.tools import switch
 
-SLOWEST = 10  # times what a test takes without a change, and a minute: then it is ended
+PATIENCE, SLOWEST = 20, 5  # seconds, and times what a test takes without a change: then it is ended
 SOON = 10.0  # seconds of the tests that come first
 of_fixtures: dict[str, set[int]] = defaultdict(set)
 of_test: set[int] = set()
@@ -138,7 +138,7 @@ def caught_by(number: int, items: list[Any], seconds: dict[Any, float]) -> str:
     os.close(answer)
     caught = ""
     for item in items:
-        patience = 60 + SLOWEST * seconds[item]  # in steps, since this process may be stopped for a while
+        patience = PATIENCE + SLOWEST * seconds[item]  # in steps, since this process may be stopped for a while
         while patience > 0 and not select.select([answers], [], [], 1)[0]:
             patience -= 1
         said = os.read(answers, 1) if patience > 0 else b"took too long: "

@@ -33,7 +33,6 @@ from tests.processes.warm import Warm
 from tests.tools.folders import PACKAGE, ROOT, TESTS, folder_of, tests_of
 
 COPIED = (PACKAGE, "tests", "docs", "examples", "benchmarks", "configs", *(p.name for p in ROOT.glob("*.[mt]*")))
-SLOWEST = 10  # times what the tests of the folder need without a change
 OTHER: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
