@@ -100,8 +100,8 @@ def soonest(items: list[Any], seconds: dict[Any, float]) -> list[Any]:
     return [item for item, end in zip(quickest.values(), ends) if end < SOON]
 
 
-def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float], most: float) -> list[Any]:
-    """The test that is known to catch it, the soonest of its folder and of others; the rest while there is time."""
+def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float]) -> list[Any]:
+    """The test that is known to catch it, the soonest of its folder and of others, the rest of the folder by file."""
     inside = [item for item in items if item.nodeid.startswith(tuple(change["tests"]))]
     of_file: dict[Any, float] = defaultdict(float)
     for item in inside:
@@ -109,16 +109,15 @@ def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float],
     known = [item for item in items if item.nodeid == change["known"]]
     by_file = sorted(inside, key=lambda item: (waits(item), of_file[item.path]))
     others = [item for item in items if item not in set(inside)]
-    found = []
-    for item in dict.fromkeys([*known, *soonest(inside, seconds), *soonest(others, seconds), *by_file]):
-        if seconds[item] <= most:
-            found.append(item)
-            most -= seconds[item]
-    return found
+    return list(dict.fromkeys([*known, *soonest(inside, seconds), *soonest(others, seconds), *by_file]))
 
 
-def caught_by(number: int, items: list[Any], seconds: dict[Any, float]) -> str:
-    """The first of these tests that fails with this change, or takes too long; "" where all pass."""
+def caught_by(number: int, items: list[Any], seconds: dict[Any, float], most: float) -> tuple[str, int]:
+    """The first of these tests that fails with this change, or takes too long, and how many of them were run.
+
+    "" where all pass that there is time for.
+    """
+    end = time.monotonic() + most
     answers, answer = os.pipe()
     child = os.fork()
     if not child:
@@ -136,8 +135,11 @@ def caught_by(number: int, items: list[Any], seconds: dict[Any, float]) -> str:
         os.write(answer, b"F")
         os._exit(0)
     os.close(answer)
-    caught = ""
+    caught, run = "", 0
     for item in items:
+        if time.monotonic() > end:
+            break
+        run += 1
         patience = PATIENCE + SLOWEST * seconds[item]  # in steps, since this process may be stopped for a while
         while patience > 0 and not select.select([answers], [], [], 1)[0]:
             patience -= 1
@@ -149,7 +151,7 @@ def caught_by(number: int, items: list[Any], seconds: dict[Any, float]) -> str:
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(answers)
-    return caught
+    return caught, run
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -163,11 +165,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     for change in changes:
         number, start = change["number"], time.monotonic()
         came_by = [item for item, (_, numbers) in passed.items() if number in numbers]
-        items = ordered(came_by, change, seconds, SOON if number in early else option("seconds"))
-        caught = caught_by(number, items, seconds)
-        told.append({"number": number, "caught": caught, "tests": len(items), "early": number in early})
+        most = SOON if number in early else option("seconds")
+        caught, run = caught_by(number, ordered(came_by, change, seconds), seconds, most)
+        told.append({"number": number, "caught": caught, "tests": run, "early": number in early})
         word = "caught  " if caught else "again   " if number in early else "SURVIVED"
-        took = f"{time.monotonic() - start:4.0f} s of {len(items)} tests of {len(came_by)}"
+        took = f"{time.monotonic() - start:4.0f} s of {run} tests of {len(came_by)}"
         print(f"{word} {took}  {change['told']}{f'    by {caught}' if caught else ''}", flush=True)
     results.write_text(json.dumps(told))
     return True
