@@ -24,6 +24,7 @@ from _pytest.runner import runtestprotocol
 from tests.tools import switch
 
 PATIENCE, SLOWEST = 20, 5  # seconds, and times what a test takes without a change: then it is ended
+FOR_PROCESSES = 100  # seconds, since another test may have started them before
 SOON = 10.0  # seconds of the tests that come first
 of_fixtures: dict[str, set[int]] = defaultdict(set)
 of_test: set[int] = set()
@@ -140,7 +141,8 @@ def caught_by(number: int, items: list[Any], seconds: dict[Any, float], most: fl
         if time.monotonic() > end:
             break
         run += 1
-        patience = PATIENCE + SLOWEST * seconds[item]  # in steps, since this process may be stopped for a while
+        # in steps, since this process may be stopped for a while
+        patience = (FOR_PROCESSES if waits(item) else PATIENCE) + SLOWEST * seconds[item]
         while patience > 0 and not select.select([answers], [], [], 1)[0]:
             patience -= 1
         said = os.read(answers, 1) if patience > 0 else b"took too long: "

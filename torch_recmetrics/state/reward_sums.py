@@ -99,7 +99,7 @@ class RewardTable(SumTable):
         return [self.metric.value(sums.movedim(-1, 0))]
 
     def counted(self, numbers: Tensor) -> Tensor:
-        return numbers[:, ROWS : ROWS + 1] > 0
+        return numbers[:, [ROWS]] > 0
 
 
 class RewardSums(RowMetric):
