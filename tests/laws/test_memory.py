@@ -118,6 +118,7 @@ def test_merge_state_takes_a_state_and_nothing(variant: Variant, updates: list[U
     metric = variant.make()
     metric.merge_state(variant.fed(updates).metric_state)
     metric.merge_state(variant.make())
+    assert metric.update_count == 2  # each of them counts once, as an update does
     assert float(metric.compute()) == variant.expected(updates)
 
 

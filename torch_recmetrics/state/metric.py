@@ -427,7 +427,7 @@ class RecMetric(Configured, Metric):
         return left_out(guarded)
 
     def note_update(self) -> None:
-        """An update was counted from outside: a collection evaluates its members together."""
+        """A merge or a checkpoint counts as one update."""
         self.__dict__["_update_count"] += 1
         self.__dict__["_computed"] = None
         self._invalidate()
