@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterable
@@ -113,6 +114,16 @@ def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float])
     return list(dict.fromkeys([*known, *soonest(inside, seconds), *soonest(others, seconds), *by_file]))
 
 
+def started_by(process: int) -> list[int]:
+    """The processes that it has started, and those that they have started."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(pid): int(parent) for pid, parent in map(str.split, listed.splitlines())}
+    found = [process]
+    for one in found:
+        found += [pid for pid, parent in parents.items() if parent == one]
+    return found[1:]
+
+
 def caught_by(number: int, items: list[Any], seconds: dict[Any, float], most: float) -> tuple[str, int]:
     """The first of these tests that fails with this change, or takes too long, and how many of them were run.
 
@@ -128,13 +139,11 @@ def caught_by(number: int, items: list[Any], seconds: dict[Any, float], most: fl
         os.environ["MUTANT"] = str(number)
         del os.environ["MUTANT_LOG"]
         for item, following in in_turn(items):
-            if fails(item, following):
+            failed = fails(item, following)
+            os.write(answer, b"F" if failed else b".")
+            if failed:
                 break
-            os.write(answer, b".")
-        else:
-            os._exit(0)
-        os.write(answer, b"F")
-        os._exit(0)
+        signal.pause()  # until what it has started is ended too
     os.close(answer)
     caught, run = "", 0
     for item in items:
@@ -149,8 +158,9 @@ def caught_by(number: int, items: list[Any], seconds: dict[Any, float], most: fl
         if said != b".":
             caught = {b"F": "", b"": "crashed: "}.get(said, said.decode()) + item.nodeid
             break
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
+    for process in [child, *started_by(child)]:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(answers)
     return caught, run
