@@ -17,7 +17,15 @@ import pytest
 import torch
 from scipy import stats
 
-from torch_recmetrics.compare import UserValues, compare, corrected, mcnemar, randomization_test, users_needed
+from torch_recmetrics.compare import (
+    Comparison,
+    UserValues,
+    compare,
+    corrected,
+    mcnemar,
+    randomization_test,
+    users_needed,
+)
 from torch_recmetrics.offline.report import Report
 
 mpl.use("Agg")
@@ -93,12 +101,12 @@ def test_each_test_is_that_of_its_library() -> None:
 
 def test_the_bootstrap_warns_of_few_users_with_a_difference() -> None:
     """Once a comparison, of users who have a difference: not of those who have none, nor of another test."""
-    systems = runs()
+    systems = dict(zip(("base", "z", "a"), runs().values()))
     with pytest.warns(UserWarning, match="fewer than 500 users who have one: ") as caught:
         compare(systems, "base", test="bootstrap", num_draws=99)
     (only,) = caught
     said = str(only.message)
-    assert "hit_rate@10 has " in said and "and 3 more of 4 rows have too few; take test='randomization'" in said
+    assert "z, hit_rate@10 has 11, and 3 more of 4 rows have too few; take test='randomization'" in said
     assert only.filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -468,6 +476,10 @@ def test_as_a_forest_plot() -> None:
     past = {"old": {"a": (0.3, 0.1)}, "new": {"a": (0.4, 0.1)}}
     unpaired = compare(past, "old", correction=None, level=0.9)
     assert unpaired.plot()[1].get_xlabel() == "new - old, 90 % interval\ngrey: p above 0.1; dotted: unpaired"
+    edge = replace(unpaired.rows[0], p_corrected=0.25)
+    options = {"baseline": "old", "test": "t", "correction": None, "num_draws": 1, "seed": 0, "notes": ()}
+    _, axes = Comparison([edge], level=0.75, **options).plot()  # as an interval does that ends at 0
+    assert axes.get_lines()[0].get_color() == "C0"
     infinite = compare(runs(n=3), "base", "ndcg@10")  # three users refuse nothing
     assert math.isinf(infinite.rows[0].low)
     assert "[-inf, inf]" in str(infinite)

@@ -93,6 +93,7 @@ def test_weights() -> None:
     assert numbers(c, b, w) == pytest.approx(numbers(c[10:], b[10:], None))
     w = np.random.default_rng(1).uniform(0.2, 2, 60)
     own = paired_contrast("a", c, b, w, 1.0)
+    assert (own.candidate, own.incumbent) == pytest.approx((w @ c / w.sum(), w @ b / w.sum()))
     for relative in (-0.1, 0.0, 0.3):  # the statistic is that of the t test, with weights too
         result = t_test(c - (1 + relative) * b, np.zeros(60), w)
         assert own.statistic(relative) == pytest.approx(result.difference / result.standard_error)
@@ -243,6 +244,7 @@ def test_users_whose_values_are_skew_are_not_ruled_out_by_the_t_test() -> None:
         rule = Gate(not_less={"a": bound}).decide(runs, runs).rules[0]
         assert rule.outcome == "undecided" and rule.high < 0
     assert stats.ttest_1samp(values, bound, alternative="less").pvalue < 0.025 < stats.t.cdf(hall, n - 1)
+    assert bound_contrast({"a": (0.3, 0.1)}, "a", bound).n is None  # of a mean nobody knows of how many users it is
 
 
 def test_one_more_user_is_reckoned_with_where_few_are_beyond() -> None:

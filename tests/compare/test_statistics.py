@@ -146,6 +146,9 @@ def test_the_interval_holds_zero_exactly_where_p_is_large(test: type) -> None:
         significant = result.p <= 0.05 + 1e-12
         assert significant == (not result.low <= 0 <= result.high)
         assert result.low < result.difference < result.high
+        small = test(1e-6 * a, 1e-6 * b, w, num_draws=499) if significant not in seen else None
+        if small is not None:
+            assert (small.low, small.high) == pytest.approx((1e-6 * result.low, 1e-6 * result.high), rel=1e-6)
         seen.add(significant)
     assert seen == {True, False}
 

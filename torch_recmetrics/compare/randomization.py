@@ -92,7 +92,7 @@ class SignFlips:
         squares = self.squares - 2 * shift * self.cross + shift**2 * self.squared_weights
         spread = squares - 2 * mean * c + mean**2 * self.squared_weights
         some = spread > NO_SPREAD * squares
-        size = np.where(a == 0, 0.0, np.inf)
+        size = np.full(a.shape, np.inf)
         np.divide(np.abs(a), np.sqrt(spread, where=some, out=np.ones_like(spread)), out=size, where=some)
         return size
 
