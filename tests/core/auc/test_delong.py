@@ -10,6 +10,7 @@ from fixtures.histories import fed
 from oracles import intervals
 
 from torch_recmetrics import BinaryAUC
+from torch_recmetrics.core.auc.delong import n_of_units
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -23,3 +24,13 @@ def test_an_error_is_that_of_the_definition(clustered: bool, weighted: bool) -> 
 
     updates = drawn_clicks([torch.float32, torch.float64], weighted=weighted, named=False)
     holds(law, f"errors {clustered} {weighted}", examples=30, updates=updates)
+
+
+def test_of_how_many_units_an_area_is() -> None:
+    """Satterthwaite's degrees of freedom and one; without an error the rows of the smaller class, half at most."""
+    variance, other, n, n_other, none = torch.tensor([1.0, 2.0, 5.0, 9.0, 0.0], dtype=torch.float64)
+    assert n_of_units(variance, other, n, n_other, n + n_other) == 9 / (1 / 4 + 4 / 8) + 1
+    assert n_of_units(none, none, n, n_other, n + n_other) == 5
+    metric = BinaryAUC()
+    metric.update(torch.arange(14.0), torch.arange(14) < 5)
+    assert metric.spread().n == 5

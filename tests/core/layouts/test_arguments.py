@@ -438,6 +438,7 @@ STEPS: list[tuple[Any, str]] = [
     ({"preds": CUBE[0, 0], "target": CUBE[0, 0] > 0.5}, r"need `indexes`, .* preds.unsqueeze\(0\)"),
     ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "indexes": torch.ones(3, 4).long()}, r"is flat, .* preds.flatten\(\)"),
     ({"item_ids": torch.tensor([1, 2]), "target_ids": torch.tensor([[1]])}, r"item_ids.unsqueeze\(0\)"),
+    ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "seen_ids": torch.tensor([1, 2, 3])}, r"is seen_ids.unsqueeze\(1\)"),
 ]
 
 

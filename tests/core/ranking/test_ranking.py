@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from torch_recmetrics import rank
+from torch_recmetrics import ERR, MAP, MRR, NDCG, Coverage, rank
+from torch_recmetrics.core.ranking import full_lists, ranking, ties
 
 
 @pytest.mark.parametrize("read", ["hits", "p_hit", "precision_sum", "reciprocal", "mean_precision", "max_hits"])
@@ -16,3 +19,34 @@ def test_nothing_is_read_deeper_than_the_list_was_cut(read: str, ties: str) -> N
     if read != "max_hits":  # the same however long the list is
         with pytest.raises(ValueError, match="was cut at 4"):
             getattr(stats, read)((2, 5))
+
+
+def test_tables_of_many_ranks_are_not_remembered_and_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, found = torch.rand(3, 9), []
+    for kept in (ties.KEPT_RANKS, 2):
+        monkeypatch.setattr(ties, "KEPT_RANKS", kept)
+        monkeypatch.setattr(ranking, "KEPT_RANKS", kept)
+        metric = NDCG(None)
+        metric.update(scores, scores > 0.3)
+        found.append(float(metric.compute()))
+    assert found[1] == pytest.approx(found[0], abs=1e-15)
+    assert ties.ranks(5, torch.device("cpu")).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_ranking_knows_how_many_items_were_scored() -> None:
+    ready = rank(torch.rand(2, 4), target_ids=torch.tensor([[1], [2]]))
+    with pytest.raises(ValueError, match="knows a catalogue of 5 items, but 4 are scored"):
+        Coverage(5).update(ready)
+
+
+@pytest.mark.parametrize("metric", [MRR, MAP, ERR])
+def test_long_blocks_of_equal_scores_are_summed_some_places_at_a_time(metric: Any, monkeypatch: Any) -> None:
+    draw = torch.Generator().manual_seed(0)
+    scores, target = torch.randint(2, (5, 30), generator=draw).float(), torch.rand(5, 30, generator=draw) > 0.7
+    found = []
+    for elements in (full_lists.TABLE_ELEMENTS, 4):
+        monkeypatch.setattr(full_lists, "TABLE_ELEMENTS", elements)
+        own = metric(None, ties="average")
+        own.update(scores, target)
+        found.append(float(own.compute()))
+    assert found[1] == pytest.approx(found[0], rel=1e-12)

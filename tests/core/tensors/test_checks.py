@@ -6,7 +6,7 @@ import pytest
 import torch
 from fixtures.devices import Reads, take_the_cpu_for_a_gpu
 
-from torch_recmetrics.core.tensors.checks import ValueChecks
+from torch_recmetrics.core.tensors.checks import ValueChecks, plain_tensor
 
 FALSE, SECOND_ROW = torch.zeros(3, dtype=torch.bool), torch.tensor([False, True, False])
 
@@ -41,3 +41,11 @@ def test_a_warning_does_not_wait_once_for_each_rule(monkeypatch: pytest.MonkeyPa
     with Reads() as reads, pytest.warns(UserWarning, match="warning 0"):
         checks.raise_first()
     assert reads.seen == ["_local_scalar_dense"]  # `tolist`, which waits too, is none of the operations that are noted
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [(["a"], "numbers, got text such as 'a'"), ([[1], [1, 2]], "of one length")]
+)
+def test_lists_that_are_no_numbers_are_refused(given: list[object], says: str) -> None:
+    with pytest.raises(TypeError, match=f"`x` must be .*{says}"):
+        plain_tensor("x", given)
