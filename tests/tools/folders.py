@@ -11,13 +11,15 @@ LAWS = "tests/laws"
 
 # Beside these a folder has its doctests. The quick ones come first, since a fault is mostly caught by them.
 TESTS: dict[str, tuple[str, ...]] = {
-    "core/auc": ("tests/core/auc", "tests/metrics/test_auc.py", "tests/metrics/test_group_auc.py"),
+    "core/auc": (
+        "tests/core/auc", "tests/metrics/test_auc.py", "tests/metrics/test_group_auc.py", f"{LAWS}/test_intervals.py",
+    ),
     "core/catalogue": ("tests/core/catalogue",),
     "core/distributed": ("tests/core/distributed", f"{LAWS}/test_processes.py"),
     "core/kernels": ("tests/core/kernels", "tests/core/scores"),
     "core/layouts": (
         "tests/core/layouts", f"{LAWS}/test_layouts.py", f"{LAWS}/test_labels.py", "tests/metrics/test_mean_rank.py",
-        "tests/metrics/test_propensities.py",
+        "tests/metrics/test_propensities.py", "tests/metrics/test_agreement.py",
     ),
     "core/ranking": (
         "tests/core/ranking", "tests/metrics/test_ranking.py", "tests/metrics/test_from_sampled.py",
