@@ -222,6 +222,8 @@ class Tree:
                 (self.path / path).write_text(source, "utf-8")
                 made |= numbers
         held, results = [m for m in mutants if m["number"] in made], self.path / "results.json"
+        if not held:
+            return []
         (self.path / "changes.json").write_text(json.dumps(held))
         words = [
             f"--changes={self.path / 'changes.json'}",
