@@ -396,3 +396,13 @@ def test_estimates_beside_each_other_in_a_collection() -> None:
         alone.update(**update)
         for name, value in alone.compute().items():
             assert float(metrics.compute()[f"{method}_{name}"]) == float(value)
+
+
+@pytest.mark.parametrize("ties", ["stable", "average"])
+def test_an_item_of_relevance_0_is_one_of_the_sampled(ties: Any) -> None:
+    preds, relevance, found = users(4, 9)["preds"], torch.tensor([[1.0, 0.0]]).expand(4, 2), []
+    for beside in (5, -1):
+        metric = FromSampled(ours.Recall(2, ties=ties), 30)
+        metric.update(preds, target_ids=torch.tensor([[3, beside]] * 4), target_relevance=relevance)
+        found.append(float(metric.compute()))
+    assert found[0] == found[1]
