@@ -166,3 +166,11 @@ def test_rows_without_a_label_are_in_no_group() -> None:
     preds, target = torch.tensor([0.9, 0.8, 0.1, 0.5]), torch.tensor([-1, 1, 0, -1])
     values = group_auc_of(preds, target, torch.tensor([7, 7, 7, 5]), ignore_index=-1)
     assert values.tolist() == [1.0]
+
+
+def test_scores_of_float64_are_not_rounded() -> None:
+    scores = torch.tensor([0.5, 0.5 + 1e-12], dtype=torch.float64)
+    assert float(group_auc_of(scores, torch.tensor([0, 1]), torch.tensor([1, 1]))) == 1
+    metric = GroupAUC()
+    metric.update(scores, torch.tensor([0, 1]), torch.tensor([1, 1]))
+    assert float(metric.compute()) == 1

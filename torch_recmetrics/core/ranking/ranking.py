@@ -460,7 +460,7 @@ class RankingStats:
             self._columns_at(cutoffs)
             n = self.ranking.target_relevance.shape[1]  # the best list holds what was not retrieved too
             if None not in cutoffs:
-                n = min(n, max(filter(None, cutoffs), default=0))
+                n = min(n, max(filter(None, cutoffs)))
             device = self.n_relevant.device
             if discount in REMEMBERED_DISCOUNTS and n < KEPT_RANKS:
                 sums = remembered_best_sums(1 << n.bit_length(), discount, device)  # few tables are remembered

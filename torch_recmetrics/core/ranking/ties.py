@@ -199,7 +199,7 @@ class CumulativeStats:
 
     relevance: Tensor  # (B, D) by rank
 
-    def __init__(self, relevance: Tensor, *, binary: bool = False) -> None:
+    def __init__(self, relevance: Tensor, *, binary: bool) -> None:
         self.relevance = relevance
         self._begin(relevance.shape[1], relevance.device, binary)
 
