@@ -10,6 +10,10 @@ FOLDERS ?=
 PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 BENCH ?= $(filter-out __init__ __main__ harness samples gpu,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
+# Bytecode is kept: each process would compile all modules again. It is made of what is imported, when that happens; pip
+# would make it of all files of all packages first, which takes half of an installation.
+export PYTHONDONTWRITEBYTECODE =
+
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
@@ -29,7 +33,7 @@ help:  ## print what there is
 # The stamp is newer than both files exactly when what is installed is what they ask for.
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 install: $(READY)  ## make the virtual environment and install the package with everything the targets below need
@@ -46,8 +50,6 @@ sampled: $(READY)  ## rank the models of the demo among 100 sampled negatives, 2
 evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare the files (DATA=path: of your own)
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
-# Bytecode is kept: each worker, and each process that a test starts, would compile all modules again.
-test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)  ## run all tests, doctests and examples
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
