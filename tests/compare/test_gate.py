@@ -324,26 +324,26 @@ def test_an_equal_candidate_is_rejected_in_at_most_half_of_what_the_level_leaves
 ) -> None:
     gate = Gate(better, not_worse, level=0.9)
     names = dict.fromkeys([*gate.better, *not_worse], 0.0)
-    rejected = np.mean([o == "rejected" for o in decisions(gate, n, names, 300, seed=n)])
-    assert rejected <= 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / 300)
+    rejected = np.mean([o == "rejected" for o in decisions(gate, n, names, 500, seed=n)])
+    assert rejected <= 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / 500)
     if len(names) == 1:
-        assert rejected >= 0.05 - 2.5 * math.sqrt(0.05 * 0.95 / 300)
+        assert rejected >= 0.05 - 2.5 * math.sqrt(0.05 * 0.95 / 500)
 
 
 def test_one_that_loses_twice_the_margin_is_rejected() -> None:
     """The contrast has the loss of one margin: a spread of 0.19 needs (1.96 + 1.64)^2 0.19^2 / 0.02^2 = 1,170 users."""
     gate = Gate(not_worse={"a": 0.05})
-    outcomes = decisions(gate, 1300, {"a": -0.10}, 100, seed=1)
+    outcomes = decisions(gate, 1300, {"a": -0.10}, 200, seed=1)
     assert np.mean([outcome == "rejected" for outcome in outcomes]) >= 0.95
     both = Gate(better="b", not_worse={"a": 0.05})
-    outcomes = decisions(both, 1600, {"a": -0.10, "b": 0.1}, 100, seed=2)
+    outcomes = decisions(both, 1600, {"a": -0.10, "b": 0.1}, 200, seed=2)
     assert np.mean([outcome == "rejected" for outcome in outcomes]) >= 0.95
 
 
 def test_a_candidate_at_the_margin_is_seldom_promoted() -> None:
-    outcomes = decisions(Gate(not_worse={"a": 0.05}, level=0.9), 100, {"a": -0.05}, 400, seed=4)
+    outcomes = decisions(Gate(not_worse={"a": 0.05}, level=0.9), 100, {"a": -0.05}, 600, seed=4)
     promoted = np.mean([outcome == "promoted" for outcome in outcomes])
-    assert abs(promoted - 0.05) <= 2.5 * math.sqrt(0.05 * 0.95 / 400)
+    assert abs(promoted - 0.05) <= 2.5 * math.sqrt(0.05 * 0.95 / 600)
 
 
 def test_a_better_candidate_is_promoted() -> None:

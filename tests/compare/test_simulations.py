@@ -1,7 +1,6 @@
 """What the tests promise, by simulation: intervals hold their level, p is uniform under no difference, and power.
 
-Seeds are fixed. 1,000 draws of a true 95 % lie within 93.5 and 96.5 % in 97 of 100 simulations, and 400 within 92.6 and
-97.4 %.
+Seeds are fixed. 1,000 draws of a true 95 % lie within 93.5 and 96.5 % in 97 of 100 simulations.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from scipy import stats
 from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import PairedResult, bootstrap_test, corrected, t_test, users_needed
 
-DRAWS, FEWER = 1000, 400  # of tests that draw themselves
+DRAWS = 1000
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
@@ -52,11 +51,11 @@ def wild(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def simulated(test: Callable[..., PairedResult], n: int, draw: Draw, weights: Callable, **options: int) -> np.ndarray:
-    """(draws, 2): whether the interval holds the true difference, and p."""
+    """(DRAWS, 2): whether the interval holds the true difference, and p."""
     true = 0.1 if draw is hits else 0.0
     rng = np.random.default_rng([n, len(draw.__name__), len(weights.__name__)])
-    found = np.empty((DRAWS if test is t_test else FEWER, 2))
-    for number in range(len(found)):
+    found = np.empty((DRAWS, 2))
+    for number in range(DRAWS):
         seed = {} if test is t_test else {"seed": number, **options}
         result = test(draw(rng, n), np.zeros(n), weights(rng, n), **seed)
         found[number] = result.low <= true <= result.high, result.p
@@ -64,7 +63,7 @@ def simulated(test: Callable[..., PairedResult], n: int, draw: Draw, weights: Ca
 
 
 def assert_level(held: np.ndarray) -> None:
-    assert held.mean() == pytest.approx(0.95, abs=0.015 if len(held) == DRAWS else 0.024)
+    assert 0.935 <= held.mean() <= 0.965
 
 
 @pytest.mark.parametrize("n", [30, 200, 5000])
@@ -127,7 +126,7 @@ def test_weights_that_go_with_the_spread() -> None:
     """
     rng = np.random.default_rng(5)
     refused = []
-    for seed in range(250):
+    for seed in range(400):
         heavy = rng.random(150) < 0.2
         d = np.where(heavy, rng.normal(0.4, 2, 150), rng.normal(-0.4, 0.5, 150))
         result = randomization_test(d, np.zeros(150), np.where(heavy, 4.0, 1.0), num_draws=399, seed=seed)

@@ -20,7 +20,7 @@ from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import UserColumns, flat_users
 from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
-from torch_recmetrics.state.sync import sum_of_users, waiting_groups, waiting_rows, wide
+from torch_recmetrics.state.sync import as_columns, sum_of_users, waiting_groups, waiting_rows
 from torch_recmetrics.users.user_values import UserValues
 
 
@@ -105,7 +105,8 @@ def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
     values, weights = [], []
     for metric in metrics:
         denominators = metric.joined("denominators").unsqueeze(1)
-        values.append(wide(metric.joined("numerators")) / torch.where(denominators != 0, denominators, float("nan")))
+        numerators = as_columns(metric.joined("numerators"))
+        values.append(numerators / torch.where(denominators != 0, denominators, float("nan")))
         weights.append(denominators)
     return KeptUsers(torch.cat(values, 1), torch.cat(weights, 1).amax(1), metrics[0].joined("sample_ids"))
 

@@ -99,7 +99,7 @@ class RewardTable(SumTable):
         return [self.metric.value(sums.movedim(-1, 0))]
 
     def counted(self, numbers: Tensor) -> Tensor:
-        return numbers[:, [ROWS]] > 0
+        return (numbers[:, ROWS] > 0).unsqueeze(1)
 
 
 class RewardSums(RowMetric):

@@ -28,12 +28,13 @@ from torch_recmetrics.state.ranking_metric import UserMeasure
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
     """(columns, 6): the sums of the rows with a sample id that count here."""
     rows = counted.nonzero().squeeze(1)
-    numerators = [wide(m.joined("numerators")) for m in metrics]
-    denominators = [wide(m.joined("denominators")).expand_as(own) for m, own in zip(metrics, numerators, strict=True)]
+    numerators = [as_columns(m.joined("numerators")) for m in metrics]
+    denominators = [as_columns(m.joined("denominators")) for m in metrics]
+    denominators = [own.expand_as(of_values) for own, of_values in zip(denominators, numerators, strict=True)]
     return moments(torch.cat(numerators, 1)[rows], torch.cat(denominators, 1)[rows]).T
 
 
-def wide(values: Tensor) -> Tensor:
+def as_columns(values: Tensor) -> Tensor:
     """(R, columns): values of rows, of which some metrics have a single column."""
     return values if values.ndim == 2 else values.unsqueeze(1)
 
