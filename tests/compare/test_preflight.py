@@ -47,10 +47,17 @@ def test_a_harness_that_measures_passes() -> None:
     assert len(report.checks) == 4 * len(FUNCTIONS) + 2
     assert {one.passed for one in report.checks if one.name != "most popular"} == {True}
     assert str(report).splitlines()[0] == f"0 of {len(report.checks)} checks failed"
+    widths = set()
+
+    def watched(lists: Tensor, truth: Tensor) -> Mapping[str, Any]:
+        widths.add(truth.shape[1])
+        return harness(lists, truth)
+
     own = preflight(
-        **problem(), metrics=tuple(FUNCTIONS), num_items=ITEMS, candidates=torch.arange(ITEMS), evaluate=harness
+        **problem(), metrics=tuple(FUNCTIONS), num_items=ITEMS, candidates=torch.arange(ITEMS), evaluate=watched
     )
     assert own.passed
+    assert widths == {5}  # never the lists in place of the truth
     assert [one.value for one in own.checks] == pytest.approx([one.value for one in report.checks])
 
 

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 import pytest
+import scipy
 import torch
 from fixtures import clicks
 from fixtures.cases import Update, holds
@@ -15,6 +16,8 @@ from fixtures.histories import fed
 from fixtures.variants import CLICKED, STATES, VARIANTS, Variant, ways
 from hypothesis import strategies as st
 from oracles import intervals
+from packaging.version import Version
+from scipy import stats
 from torchmetrics import SumMetric
 
 import torch_recmetrics
@@ -33,6 +36,7 @@ from torch_recmetrics import (
     Sliced,
     ranking_metrics,
 )
+from torch_recmetrics.state.intervals import student_quantile
 
 CLICKS = [v for v in CLICKED if v.label != "bins" and v.make().has_interval]
 MEANS = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists")]
@@ -354,3 +358,13 @@ def test_every_metric_says_whether_it_has_an_interval() -> None:
         )
         assert variant.make().has_interval != has_none, str(variant)
     assert torch_recmetrics.NDCG.has_interval
+
+
+@pytest.mark.skipif(Version(scipy.__version__) < Version("1.12"), reason="quantiles of SciPy 1.11 are off by 2e-9")
+@pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])
+def test_quantiles_are_those_of_student(level: float) -> None:
+    for n in (2, 3, 4, 5, 6, 10, 30, 101, 999, 1000, 1001, 1002, 10_000, 10**7, 10**12):
+        truth = stats.t.isf((1 - level) / 2, n - 1)
+        assert student_quantile(float(n), level) == pytest.approx(truth, rel=5e-11)
+        assert student_quantile(float(n), level) > student_quantile(n + 1.0, level) * (1 - 1e-12)
+    assert math.isnan(student_quantile(1.0, level)) and math.isnan(student_quantile(0.0, level))

@@ -240,6 +240,26 @@ def test_pictures_of_odd_values() -> None:
     assert re.findall('class="tick">([^<]+)<', pictures[3])[-3:] == ["-2", "1.5", "5"]
 
 
+def test_places_in_pictures() -> None:
+    """Of worked examples: 286 units between the edges of a histogram, 148 between those of a forest."""
+
+    def ticks_of(picture: str) -> list[tuple[float, str]]:
+        texts = [e for e in ET.fromstring(picture) if e.tag == "text" and e.get("class") == "tick"]
+        return [(float(e.attrib["x"]), str(e.text)) for e in texts]
+
+    def lines_of(picture: str, kind: str) -> list[tuple[float, ...]]:
+        lines = [e for e in ET.fromstring(picture) if e.tag == "line" and e.get("class") == kind]
+        return [tuple(float(e.attrib[name]) for name in ("x1", "y1", "x2", "y2")) for e in lines]
+
+    drawn = histogram("few", [1, 4], (-2.0, 6.0), 2.0)
+    assert ticks_of(drawn)[-3:] == [(44, "-2"), (187, "2"), (330, "6")]
+    assert lines_of(drawn, "mean") == [(187, 8, 187, 144)]
+    rows = [("a", (0.4, 0.3, 0.5), ""), ("b", (0.8, 0.7, 0.9), "")]
+    assert (130, "0") in ticks_of(forest("above", rows))
+    below = [(name, tuple(-own for own in bar), kind) for name, bar, kind in rows]
+    assert (278, "0") in ticks_of(forest("below", below))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("name", "above"), [("ndcg@10", False), ("exposure@10/Documentary", True)])
 def test_labels_of_rows_are_not_cut(name: str, above: bool) -> None:
     """Short ones stand before their rows; where one is long, all stand above theirs, from the left edge on."""
