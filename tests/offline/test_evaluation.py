@@ -371,10 +371,10 @@ def test_profiles_of_users_are_read_by_their_ids() -> None:
 
 
 def test_users_without_relevant_items_are_those_whom_the_metrics_leave_out() -> None:
-    lists = pa.table({"user_id": [1, 2], "item_id": [1, 3], "score": [0.9, 0.8]})
-    truth = pa.table({"user_id": [1, 2], "item_id": [1, 3], "grade": [2.0, 2.0]})
+    lists = pa.table({"user_id": [1, 2], "item_id": [0, 3], "score": [0.9, 0.8]})
+    truth = pa.table({"user_id": [1, 2], "item_id": [0, 3], "grade": [2.0, 2.0]})
     for relevance in (None, "grade"):
-        for ignored, left_out in ((2, 0), (3, 1)):  # an id; relevance of 2 is no id
+        for ignored, left_out in ((2, 0), (3, 1), (0, 1)):  # an id; relevance of 2 is no id
             report = evaluate(lists, truth, "recall@1", relevance=relevance, ignore_index=ignored)
             assert int(report.users["recall@1"].isnan().sum()) == left_out
             assert report.counts["users_without_relevant_items"] == left_out
