@@ -90,6 +90,24 @@ def test_all_others_give_the_full_metric(metric: Any, measure: Any, method: str)
     assert float(estimate.compute()) == pytest.approx(float(full.compute()), rel=1e-6 if method == "em" else 1e-12)
 
 
+@pytest.mark.parametrize("replacement", [True, False])
+@pytest.mark.parametrize(("metric", "measure"), METRICS, ids=lambda m: getattr(m, "__name__", ""))
+def test_ranks_by_expectation_maximisation_equal_oracle(metric: Any, measure: Any, replacement: bool) -> None:
+    """Of samples of several sizes, some met by few users."""
+    items, met = 30, {4: [40, 9, 3, 1, 0], 9: [1, 2, 0, 0, 1, 0, 0, 3, 0, 1], 1: [5, 6]}
+    estimate = FromSampled(metric(5), items, method="em", replacement=replacement)
+    for m, counts in met.items():
+        others = torch.arange(m, 0, -1.0)
+        rows = [
+            torch.cat([m - torch.tensor([above - 0.5]), others]) for above, n in enumerate(counts) for _ in range(n)
+        ]
+        estimate.update(
+            torch.stack(rows), item_ids=torch.arange(m + 1), target_ids=torch.zeros(len(rows), dtype=torch.int64)
+        )
+    expected = sampled.by_expectation_maximisation(of_rank(measure, 5, items), met, items, replacement)
+    assert float(estimate.compute()) == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize("metric", [metric for metric, _ in METRICS])
 @pytest.mark.parametrize("k", [1, 4, 20, None])
 def test_naive_is_the_metric_among_the_candidates(metric: Any, k: int | None) -> None:

@@ -24,3 +24,9 @@ def weight(key: int, seed: int, replicate: int) -> int:
     word = mixed((start + (replicate // 4 + 1) * GOLDEN) & MASK)
     lane = word >> 16 * (replicate % 4) & 0xFFFF  # little-endian, as a signed number
     return bisect_right(ENDS, lane ^ 0x8000)
+
+
+def place_key(place: int, rank: int) -> int:
+    """Of a user without an id: place and process are mixed one after the other, so that no sum of them is the same."""
+    key = mixed((mixed(place) + rank) & MASK)
+    return key - (1 << 64) if key >> 63 else key

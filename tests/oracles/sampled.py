@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -52,6 +52,26 @@ def table_of(
         share = float(rank - low)
         found.append(of_rank(low) * (1 - share) + (of_rank(low + 1) * share if share else 0.0))
     return found
+
+
+def by_expectation_maximisation(
+    of_rank: OfRank, met: Mapping[int, Sequence[int]], items: int, replacement: bool, gained: float = 1e-6
+) -> float:
+    """The mean of a function of the rank, where among m others each number above was met so often: m -> (m + 1)."""
+    seen = {(m, above): n for m, counts in met.items() for above, n in enumerate(counts) if n}
+    users, before = sum(seen.values()), -math.inf
+    of = {pair: [float(chance(pair[1], r, pair[0], items, replacement)) for r in range(1, items + 1)] for pair in seen}
+    ranks = [1 / items] * items
+    while True:
+        fitted = {pair: math.fsum(p * q for p, q in zip(of[pair], ranks, strict=True)) for pair in seen}
+        likelihood = math.fsum(n * math.log(fitted[pair]) for pair, n in seen.items()) / users
+        if likelihood - before < gained:
+            return math.fsum(of_rank(r) * p for r, p in enumerate(ranks, 1))
+        before = likelihood
+        ranks = [
+            p * math.fsum(n * of[pair][place] / fitted[pair] for pair, n in seen.items()) / users
+            for place, p in enumerate(ranks)
+        ]
 
 
 def places(user: User) -> list[tuple[int, int]]:

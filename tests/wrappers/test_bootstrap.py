@@ -30,7 +30,7 @@ from torch_recmetrics import (
     RecMetricCollection,
     UserBootstrap,
 )
-from torch_recmetrics.core.tensors.poisson import poisson_weights
+from torch_recmetrics.core.tensors.poisson import place_keys, poisson_weights
 
 NAMED = (
     "ndcg",
@@ -78,6 +78,14 @@ def test_weights_are_those_of_the_definition() -> None:
         expected = [[poisson.weight(key, seed, r) for r in range(21)] for key in keys]
         assert poisson_weights(torch.tensor(keys), seed, 21).tolist() == expected
         assert poisson_weights(torch.tensor(keys), seed, 21, 8).tolist() == [row[8:] for row in expected]
+
+
+def test_users_without_ids_have_keys_of_their_place_and_process() -> None:
+    for first, rank in ((0, 0), (0, 1), (5, 2)):
+        expected = [poisson.place_key(place, rank) for place in range(first, first + 4)]
+        assert place_keys(first, 4, rank, torch.device("cpu")).tolist() == expected
+    keys = torch.cat([place_keys(0, 10_000, rank, torch.device("cpu")) for rank in range(4)])
+    assert keys.unique().shape == keys.shape  # no two users are drawn together
 
 
 def test_weights_are_poissons() -> None:

@@ -87,6 +87,11 @@ def test_the_worst_is_the_highest_where_lower_is_better_and_the_farthest_from_th
     clicks = Sliced(Calibration(), 2)
     clicks.update(torch.tensor([0.5, 0.8]), torch.tensor([1, 1]), slice_ids=torch.tensor([1, 0]))
     assert clicks.worst() == ("1", torch.tensor(0.5))
+    for high, name in ((0.4, "less"), (0.9, "more")):  # 0.9 of the clicks promised, beside 0.8 and 1.8 of them
+        clicks = Sliced(Calibration(), ("less", "more"))
+        preds, target = torch.tensor([0.45, 0.45, high, high]), torch.tensor([1, 0, 1, 0])
+        clicks.update(preds, target, slice_ids=torch.tensor([0, 0, 1, 1] if high > 0.5 else [1, 1, 0, 0]))
+        assert clicks.worst().name == name
 
     class Neutral(Popularity):
         stem = "neutral"
