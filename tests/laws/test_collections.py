@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import pickle
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of
+from fixtures.cases import LAYOUTS, NAMED, Case, Update, drawn, holds, users_of, without
 from fixtures.histories import HISTORIES, OF_LISTS, fed, floats, updated
 from fixtures.items import ITEMS, NUM_ITEMS
 from fixtures.variants import (
@@ -284,6 +285,56 @@ def test_metrics_of_other_data_share_a_collection(history: str) -> None:
     for name, (variant, k, items) in which.items():
         assert float(values[name]) == variant.expected(updates[1:], k, items=items), name
         assert float(total[name]) == variant.expected(updates, k, items=items), name
+
+
+ALIKE = ("nan_action", "validate_args", "ignore_index", "min_relevance")  # in all members of a collection
+TABLES: dict[str, Any] = {"propensities": torch.linspace(0.1, 1, NUM_ITEMS), "num_items": 3 * NUM_ITEMS}
+
+
+def other_values(name: str, declared: Any, value: Any) -> list[Any]:
+    """What an option may be in place of a value, and some things that it may not."""
+    if declared.choices:
+        return [word for word in declared.choices if word != value]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int | float):
+        return [2 * value, value + 1, value / 2]
+    return [TABLES.get(name, 2)] if value is None else []
+
+
+def changed_once(variant: Variant, **given: Any) -> dict[str, Any]:
+    """A metric, and for each of its options those in which nothing else is another."""
+    found = {"as it is": variant.make(**given)}
+    for name, declared in variant.metric.declared_options.items():
+        if name in (*given, *ALIKE) or (declared.config is False and name not in TABLES):
+            continue
+        for value in other_values(name, declared, getattr(found["as it is"], name, None)):
+            with contextlib.suppress(ValueError, TypeError):
+                found[f"{name} {value}".replace(".", ",")] = variant.make(**given, **{name: value})
+    return found
+
+
+@pytest.mark.parametrize("variant", [v for v in FIRST if v.reads != "rewards"], ids=str)
+def test_members_of_which_one_option_is_another_share_nothing_else(variant: Variant) -> None:
+    """Whatever members share is told apart by every option that it depends on, and by the data of the items."""
+    weighed = "propensities" in variant.metric.declared_options
+    for given in [{}, {"propensities": TABLES["propensities"]}] if weighed else [{}]:
+        metrics = changed_once(variant, **given)
+        if variant.knows_items and variant.label != "function":
+            metrics["other items"] = variant.make(items=ITEMS.other(), **given)
+        for history in (name for name in variant.histories if not given or name != "flat rows"):
+            updates = variant.history(history, 2)
+            if given:
+                graded = [without(update, "target_relevance") for update in updates]
+                updates = [{n: v > 0 if n == "target" else v for n, v in update.items()} for update in graded]
+            alone = {}
+            for name, metric in metrics.items():
+                with contextlib.suppress(ValueError):  # some options refuse these users
+                    alone[name] = float(fed(metric.clone(), updates).compute())
+            values = floats(
+                fed(RecMetricCollection({name: metrics[name].clone() for name in alone}), updates).compute()
+            )
+            assert values == pytest.approx(alone, rel=1e-12, abs=1e-15, nan_ok=True)
 
 
 def test_click_metrics_beside_ranking_metrics() -> None:
