@@ -32,7 +32,7 @@ from oracles.users import TIES
 from torchmetrics import MetricCollection
 
 import torch_recmetrics
-from torch_recmetrics import MRR, NDCG, BinaryAUC, GroupAUC, LogLoss, RecMetricCollection
+from torch_recmetrics import MRR, NDCG, BinaryAUC, GroupAUC, LogLoss, RecMetricCollection, Sliced
 
 CUTS = (1, 3, None)
 Asked = dict[str, tuple[Variant, Any]]
@@ -302,6 +302,13 @@ def other_values(name: str, declared: Any, value: Any) -> list[Any]:
     return [TABLES.get(name, 2)] if value is None else []
 
 
+def all_in_the_first(updates: list[Update]) -> list[Update]:
+    """The same, each row in the first slice."""
+    return [
+        {**update, "slice_ids": torch.zeros(len(next(iter(update.values()))), dtype=torch.int64)} for update in updates
+    ]
+
+
 def changed_once(variant: Variant, **given: Any) -> dict[str, Any]:
     """A metric, and for each of its options those in which nothing else is another."""
     found = {"as it is": variant.make(**given)}
@@ -316,7 +323,8 @@ def changed_once(variant: Variant, **given: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("variant", [v for v in FIRST if v.reads != "rewards"], ids=str)
 def test_members_of_which_one_option_is_another_share_nothing_else(variant: Variant) -> None:
-    """Whatever members share is told apart by every option that it depends on, and by the data of the items."""
+    """Whatever members share is told apart by every option that it depends on, and by the data of the items; so are
+    the values of a batch, of merged copies and of slices."""
     weighed = "propensities" in variant.metric.declared_options
     for given in [{}, {"propensities": TABLES["propensities"]}] if weighed else [{}]:
         metrics = changed_once(variant, **given)
@@ -331,10 +339,18 @@ def test_members_of_which_one_option_is_another_share_nothing_else(variant: Vari
             for name, metric in metrics.items():
                 with contextlib.suppress(ValueError):  # some options refuse these users
                     alone[name] = float(fed(metric.clone(), updates).compute())
-            values = floats(
-                fed(RecMetricCollection({name: metrics[name].clone() for name in alone}), updates).compute()
-            )
-            assert values == pytest.approx(alone, rel=1e-12, abs=1e-15, nan_ok=True)
+            expected = pytest.approx(alone, rel=1e-12, abs=1e-15, nan_ok=True)
+            together = RecMetricCollection({name: metrics[name].clone() for name in alone})
+            first, second = (fed(copy.deepcopy(together), [update]) for update in updates)
+            together.update(**updates[0])
+            of_batch = pytest.approx(floats(second.compute()), rel=1e-12, abs=1e-15, nan_ok=True)
+            assert floats(together(**updates[1])) == of_batch
+            assert floats(together.compute()) == expected
+            if history == variant.histories[0]:
+                first.merge_state(pickle.loads(pickle.dumps(second)))
+                assert floats(first.compute()) == expected
+                slices = fed(Sliced(copy.deepcopy(together), ("all", "none")), all_in_the_first(updates))
+                assert floats(slices.overall) == expected
 
 
 def test_click_metrics_beside_ranking_metrics() -> None:
