@@ -333,7 +333,7 @@ def test_corrections(method: str, definition: type, theirs: str) -> None:
     assert corrected([NAN], method) == pytest.approx([NAN], nan_ok=True)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("effect", [0.03, 0.1, 0.31, 0.5, 1.0, 2.0, 2.1, 5.0])
+@pytest.mark.parametrize("effect", [0.03, 0.1, 0.31, 0.5, 1.0, 2.0, 2.1, 5.0, 15.0])
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_users_needed_is_statsmodels(effect: float, level: float) -> None:
     found = users_needed(effect, level)
