@@ -68,6 +68,8 @@ def spark(events: Path) -> Iterator[Any]:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
         " -XX:MetaspaceSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
         "spark.driver.memory": "2g",  # with less there is a full collection for each few queries
+        "spark.buffer.pageSize": "1m",  # else each sort and each hash table of a few rows begins with 64 MB of zeros
+        "spark.sql.ui.explainMode": "simple",  # each query's plan is written out for a page that nobody opens
         "spark.sql.ui.retainedExecutions": "1",
         "spark.ui.retainedJobs": "1",
         "spark.ui.retainedStages": "1",
