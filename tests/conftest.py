@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from processes.warm import IMPORTS, PATH, Asked, Warm
 
 if TYPE_CHECKING:
     import torch
 
+WARM = pytest.StashKey[Warm]()
 # The files that take 8 s and more, longest first: `make test ARGS=--durations=100` says which.
 LONGEST = (
     "tests/offline/test_spark.py",
@@ -37,7 +39,10 @@ LONGEST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """What takes seconds to import stands in functions: who only hands the tests to workers needs none of it."""
-    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        Asked.shared = config.workerinput["warm"]
+    elif config.getoption("numprocesses", None):
+        config.stash[WARM] = Warm(IMPORTS, PATH)
         return
     import torch
     from hypothesis import HealthCheck, settings
@@ -52,6 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
     settings.load_profile("suite")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """One process is enough that the processes of all workers are forked from."""
+    node.workerinput["warm"] = node.config.stash[WARM].address
 
 
 @pytest.hookimpl(trylast=True)
@@ -69,6 +80,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if (warm := config.stash.get(WARM, None)) is not None:
+        warm.close()
     gc.unfreeze()  # or DuckDB takes for leaked what is left at the end
 
 

@@ -14,6 +14,23 @@ def run(words: Sequence[str], cwd: str, environment: dict[str, str], errors: str
     os.chdir(cwd)
     os.environ |= environment
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    return program(words)
+
+
+def replaced(words: Sequence[str], cwd: str, environment: dict[str, str]) -> int:
+    """The same in the place of an interpreter that a program starts, with its streams and its environment alone."""
+    os.chdir(cwd)
+    for name in {*os.environ} - {*environment}:
+        del os.environ[name]
+    os.environ |= environment
+    places = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [place for place in places if place and place not in sys.path]
+    return program(words)
+
+
+def program(words: Sequence[str]) -> int:
+    """The exit status. An interpreter that it starts is forked too."""
+    sys.executable = os.environ.get("WARM_PYTHON", sys.executable)
     first, *rest = words
     try:
         if first == "-c":

@@ -16,9 +16,8 @@ import pytest
 import torch
 
 from processes.driver import played_by
-from processes.warm import Call, Warm
+from processes.warm import IMPORTS, PATH, Asked, Call, Warm
 
-HERE = Path(__file__).parent
 ALL_DONE_WITHIN = 600.0  # seconds
 PROGRAM_DONE_WITHIN = 240.0
 Outcomes = tuple[int, dict[str, list[Any]]]  # (processes, for each scenario what each process said)
@@ -32,28 +31,21 @@ def free_ports(number: int) -> list[str]:
         return [str(one.getsockname()[1]) for one in sockets]
 
 
-IMPORTS = [
-    "processes.loaded",
-    "torch.distributed",
-    "pytorch_lightning.cli",
-    "torch.utils.tensorboard",
-    "matplotlib.pyplot",
-]
-
-
 @functools.cache
-def warm(python: str = sys.executable) -> Warm:
+def warm(python: str = sys.executable) -> Asked:
     """The one process that all others are forked from, with what any of them imports: each more would import torch."""
-    return Warm(IMPORTS, [HERE.parent, HERE.parents[1]], python)
+    if Asked.shared is not None and python == sys.executable:
+        return Asked(Asked.shared)
+    return Warm(IMPORTS, PATH, python)
 
 
 @functools.cache
-def torch_alone() -> Warm:
+def torch_alone() -> Asked:
     """The same for processes that import this package and Numba on their own: torch takes longest."""
-    return Warm(["torch", "torchmetrics"], [HERE.parent, HERE.parents[1]])
+    return Warm(["torch", "torchmetrics"], PATH)
 
 
-def run_all(source: Warm, function: str, given: list[list[Any]], folder: Path, patience: float) -> None:
+def run_all(source: Asked, function: str, given: list[list[Any]], folder: Path, patience: float) -> None:
     """Call a function in processes of their own, one for each of these arguments, to their end within `patience` s."""
     logs = [folder / f"log{number}" for number in range(len(given))]
     statuses = source.run([(function, own, log) for own, log in zip(given, logs, strict=True)], patience)
@@ -62,7 +54,7 @@ def run_all(source: Warm, function: str, given: list[list[Any]], folder: Path, p
         pytest.fail("the processes did not come to an end:\n" + "\n".join(said))
 
 
-def python(source: Warm, *programs: list[str], cwd: Path, **environment: str) -> list[CompletedProcess[str]]:
+def python(source: Asked, *programs: list[str], cwd: Path, **environment: str) -> list[CompletedProcess[str]]:
     """What `python WORDS` says, of several programs at once, each forked from a process that has imports already."""
     with TemporaryDirectory() as place:
         logs = [(Path(place, f"{number}.out"), Path(place, f"{number}.err")) for number in range(len(programs))]
