@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import random
 from collections.abc import Iterator
@@ -82,7 +83,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if (warm := config.stash.get(WARM, None)) is not None:
         warm.close()
-    gc.unfreeze()  # or DuckDB takes for leaked what is left at the end
+    # DuckDB takes for leaked what is left at the end. Not now: pytest looks five times for what is left of the tests.
+    atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(autouse=True)
