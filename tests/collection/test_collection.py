@@ -34,6 +34,12 @@ def test_options_reach_the_metric_they_name() -> None:
         "ndcg@2": named("NDCG").expected(updates, 2, "stable", "neg"),
         "map@2": named("MAP", denominator="relevant").expected(updates, 2, "stable", "neg"),
     }
+    metrics = ranking_metrics(("ndcg", "map"), top_k=2, options={"map": {"ties": "pessimistic"}}, ties="optimistic")
+    metrics.update(**updates[0])
+    assert floats(metrics.compute()) == {  # what one metric is given comes before what all are given
+        "ndcg@2": named("NDCG").expected(updates, 2, "optimistic"),
+        "map@2": named("MAP").expected(updates, 2, "pessimistic"),
+    }
 
 
 @pytest.mark.parametrize(

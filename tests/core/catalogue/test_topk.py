@@ -259,6 +259,16 @@ def test_all_seen_and_lists_longer_than_the_catalogue():
     assert scores.tolist() == [[-float("inf")] * 6, [30.0, 12.0, 3.0] + [-float("inf")] * 3]
 
 
+def test_the_first_item_moves_every_id_but_those_of_empty_places():
+    users, items, seen = torch.rand(3, 2), torch.rand(4, 2), torch.tensor([[0, 1], [3, -1], [-1, -1]])
+    scores, ids = topk_catalogue(users, items, 6, seen_ids=seen)
+    assert (ids == -1).sum(1).tolist() == [4, 3, 2]
+    moved = torch.where(seen >= 0, seen + 100, -1)
+    same_scores, moved_ids = topk_catalogue(users, items, 6, first_item=100, seen_ids=moved)
+    assert torch.equal(same_scores, scores)
+    assert torch.equal(moved_ids, torch.where(ids >= 0, ids + 100, -1))
+
+
 def test_nothing_is_changed_or_tracked():
     users, items = torch.randn(3, 4, requires_grad=True), torch.randn(50, 4, requires_grad=True)
     seen, before = torch.zeros(3, 1, dtype=torch.int32), (users.detach().clone(), items.detach().clone())
