@@ -226,6 +226,8 @@ CLICK_SHARDS: dict[str, Share] = {
     "the first idle": lambda world: [[], *even_clicks(world)[1:]],
     "the last idle": lambda world: [*even_clicks(world)[:-1], [clicks(1, 0)]],
     "nobody has data": nobody_has_data,
+    # So many that each process owns some between those of another.
+    "many groups": lambda world: [[clicks(rank, 80, groups=40)] for rank in range(world)],
     # Positives outnumber negatives on one process; the totals decide which class travels.
     "one class each": lambda world: [[clicks(r, 4 + 9 * (r % 2), rate=float(r % 2))] for r in range(world)],
     "mostly positive": lambda world: [[clicks(rank, 12, rate=0.9)] for rank in range(world)],
