@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from typing import Any
 
@@ -67,6 +68,22 @@ def test_by_hand() -> None:
     clipped.update(**given)
     assert float(clipped.spread().value) == pytest.approx((0.5 + 0 + 1) / 3)
     assert float(clipped.effective_sample_size()) == pytest.approx(2.5**2 / 2.25)
+
+
+@pytest.mark.parametrize("discount", ["none", "log2"])
+def test_effective_sample_size_of_slates_by_hand(discount: str) -> None:
+    """The weight of a slate is the mean over its places, by what each counts."""
+    metric = SlateOffPolicyValue(discount=discount)
+    policy = torch.tensor([[0.5, 1.0, 0.25], [0.25, 0.75, 1.0]]).double()
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    metric.update(torch.ones(2, 3), torch.full((2, 3), 0.5), policy, mask=mask, weights=torch.tensor([1.0, 2.0]))
+    counts = [1.0, 1.0, 1.0] if discount == "none" else [1.0, 1 / math.log2(3), 0.5]
+    slates = [(1.0, [1.0, 2.0, 0.5]), (2.0, [0.5, 1.5])]  # its own weight, and those of its places
+    w = [own * sum(c * x for c, x in zip(counts, of)) / sum(counts[: len(of)]) for own, of in slates]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        metric.compute()
+    assert float(metric.effective_sample_size()) == pytest.approx(sum(w) ** 2 / sum(x * x for x in w), rel=1e-6)
 
 
 @pytest.mark.parametrize("estimator", ["ips", "snips", "dr", "sndr"])

@@ -328,7 +328,7 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 
 
 # What reads a log knows of no estimator.
-@pytest.mark.parametrize(("kind", "estimator"), zip(itertools.cycle(KINDS), ESTIMATORS))
+@pytest.mark.parametrize(("kind", "estimator"), [*zip(itertools.cycle(KINDS), ESTIMATORS)])
 def test_values_of_policies_equal_the_definition(kind: str, estimator: Any, tmp_path: Path) -> None:
     how = ESTIMATORS[estimator]
     report = off_policy(as_source(kind, ROWS, tmp_path, "log"), estimator, weight="w", **how)
