@@ -182,7 +182,7 @@ def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> No
     for given in (*(f"{tmp_path}/*.{kind}" for kind in ("parquet", "csv", "jsonl")), frame, stream):
         with Workspace() as work:
             source = work.open("truth", given)
-            found = work.rows(f"SELECT {quoted(column)} FROM {source.sql} ORDER BY {', '.join(source.order)}")
+            found = work.rows(f"SELECT {quoted(column)} FROM {source.sql} ORDER BY {source.row}")
             assert [row[0] for row in found] == ["x", "y", "z", "x"]
             place = rf"\(.*1\.{str(given).rpartition('.')[2]}, row 2\)" if isinstance(given, str) else r"row 4\)"
             with pytest.raises(InputError, match=place):

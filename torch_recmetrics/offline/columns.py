@@ -44,11 +44,10 @@ def need_different(columns: Mapping[str, str]) -> None:
 
 def first_row(work: Any, source: Source, column: str, wrong: str) -> tuple[str, str | None] | None:
     """The place of the first row that meets a condition, in words, and the text of a column of it."""
-    order = ", ".join(source.order)
     found = work.rows(
-        f"SELECT {order}, CAST({quoted(column)} AS VARCHAR) FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
+        f"SELECT {source.row}, CAST({quoted(column)} AS VARCHAR) FROM {source.sql} WHERE {wrong} ORDER BY 1 LIMIT 1"
     )
-    return (source.place(found[0][:-1]), found[0][-1]) if found else None
+    return (source.place(found[0][0]), found[0][1]) if found else None
 
 
 def row_fault(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> InputError | None:

@@ -75,9 +75,8 @@ def refuse_twice(work: Any, table: Source, item1: str, item2: str) -> None:
     if again:
         *pair, times = again[0]
         one, other = (f"{cast(sql, 'VARCHAR')} = {literal(text)}" for sql, text in zip((item1, item2), pair))
-        order = ", ".join(table.order)
-        found = work.rows(f"SELECT {order} FROM {table.sql} WHERE {one} AND {other} ORDER BY {order}")
-        place = table.place(found[-1]) if found else table  # Spark does not read every text back as the same bytes
+        found = work.rows(f"SELECT {table.row} FROM {table.sql} WHERE {one} AND {other} ORDER BY 1")
+        place = table.place(found[-1][0]) if found else table  # Spark does not read every text back as the same bytes
         raise InputError(f"{place}: a pair must stand there once, this is {tuple(pair)!r} again: it has {times} rows")
 
 

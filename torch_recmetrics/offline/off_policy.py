@@ -143,10 +143,9 @@ def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], coun
     )
     read = ", ".join("users.u" if name == "user" else quoted("_" + name) for name in picked)
     # A join hands rows over in any order: sums would differ in their last digits from run to run.
-    order = ", ".join(source.order)
     return (
-        f"SELECT {read} FROM (SELECT {rows}, {order} FROM {source.sql}) AS log_rows "
-        f"JOIN users ON users.id = log_rows._user ORDER BY {order}"
+        f"SELECT {read} FROM (SELECT {rows}, {source.row} FROM {source.sql}) AS log_rows "
+        f"JOIN users ON users.id = log_rows._user ORDER BY {source.row}"
     )
 
 

@@ -241,7 +241,7 @@ def rows_of(kind: Kind, test: Source, user: str, item: str) -> str:
 
 def in_order(source: Source, place: str) -> str:
     """SQL that puts rows in their order, where they have one."""
-    return "" if source.order == UNORDERED else f"ORDER BY {place}"
+    return "" if source.row == UNORDERED else f"ORDER BY {place}"
 
 
 def columns_of(source: Source) -> str:

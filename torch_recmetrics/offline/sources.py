@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import csv
 import difflib
 import glob
@@ -14,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,8 @@ TREC = {
 ROW = "torch_recmetrics_row"  # a name that no column of a user has
 FIELDS = "torch_recmetrics_fields"  # likewise: how many a line of TREC's has
 LARGEST_FILE = 2**40  # rows
-ROWID = "rowid"  # of DuckDB's tables, which a column of that name would hide
-PARQUET_ROW = ("file_index", "file_row_number")  # of its scans of Parquet, likewise
+# What DuckDB numbers rows of its tables by, and of scans of Parquet: a column of that name would hide it.
+ROWID, PARQUET_ROW = "rowid", ("file_index", "file_row_number")
 
 
 class InputError(ValueError):
@@ -75,8 +74,8 @@ class Source:
         sql: what stands behind FROM.
         types: column -> DuckDB's name of its type.
         files: what is read, in this order; none for a frame.
-        order: the columns of `sql` that number its rows.
-        starts: the first row of each file, where the rows are numbered through.
+        row: the column of `sql` that numbers its rows from 0, those of each further file from a number far above.
+        of_text: whether numbers may be written as text.
         registered: the name in SQL and the object of a frame that only the connection knows that it was given to.
     """
 
@@ -85,25 +84,14 @@ class Source:
     sql: str
     types: Mapping[str, str]
     files: tuple[Path, ...] = ()
-    order: tuple[str, ...] = (ROW,)
-    starts: tuple[int, ...] = (0,)
+    row: str = ROW
+    of_text: bool = False
     registered: tuple[str, Any] | None = None
 
-    @property
-    def row(self) -> str:
-        """SQL of a number that grows with the rows, all files numbered through."""
-        *files, row = self.order
-        return f"(CAST({files[0]} AS BIGINT) * {LARGEST_FILE} + {row})" if files else row
-
-    def place(self, row: Sequence[Any]) -> str:
-        """A row, by its columns of `order`, in words: the file and the row in it, counted from 1."""
-        if len(row) == 2:
-            return f"`{self.role}` ({self.files[int(row[0])]}, row {int(row[1]) + 1:,})"
-        number = int(row[0])
-        file = bisect.bisect(self.starts, number) - 1
-        return (
-            f"`{self.role}` ({self.files[file] if self.files else self.name}, row {number - self.starts[file] + 1:,})"
-        )
+    def place(self, row: int) -> str:
+        """A row, by its number, in words: the file and the row in it, counted from 1."""
+        file, number = divmod(int(row), LARGEST_FILE)
+        return f"`{self.role}` ({self.files[file] if self.files else self.name}, row {number + 1:,})"
 
     def __str__(self) -> str:
         return f"`{self.role}` ({self.name})"
@@ -180,12 +168,23 @@ def open_source(
                 f"relation, got {name}"
             ) from None
     if hasattr(given, "read_next_batch"):  # a stream is read once
-        table = quoted(registered + "_rows")
-        work.run(f"CREATE TABLE {table} AS SELECT * FROM {quoted(registered)}", place)
+        load(work, registered + "_rows", f"SELECT * FROM {quoted(registered)}", 0, place)
         work.connection.unregister(registered)
-        return of_table(role, name, table, types_of(work, place, table))
+        table = quoted(registered + "_rows")
+        return Source(role, name, table, types_of(work, place, table))
     types = types_of(work, place, quoted(registered))
-    return Source(role, name, numbered(quoted(registered)), types, registered=(registered, given))
+    numbered = f"(SELECT row_number() OVER () - 1 AS {ROW}, * FROM {quoted(registered)})"
+    return Source(role, name, numbered, types, registered=(registered, given))
+
+
+def load(work: Any, table: str, select: str, file: int, place: str) -> None:
+    """Keep the rows of a query in a table, behind those of the files before, with their numbers."""
+    work.run(f"CREATE OR REPLACE TABLE loaded AS {select}", place)
+    hidden = any(column.lower() == ROWID for column in types_of(work, place, "loaded"))
+    row = "row_number() OVER () - 1" if hidden else ROWID
+    into = f"INSERT INTO {quoted(table)} BY NAME" if file else f"CREATE TABLE {quoted(table)} AS"
+    work.run(f"{into} SELECT {row} + {file * LARGEST_FILE} AS {ROW}, * FROM loaded", place)
+    work.run("DROP TABLE loaded")
 
 
 def with_wide_floats(frame: Any) -> Any:
@@ -200,91 +199,52 @@ def with_wide_floats(frame: Any) -> Any:
     return frame if schema.equals(frame.schema) else frame.cast(schema)
 
 
-def of_table(
-    role: str,
-    name: str,
-    table: str,
-    types: Mapping[str, str],
-    files: tuple[Path, ...] = (),
-    starts: Sequence[int] = (0,),
-) -> Source:
-    """A table of DuckDB's own by its rows, which a column may hide that is called as they are."""
-    hidden = any(column.lower() == ROWID for column in types)
-    sql, order = (numbered(table), ROW) if hidden else (table, ROWID)
-    return Source(role, name, sql, types, files, (order,), tuple(starts))
-
-
-def numbered(table: str) -> str:
-    """What stands behind FROM for a table with its rows numbered from 0."""
-    return f"(SELECT row_number() OVER () - 1 AS {ROW}, * FROM {table})"
-
-
 def read_files(work: Any, role: str, name: str, paths: Sequence[Path], reader: str) -> Source:
-    """Files of one kind."""
-    place, files = f"`{role}` ({name})", tuple(paths)
+    """Files of one kind: Parquet where it lies, others in a table."""
+    place, table = f"`{role}` ({name})", f"given_{role}"
     if reader == "read_parquet":
         # DuckDB takes the name of each file for a pattern; it says which one it cannot read.
         sql = f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
         types = types_of(work, place, sql)
         if not any(column.lower() in PARQUET_ROW for column in types):
-            return Source(role, name, sql, types, files, PARQUET_ROW)
-        counts = [
-            work.rows(f"SELECT count(*) FROM read_parquet([{literal(os.fspath(path))}])", place)[0][0]
-            for path in paths[:-1]
-        ]
-        return Source(role, name, numbered(sql), types, files, starts=tuple(itertools.accumulate(counts, initial=0)))
-    table = quoted(f"given_{role}")
-    if reader == "arrow":
-        frames = [mapped_arrow(place, path) for path in paths]
-        starts = tuple(itertools.accumulate(map(len, frames[:-1]), initial=0))
-        with work.errors(place):
-            frame = with_wide_floats(needed("pyarrow", "Reading Arrow files").concat_tables(frames))
-            work.connection.register(f"given_{role}", frame)
-        types = types_of(work, place, table)
-        return Source(role, name, numbered(table), types, files, starts=starts, registered=(f"given_{role}", frame))
-    rows: list[int] = [0]
+            row = f"CAST(file_index AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}"
+            return Source(role, name, f"(SELECT {row}, * FROM {sql})", types, tuple(paths))
     for number, path in enumerate(paths):
-        select = SELECTS[reader](work, role, path)
-        into = f"CREATE TABLE {table} AS" if number == 0 else f"INSERT INTO {table} BY NAME"
         with refused_line(role, path):
-            work.run(f"{into} {select}", f"`{role}` ({path})")
-        rows.append(work.one(f"SELECT count(*) FROM {table}")[0])
+            load(work, table, SELECTS[reader](work, role, path), number, f"`{role}` ({path})")
         if reader == "trec":
-            check_trec(work, role, table, path, rows[-2])
-    types = {column: kind for column, kind in types_of(work, place, table).items() if column != FIELDS}
-    source = of_table(role, name, table, types, files, rows[:-1])
-    return source if reader == "read_json" else with_integers(work, source)
+            check_trec(work, role, table, path, number)
+    if reader in ("read_csv", "trec"):
+        make_integers(work, place, quoted(table))
+    types = types_of(work, place, quoted(table))
+    return Source(role, name, quoted(table), types, tuple(paths), of_text=reader != "read_parquet")
 
 
-def with_integers(work: Any, source: Source) -> Source:
-    """A table of text, its columns integers where every value is written as one."""
-    texts = [column for column, kind in source.types.items() if kind == TEXT]
-    if not texts:
-        return source
-    whole = ", ".join(f"bool_and(regexp_full_match({quoted(column)}, '{WHOLE}'))" for column in texts)
-    found = dict(zip(texts, work.one(f"SELECT {whole} FROM {source.sql}")))
-    types = {column: "BIGINT" if found.get(column) else kind for column, kind in source.types.items()}
-    columns = [
-        rf"CAST(regexp_replace({quoted(column)}, '\.0+$', '') AS BIGINT) AS {quoted(column)}"
-        if found.get(column)
-        else quoted(column)
-        for column in source.types
-    ]
-    return replace(
-        source,
-        sql=f"(SELECT {', '.join(columns)}, {source.order[0]} AS {ROW} FROM {source.sql})",
-        types=types,
-        order=(ROW,),
-    )
+def make_integers(work: Any, place: str, table: str) -> None:
+    """Make integers of the columns of text of a table in which every value is written as one."""
+    texts = [quoted(column) for column, kind in types_of(work, place, table).items() if kind == TEXT]
+    whole = [f"coalesce(bool_and(regexp_full_match({column}, '{WHOLE}')), false)" for column in texts]
+    found = work.one(f"SELECT {', '.join(whole)} FROM {table}") if texts else ()
+    for column in itertools.compress(texts, found):
+        number = rf"CAST(regexp_replace({column}, '\.0+$', '') AS BIGINT)"
+        work.run(f"ALTER TABLE {table} ALTER {column} TYPE BIGINT USING {number}")
 
 
-def mapped_arrow(place: str, path: Path) -> Any:
-    """An Arrow IPC file, mapped into memory."""
+def parquet_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
+    """SELECT of a Parquet file."""
+    return f"SELECT * FROM read_parquet([{literal(os.fspath(path))}], hive_partitioning = false)"
+
+
+def arrow_select(work: Any, role: str, path: Path) -> str:
+    """SELECT of an Arrow IPC file, mapped into memory."""
     feather, pyarrow = needed("pyarrow.feather", "Reading Arrow files"), needed("pyarrow", "Reading Arrow files")
     try:
-        return feather.read_table(path, memory_map=True)
+        work.connection.register("mapped", with_wide_floats(feather.read_table(path, memory_map=True)))
     except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"{place}: {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}") from None
+        raise InputError(
+            f"`{role}` ({path}): {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}"
+        ) from None
+    return "SELECT * FROM mapped"
 
 
 def csv_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
@@ -359,21 +319,25 @@ def trec_select(work: Any, role: str, path: Path) -> str:
 
 
 # By the reader of a format that is read file by file: (work, role, path) -> DuckDB's SELECT of a file.
-SELECTS = {"read_csv": csv_select, "read_json": json_select, "trec": trec_select}
+SELECTS = {
+    "read_parquet": parquet_select,
+    "arrow": arrow_select,
+    "read_csv": csv_select,
+    "read_json": json_select,
+    "trec": trec_select,
+}
 
 
-def check_trec(work: Any, role: str, table: str, path: Path, start: int) -> None:
+def check_trec(work: Any, role: str, table: str, path: Path, file: int) -> None:
     """InputError for a line with more or fewer fields than the first, or with text in place of a number."""
-    names = [name for name in types_of(work, f"`{role}` ({path})", table) if name != FIELDS]
+    names = list(types_of(work, f"`{role}` ({path})", table))
     width = next(width for width, columns in TREC.items() if list(columns) == names)
     wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"{name} IS NULL" for name in names)])
-    rows = f"SELECT rowid, {FIELDS} FROM {table} WHERE rowid >= {start} AND ({wrong}) ORDER BY rowid LIMIT 1"
-    found = work.rows(rows)
-    if found:
-        row, fields = found[0]
+    rows = f"SELECT {ROW}, {FIELDS} FROM {table} WHERE {ROW} >= {file * LARGEST_FILE} AND ({wrong}) ORDER BY 1 LIMIT 1"
+    for row, fields in work.rows(rows):
         numbers = "rank and score" if width == 6 else "the relevance"
         reason = f"it must have {width} fields, got {fields}" if fields != width else f"{numbers} must be numbers"
-        raise InputError(f"`{role}` ({path}, row {row - start + 1:,}): {reason}")
+        raise InputError(f"`{role}` ({path}, row {row % LARGEST_FILE + 1:,}): {reason}")
 
 
 @contextmanager
@@ -440,5 +404,6 @@ def reader_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # n
 
 
 def types_of(work: Any, place: str, sql: str) -> dict[str, str]:
-    """Column -> type; InputError where nothing can be read."""
-    return {row[0]: row[1] for row in work.rows(f"DESCRIBE SELECT * FROM {sql}", place)}
+    """Column -> type, of columns of the user; InputError where nothing can be read."""
+    found = work.rows(f"DESCRIBE SELECT * FROM {sql}", place)
+    return {row[0]: row[1] for row in found if row[0] not in (ROW, FIELDS)}

@@ -148,7 +148,7 @@ def type_in_duckdb(kind: str) -> str:
 class SparkSource(Source):
     """A frame of Spark, by the name of its view; its rows have no number, at most the column that orders them."""
 
-    def place(self, row: Sequence[Any]) -> str:  # noqa: ARG002
+    def place(self, row: int) -> str:  # noqa: ARG002
         return str(self)
 
     def describe(self, rows: int | None = None) -> Input:
@@ -198,8 +198,8 @@ class SparkWorkspace(Queries):
         self.frames[role] = given
         self._name(f"given_{role}", given)
         types = {column: type_in_duckdb(kind) for column, kind in given.dtypes}
-        order = quoted(self.order) if self.order is not None and self.order in types else "1"
-        source = SparkSource(role, "Spark", self._views[f"given_{role}"], types, order=(order,))
+        row = quoted(self.order) if self.order is not None and self.order in types else "1"
+        source = SparkSource(role, "Spark", self._views[f"given_{role}"], types, row=row)
         self.sources.append(source)
         return source
 

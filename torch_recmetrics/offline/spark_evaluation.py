@@ -68,7 +68,7 @@ def measured_by_workers(
     columns = {role: tables.columns[role] for role in ROLES if role in work.frames}
     numbers = None if tables.n_items is None else work.query("SELECT id FROM items ORDER BY i").toArrow()
     action, catalogue = "remove" if tables.hidden is tables.lists else "miss", tables.items is not None
-    names, ordered = tables.names, tables.lists.order != UNORDERED
+    names, ordered = tables.names, tables.lists.row != UNORDERED
 
     def count(rows: Any) -> Part:
         given = {role: rows_of_role(rows, place, columns[role]) for place, role in enumerate(columns)}
@@ -120,8 +120,8 @@ def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapp
         value = next((key for key in VALUES if key in own), "score")
         named = {"user": "_user", "item": "_item", value: "_value"} | {key: f"_{key}" for key in optional}
         picked = [f"{sql_of(tables, sources[role], key)} AS {name}" for key, name in named.items()]
-        if tables.lists.order != UNORDERED:
-            picked.append(f"{tables.lists.order[0] if role == 'recommendations' else 'NULL'} AS _order")
+        if tables.lists.row != UNORDERED:
+            picked.append(f"{tables.lists.row if role == 'recommendations' else 'NULL'} AS _order")
         selected.append(f"SELECT {place} AS _role, {', '.join(picked)} FROM {sources[role].sql}")
     return work.query(" UNION ALL ".join(selected)).repartition("_user")
 

@@ -23,14 +23,14 @@ from torch_recmetrics.offline.columns import (
     refuse_rows,
     row_fault,
 )
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, PARQUET_ROW, TEXT, InputError, Source, reader_of
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, reader_of
 from torch_recmetrics.offline.sql import cast, finite, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
 
 VALUE = "a value in every row"
-UNORDERED = ("1",)  # of a source whose rows have no order
+UNORDERED = "1"  # of a source whose rows have no order
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
 MEASURES = ("score", "rank", "relevance", "weight", "propensity")  # what columns of numbers are
 # Role -> what its columns are beside those of lists and truth; what is last may be the only column beside the ids.
@@ -175,7 +175,7 @@ class Tables:
     def pairs(self, source: Source, *more: str) -> str:
         """SELECT of the ids of a source, of further columns by what they are, and of the order of its rows."""
         picked = [f"{self.value(source, key)} AS {quoted('_' + key)}" for key in ("user", "item", *more)]
-        return f"SELECT {', '.join([*picked, *source.order])} FROM {source.sql}"
+        return f"SELECT {', '.join([*picked, source.row])} FROM {source.sql}"
 
     def without_seen(self, source: Source) -> str:
         """SQL that leaves seen pairs out of the rows ``r`` of a source, "" where they stay in."""
@@ -220,7 +220,7 @@ class Tables:
             rows = f"SELECT id, (min(later), id) AS place FROM ({every}) WHERE id IS NOT NULL GROUP BY id"
         else:
             item = self.item_ids.of(self.items)
-            rows = f"SELECT {item} AS id, ({', '.join(self.items.order)}, {item}) AS place FROM {self.items.sql}"
+            rows = f"SELECT {item} AS id, ({self.items.row}, {item}) AS place FROM {self.items.sql}"
         work.table("items", f"SELECT CAST(row_number() OVER (ORDER BY place) - 1 AS BIGINT) AS i, id FROM ({rows})")
         self.n_items = work.size("items")
         if self.items is not None and (fault := self._missing_or_twice(self.items, ("item",))):
@@ -235,7 +235,7 @@ class Tables:
     def why_renumbered(self) -> str:
         """Why items go by numbers that are neither their ids nor their rows in `items`; "" where they do not."""
         if self.items is not None:
-            unordered = self.items.order == UNORDERED
+            unordered = self.items.row == UNORDERED
             return f"the rows of {self.items} have no order (name it as `order`)" if unordered else ""
         if self.n_items is None:
             return ""
@@ -285,10 +285,10 @@ class Tables:
             joins, item = f"{joins} LEFT JOIN items ON items.id = r._item", "items.i"
         keys = [key for key in MEASURES[:3] if key in self.columns[source.role]]
         in_order = keys == ["score"] and self.lists_ordered
-        order = [f"r.{name}" for name in source.order] if in_order else ["3" if keys == ["rank"] else "2"]
+        order = f"r.{source.row}" if in_order else "3" if keys == ["rank"] else "2"
         sql = (
             f"SELECT {', '.join(['users.u', item, *(f'r._{key}' for key in keys)])} FROM ({self.pairs(source, *keys)}) "
-            f"AS r {self.without_seen(source)} {joins} ORDER BY users.u, {', '.join(order)}"
+            f"AS r {self.without_seen(source)} {joins} ORDER BY users.u, {order}"
         )
         return SortedRows(self.workspace.stream(sql, BATCH_ROWS), partial(self._check_batch, source))
 
@@ -370,13 +370,11 @@ class Tables:
         if (source := self.propensities) is None:
             return
         own = f"SELECT {self.item_ids.of(source)} FROM {source.sql} WHERE {self.number(source, 'propensity')} > 0"
-        order = ", ".join(self.truth.order)
         found = self.workspace.rows(
-            f"SELECT {order}, CAST(_item AS VARCHAR) FROM ({self.relevant_pairs(labels)}) WHERE _item NOT IN ({own}) "
-            f"ORDER BY {order} LIMIT 1"
+            f"SELECT {self.truth.row}, CAST(_item AS VARCHAR) FROM ({self.relevant_pairs(labels)}) "
+            f"WHERE _item NOT IN ({own}) ORDER BY 1 LIMIT 1"
         )
-        if found:
-            *row, item = found[0]
+        for row, item in found:
             raise InputError(
                 f"{self.truth.place(row)}: item {item!r} is relevant, and has no propensity above 0 in {source}: give "
                 "it one, or leave the row out"
@@ -455,8 +453,7 @@ class Tables:
         wanted = "true" if labels.ignore_index is None else f"CAST(_item AS VARCHAR) <> '{labels.ignore_index}'"
         if key:
             wanted += " AND _relevance " + ("> 0" if labels.min_relevance is None else f">= {labels.min_relevance!r}")
-        place = ", ".join(self.truth.order)
-        return f"SELECT _user, _item, {place} FROM ({self.pairs(self.truth, *key)}) WHERE {wanted}"
+        return f"SELECT _user, _item, {self.truth.row} FROM ({self.pairs(self.truth, *key)}) WHERE {wanted}"
 
     def one_of_each(self, ids: Ids) -> list[Any]:
         """An id of the lists and one of the truth."""
@@ -492,7 +489,7 @@ class Tables:
         user = f"(SELECT id FROM users WHERE u = {first + int(found['row'])})"
         unknown = "ids must be below" in text
         source = self.lists if unknown or text.startswith("users must have at most") else self.truth
-        wrong, order = f"{self.user_ids.of(source)} = {user}", ", ".join(source.order)
+        wrong, order = f"{self.user_ids.of(source)} = {user}", source.row
         if unknown:
             number = found["value"]
             item = number if self.n_items is None else f"(SELECT id FROM items WHERE i = {number})"
@@ -501,12 +498,10 @@ class Tables:
             order = f"{self.number(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
         elif source is self.truth and not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
             return None
-        rows = self.workspace.rows(
-            f"SELECT {', '.join(source.order)} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1"
-        )
+        rows = self.workspace.rows(f"SELECT {source.row} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1")
         (shown,) = self.workspace.one(f"SELECT CAST({user} AS VARCHAR)")
         told = text.replace(f" in row {found['row']}", "").replace(f"row {found['row']} ", f"user {shown!r} ")
-        return InputError(f"{source.place(rows[0])}: {told}") if rows else None
+        return InputError(f"{source.place(rows[0][0])}: {told}") if rows else None
 
     def fault_of(self, source: Source) -> InputError | None:
         """The first row of a source that breaks a rule."""
@@ -534,7 +529,7 @@ class Tables:
     def _missing_or_twice(self, source: Source, keys: tuple[str, ...]) -> InputError | None:
         """What stands in a table a second time."""
         own = ", ".join(f"{self.value(source, key)} AS _{key}" for key in keys)
-        named, order = ", ".join(f"_{key}" for key in keys), ", ".join(source.order)
+        named, order = ", ".join(f"_{key}" for key in keys), source.row
         copies = f"row_number() OVER (PARTITION BY {named} ORDER BY {order}) AS _copy"
         found = self.workspace.rows(
             f"SELECT {order}, {named} FROM (SELECT *, {copies} FROM (SELECT {own}, {order} FROM {source.sql})) "
@@ -542,10 +537,10 @@ class Tables:
         )
         if not found:
             return None
-        *row, value = found[0] if len(keys) == 1 else (*found[0][:-2], found[0][-2:])
-        if len(keys) == 1:
-            return InputError(f"{source.place(row)}: each item must stand there once, got {value!r} again")
-        user, other = value
+        row, user, *others = found[0]
+        if not others:
+            return InputError(f"{source.place(row)}: each item must stand there once, got {user!r} again")
+        (other,) = others
         what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
         return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")
 
@@ -553,13 +548,12 @@ class Tables:
 def holds_numbers(source: Source, column: str) -> bool:
     """Whether a column has a type of numbers, or is text of a file that has no types."""
     kind = source.types[column]
-    text = kind == "VARCHAR" and source.order != PARQUET_ROW and bool(source.files)
-    return kind in NUMBERS or kind.startswith("DECIMAL") or text
+    return kind in NUMBERS or kind.startswith("DECIMAL") or (kind == TEXT and source.of_text)
 
 
 def refuse_unordered(source: Source) -> None:
     """ValueError for a source whose rows have no order."""
-    if source.order == UNORDERED:
+    if source.row == UNORDERED:
         raise ValueError(
             f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
             "`order`"
