@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch_recmetrics.users.texts import Column
 WIDTH = 340  # units of all pictures: about the pixels of a phone, so that their text can be read there
 LONGEST_LABEL = 15  # that stands before its row; where one is longer all stand above theirs
 LONGEST_ABOVE = 46
+LEFT, BOTTOM, HEIGHT = 44, 26, 170  # of a picture: room for numbers before and below it, and how high it is
 ROW_HEIGHT = 22
 MOST_ROWS = 40
 MOST_POINTS = 300
@@ -71,64 +72,59 @@ def dot(x: float, y: float, kind: str = "dot", radius: float = 3.5) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" class="{kind}"/>'
 
 
-def finite_ends(bars: Sequence[Bar]) -> list[float]:
+def curve(points: Iterable[tuple[float, float]]) -> str:
+    """A line through points."""
+    return f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" class="curve"/>'
+
+
+def finite_ends(bars: Iterable[Bar]) -> list[float]:
     """All numbers of bars."""
     return [end for bar in bars for end in bar if end is not None and math.isfinite(end)]
 
 
+def scale(values: tuple[float, float], units: tuple[float, float]) -> Callable[[float], float]:
+    """Where values stand, the first of two at the first of two places."""
+    (low, high), (start, end) = values, units
+    return lambda value: start + (end - start) * (value - low) / (high - low)
+
+
+def levels(
+    marks: Sequence[float], y_of: Callable[[float], float], end: float, form: Callable[[float], str]
+) -> list[str]:
+    """Lines from side to side with their numbers before them."""
+    lines = [line(LEFT, y_of(mark), end, y_of(mark), "grid") for mark in marks]
+    return lines + [text(LEFT - 6, y_of(mark) + 4, form(mark), "end", "tick") for mark in marks]
+
+
 def against_cutoff(label: str, bars: Mapping[int, Bar]) -> str:
     """A metric at its cutoffs, with intervals."""
-    left, top, bottom, height = 44, 10, 26, 170
-    cutoffs = sorted(bars)
-    marks = ticks(min(0.0, *finite_ends(list(bars.values()))), max(finite_ends(list(bars.values()))))
-    low, high = marks[0], marks[-1]
-    span = (WIDTH - left - 30) / max(len(cutoffs) - 1, 1)
-    xs = {k: left + 15 + place * span if len(cutoffs) > 1 else (WIDTH + left) / 2 for place, k in enumerate(cutoffs)}
-
-    def y_of(value: float) -> float:
-        return top + (height - top - bottom) * (high - value) / (high - low)
-
-    parts = []
-    for mark in marks:
-        parts += [line(left, y_of(mark), WIDTH - 4, y_of(mark), "grid")]
-        parts += [text(left - 6, y_of(mark) + 4, tick_text(mark), "end", "tick")]
-    points = " ".join(f"{xs[k]:.1f},{y_of(bars[k][0]):.1f}" for k in cutoffs)
-    parts += [f'<polyline points="{points}" class="curve"/>']
-    for k in cutoffs:
-        value, start, end = bars[k]
-        if start is not None and end is not None:
-            parts += [line(xs[k], y_of(start), xs[k], y_of(end), "whisker")]
-        parts += [dot(xs[k], y_of(value)), text(xs[k], height - 8, f"{k}", "middle", "tick")]
-    return svg(height, f"{label} against the cutoff", parts)
+    cutoffs, ends = sorted(bars), finite_ends(bars.values())
+    marks = ticks(min(0.0, *ends), max(ends))
+    x_of = scale((0, len(cutoffs) - 1) if len(cutoffs) > 1 else (-1, 1), (LEFT + 15, WIDTH - 15))
+    y_of = scale((marks[0], marks[-1]), (HEIGHT - BOTTOM, 10))
+    parts = levels(marks, y_of, WIDTH - 4, tick_text)
+    parts.append(curve((x_of(place), y_of(bars[k][0])) for place, k in enumerate(cutoffs)))
+    for place, k in enumerate(cutoffs):
+        x, (value, low, high) = x_of(place), bars[k]
+        if low is not None and high is not None:
+            parts.append(line(x, y_of(low), x, y_of(high), "whisker"))
+        parts += [dot(x, y_of(value)), text(x, HEIGHT - 8, f"{k}", "middle", "tick")]
+    return svg(HEIGHT, f"{label} against the cutoff", parts)
 
 
 def histogram(label: str, counts: Sequence[float], edges: tuple[float, float], mean: float) -> str:
     """How many users have which value, and the mean."""
-    left, right, top, bottom, height = 44, 10, 14, 26, 170
-    most = ticks(0, max(*counts, 1))
-    low, high = edges
-    width = (WIDTH - left - right) / len(counts)
-
-    def x_of(value: float) -> float:
-        return left + (WIDTH - left - right) * (value - low) / (high - low)
-
-    def y_of(count: float) -> float:
-        return top + (height - top - bottom) * (1 - count / most[-1])
-
-    parts = []
-    for mark in most:
-        parts += [line(left, y_of(mark), WIDTH - right, y_of(mark), "grid")]
-        parts += [text(left - 6, y_of(mark) + 4, compact(mark), "end", "tick")]
+    right, top, foot = WIDTH - 10, 14, HEIGHT - BOTTOM
+    marks = ticks(0, max(*counts, 1))
+    x_of, y_of = scale(edges, (LEFT, right)), scale((0, marks[-1]), (foot, top))
+    parts, width = levels(marks, y_of, right, compact), (right - LEFT) / len(counts)
     for place, count in enumerate(counts):
-        x, y = left + place * width, y_of(count)
-        parts += [
-            f'<rect x="{x + 0.5:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{y_of(0) - y:.1f}" class="bar"/>'
-        ]
-    parts += [line(x_of(mean), top - 6, x_of(mean), height - bottom, "mean")]
-    for value in (low, (low + high) / 2, high):
-        anchor = "start" if value == low else "end" if value == high else "middle"
-        parts += [text(x_of(value), height - 8, tick_text(float(f"{value:.3g}")), anchor, "tick")]
-    return svg(height, f"users by their {label}", parts)
+        x, y = LEFT + place * width + 0.5, y_of(count)
+        parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{foot - y:.1f}" class="bar"/>')
+    parts.append(line(x_of(mean), top - 6, x_of(mean), foot, "mean"))
+    for value, anchor in zip((edges[0], sum(edges) / 2, edges[1]), ("start", "middle", "end")):
+        parts.append(text(x_of(value), HEIGHT - 8, tick_text(float(f"{value:.3g}")), anchor, "tick"))
+    return svg(HEIGHT, f"users by their {label}", parts)
 
 
 def compact(value: float) -> str:
@@ -149,49 +145,41 @@ def forest(label: str, rows: Sequence[tuple[str, Bar, str]], *, zero: bool = Fal
         signed: write the sign of every value.
     """
     shown = [row for row in rows if math.isfinite(row[1][0])][:MOST_ROWS]
-    marks = ticks(
-        min([0.0, *finite_ends([bar for _, bar, _ in shown])]), max([0.0, *finite_ends([b for _, b, _ in shown])]), 3
-    )
+    ends = [0.0, *finite_ends(bar for _, bar, _ in shown)]
+    marks = ticks(min(ends), max(ends), 3)
     above = any(len(name) > LONGEST_LABEL for name, _, _ in shown)
-    left, right, top, row_height = (14, 62, 6, 2 * ROW_HEIGHT - 6) if above else (130, 62, 6, ROW_HEIGHT)
-    height = top + row_height * len(shown) + 22
-
-    def x_of(value: float) -> float:
-        return left + (WIDTH - left - right) * (value - marks[0]) / (marks[-1] - marks[0])
-
-    foot = height - 20
-    column = Column.of([bar[0] for _, bar, _ in shown])
-    parts = []
-    for mark in marks:
-        parts += [line(x_of(mark), top, x_of(mark), foot, "mean" if zero and mark == 0 else "grid")]
-        parts += [text(x_of(mark), foot + 14, tick_text(mark), "middle", "tick")]
+    left, row_height = (14, 2 * ROW_HEIGHT - 6) if above else (130, ROW_HEIGHT)
+    top, foot = 6, 8 + row_height * len(shown)
+    x_of, column = scale((marks[0], marks[-1]), (left, WIDTH - 62)), Column.of([bar[0] for _, bar, _ in shown])
+    parts = [line(x_of(mark), top, x_of(mark), foot, "mean" if zero and mark == 0 else "grid") for mark in marks]
+    parts += [text(x_of(mark), foot + 14, tick_text(mark), "middle", "tick") for mark in marks]
     for place, (name, (value, low, high), kind) in enumerate(shown):
         y = top + row_height * (place + 1) - ROW_HEIGHT / 2
         named = text(0, y - 13, short(name)) if above else text(left - 8, y + 4, short(name), "end")
-        parts += [f"<g><title>{escape(name)}</title>{named}</g>"]
+        parts.append(f"<g><title>{escape(name)}</title>{named}</g>")
         if low is not None and high is not None:
-            parts += [line(x_of(low), y, x_of(high), y, f"whisker {kind}")]
-        parts += [dot(x_of(value), y, f"dot {kind}")]
-        parts += [text(WIDTH - 2, y + 4, column.text(value, signed=signed), "end", "tick")]
-    return svg(height, label, parts)
+            parts.append(line(x_of(low), y, x_of(high), y, f"whisker {kind}"))
+        parts += [
+            dot(x_of(value), y, f"dot {kind}"),
+            text(WIDTH - 2, y + 4, column.text(value, signed=signed), "end", "tick"),
+        ]
+    return svg(foot + 20, label, parts)
 
 
 def roc(label: str, fpr: Sequence[float], tpr: Sequence[float]) -> str:
     """True positives against false positives, and the line of chance."""
-    left, top, side = 44, 10, 270
-    step = max(1, math.ceil(len(fpr) / MOST_POINTS))
-    places = [*range(0, len(fpr), step)]
-    places += [len(fpr) - 1] if places and places[-1] != len(fpr) - 1 else []
-    points = " ".join(f"{left + side * fpr[p]:.1f},{top + side * (1 - tpr[p]):.1f}" for p in places)
-    parts = []
-    for mark in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x, y = left + side * mark, top + side * (1 - mark)
-        parts += [line(left, y, left + side, y, "grid"), line(x, top, x, top + side, "grid")]
-        parts += [text(left - 6, y + 4, f"{mark:g}", "end", "tick")]
-        parts += [text(x, top + side + 16, f"{mark:g}", "middle", "tick")]
-    parts += [line(left, top + side, left + side, top, "mean")]
-    parts += [f'<polyline points="{points}" class="curve"/>']
-    parts += [text(left + side / 2, top + side + 34, "false positive rate", "middle", "tick")]
+    top, side = 10, 270
+    x_of, y_of = scale((0, 1), (LEFT, LEFT + side)), scale((0, 1), (top + side, top))
+    places = sorted({*range(0, len(fpr), max(1, math.ceil(len(fpr) / MOST_POINTS))), *range(len(fpr))[-1:]})
+    marks = (0.0, 0.25, 0.5, 0.75, 1.0)
+    parts = levels(marks, y_of, LEFT + side, lambda mark: f"{mark:g}")
+    parts += [line(x_of(mark), top, x_of(mark), top + side, "grid") for mark in marks]
+    parts += [text(x_of(mark), top + side + 16, f"{mark:g}", "middle", "tick") for mark in marks]
+    parts += [
+        line(LEFT, top + side, LEFT + side, top, "mean"),
+        curve((x_of(fpr[place]), y_of(tpr[place])) for place in places),
+        text(LEFT + side / 2, top + side + 34, "false positive rate", "middle", "tick"),
+    ]
     return svg(top + side + 42, f"ROC curve, {label}", parts)
 
 
