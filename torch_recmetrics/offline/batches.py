@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,10 @@ class SortedRows:
 
     Args:
         batches: of Arrow.
-        check: called with each batch before it becomes tensors; None where nothing can be wrong.
     """
 
-    def __init__(self, batches: Iterator[Any], check: Callable[[Any], None] | None = None) -> None:
-        self._batches, self._check = (batch for batch in batches if batch.num_rows), check
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = (batch for batch in batches if batch.num_rows)
         self._parts: list[list[Tensor]] = []
         self.n_rows = 0
         self._coming = self._next()
@@ -33,8 +32,6 @@ class SortedRows:
         batch = next(self._batches, None)
         if batch is None:
             return None
-        if self._check is not None:
-            self._check(batch)
         self.n_rows += batch.num_rows
         return [from_dlpack(column) for column in batch.columns]
 

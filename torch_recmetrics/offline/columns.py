@@ -50,8 +50,8 @@ def first_row(work: Any, source: Source, column: str, wrong: str) -> tuple[str, 
     return (source.place(found[0][0]), found[0][1]) if found else None
 
 
-def row_fault(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> InputError | None:
-    """What names the first row for which the condition `wrong` is true; None where there is none.
+def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> None:
+    """InputError for the first row for which the condition `wrong` is true.
 
     Args:
         work, source: where.
@@ -60,18 +60,10 @@ def row_fault(work: Any, source: Source, column: str, wrong: str, rule: str, mus
         rule: what the column must be, or have.
         must: the verb of the rule.
     """
-    found = first_row(work, source, column, wrong)
-    if found is None:
-        return None
-    place, value = found
-    shown = "nothing (null or NaN)" if value is None else repr(value[:80])
-    return InputError(f"{place}: column {column!r} must {must} {rule}, got {shown}")
-
-
-def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> None:
-    """Raise what :func:`row_fault` finds."""
-    if fault := row_fault(work, source, column, wrong, rule, must):
-        raise fault
+    if found := first_row(work, source, column, wrong):
+        place, value = found
+        shown = "nothing (null or NaN)" if value is None else repr(value[:80])
+        raise InputError(f"{place}: column {column!r} must {must} {rule}, got {shown}")
 
 
 def beyond_floats(source: Source, column: str) -> str:

@@ -77,11 +77,15 @@ def measured_by_workers(
         with Workspace(memory_limit, threads=1) as workspace:
             own = Tables(workspace, given, names, None, action)
             own.lists_ordered = ordered
+            own.refuse_faults((own.lists, own.truth))
             own.number_users()
             if numbers is None:
                 own.number_items()
             else:
                 own.take_items(numbers)
+            if catalogue:
+                own.refuse_unknown(own.lists)
+                own.refuse_unknown(own.truth)
             options: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": kept_ranks, "numbered": False}
             outcome = measured(own, collection, own.counted_lists(), **options)
             return part_of(own, collection, outcome)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
@@ -21,7 +19,6 @@ from torch_recmetrics.offline.columns import (
     need_columns,
     need_different,
     refuse_rows,
-    row_fault,
 )
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, reader_of
 from torch_recmetrics.offline.sql import cast, finite, quoted
@@ -29,10 +26,20 @@ from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
 
-VALUE = "a value in every row"
 UNORDERED = "1"  # of a source whose rows have no order
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
-MEASURES = ("score", "rank", "relevance", "weight", "propensity")  # what columns of numbers are
+NUMBER = f"{{0}} IS NULL OR NOT {finite('{0}')}"
+# What columns of numbers are -> what a number must be, and SQL of whether it is not, of which ``{0}`` is the number.
+RULES = {
+    "score": ("a finite number", NUMBER),
+    "rank": ("a finite number", NUMBER),
+    "relevance": ("a finite number >= 0", f"{NUMBER} OR {{0}} < 0"),
+    "weight": ("a finite number", NUMBER),
+    "propensity": (
+        "in (0, 1], the chance that an item is observed",
+        "{0} IS NULL OR NOT ({0} >= 0 AND {0} <= 1)",  # NaN is above every number
+    ),
+}
 # Role -> what its columns are beside those of lists and truth; what is last may be the only column beside the ids.
 COLUMNS = {
     "seen": ("user", "item"),
@@ -95,36 +102,37 @@ class Tables:
         for source in workspace.sources:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
-                if key in MEASURES and not holds_numbers(source, column):
+                if key in RULES and not holds_numbers(source, column):
                     raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
 
-    def refuse_gaps(self) -> None:
-        """InputError for what no update looks at.
-
-        That is what beside lists and truth has no row, or a row with nothing in a column that is read; scores that
-        become each other as floats; propensities outside of [0, 1], and an item that has two.
-        """
+    def refuse_empty(self) -> None:
+        """InputError for a table beside lists and truth that has no row; of seen pairs there may be none."""
         for source in self.workspace.sources[2:]:
             if source is not self.seen:
                 self.workspace.count(source)
-            for column in self.columns[source.role].values():
-                gap = f"{quoted(column)} IS NULL"
-                if source.types[column] in FLOATS:  # an id has no NaN any more
-                    gap = f"({gap} OR isnan({quoted(column)}))"
-                refuse_rows(self.workspace, source, column, gap, VALUE, "have")
+
+    def refuse_faults(self, sources: Sequence[Source]) -> None:
+        """InputError for the first row of some tables that has nothing in a column, or no such number as it must be.
+
+        The scores of lists too must not become each other as floats, and an item must have one propensity.
+        """
+        for source in sources:
+            for key, column in self.columns[source.role].items():
+                if key in RULES:
+                    number, (rule, wrong) = self.number(source, key), RULES[key]
+                    refuse_rows(self.workspace, source, column, wrong.format(number), rule)
+                else:
+                    gap = f"{quoted(column)} IS NULL"
+                    if source.types[column] in FLOATS:  # an id has no NaN any more
+                        gap = f"({gap} OR isnan({quoted(column)}))"
+                    refuse_rows(self.workspace, source, column, gap, "a value in every row", "have")
         score = self.columns["recommendations"].get("score")
         if score is not None and (beyond := beyond_floats(self.lists, score)):
             refuse_rows(self.workspace, self.lists, score, beyond, BEYOND_FLOATS)
-        chances = self.propensities
-        if chances is not None:
-            number = self.number(chances, "propensity")
-            outside = f"{number} IS NULL OR NOT ({number} >= 0 AND {number} <= 1)"  # NaN is above every number
-            rule = "in (0, 1], the chance that an item is observed"
-            refuse_rows(self.workspace, chances, self.columns["propensities"]["propensity"], outside, rule)
-            if fault := self._missing_or_twice(chances, ("item",)):
-                raise fault
+        if self.propensities is not None:
+            self.refuse_twice(self.propensities, ("item",))
 
     def sources_with(self, key: str) -> list[tuple[Source, str]]:
         """Those that have such a column ("user", "item", ...), each with its name."""
@@ -223,8 +231,10 @@ class Tables:
             rows = f"SELECT {item} AS id, ({self.items.row}, {item}) AS place FROM {self.items.sql}"
         work.table("items", f"SELECT CAST(row_number() OVER (ORDER BY place) - 1 AS BIGINT) AS i, id FROM ({rows})")
         self.n_items = work.size("items")
-        if self.items is not None and (fault := self._missing_or_twice(self.items, ("item",))):
-            raise fault
+        if self.items is not None:
+            self.refuse_twice(self.items, ("item",))
+            for source in (self.lists, self.truth) if work.session is None else ():
+                self.refuse_unknown(source)
 
     def take_items(self, ids: Any) -> None:
         """Make the table ``items`` of an Arrow table of ids in the order of their numbers."""
@@ -282,41 +292,25 @@ class Tables:
             users = f"(FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users"
         joins = f"JOIN {users} ON users.id = r._user"
         if self.n_items is not None:
-            joins, item = f"{joins} LEFT JOIN items ON items.id = r._item", "items.i"
-        keys = [key for key in MEASURES[:3] if key in self.columns[source.role]]
+            joins, item = f"{joins} JOIN items ON items.id = r._item", "items.i"
+        keys = [key for key in ("score", "rank", "relevance") if key in self.columns[source.role]]
         in_order = keys == ["score"] and self.lists_ordered
         order = f"r.{source.row}" if in_order else "3" if keys == ["rank"] else "2"
         sql = (
             f"SELECT {', '.join(['users.u', item, *(f'r._{key}' for key in keys)])} FROM ({self.pairs(source, *keys)}) "
             f"AS r {self.without_seen(source)} {joins} ORDER BY users.u, {order}"
         )
-        return SortedRows(self.workspace.stream(sql, BATCH_ROWS), partial(self._check_batch, source))
-
-    def _check_batch(self, source: Source, batch: Any) -> None:
-        """Refuse what is missing and what is not finite."""
-        wrong = any(column.null_count for column in batch.columns)
-        if not wrong and batch.num_columns > 2:
-            # Of a NaN both ends are NaN; twice as fast as to look at each number.
-            wrong = not all(end.isfinite() for end in from_dlpack(batch.column(2)).aminmax())
-        if wrong:
-            raise self.fault_of(source) or InputError(f"{source}: a row breaks a rule")
+        return SortedRows(self.workspace.stream(sql, BATCH_ROWS))
 
     def weights(self) -> Tensor | None:
         """(U,) the weight of each user; None where all are 1."""
         if "weight" not in self.columns["truth"]:
             return None
         weight, user = self.number(self.truth, "weight"), self.user_ids.of(self.truth)
-        each = (
-            f"SELECT {user} AS id, min({weight}) AS low, max({weight}) AS high, bool_or({weight} IS NULL) AS gap "
-            f"FROM {self.truth.sql} GROUP BY 1"
-        )
-        wrong = self.workspace.rows(
-            f"SELECT id, low, high FROM ({each}) WHERE id IS NOT NULL AND (gap OR low <> high OR low < 0 OR NOT "
-            f"({finite('low')} AND {finite('high')})) ORDER BY id LIMIT 1"
-        )
-        if wrong:
-            user, low, high = wrong[0]
-            raise self.fault_of(self.truth) or InputError(
+        each = f"SELECT {user} AS id, min({weight}) AS low, max({weight}) AS high FROM {self.truth.sql} GROUP BY 1"
+        wrong = f"SELECT id, low, high FROM ({each}) WHERE low <> high OR low < 0 ORDER BY id LIMIT 1"
+        for user, low, high in self.workspace.rows(wrong):
+            raise InputError(
                 f"{self.truth}: column {self.columns['truth']['weight']!r} must be a finite number >= 0, the same in "
                 f"all rows of a user, got {low} to {high} for user {user!r}"
             )
@@ -393,20 +387,13 @@ class Tables:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def counted_lists(self) -> dict[str, int]:
-        """Rows of lists, and lists of users that the truth has not; InputError for a row without a user."""
+        """Rows of lists, and lists of users that the truth has not."""
         # Few rows are of nobody in the truth; only those are grouped.
-        foreign_rows, named, foreign = self.workspace.one(
-            "SELECT count(*), count(id), count(DISTINCT id) FROM "
+        foreign_rows, foreign = self.workspace.one(
+            "SELECT count(*), count(DISTINCT id) FROM "
             f"(SELECT {self.user_ids.of(self.lists)} AS id FROM {self.lists.sql}) ANTI JOIN users USING (id)"
         )
         rows = self.workspace.size(self.lists.sql)
-        nameless = foreign_rows - named
-        (truth_rows,) = self.workspace.one(
-            f"SELECT count({self.user_ids.of(self.truth)}) - count(*) FROM {self.truth.sql}"
-        )
-        for source, wrong in ((self.lists, nameless), (self.truth, truth_rows)):
-            if wrong:
-                raise self.fault_of(source) or InputError(f"{source}: a row has no user")
         return {"lists_without_truth": foreign, "rows": rows, "rows_without_truth": foreign_rows}
 
     def refuse_nothing(self, counts: Mapping[str, int]) -> None:
@@ -478,8 +465,11 @@ class Tables:
 
     def fault(self, error: ValueError, first: int = 0) -> ValueError:
         """What metrics refused of a batch whose users begin with this number, by its row in the file."""
-        found = self.fault_of(self.lists) or self.fault_of(self.truth)
-        return found or self._fault_of_user(str(error), first) or error
+        for source in (self.lists, self.truth):
+            self.refuse_twice(source, ("user", "item"))
+        if "rank" in self.columns["recommendations"]:
+            self.refuse_twice(self.lists, ("user", "rank"))
+        return self._fault_of_user(str(error), first) or error
 
     def _fault_of_user(self, text: str, first: int) -> InputError | None:
         """What a metric refused of one user; None for what is not about a row."""
@@ -503,46 +493,28 @@ class Tables:
         told = text.replace(f" in row {found['row']}", "").replace(f"row {found['row']} ", f"user {shown!r} ")
         return InputError(f"{source.place(rows[0][0])}: {told}") if rows else None
 
-    def fault_of(self, source: Source) -> InputError | None:
-        """The first row of a source that breaks a rule."""
-        return next(filter(None, self._faults(source)), None)
+    def refuse_unknown(self, source: Source) -> None:
+        """InputError for an item that is not in the catalogue."""
+        unknown = f"{self.value(source, 'item')} NOT IN (SELECT id FROM items)"
+        if found := first_row(self.workspace, source, self.columns[source.role]["item"], unknown):
+            raise InputError(f"{found[0]}: item {found[1]!r} is not in {self.items}")
 
-    def _faults(self, source: Source) -> Iterator[InputError | None]:
-        """The same for each rule by itself."""
-        columns = self.columns[source.role]
-        for key, column in columns.items():
-            if key in ("user", "item"):
-                yield row_fault(self.workspace, source, column, f"{self.value(source, key)} IS NULL", VALUE, "have")
-            else:
-                number = self.number(source, key)
-                below, rule = (f" OR {number} < 0", " >= 0") if key == "relevance" else ("", "")
-                wrong = f"{number} IS NULL OR NOT {finite(number)}{below}"
-                yield row_fault(self.workspace, source, column, wrong, f"a finite number{rule}")
-        yield self._missing_or_twice(source, ("user", "item"))
-        if "rank" in columns:
-            yield self._missing_or_twice(source, ("user", "rank"))
-        if self.items is not None:
-            unknown = f"{self.value(source, 'item')} NOT IN (SELECT id FROM items)"
-            if found := first_row(self.workspace, source, columns["item"], unknown):
-                yield InputError(f"{found[0]}: item {found[1]!r} is not in {self.items}")
-
-    def _missing_or_twice(self, source: Source, keys: tuple[str, ...]) -> InputError | None:
-        """What stands in a table a second time."""
+    def refuse_twice(self, source: Source, keys: tuple[str, ...]) -> None:
+        """InputError for what stands in a table a second time."""
         own = ", ".join(f"{self.value(source, key)} AS _{key}" for key in keys)
         named, order = ", ".join(f"_{key}" for key in keys), source.row
         copies = f"row_number() OVER (PARTITION BY {named} ORDER BY {order}) AS _copy"
         found = self.workspace.rows(
             f"SELECT {order}, {named} FROM (SELECT *, {copies} FROM (SELECT {own}, {order} FROM {source.sql})) "
-            f"WHERE _copy = 2 OR {' OR '.join(f'_{key} IS NULL' for key in keys)} ORDER BY {order} LIMIT 1"
+            f"WHERE _copy = 2 ORDER BY {order} LIMIT 1"
         )
-        if not found:
-            return None
-        row, user, *others = found[0]
-        if not others:
-            return InputError(f"{source.place(row)}: each item must stand there once, got {user!r} again")
-        (other,) = others
-        what = f"item {str(other)!r}" if keys[1] == "item" else f"rank {other:g}"
-        return InputError(f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once")
+        for row, user, *others in found:
+            if not others:
+                raise InputError(f"{source.place(row)}: each item must stand there once, got {user!r} again")
+            what = f"item {str(others[0])!r}" if keys[1] == "item" else f"rank {others[0]:g}"
+            raise InputError(
+                f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once"
+            )
 
 
 def holds_numbers(source: Source, column: str) -> bool:
