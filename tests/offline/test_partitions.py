@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from torch import Tensor
 
 from torch_recmetrics import Coverage, ranking_metrics
 from torch_recmetrics.offline import evaluate
@@ -48,20 +47,20 @@ def test_partitions_add_up() -> None:
     collection = ranking_metrics(METRICS, 3)
     parts = [Part.from_bytes(part(number, 4).to_bytes()) for number in range(4)]
 
-    def add(found: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    def add(found: list[dict[str, Any]]) -> dict[str, Any]:
         return added(collection, found)
 
     rounds = [Part.joined(parts[:2], add), Part.from_bytes(Part.joined(parts[2:], add).to_bytes())]
     for total in (Part.joined(parts, add), Part.joined(rounds, add)):
         metrics = ranking_metrics(METRICS, 3)
-        merge_states(metrics, [total.tensors])
+        merge_states(metrics, total.sums["states"])
         expected = evaluate(table(LISTED), table(TRUTH), METRICS, 3, score="v", relevance="v", weight="w")
         assert {name: float(value) for name, value in metrics.compute().items()} == pytest.approx(
             dict(expected), rel=1e-12
         )
         counts = {name: count for name, count in total.counts.items() if not name.startswith("digest")}
         assert counts == expected.counts
-        assert total.most == {"longest_list": 8}
+        assert total.longest == 8
     users = pa.concat_tables([part(number, 4).users for number in range(4)]).sort_by("_id")
     assert users["_id"].to_pylist() == expected.user_ids
     assert users["ndcg@3"].to_pylist() == expected.users["ndcg@3"].tolist()
@@ -73,12 +72,12 @@ def test_states_are_the_same_after_a_journey_as_bytes() -> None:
     metrics.update(
         item_ids=torch.tensor([[0, 1], [1, 3]]), target_ids=torch.tensor([[1], [2]]), sample_ids=torch.tensor([4, 9])
     )
-    sent = Part.from_bytes(Part(tensors=states_of(metrics)).to_bytes()).tensors
+    sent = Part.from_bytes(Part(sums={"states": states_of(metrics)}).to_bytes()).sums["states"]
     other = metrics.clone()
     other.reset()
-    merge_states(other, [sent])
+    merge_states(other, sent)
     assert other.compute() == metrics.compute()
-    merge_states(other, [sent])  # the same sample ids: nobody counts twice
+    merge_states(other, sent)  # the same sample ids: nobody counts twice
     assert other.compute() == metrics.compute()
 
 

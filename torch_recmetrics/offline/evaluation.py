@@ -341,12 +341,12 @@ def values_of_users(
 
 
 def values_of_slices(
-    slices: Mapping[str, Mapping[str, Tensor]], members: Mapping[str, Any], level: float
+    slices: Mapping[tuple[str, str], Tensor], members: Mapping[str, Any], level: float
 ) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Metric -> {slice: its value and interval, as those of the metric}."""
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for metric, member in members.items():
-        parts = slices.get(metric)
+        parts = {name: sums for (of, name), sums in slices.items() if of == metric}
         if not parts:
             continue
         sums = torch.stack(list(parts.values()))

@@ -373,9 +373,10 @@ def measured_by_workers(
             found = measured(own, plan)
         columns = {name: column.numpy() for name, column in (found.columns or {}).items()}
         users = pyarrow.table({"_id": found.ids, **columns})
-        return Part({"users": found.n_users}, {}, {"sums": found.sums, "popularity": found.by_popularity}, users)
+        sums = {"sums": found.sums, "popularity": found.by_popularity}
+        return Part({"users": found.n_users}, sums=sums, users=users)
 
-    def add(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    def add(parts: list[dict[str, Any]]) -> dict[str, Any]:
         sums, counts = (torch.stack([part[name] for part in parts]) for name in ("sums", "popularity"))
         return {"sums": combined(sums), "popularity": counts.sum(0)}
 
@@ -389,7 +390,7 @@ def measured_by_workers(
         return Measured(0, [], none, sums.double(), groups.double())
     users = parts.users_here(n_users, path, user)
     ids, columns = ([], None) if users is None else (users[0]["_id"].to_pylist(), users[1])
-    return Measured(n_users, ids, columns, total.tensors["sums"], total.tensors["popularity"])
+    return Measured(n_users, ids, columns, total.sums["sums"], total.sums["popularity"])
 
 
 def report_of(

@@ -27,13 +27,13 @@ class Outcome:
     Attributes:
         counts: of users and rows.
         longest_list: rows of the longest list that was ranked.
-        slices: metric -> {slice: (parts, 6) the sums of its users}; the number of its users is in `counts`.
+        slices: metric and slice -> (parts, 6) the sums of its users; the number of its users is in `counts`.
         users: what UserValues is made of, in ascending order of the `user_ids`; None where users are not kept.
     """
 
     counts: dict[str, int]
     longest_list: int
-    slices: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    slices: dict[tuple[str, str], Tensor] = field(default_factory=dict)
     users: dict[str, Any] | None = None
 
 
@@ -210,15 +210,15 @@ def sums_of_slices(
     collector: UserCollector,
     weights: Tensor | None,
     members: RecMetricCollection,
-) -> tuple[dict[str, dict[str, Tensor]], dict[str, int]]:
-    """Metric -> {slice: (parts, 6) the sums of its users}, and how many users each slice has.
+) -> tuple[dict[tuple[str, str], Tensor], dict[str, int]]:
+    """Metric and slice -> (parts, 6) the sums of its users, and how many users each slice has.
 
     `of_slices` is what :meth:`Tables.named` says of them; a user may be in several. A metric that is no mean has
     (parts,) its values in place of sums, which do not add up.
     """
     names, who, where = of_slices
     sizes = torch.bincount(where, minlength=len(names)).tolist()
-    slices: dict[str, dict[str, Tensor]] = {}
+    slices: dict[tuple[str, str], Tensor] = {}
     weights = torch.ones(collector.values.shape[1], dtype=torch.float64) if weights is None else weights
     for metric, places in collector.columns.items():
         member: Any = members[metric]
@@ -232,5 +232,5 @@ def sums_of_slices(
             numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
             totals = totals[who, None].expand(-1, len(places))
             own = list(moments_by(where, len(names), numerators[who], totals))
-        slices[metric] = dict(zip(names, own))
+        slices |= {(metric, name): sums for name, sums in zip(names, own)}
     return slices, {f"users/{name}": size for name, size in zip(names, sizes)}

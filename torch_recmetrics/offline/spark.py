@@ -1,12 +1,12 @@
 """Spark's frames as what the queries of files scan: the same SQL in Spark's dialect, and work that partitions do.
 
-What partitions find comes back as bytes of Arrow, never pickled, and is added up by workers, some parts at a time,
+What partitions find comes back as bytes that hold data alone, and is added up by workers, some parts at a time,
 until few are left for the driver. Workers need this package, and the interpreter of the driver (``PYSPARK_PYTHON``).
 """
 
 from __future__ import annotations
 
-import json
+import io
 import re
 import uuid
 import warnings
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
@@ -278,60 +277,45 @@ class Part:
 
     Attributes:
         counts: numbers that add up.
-        most: numbers of which the largest counts.
-        tensors: what the caller knows how to add up.
+        longest: the rows of the longest list.
+        sums: what the caller knows how to add up: tensors, in dicts and lists.
         users: a table of Arrow with a row for each user, or None; it is not added up.
         warnings: what was warned of.
         error: what is wrong with the input, or "".
     """
 
     counts: dict[str, int] = field(default_factory=dict)
-    most: dict[str, int] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    longest: int = 0
+    sums: dict[str, Any] = field(default_factory=dict)
     users: Any = None
     warnings: list[str] = field(default_factory=list)
     error: str = ""
 
     def to_bytes(self) -> bytes:
-        """All but the users, as bytes of Arrow."""
-        pyarrow = needed("pyarrow", "Spark's frames")
-        about = {"counts": self.counts, "most": self.most, "warnings": self.warnings, "error": self.error}
-        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
-        table = pyarrow.table(
-            {
-                "name": pyarrow.array(list(arrays), pyarrow.string()),
-                "dtype": pyarrow.array([str(array.dtype) for array in arrays.values()], pyarrow.string()),
-                "shape": pyarrow.array([array.shape for array in arrays.values()], pyarrow.list_(pyarrow.int64())),
-                "data": pyarrow.array([array.tobytes() for array in arrays.values()], pyarrow.large_binary()),
-            }
-        )
-        return ipc(table.replace_schema_metadata({"about": json.dumps(about)}))
+        """All but the users, as bytes."""
+        found = io.BytesIO()
+        torch.save({name: value for name, value in vars(self).items() if name != "users"}, found)
+        return found.getvalue()
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Part:
-        """What has become bytes."""
-        table = read_ipc(payload)
-        tensors = {
-            row["name"]: torch.from_numpy(np.ndarray(row["shape"], row["dtype"], bytearray(row["data"])))
-            for row in table.to_pylist()
-        }
-        return cls(tensors=tensors, **json.loads(table.schema.metadata[b"about"]))
+        """What has become bytes; they hold tensors, numbers and texts, and can call nothing."""
+        return cls(**torch.load(io.BytesIO(payload), weights_only=True))
 
     @classmethod
-    def joined(cls, parts: Sequence[Part], add: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]]) -> Part:
+    def joined(cls, parts: Sequence[Part], add: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> Part:
         """Several as one; of errors the first in the order of their texts."""
         errors = sorted(part.error for part in parts if part.error)
-        if errors:
-            return cls(error=errors[0])
-        total, counts = cls(tensors=add([part.tensors for part in parts])) if parts else cls(), Counter[str]()
+        if errors or not parts:
+            return cls(error="".join(errors[:1]))
+        counts = Counter[str]()
         for part in parts:
             counts.update(part.counts)
-            total.most |= {name: max(number, total.most.get(name, 0)) for name, number in part.most.items()}
-        total.counts = dict(counts)
         # Of those that differ in their numbers one.
         texts = sorted((text for part in parts for text in part.warnings), reverse=True)
-        total.warnings = sorted({re.sub(r"[\d,]+", "", text): text for text in texts}.values())
-        return total
+        told = sorted({re.sub(r"[\d,]+", "", text): text for text in texts}.values())
+        longest, sums = max(part.longest for part in parts), add([part.sums for part in parts])
+        return cls(dict(counts), longest, sums, warnings=told)
 
 
 class Parts:
@@ -341,7 +325,7 @@ class Parts:
         workspace: of Spark.
         frame: whose partitions hold whole users.
         work: what is done with the rows of a partition, an Arrow table; it may raise InputError and ValueError.
-        add: adds up the tensors of several parts.
+        add: adds up the sums of several parts.
     """
 
     def __init__(
@@ -349,7 +333,7 @@ class Parts:
         workspace: SparkWorkspace,
         frame: Any,
         work: Callable[[Any], Part],
-        add: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]],
+        add: Callable[[list[dict[str, Any]]], dict[str, Any]],
     ) -> None:
         storage = needed("pyspark", "Spark's frames").StorageLevel.DISK_ONLY
         self._rows = frame.mapInArrow(lambda batches: rows_of_part(batches, work), SCHEMA).persist(storage)

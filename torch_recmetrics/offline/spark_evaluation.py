@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
@@ -21,7 +20,6 @@ from torch_recmetrics.users.extras import needed
 
 VALUES = ("score", "rank", "relevance")  # of a row, one at most
 ROLES = ("recommendations", "truth", "seen", "slices")  # whose rows go to the partition of their user
-SLICE = "slice\n"  # how the names of sums of slices begin
 
 
 def check_members(tables: Tables, collection: RecMetricCollection, *, slices: bool) -> None:
@@ -95,14 +93,9 @@ def measured_by_workers(
     total = parts.total
     counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
     tables.refuse_nothing(counts)
-    merge_states(collection, [total.tensors])
-    outcome = Outcome(
-        {name: count for name, count in counts.items() if not name.startswith("digest")}, total.most["longest_list"]
-    )
-    for key, sums in total.tensors.items():  # by the names of the slices
-        if key.startswith(SLICE):
-            metric, _, name = key.removeprefix(SLICE).partition("\n")
-            outcome.slices.setdefault(metric, {})[name] = sums
+    merge_states(collection, total.sums["states"])
+    met = {name: count for name, count in counts.items() if not name.startswith("digest")}
+    outcome = Outcome(met, total.longest, total.sums["slices"])
     if keep_users:
         outcome.users = users_of(parts, tables, counts["users"], path)
     if outcome.users is not None:
@@ -154,10 +147,7 @@ def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -
     counts = dict(outcome.counts)
     for role, (rows, digest) in tables.hashes().items():
         counts |= {f"digest_rows/{role}": rows, f"digest/{role}": digest or 0}
-    tensors = states_of(collection)
-    for metric, own in outcome.slices.items():
-        tensors |= {f"{SLICE}{metric}\n{name}": sums for name, sums in own.items()}
-    part = Part(counts, {"longest_list": outcome.longest_list}, tensors)
+    part = Part(counts, outcome.longest_list, {"states": states_of(collection), "slices": outcome.slices})
     if (users := outcome.users) is not None:
         ids, weights, lists = users["user_ids"], users["weights"], users["lists"]
         columns: dict[str, Any] = {"_id": pyarrow.array(ids, id_type(tables.user_ids.kind))}
@@ -194,33 +184,24 @@ def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> di
 # States ---------------------------------------------------------------------------------------------------------------
 
 
-def states_of(collection: RecMetricCollection) -> dict[str, Tensor]:
-    """The states of all members: a tensor by member, state and place in its list, which is -1 for no list."""
-    states: dict[str, Tensor] = {}
-    for number, member in enumerate(collection.values()):
-        for name, value in member.metric_state.items():
-            entries = enumerate(value) if isinstance(value, list) else [(-1, value)]
-            states |= {f"{number}\n{name}\n{place}": entry for place, entry in entries}
-    return states
+def states_of(collection: RecMetricCollection) -> list[dict[str, Any]]:
+    """The states of each member."""
+    return [dict(member.metric_state) for member in collection.values()]
 
 
-def merge_states(collection: RecMetricCollection, parts: Sequence[Mapping[str, Tensor]]) -> None:
-    """Add the states of other collections of the same metrics."""
-    for states in parts:
-        for number, member in enumerate(collection.values()):
-            # A list that is empty there has no tensor.
-            own: dict[str, Any] = {name: [] for name, value in member.metric_state.items() if isinstance(value, list)}
-            for key in (key for key in states if key.startswith(f"{number}\n")):
-                _, name, place = key.split("\n")
-                own[name] = states[key] if place == "-1" else [*own[name], states[key]]
-            member.merge_state(own)
+def merge_states(collection: RecMetricCollection, states: Sequence[Mapping[str, Any]]) -> None:
+    """Add the states of another collection of the same metrics."""
+    for member, own in zip(collection.values(), states, strict=True):
+        member.merge_state(own)
 
 
-def added(collection: RecMetricCollection, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def added(collection: RecMetricCollection, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The states and the sums of slices of several parts, as those of one."""
     total = collection.clone()
     total.reset()
-    merge_states(total, parts)
-    keys = sorted({key for part in parts for key in part if key.startswith(SLICE)})
-    sums = {key: combined(torch.stack([part[key] for part in parts if key in part])) for key in keys}
-    return states_of(total) | sums
+    for part in parts:
+        merge_states(total, part["states"])
+    slices = [part["slices"] for part in parts]
+    keys = sorted({key for own in slices for key in own})
+    sums = {key: combined(torch.stack([own[key] for own in slices if key in own])) for key in keys}
+    return {"states": states_of(total), "slices": sums}
