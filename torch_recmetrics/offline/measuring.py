@@ -69,15 +69,16 @@ def measure(
         try:
             if "preds" not in arguments:
                 refuse_equal_ranks(listed)
+            is_empty = ~is_relevant(arguments, labels).any(1)
             if collector is None:
                 collection.update(**arguments)
             else:
-                collection.update(collector.rank(first, arguments))
+                collector.update(first, arguments, is_empty)
         except ValueError as error:
             raise tables.fault(error, first) from None
         longest = max(longest, int(listed.counts.max()))
         counts["users_without_list"] += int((listed.counts == 0).sum())
-        counts["users_without_relevant_items"] += int((~is_relevant(arguments, labels).any(1)).sum())
+        counts["users_without_relevant_items"] += int(is_empty.sum())
         advance(n_users)
     counts |= {"list_rows": lists.n_rows, "truth_rows": truth.n_rows}
     return summed_over_processes(counts, longest, collector)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,16 +14,14 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.from_sampled import EM, FromSampled, check_num_items
 from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
 from torch_recmetrics.core.layouts.arguments import read_layout
-from torch_recmetrics.core.ranking.ranking import Labels, Ranking
-from torch_recmetrics.core.ranking.requirements import RankingRequirements
+from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.tables import Tables
-from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.item_counts import ItemCounts
 from torch_recmetrics.state.options import REQUIRED, options_of
-from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranking_metric import RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
 
 CUTOFFS = (5, 10, 20)  # where none are given
@@ -273,7 +270,7 @@ def of_lists(collection: RecMetricCollection, tables: Tables) -> RecMetricCollec
 
 
 class UserCollector:
-    """The value of every user in every metric that has one, from the ranking that the metrics count.
+    """The value of every user in every metric that has one, as the metrics count it.
 
     Args:
         collection: whose values they are.
@@ -287,53 +284,62 @@ class UserCollector:
     """
 
     def __init__(self, collection: RecMetricCollection, n_users: int, kept_ranks: int) -> None:
-        members: dict[str, Any] = {name: member for name, member in collection.items() if has_users(member)}
-        means = {name: member for name, member in members.items() if isinstance(member, UserMeasure)}
-        self._warns = True  # once
-        counters = [member for member in members.values() if isinstance(member, ListCounter)]
-        self.evaluator = Evaluator(list(means.values()), counters)
-        needs = self.evaluator.needs  # of ranks that nobody knows the metrics warn themselves, when they count
-        self.evaluator.needs = replace(needs, list_places=needs.list_places - {None})
-        firsts = [sum(self.evaluator.sizes[:place]) for place in range(len(means))]
+        self.collection = collection
+        metrics: dict[str, Any] = {name: m for name, m in collection.items() if isinstance(m, UserMeasure)}
+        self.members = {name: metric for name, metric in metrics.items() if has_users(metric)}
+        owners = [name for name, metric in metrics.items() for _ in metric.columns]
+        self._counted = [place for place, name in enumerate(owners) if name in self.members]  # of what is evaluated
+        owners = [name for name in owners if name in self.members]
         self.columns = {
-            name: range(first, first + metric.n_parts) for (name, metric), first in zip(means.items(), firsts)
+            name: range(owners.index(name), owners.index(name) + metric.n_parts)
+            for name, metric in self.members.items()
         }
-        skips = [
-            m.needs_target and m.empty_target_action in ("skip", "error") for m in means.values() for _ in m.columns
-        ]
-        self._skips = torch.tensor(skips, dtype=torch.bool).unsqueeze(1)
-        self.values = torch.zeros(sum(self.evaluator.sizes), n_users, dtype=torch.float64)
+        skipping = {
+            name for name, m in metrics.items() if m.needs_target and m.empty_target_action in ("skip", "error")
+        }
+        self._skips = torch.tensor([name in skipping for name in owners], dtype=torch.bool).unsqueeze(1)
+        self.values = torch.zeros(len(owners), n_users, dtype=torch.float64)
         self.lists = torch.zeros((n_users, kept_ranks), dtype=torch.int64)
-        if kept_ranks:
-            self.evaluator.needs |= RankingRequirements(
-                kept_ranks, rules=frozenset(("stable",)), ordered=True, items=True, needs_target=False
-            )
-        pooled = [name for name, metric in means.items() if metric.pooled]
+        pooled = [name for name, member in self.members.items() if member.pooled]
         self.totals = {name: torch.zeros(n_users, dtype=torch.float64) for name in pooled}
 
     def columns_of_users(self) -> dict[str, Tensor]:
         """(U,) of each value of a metric that is made of values of users, as pooled shares are not."""
         found: dict[str, Tensor] = {}
-        for metric, (name, places) in zip(self.evaluator.metrics, self.columns.items()):
+        for name, member in self.members.items():
             if name not in self.totals:
-                found |= zip(metric.value_names(name), self.values[places])
+                found |= zip(member.value_names(name), self.values[self.columns[name]])
         return found
 
-    def rank(self, first: int, arguments: Mapping[str, Tensor]) -> Ranking:
-        """Note the values of a batch of users, the first of which has this number; their ranking."""
-        evaluator = self.evaluator
+    def update(self, first: int, arguments: Mapping[str, Tensor], is_empty: Tensor) -> None:
+        """Count a batch of users, the first of whom has this number, and note their values.
+
+        Args:
+            first: the number.
+            arguments: of an update of lists.
+            is_empty: (B,) bool, who has nothing relevant.
+        """
+        fused, users = self.collection._fused_state(), slice(first, first + is_empty.shape[0])
+        evaluator: Any = fused.evaluator
         with torch.no_grad():
-            checks = check.ValueChecks(evaluator.validate_args, warns=self._warns)
-            ranking = read_layout(evaluator.labels, **arguments).rank(evaluator.needs, checks)
-            evaluated = evaluator.evaluate(ranking, checks) if self.columns else None
-            checks.raise_first()
-            self._warns = checks.warns
-            if evaluated is not None:
-                users, skipped = slice(first, first + ranking.n_users), self._skips & (ranking.n_relevant == 0)
-                self.values[:, users] = torch.stack(evaluated.values()).masked_fill(skipped, float("nan"))
-                for name, total in self.totals.items():
-                    total[users] = evaluated.denominators()[self.columns[name][0]].to(torch.float64)
-            if self.lists.shape[1]:
-                ids = ranking.stats("stable").items((self.lists.shape[1],))
-                self.lists[first : first + ranking.n_users, : ids.shape[1]] = ids + 1
-            return replace(ranking, labels=evaluator.labels)
+            prepared = evaluator.evaluated(evaluator.prepare(read_layout(evaluator.labels, **arguments)))
+            fused.count(prepared)
+            if self.columns:
+                values, denominators = prepared.values.values(), prepared.values.denominators()
+                own = torch.stack([values[place] for place in self._counted])
+                self.values[:, users] = own.masked_fill(self._skips & is_empty, float("nan"))
+            for name, total in self.totals.items():
+                total[users] = denominators[self._counted[self.columns[name][0]]].to(torch.float64)
+            if width := self.lists.shape[1]:
+                ids = ranked_ids(arguments)[:, :width]
+                self.lists[users, : ids.shape[1]] = ids + 1
+
+
+def ranked_ids(arguments: Mapping[str, Tensor]) -> Tensor:
+    """(B, W) ids of lists by rank, equal scores as they came, padded with -1."""
+    ids = arguments["item_ids"]
+    if "preds" not in arguments:
+        return ids
+    return ids.gather(
+        1, arguments["preds"].masked_fill(ids < 0, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    )
