@@ -39,14 +39,21 @@ def forms(folder: Path) -> dict[str, Any]:
         parquet.write_table(part, folder / f"part{number}.parquet")
     (folder / "all.csv").write_text("item,score\n" + "\n".join(lines))
     (folder / "all.csv.gz").write_bytes(gzip.compress((folder / "all.csv").read_bytes()))
+    with pa.CompressedOutputStream(folder / "all.csv.zst", "zstd") as packed:
+        packed.write((folder / "all.csv").read_bytes())
     (folder / "all.jsonl").write_text("\n".join(f'{{"item": "{i}", "score": {s}}}' for i, s in zip(*ROWS.values())))
+    (folder / "mac.csv").write_bytes((folder / "all.csv").read_bytes().replace(b"\n", b"\r"))
+    (folder / "mark.csv").write_bytes(b"\xef\xbb\xbf" + (folder / "all.csv").read_bytes())
     (folder / "it's.csv").write_bytes((folder / "all.csv").read_bytes())
     return {
         "pattern": f"{folder}/part*.parquet",
         "paths": [folder / "part0.parquet", str(folder / "part1.parquet")],
         "csv": folder / "all.csv",
         "gzip": str(folder / "all.csv.gz"),
+        "zst": folder / "all.csv.zst",
         "json": folder / "all.jsonl",
+        "carriage return": folder / "mac.csv",
+        "byte order mark": folder / "mark.csv",
         "quote": folder / "it's.csv",
         "pandas": pd.DataFrame(ROWS),
         "polars": pl.DataFrame(ROWS),

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import glob
-import gzip
 import hashlib
-import io
 import itertools
 import os
 import re
@@ -247,16 +245,19 @@ def arrow_select(work: Any, role: str, path: Path) -> str:
     return "SELECT * FROM mapped"
 
 
-def csv_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
+def lines_of(path: Path) -> str:
+    """SQL of the lines of a file of text, which may be packed."""
+    return (
+        f"read_csv({literal(os.fspath(path))}, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', "
+        f"escape = '', header = false, auto_detect = false, max_line_size = {LONGEST_LINE})"
+    )
+
+
+def csv_select(work: Any, role: str, path: Path) -> str:
     """SELECT of a CSV file, all columns text."""
-    if path.suffix == ".zst":
-        return f"SELECT * FROM read_csv({literal(os.fspath(path))}, all_varchar = true, header = true)"
-    line = first_line_of_file(role, path)
+    line = "".join(row[0] for row in work.rows(f"SELECT line FROM {lines_of(path)} LIMIT 1", f"`{role}` ({path})"))
     delimiter = max(DELIMITERS, key=line.count)
-    try:
-        header = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
-    except csv.Error:
-        raise InputError(f"`{role}` ({path}, line 1): lines must end with a line feed, or with CR and LF") from None
+    header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     again = [name for place, name in enumerate(header) if name.lower() in map(str.lower, header[:place])]
     if all(header) and again:
         raise InputError(
@@ -275,21 +276,6 @@ def csv_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
     )
 
 
-def first_line_of_file(role: str, path: Path) -> str:
-    """The first line of a file of text, which may be packed by gzip."""
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as stream:
-            line: bytes = stream.readline(LONGEST_LINE)
-        if len(line) == LONGEST_LINE:
-            raise InputError(f"`{role}` ({path}, line 1): a line must be shorter than {LONGEST_LINE:,} bytes")
-        return line.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"`{role}` ({path}, line 1): the file must be UTF-8") from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"`{role}` ({path}) cannot be read: {first_line(error)}") from None
-
-
 def json_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
     """SELECT of a file of JSON objects."""
     return f"SELECT * FROM read_json({literal(os.fspath(path))}, sample_size = -1)"
@@ -298,13 +284,8 @@ def json_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
 def trec_select(work: Any, role: str, path: Path) -> str:
     """SELECT of a run or of qrels: fields with white space between them, whose number says which it is."""
     trimmed, spaces = "trim(line, ' ' || chr(9) || chr(13))", r"'\s+'"
-    lines = (
-        f"read_csv({literal(os.fspath(path))}, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', "
-        f"escape = '', header = false, auto_detect = false, max_line_size = {LONGEST_LINE})"
-    )
-    split = f"(SELECT string_split_regex({trimmed}, {spaces}) AS f FROM {lines} WHERE {trimmed} <> '')"
-    with refused_line(role, path):
-        first = work.rows(f"SELECT len(f) FROM {split} LIMIT 1", f"`{role}` ({path})")
+    split = f"(SELECT string_split_regex({trimmed}, {spaces}) AS f FROM {lines_of(path)} WHERE {trimmed} <> '')"
+    first = work.rows(f"SELECT len(f) FROM {split} LIMIT 1", f"`{role}` ({path})")
     width = first[0][0] if first else 0
     if width not in TREC:
         raise InputError(
