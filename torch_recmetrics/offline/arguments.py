@@ -103,7 +103,6 @@ LISTS: Options = {
 REPORT: Options = {
     "report": (str | None, None, "a folder for report.html, report.json and, where users have values, users.parquet")
 }
-FORMAT: Options = {"format": (str | None, None, "of evaluate, compare and gate alone")}
 ENGINE: Options = {
     "engine": (str, "files", "files, or spark"),
     "master": (str | None, None, "of Spark, such as local[2]; by default that of spark-submit"),
@@ -151,9 +150,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], Options]] = {
     "compare": (evaluate, NOT_OF_RUNS, LISTS | COMPARISON),
     "gate": (evaluate, NOT_OF_RUNS, LISTS | RULES),
     "agreement": (evaluate, NOT_OF_AGREEMENT, PERSISTENCE),
-    "item-to-item": (item_to_item, (), FORMAT | REPORT | ENGINE),
-    "off-policy": (off_policy, (), FORMAT | REPORT),
-    "overlap": (overlap, (), FORMAT | OVERLAP | ENGINE),
+    "item-to-item": (item_to_item, (), REPORT | ENGINE),
+    "off-policy": (off_policy, (), REPORT),
+    "overlap": (overlap, (), OVERLAP | ENGINE),
 }
 # Command -> what stands without a flag, and its meaning.
 WORDS = {

@@ -321,7 +321,6 @@ def run_item_to_item(options: Options, output: Output) -> None:
     torch-recmetrics item-to-item --similar i2i.parquet --behaviour log.parquet -k 5 -k 10 -k 20
     """
     similar, behaviour, top_k = required(options, "similar"), required(options, "behaviour"), options.pop("top_k")
-    refuse_format(options)
     with engine_of(options) as read:
         report = item_to_item(read(similar), read(behaviour), CUTOFFS if top_k is None else top_k, **options)
     output.show(report, report.to_json, files_of(report))
@@ -333,7 +332,6 @@ def run_off_policy(options: Options, output: Output) -> None:
     torch-recmetrics off-policy --log log.parquet --estimator dr --user user_id
     """
     log = required(options, "log")
-    refuse_format(options)
     report = off_policy(log, **options)
     output.show(report, report.to_json, files_of(report))
 
@@ -346,7 +344,6 @@ def run_overlap(options: Options, output: Output) -> None:
     train, test, target = required(options, "train"), required(options, "test"), options.pop("output")
     if target is not None and (not target or Path(target).is_dir()):
         raise InputError(f"`output` must be a Parquet file, {target!r} is {'a folder' if target else 'none'}")
-    refuse_format(options)
     options.pop("level")
     with engine_of(options) as read:
         found = overlap(read(train), read(test), options.pop("drop") or target is not None, **options)
@@ -407,12 +404,6 @@ def required(options: Options, name: str) -> Any:
     if value is None:
         raise InputError(f"--{name} is missing: give it as a flag or in the file of --config")
     return value
-
-
-def refuse_format(options: Options) -> None:
-    """The format of files is that of their suffix in commands that have no TREC files."""
-    if options.pop("format") is not None:
-        raise InputError("`format` is for evaluate, compare and gate: here the suffix of a file says what it is")
 
 
 @contextmanager
