@@ -227,7 +227,7 @@ def test_nothing_overlaps_with_an_empty_file(tmp_path: Path, capfd: pytest.Captu
         (["--train", "{}/truth.csv"], "2 pairs of user and item stand in --train ("),
         (["--train", "{}/truth.csv"], "or allow it with --train-overlap keep"),
         (["-m", "coverage"], 'give --items, a table of all items, or --options \'{"coverage": {"num_items": N}}\''),
-        (["-m", "ndcg", "--options", '{{"ndcg": 3}}'], "--options must be a dict of metrics and their options"),
+        (["-m", "ndcg", "--options", '{{"ndcg": 3}}'], "--options must be a dict from names to options"),
         (["-m", "auc"], "--metric must be metrics of ranked lists, got 'auc'"),
         (["--score", "score", "--rank", "score"], "--score and --rank must not be given together"),
     ],

@@ -266,7 +266,7 @@ def test_all_of_one_metric(capfd: pytest.CaptureFixture[str]) -> None:
     assert "default" not in known["coverage"]["options"]["num_items"]
     assert (known["mrr"]["names"][0], known["auc"]["names"]) == ("mrr", ["auc"])
     code, _, err = run(capfd, "metrics", "ndgc")
-    assert (code, err) == (2, "torch-recmetrics: there is no metric 'ndgc': did you mean ndcg?\n")
+    assert (code, err) == (2, "torch-recmetrics: `metrics` has 'ndgc', which is no metric: did you mean 'ndcg'?\n")
 
 
 def test_a_failure_of_ours_is_another_exit_code(

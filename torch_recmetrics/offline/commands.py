@@ -6,7 +6,6 @@ undecided.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -21,7 +20,7 @@ from typing import Any, NoReturn
 from torch import distributed
 from torchmetrics.utilities import rank_zero_warn
 
-from torch_recmetrics.collection.ranking import cutoffs_of
+from torch_recmetrics.collection.ranking import check_names, cutoffs_of
 from torch_recmetrics.compare.agreement import agreement, metric_named
 from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.gate import Gate
@@ -361,10 +360,7 @@ def run_metrics(options: Options, output: Output) -> None:
     torch-recmetrics metrics ndcg
     """
     every, names = ordered_names(), options["names"]
-    if unknown := [name for name in names or () if name not in every]:
-        near = difflib.get_close_matches(unknown[0], every, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(every)}"
-        raise InputError(f"there is no metric {unknown[0]!r}: {hint}")
+    check_names(names or ())
     text = "\n\n".join(map(full_text, names)) if names else list_text(every)
     output.show(text, lambda: json_of([about_metric(name) for name in names or every]))
 

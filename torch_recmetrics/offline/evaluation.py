@@ -12,6 +12,7 @@ from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.collection.ranking import options_by_name
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.offline.curves import curves_of
@@ -35,7 +36,6 @@ from torch_recmetrics.offline.members import (
     has_users,
     labels_of,
     largest_cutoff,
-    options_of_names,
     read_items,
     sampling_of,
 )
@@ -168,9 +168,10 @@ def evaluate(
         flags={"keep_users": keep_users, "keep_lists": keep_lists, "curves": curves, "progress": progress},
     )  # fmt: skip
     check_names(metrics)
-    options, sampling = sampling_of(options, sampled_from, candidates, propensities)
-    check_by_name(metrics, top_k=has_own_cutoffs(top_k), options=bool(options), propensities=propensities is not None)
-    own_options = options_of_names(metrics, options)
+    own_options = options_by_name(options)
+    sampling, own_cutoffs = sampling_of(own_options, sampled_from, candidates, propensities), has_own_cutoffs(top_k)
+    by_name = {"top_k": own_cutoffs, "options": bool(own_options), "propensities": propensities is not None}
+    check_by_name(metrics, own_options, **by_name)
     given = {
         "recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train,
         "items": items, "groups": groups, "propensities": propensities,

@@ -61,7 +61,6 @@ ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
 NUMBERS = "event, start, size, length, grade"  # of what an event has to find
 KEYS = "event, start, size, length, grade DESC"  # equal rows are the same: sums are to the last bit
-USERS = "SELECT DISTINCT user_id AS id FROM found"
 
 
 def item_to_item(
@@ -223,7 +222,7 @@ class Measured:
 
 def measured(work: Workspace, plan: Plan) -> Measured:
     """What the users of the table `found` come to."""
-    work.table("users", f"SELECT row_number() OVER (ORDER BY id) - 1 AS u, id FROM ({USERS})")
+    work.number_users("SELECT user_id AS id FROM found")
     ids = work.frame("SELECT id FROM users ORDER BY u")["id"].to_pylist()
     found = f"SELECT u, {NUMBERS}, n FROM found JOIN users ON user_id = id ORDER BY u, {KEYS}, n"
     ratios = ratios_of(sums_of_rows(work, found, len(ids), plan), plan.cutoffs)

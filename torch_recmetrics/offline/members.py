@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from torchmetrics import Metric
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.from_sampled import EM, FromSampled, check_num_items
+from torch_recmetrics.collection.ranking import check_names as check_metrics
 from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Labels
@@ -32,10 +32,7 @@ def check_names(metrics: Any) -> None:
     for entry in entries_of(metrics):
         if isinstance(entry, str):
             name, at, cutoff = entry.partition("@")
-            if name not in METRICS:
-                near = difflib.get_close_matches(name, METRICS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(METRICS)}"
-                raise ValueError(f"`metrics` has {entry!r}, which is no metric: {hint}")
+            check_metrics([name])
             if at and not cutoff.isdecimal():
                 raise ValueError(f"`metrics` must be names such as 'ndcg' or 'ndcg@10', got {entry!r}")
             if not issubclass(METRICS[name], RankingMetric):
@@ -47,11 +44,17 @@ def names_of(metrics: Any) -> list[str]:
     return list(dict.fromkeys(entry.partition("@")[0] for entry in entries_of(metrics) if isinstance(entry, str)))
 
 
-def check_by_name(metrics: Any, **given: bool) -> None:
-    """TypeError for the first argument that was given and that no metric would read, as none is given by name."""
-    if not names_of(metrics) and any(given.values()):
+def check_by_name(metrics: Any, own_options: Mapping[str, Any], **given: bool) -> None:
+    """TypeError for the first argument that was given and that no metric would read, as none is given by name.
+
+    ValueError for options of a metric that is not given by name.
+    """
+    names = names_of(metrics)
+    if not names and any(given.values()):
         name = next(name for name, is_given in given.items() if is_given)
         raise TypeError(f"`{name}` is for metrics given by name, and `metrics` has none: give it to the metrics")
+    for name in own_options:
+        check.check_choice("options", name, names)
 
 
 def has_own_cutoffs(top_k: Any) -> bool:
@@ -59,31 +62,18 @@ def has_own_cutoffs(top_k: Any) -> bool:
     return tuple(cutoffs_of(top_k)) != CUTOFFS
 
 
-def options_of_names(metrics: Any, options: Any) -> dict[str, dict[str, Any]]:
-    """The options of single metrics; ValueError for those of none."""
-    given: Any = {} if options is None else options
-    if not isinstance(given, Mapping) or not all(isinstance(own, Mapping) for own in given.values()):
-        raise ValueError(f"`options` must be a dict of metrics and their options, got {options!r}")
-    for name in given:
-        check.check_choice("options", name, names_of(metrics))
-    return {name: dict(own) for name, own in given.items()}
-
-
 def sampling_of(
-    options: Any, sampled_from: Any, candidates: str | None, propensities: Any
-) -> tuple[Any, dict[str, Any] | None]:
-    """The options of the metrics, and those of :class:`FromSampled` around them; None where nothing is sampled."""
+    own_options: dict[str, Mapping[str, Any]], sampled_from: Any, candidates: str | None, propensities: Any
+) -> dict[str, Any] | None:
+    """The options of :class:`FromSampled` around the metrics, taken out of theirs; None where nothing is sampled."""
     if sampled_from is None:
-        return options, None
+        return None
     check_num_items("sampled_from", sampled_from)
     if candidates is not None:
         raise ValueError(f"`candidates` must be left out with `sampled_from`, which says what they are: {candidates!r}")
     if propensities is not None:
         raise ValueError("`propensities` and `sampled_from` must not be given together: no metric knows both")
-    if not isinstance(options, Mapping) or not isinstance(options.get("from_sampled", {}), Mapping):
-        return options, {"num_items": sampled_from}
-    others = {name: own for name, own in options.items() if name != "from_sampled"}
-    return others, {**options.get("from_sampled", {}), "num_items": sampled_from}
+    return {**own_options.pop("from_sampled", {}), "num_items": sampled_from}
 
 
 def candidates_of(collection: RecMetricCollection, candidates: str | None) -> str | None:

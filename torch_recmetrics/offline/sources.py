@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import glob
 import hashlib
 import itertools
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sql import literal, quoted
 from torch_recmetrics.users.extras import needed
@@ -368,10 +368,7 @@ def paths_of(role: str, given: Any) -> list[Path] | None:
 def reader_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # noqa: A002
     """What reads these files."""
     if format is not None:
-        if format not in FORMATS:
-            near = difflib.get_close_matches(str(format), FORMATS, 1)
-            hint = f": did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}{hint}")
+        check.check_choice("format", format, FORMATS)
         return FORMATS[format]
     suffixes = [next((own for own in reversed(path.suffixes) if own not in PACKED), "").lower() for path in paths]
     if unknown := [path for path, suffix in zip(paths, suffixes) if suffix not in READERS]:

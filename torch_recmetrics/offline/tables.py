@@ -195,12 +195,7 @@ class Tables:
 
     def number_users(self) -> None:
         """Make the table ``users``: those of the truth, numbered in the order of their ids."""
-        self.workspace.table(
-            "users",
-            "SELECT CAST(row_number() OVER (ORDER BY id) - 1 AS BIGINT) AS u, id FROM (SELECT DISTINCT "
-            f"{self.user_ids.of(self.truth)} AS id FROM {self.truth.sql}) WHERE id IS NOT NULL",
-        )
-        self.n_users = self.workspace.size("users")
+        self.n_users = self.workspace.number_users(f"SELECT {self.user_ids.of(self.truth)} AS id FROM {self.truth.sql}")
 
     def number_items(self, *, counts_training: bool = False) -> None:
         """Make the table ``items`` where items cannot go by their own ids.

@@ -105,6 +105,12 @@ class Workspace(Queries):
         """Keep the rows of a query."""
         self.run(f"CREATE OR REPLACE TABLE {name} AS {sql}")
 
+    def number_users(self, ids: str) -> int:
+        """Make the table `users` of the ids of a query, numbered in their order; how many they are."""
+        number = "CAST(row_number() OVER (ORDER BY id) - 1 AS BIGINT) AS u"
+        self.table("users", f"SELECT {number}, id FROM (SELECT DISTINCT id FROM ({ids}))")
+        return self.size("users")
+
     def frame(self, sql: str) -> Any:
         """The rows of a query as a table of Arrow."""
         with self.errors():
