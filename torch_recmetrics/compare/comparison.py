@@ -137,7 +137,7 @@ class Comparison:
                 return row
         raise KeyError(f"no row of {system!r} and {metric!r}")
 
-    def _cells(self) -> list[list[str]]:
+    def cells(self) -> list[list[str]]:
         """The table as text, its head first."""
         head = ["system", "metric", "value", self.baseline, "difference", f"{100 * self.level:g} % interval", "p"]
         head += [self._p_name()] if self.correction else []
@@ -171,18 +171,18 @@ class Comparison:
 
     def __str__(self) -> str:
         agreement = [] if self.agreement is None else ["", str(self.agreement)]
-        return "\n".join([*aligned(self._cells(), names=2), self.about(), *self.notes, *agreement])
+        return "\n".join([*aligned(self.cells(), names=2), self.about(), *self.notes, *agreement])
 
     def to_markdown(self) -> str:
         """A Markdown table, and what to know about it."""
-        head, *lines = [[cell.replace("|", "\\|") for cell in line] for line in self._cells()]
+        head, *lines = [[cell.replace("|", "\\|") for cell in line] for line in self.cells()]
         rule = ["---" if place < 2 else "---:" for place in range(len(head))]
         table = "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
         return "\n\n".join([table, *(f"{line}." for line in (self.about(), *self.notes))]) + "\n"
 
     def to_latex(self) -> str:
         """A LaTeX ``tabular`` that needs no package."""
-        head, *lines = [[latex(cell) for cell in line] for line in self._cells()]
+        head, *lines = [[latex(cell) for cell in line] for line in self.cells()]
         body = "\n".join(" & ".join(line) + r" \\" for line in lines)
         columns = "ll" + "r" * (len(head) - 2)
         return (

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
 
-from torch_recmetrics.compare.statistics import POWER
 from torch_recmetrics.offline import pictures
 from torch_recmetrics.users.extras import needed
-from torch_recmetrics.users.texts import Column, count_text, p_text, words
+from torch_recmetrics.users.texts import Column, words
 from torch_recmetrics.users.user_values import UserValues
 
 TEMPLATE = "report.html.jinja"
@@ -30,13 +29,16 @@ class Picture(NamedTuple):
     svg: Any
 
 
-def page_of(content: Mapping[str, Any], users: UserValues | None, *, sampled: bool) -> str:
+def page_of(
+    content: Mapping[str, Any], users: UserValues | None, *, sampled: bool, compared: Iterable[Sequence[str]]
+) -> str:
     """The page as text.
 
     Args:
         content: what ``Report.to_dict`` gives.
         users: the values of the users, for the pictures of their distribution.
         sampled: whether metrics are estimates from a sample of the items.
+        compared: the cells of the table of a comparison, its head first.
     """
     jinja2, markupsafe = needed("jinja2", "Report.to_html"), needed("markupsafe", "Report.to_html")
     options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
@@ -74,7 +76,7 @@ def page_of(content: Mapping[str, Any], users: UserValues | None, *, sampled: bo
     page: str = environment.from_string(template).render(
         content,
         sections=sections,
-        compared=comparison_table(details.get("comparison", [])),
+        compared=comparison_table(compared),
         column=Column.of(content["values"].values(), widths),
         definitions=definitions_of(content),
     )
@@ -166,25 +168,10 @@ def p_name(row: Mapping[str, Any]) -> str:
     return f"p ({row['correction']})" if row["correction"] else "p"
 
 
-def comparison_table(rows: list[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The cells of each row by the heads of their columns."""
-    table = []
-    differences = Column.of([row["difference"] for row in rows], [width_of(row["low"], row["high"]) for row in rows])
-    effects = Column.of([row["effect"] for row in rows], places=3)
-    for row in rows:
-        outcomes = " / ".join(count_text(row[name]) for name in ("wins", "ties", "losses"))
-        cells = {
-            "system, metric": f"{row['system']}, {row['metric']}",
-            "difference": differences.text(row["difference"], signed=True),
-            f"{100 * row['level']:g} % interval": differences.interval(row["low"], row["high"], signed=True),
-            "p": p_text(row["p"]),
-            p_name(row): p_text(row["p_corrected"]),
-            "d_z": effects.text(row["effect"], signed=True),
-            "wins / ties / losses": outcomes if row["paired"] else "unpaired",
-            f"users for {100 * POWER:g} % power": count_text(row["users_needed"]),
-        }
-        table.append(cells)
-    return table
+def comparison_table(cells: Iterable[Sequence[str]]) -> list[dict[str, str]]:
+    """The cells of each row by the heads of their columns; values themselves stand in a table of their own."""
+    lines = [[", ".join(line[:2]), *line[4:-2], line[-1]] for line in cells]
+    return [dict(zip(lines[0], line)) for line in lines[1:]]
 
 
 def width_of(low: float | None, high: float | None) -> float | None:

@@ -180,7 +180,9 @@ class Report(Mapping[str, float]):
 
         Needs jinja2.
         """
-        return write_text(path, page_of(self.to_dict(), self.users, sampled=bool(self._candidates())))
+        table = self.details.get("comparison")
+        compared, sampled = [] if table is None else table.cells(), bool(self._candidates())
+        return write_text(path, page_of(self.to_dict(), self.users, sampled=sampled, compared=compared))
 
 
 def sentence_of(table: Comparison) -> str:
