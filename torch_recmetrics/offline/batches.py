@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
+from torch_recmetrics.core.layouts.ragged import padded_rows
+
 BATCH_ROWS = 491_520  # rows of an Arrow batch
 BATCH_USERS = 4096
 BATCH_CELLS = 1 << 22  # of a table of users and the longest of their lists
@@ -81,19 +83,10 @@ class Rows:
     def padded(self, fills: Sequence[int]) -> list[Tensor]:
         """(B, W) for each column, W being the most rows of a user; a view where all have as many."""
         counts = self.counts
-        n_users, width = counts.shape[0], int(counts.max())
-        if not width:
-            return [torch.full((n_users, 0), fill) for fill in fills]
-        if bool((counts == width).all()):
-            return [column.view(n_users, width) for column in self.columns]
-        first = torch.arange(n_users) * width - self.starts[:-1]
-        at = torch.arange(int(self.starts[-1])) + first.repeat_interleave(counts)
-        tables = []
-        for column, fill in zip(self.columns, fills):
-            table = torch.full((n_users * width,), fill, dtype=column.dtype)
-            table[at] = column
-            tables.append(table.view(n_users, width))
-        return tables
+        columns = self.columns or [torch.zeros(0, dtype=torch.int64) for _ in fills]
+        if bool((counts == counts[0]).all()):
+            return [column.view(counts.shape[0], int(counts[0])) for column in columns]
+        return [padded_rows(column, self.starts[:-1], counts, fill) for column, fill in zip(columns, fills)]
 
 
 def batches_of(lists: SortedRows, truth: SortedRows, first: int, below: int) -> Iterator[tuple[int, Rows, Rows]]:
