@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import json
 import re
@@ -28,22 +29,16 @@ TYPES: dict[str, Any] = {
     "": str,
 }
 
-# Flags that may be repeated -> the name under which a configuration has them.
+# Name in a configuration -> the flags, which may be repeated.
 REPEATED = {
-    "-m": "metric",
-    "--metric": "metric",
-    "--metrics": "metric",
-    "-k": "top_k",
-    "--top-k": "top_k",
-    "--top_k": "top_k",
-    "--better": "better",
-    "--not-worse": "not_worse",
-    "--not_worse": "not_worse",
-    "--not-less": "not_less",
-    "--not_less": "not_less",
-    "--lower-is-better": "lower_is_better",
-    "--lower_is_better": "lower_is_better",
-    "--drop": "drop",
+    "config": ("--config",),
+    "metric": ("-m", "--metric", "--metrics"),
+    "top_k": ("-k", "--top-k", "--top_k"),
+    "better": ("--better",),
+    "not_worse": ("--not-worse", "--not_worse"),
+    "not_less": ("--not-less", "--not_less"),
+    "lower_is_better": ("--lower-is-better", "--lower_is_better"),
+    "drop": ("--drop",),
 }
 
 
@@ -51,21 +46,16 @@ def arranged(argv: list[str]) -> list[str]:
     """Arguments with the configuration first, so that flags win over it, and each repeated flag as one list."""
     if not argv or argv[0].startswith("-"):
         return argv
-    first, rest, lists = [], [], dict[str, list[str]]()
-    tokens = iter(argv[1:])
-    for token in tokens:
-        flag, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
-        if flag not in REPEATED and flag != "--config":
-            rest.append(token)
-            continue
-        text = value if equals else next(tokens, None)
-        if text is None:
-            return argv  # the parser says what is missing
-        if flag == "--config":
-            first += ["--config", text]
-        else:
-            lists.setdefault(REPEATED[flag], []).append(text)
-    return [argv[0], *first, *(f"--{name}={json.dumps(values)}" for name, values in lists.items()), *rest]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name, flags in REPEATED.items():
+        parser.add_argument(*flags, dest=name, action="append", default=[])
+    try:
+        known, rest = parser.parse_known_args(argv[1:])
+    except argparse.ArgumentError:
+        return argv  # the parser of the command says what is missing
+    lists = {name: json.dumps(values) for name, values in vars(known).items() if values and name != "config"}
+    files = [f"--config={path}" for path in known.config]
+    return [argv[0], *files, *(f"--{name}={values}" for name, values in lists.items()), *rest]
 
 
 def add_function(parser: Any, function: Callable[..., Any], left_out: Collection[str]) -> None:
