@@ -259,11 +259,26 @@ def report_of(
     """What was found; `deepest` is the largest cutoff that was asked for."""
     counts, members = outcome.counts, dict[str, Any](collection.items())
     definitions = definitions_of(members, outcome.longest_list)
+    found, errors = collection.values_and_errors()
+    values = {name: float(value) for name, value in found.items()}
+    intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     users = None
     if outcome.users is not None:
-        users = values_of_users(tables, collection, {**outcome.users, "candidates": candidates}, definitions)
-    intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
-    values = {name: float(value) for name, value in collection.compute().items()}
+        pooled = [member for member in members.items() if isinstance(member[1], UserMeasure) and member[1].pooled]
+        shares = {own: errors.get(own, math.nan) for name, member in pooled for own in member.value_names(name)}
+        users = UserValues(
+            torch.arange(len(outcome.users["user_ids"])),
+            definitions={name: definitions[name] for name in outcome.users["values"]},
+            summaries={
+                name: (values[name], float(error))
+                for name, error in shares.items()
+                if math.isfinite(values[name]) and math.isfinite(error)
+            },
+            candidates=candidates,
+            # Where nothing was taken out here, the lists may have come without what was seen.
+            hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
+            **outcome.users,
+        )
     hits = any(value > 0 for value in values.values())
     if hits or not warned_of_foreign_items(tables):
         warn_of_short_lists(tables, outcome.longest_list, deepest)
@@ -317,28 +332,6 @@ def exposure_of(
         for name, member in members.items()
         if getattr(member, "value_labels", ())
     }
-
-
-def values_of_users(
-    tables: Tables,
-    collection: RecMetricCollection,
-    columns: Mapping[str, Any],
-    definitions: Mapping[str, str],
-) -> UserValues:
-    """The values of the users."""
-    members: dict[str, Any] = dict(collection.items())
-    pooled = [name for name, member in members.items() if isinstance(member, UserMeasure) and member.pooled]
-    values, errors = collection.values_and_errors() if pooled else ({}, {})
-    names = [own for name in pooled for own in members[name].value_names(name) if own in errors]
-    shares = {name: (float(values[name]), float(errors[name])) for name in names}
-    return UserValues(
-        torch.arange(len(columns["user_ids"])),
-        definitions={name: definitions[name] for name in columns["values"]},
-        summaries={name: share for name, share in shares.items() if all(map(math.isfinite, share))},
-        # Where nothing was taken out here, the lists may have come without what was seen.
-        hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
-        **columns,
-    )
 
 
 def values_of_slices(
