@@ -30,7 +30,12 @@ class Picture(NamedTuple):
 
 
 def page_of(
-    content: Mapping[str, Any], users: UserValues | None, *, sampled: bool, compared: Iterable[Sequence[str]]
+    content: Mapping[str, Any],
+    users: UserValues | None,
+    *,
+    sampled: bool,
+    compared: Iterable[Sequence[str]],
+    column: Column,
 ) -> str:
     """The page as text.
 
@@ -39,6 +44,7 @@ def page_of(
         users: the values of the users, for the pictures of their distribution.
         sampled: whether metrics are estimates from a sample of the items.
         compared: the cells of the table of a comparison, its head first.
+        column: how values are written.
     """
     jinja2, markupsafe = needed("jinja2", "Report.to_html"), needed("markupsafe", "Report.to_html")
     options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
@@ -72,12 +78,11 @@ def page_of(
         heading: [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in pictures_of]
         for heading, pictures_of in found.items()
     }
-    widths = [width_of(*ends) for ends in content["intervals"].values()]
     page: str = environment.from_string(template).render(
         content,
         sections=sections,
         compared=comparison_table(compared),
-        column=Column.of(content["values"].values(), widths),
+        column=column,
         definitions=definitions_of(content),
     )
     return page
@@ -172,11 +177,6 @@ def comparison_table(cells: Iterable[Sequence[str]]) -> list[dict[str, str]]:
     """The cells of each row by the heads of their columns; values themselves stand in a table of their own."""
     lines = [[", ".join(line[:2]), *line[4:-2], line[-1]] for line in cells]
     return [dict(zip(lines[0], line)) for line in lines[1:]]
-
-
-def width_of(low: float | None, high: float | None) -> float | None:
-    """Of an interval, None where it has no ends."""
-    return None if low is None or high is None else high - low
 
 
 def definitions_of(content: Mapping[str, Any]) -> dict[str, str]:

@@ -181,8 +181,8 @@ class Report(Mapping[str, float]):
         Needs jinja2.
         """
         table = self.details.get("comparison")
-        compared, sampled = [] if table is None else table.cells(), bool(self._candidates())
-        return write_text(path, page_of(self.to_dict(), self.users, sampled=sampled, compared=compared))
+        about = {"sampled": bool(self._candidates()), "compared": [] if table is None else table.cells()}
+        return write_text(path, page_of(self.to_dict(), self.users, column=self._column, **about))
 
 
 def sentence_of(table: Comparison) -> str:
