@@ -18,8 +18,7 @@ from processes.start import python, torch_alone
 from pyarrow import parquet
 
 from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
-from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.sources import InputError, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
 

@@ -7,8 +7,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source
-from torch_recmetrics.offline.sql import cast, finite, quoted
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, cast, finite, quoted
 
 LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")  # some of whose integers no int64 holds
 NO_IDS = ("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")
@@ -64,6 +63,19 @@ def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str, m
         place, value = found
         shown = "nothing (null or NaN)" if value is None else repr(value[:80])
         raise InputError(f"{place}: column {column!r} must {must} {rule}, got {shown}")
+
+
+def first_again(work: Any, source: Source, *keys: str) -> tuple[str, list[Any]] | None:
+    """The place of the first row whose keys, SQL of its columns, stood in one before it, in words, and its keys."""
+    names = [f"key{number}" for number in range(len(keys))]
+    own = ", ".join(f"{key} AS {name}" for key, name in zip(keys, names))
+    every = f"(SELECT {own}, {source.row} AS place FROM {source.sql}) AS every"
+    copies = f"row_number() OVER (PARTITION BY {', '.join(names)} ORDER BY place) AS copy"
+    found = work.rows(
+        f"SELECT place, {', '.join(names)} FROM (SELECT *, {copies} FROM {every}) AS counted WHERE copy = 2 "
+        "ORDER BY ALL LIMIT 1"
+    )
+    return (source.place(found[0][0]), found[0][1:]) if found else None
 
 
 def beyond_floats(source: Source, column: str) -> str:

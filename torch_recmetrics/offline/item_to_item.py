@@ -56,7 +56,9 @@ MEANING = {
     "hit_rate": "share of the events with an item found",
 }
 OF_USERS = "mean over users of: "  # how the definition of a mean over users begins
-MOST_AHEAD, DEEPEST = 1_000, 1 << 16  # beyond them time and memory grow with the square: what is meant is a typo
+# Beyond them time and memory grow with the square: what is meant is a typo.
+check_horizon = check.number_check("an integer from 1 to 1,000", int, least=1, most=1_000)
+check_cutoff = check.number_check("an integer from 1 to 65,536", int, least=1, most=1 << 16)
 ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
 NUMBERS = "event, start, size, length, grade"  # of what an event has to find
@@ -187,12 +189,8 @@ def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:
     if not cutoffs:
         raise ValueError("`top_k` must have one cutoff or more, got none")
     for k in cutoffs:
-        check.check_positive("top_k", k)
-        if k > DEEPEST:
-            raise ValueError(f"`top_k` must be at most {DEEPEST:,}, got {k:,}")
-    check.check_positive("horizon", horizon)
-    if horizon > MOST_AHEAD:
-        raise ValueError(f"`horizon` must be at most {MOST_AHEAD:,} events, got {horizon:,}")
+        check_cutoff("top_k", k)
+    check_horizon("horizon", horizon)
     check.check_choice("ties", ties, TIES)
     check.check_choice("gain", gain, ("exponential", "linear"))
     return Plan(tuple(sorted(set(cutoffs))), horizon, ties, gain)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.ranking import Labels
-from torch_recmetrics.offline.sources import Source
-from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.sources import Source, quoted
 from torch_recmetrics.offline.tables import Tables, holds_numbers
 from torch_recmetrics.offline.workspace import Ids
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch_recmetrics.offline.columns import first_again
 from torch_recmetrics.offline.sources import InputError, Source
-from torch_recmetrics.offline.sql import cast, literal
 
 POPULARITY_GROUPS = 5
 
@@ -47,7 +47,8 @@ def make_ranks(work: Any, table: Source, columns: Mapping[str, str], plan: Plan)
         columns: item1, item2 and score as SQL.
         plan: what is asked for.
     """
-    refuse_twice(work, table, columns["item1"], columns["item2"])
+    if found := first_again(work, table, columns["item1"], columns["item2"]):
+        raise InputError(f"{found[0]}: a pair must stand there once, this is {tuple(map(str, found[1]))} again")
     work.table(
         "lists",
         f"SELECT {columns['item1']} AS item1, CAST(least(count(*), {plan.depth}) AS BIGINT) AS length "
@@ -63,21 +64,6 @@ def make_ranks(work: Any, table: Source, columns: Mapping[str, str], plan: Plan)
         f"{start} - 1 AS start, {size} AS size FROM ({rows_of(table, {**columns, 'score': score})}) AS pairs) AS every "
         f"WHERE start < {plan.depth}",
     )
-
-
-def refuse_twice(work: Any, table: Source, item1: str, item2: str) -> None:
-    """InputError for a pair that stands in the table more than once."""
-    again = work.rows(
-        f"SELECT {cast('item1', 'VARCHAR')} AS item1, {cast('item2', 'VARCHAR')} AS item2, n FROM ("
-        f"SELECT {item1} AS item1, {item2} AS item2, count(*) AS n FROM {table.sql} GROUP BY 1, 2 "
-        "HAVING count(*) > 1) AS twice ORDER BY 1, 2 LIMIT 1"
-    )
-    if again:
-        *pair, times = again[0]
-        one, other = (f"{cast(sql, 'VARCHAR')} = {literal(text)}" for sql, text in zip((item1, item2), pair))
-        found = work.rows(f"SELECT {table.row} FROM {table.sql} WHERE {one} AND {other} ORDER BY 1")
-        place = table.place(found[-1][0]) if found else table  # Spark does not read every text back as the same bytes
-        raise InputError(f"{place}: a pair must stand there once, this is {tuple(pair)!r} again: it has {times} rows")
 
 
 def make_events(work: Any, log: Source, columns: Mapping[str, str], plan: Plan) -> None:

@@ -13,8 +13,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
 from torch_recmetrics.offline.columns import need_columns, need_different, number_sql, refuse_rows
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import Source
-from torch_recmetrics.offline.sql import cast, quoted
+from torch_recmetrics.offline.sources import Source, cast, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
 BATCH_ROWS = 1 << 16  # what an update makes of them stays in the cache: half a million take four times as long

@@ -9,9 +9,8 @@ from typing import Any, Literal, get_args
 
 from torch_recmetrics.offline.columns import id_sql, need_columns, need_different, time_sql
 from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sources import InputError, Source
+from torch_recmetrics.offline.sources import InputError, Source, quoted
 from torch_recmetrics.offline.spark import workspace_of
-from torch_recmetrics.offline.sql import quoted
 from torch_recmetrics.offline.tables import UNORDERED
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.texts import words

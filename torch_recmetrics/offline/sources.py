@@ -16,7 +16,6 @@ from typing import Any
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sql import literal, quoted
 from torch_recmetrics.users.extras import needed
 
 READERS = {
@@ -99,6 +98,26 @@ class Source:
         digests = [digest(file) for file in self.files]
         whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
         return Input(self.role, self.name, rows, whole if digests else None)
+
+
+def cast(sql: str, kind: str) -> str:
+    """A value in another type."""
+    return f"CAST({sql} AS {kind})"
+
+
+def finite(number: str) -> str:
+    """SQL of whether a number is neither NaN nor infinite, in every dialect."""
+    return f"({number} - {number} = 0)"
+
+
+def quoted(name: str) -> str:
+    """The name of a column or a table."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as a value."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def digest(file: Path) -> str:

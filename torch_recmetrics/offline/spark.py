@@ -12,6 +12,7 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,7 @@ from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sources import InputError, Source
-from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.sources import InputError, Source, quoted
 from torch_recmetrics.offline.workspace import Queries, Workspace
 from torch_recmetrics.users.extras import needed
 
@@ -108,11 +108,18 @@ def read_by_spark(session: Any, path: str | Sequence[str]) -> Any:
     suffix = paths[0].rstrip("/").rpartition(".")[2].lower()
     if suffix in ("csv", "tsv", "txt", "gz"):
         raise InputError(f"{paths[0]!r} has no types, and Spark would guess whether 007 is 7: write it as Parquet")
+    with spark_errors(f"{', '.join(paths[:3])!r} cannot be read"):
+        return session.read.format(kinds.get(suffix, "parquet")).load(paths)
+
+
+@contextmanager
+def spark_errors(what: str) -> Iterator[None]:
+    """What Spark says as an InputError, behind `what` is wrong."""
     errors, py4j = needed("pyspark.errors", "Spark's frames"), needed("py4j.protocol", "Spark's frames")
     try:
-        return session.read.format(kinds.get(suffix, "parquet")).load(paths)
+        yield
     except (errors.PySparkException, py4j.Py4JJavaError) as error:
-        raise InputError(f"{', '.join(paths[:3])!r} cannot be read: {in_one_line(error)}") from None
+        raise InputError(f"{what}: {in_one_line(error)}") from None
 
 
 def in_one_line(error: BaseException) -> str:
@@ -122,16 +129,14 @@ def in_one_line(error: BaseException) -> str:
 
 def refuse_folder(session: Any, path: str) -> None:
     """InputError for a folder that workers cannot write into for the first time, before anything is worked out."""
-    errors, py4j = needed("pyspark.errors", "Spark's frames"), needed("py4j.protocol", "Spark's frames")
     if not isinstance(path, str):
         raise InputError(f"`users` must be the path of a folder as text, got {path!r}")
-    try:
+    with (
+        spark_errors(f"`users` must be a folder that Spark can write, got {path!r}"),
+        suppress(needed("pyspark.errors", "Spark's frames").AnalysisException),  # it is not there
+    ):
         session.read.format("binaryFile").load([path, path])  # of one path alone Spark logs that it is no stream's
-    except errors.AnalysisException:
-        return
-    except (errors.PySparkException, py4j.Py4JJavaError) as error:
-        raise InputError(f"`users` must be a folder that Spark can write, got {path!r}: {in_one_line(error)}") from None
-    raise InputError(f"`users` must be a folder that is not there yet, got {path!r}")
+        raise InputError(f"`users` must be a folder that is not there yet, got {path!r}")
 
 
 def type_in_duckdb(kind: str) -> str:
@@ -365,46 +370,34 @@ class Parts:
         """The table of the users by their ids, and its columns of numbers by name.
 
         None where no user has a value, workers write them, or they are many.
-        """
-        rows = self._rows.where("kind = 'users'").select("payload")
-        if path is None and n_users <= MOST_USERS:
-            found = rows.collect()
-            if not found:
-                return None
-            pyarrow = needed("pyarrow", "Spark's frames")
-            parts = [read_ipc(bytes(row["payload"])) for row in found]
-            table = pyarrow.concat_tables(parts).sort_by("_id").combine_chunks()
-            names = [name for name in table.column_names if name not in ("_id", "_list")]
-            return table, {name: torch.tensor(table[name].to_numpy()) for name in names}
-        first = rows.first()
-        if first is not None and path is not None:
-            self._write_users(rows, read_ipc(bytes(first["payload"])).schema, path, user)
-        elif first is not None:
-            rank_zero_warn(
-                f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them"
-            )
-        return None
-
-    @staticmethod
-    def _write_users(rows: Any, known: Any, path: str, user: str) -> None:
-        """Write the table of the users as a folder of Parquet files, each by the worker that has its rows.
 
         Args:
-            rows: the payloads.
-            known: their schema.
-            path: of the folder, which must not be there.
-            user: the name of the column of their ids.
+            n_users: how many there are.
+            path: of the folder in which the workers write them, which must not be there; None where they do not.
+            user: the name of the column of their ids there.
         """
-        names = [{"_id": user, "_weight": "weight", "_list": "items"}.get(name, name) for name in known.names]
+        rows = self._rows.where("kind = 'users'").select("payload")
+        if (first := rows.first()) is None:
+            return None
         types = needed("pyspark.sql.pandas.types", "Spark's frames")
-        schema = types.from_arrow_schema(known.empty_table().rename_columns(names).schema)
 
         def tables(batches: Iterator[Any]) -> Iterator[Any]:
             for batch in batches:
                 for payload in batch.column("payload").to_pylist():
-                    yield from read_ipc(payload).rename_columns(names).to_batches()
+                    yield from read_ipc(payload).to_batches()
 
-        rows.mapInArrow(tables, schema).write.parquet(path)
+        users = rows.mapInArrow(tables, types.from_arrow_schema(read_ipc(bytes(first["payload"])).schema))
+        if path is not None:  # each file by the worker that has its rows
+            users.withColumnsRenamed({"_id": user, "_weight": "weight", "_list": "items"}).write.parquet(path)
+        elif n_users > MOST_USERS:
+            rank_zero_warn(
+                f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them"
+            )
+        else:
+            table = users.toArrow().sort_by("_id").combine_chunks()
+            names = [name for name in table.column_names if name not in ("_id", "_list")]
+            return table, {name: torch.tensor(table[name].to_numpy()) for name in names}
+        return None
 
 
 def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterator[Any]:

@@ -11,9 +11,8 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.measuring import Outcome, measured
-from torch_recmetrics.offline.sources import TEXT, Source
+from torch_recmetrics.offline.sources import TEXT, Source, cast, quoted
 from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
-from torch_recmetrics.offline.sql import cast, quoted
 from torch_recmetrics.offline.tables import UNORDERED, Tables, versions_of_ids
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed

@@ -15,13 +15,13 @@ from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
 from torch_recmetrics.offline.columns import (
     BEYOND_FLOATS,
     beyond_floats,
+    first_again,
     first_row,
     need_columns,
     need_different,
     refuse_rows,
 )
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, reader_of
-from torch_recmetrics.offline.sql import cast, finite, quoted
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, cast, finite, quoted, reader_of
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
@@ -496,20 +496,14 @@ class Tables:
 
     def refuse_twice(self, source: Source, keys: tuple[str, ...]) -> None:
         """InputError for what stands in a table a second time."""
-        own = ", ".join(f"{self.value(source, key)} AS _{key}" for key in keys)
-        named, order = ", ".join(f"_{key}" for key in keys), source.row
-        copies = f"row_number() OVER (PARTITION BY {named} ORDER BY {order}) AS _copy"
-        found = self.workspace.rows(
-            f"SELECT {order}, {named} FROM (SELECT *, {copies} FROM (SELECT {own}, {order} FROM {source.sql})) "
-            f"WHERE _copy = 2 ORDER BY {order} LIMIT 1"
-        )
-        for row, user, *others in found:
-            if not others:
-                raise InputError(f"{source.place(row)}: each item must stand there once, got {user!r} again")
-            what = f"item {str(others[0])!r}" if keys[1] == "item" else f"rank {others[0]:g}"
-            raise InputError(
-                f"{source.place(row)}: user {str(user)!r} has {what} a second time: it must stand there once"
-            )
+        found = first_again(self.workspace, source, *(self.value(source, key) for key in keys))
+        if found is None:
+            return
+        place, (one, *others) = found
+        if not others:
+            raise InputError(f"{place}: each item must stand there once, got {one!r} again")
+        what = f"item {str(others[0])!r}" if keys[1] == "item" else f"rank {others[0]:g}"
+        raise InputError(f"{place}: user {str(one)!r} has {what} a second time: it must stand there once")
 
 
 def holds_numbers(source: Source, column: str) -> bool:

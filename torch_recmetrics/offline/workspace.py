@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.offline.columns import id_as, kind_of_ids
-from torch_recmetrics.offline.sources import TEXT, InputError, Source, first_line, open_source, refuse_interrupt
-from torch_recmetrics.offline.sql import quoted
+from torch_recmetrics.offline.sources import TEXT, InputError, Source, first_line, open_source, quoted, refuse_interrupt
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:
