@@ -18,7 +18,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.users.extras import needed
 
-READERS = {
+SUFFIXES = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
@@ -26,14 +26,14 @@ READERS = {
     ".run": "trec",
     ".qrels": "trec",
     ".qrel": "trec",
-    ".parquet": "read_parquet",
-    ".pq": "read_parquet",
-    ".csv": "read_csv",
-    ".tsv": "read_csv",
-    ".txt": "read_csv",
-    ".json": "read_json",
-    ".jsonl": "read_json",
-    ".ndjson": "read_json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
 }
 PACKED = (".gz", ".zst")
 SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
@@ -41,7 +41,6 @@ INTEGERS = (*SIGNED, *(f"U{name}" for name in SIGNED))
 FLOATS = ("FLOAT", "DOUBLE")
 TEXT = "VARCHAR"
 HASHED_AT_ONCE = 2**20
-FORMATS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json", "arrow": "arrow", "trec": "trec"}
 DELIMITERS = ",\t;|"
 LONGEST_LINE = 2_000_000  # bytes of a line of text, its end included
 WHOLE = r"(0|-?[1-9][0-9]{0,17})(\.0+)?"  # text that is an int64: pandas writes 7.0 beside a gap
@@ -167,7 +166,7 @@ def open_source(
     if paths is not None:
         several = ", ".join(map(str, paths[:3])) + (f", ... ({len(paths)} files)" if len(paths) > 3 else "")
         name = os.fspath(given) if isinstance(given, str | os.PathLike) else several
-        return read_files(work, role, name, paths, reader_of(role, paths, format))
+        return read_files(work, role, name, paths, format_of(role, paths, format))
     name = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}"
     if isinstance(given, work.duckdb.DuckDBPyRelation):
         name, given = "DuckDB relation", given.to_arrow_reader()
@@ -216,10 +215,10 @@ def with_wide_floats(frame: Any) -> Any:
     return frame if schema.equals(frame.schema) else frame.cast(schema)
 
 
-def read_files(work: Any, role: str, name: str, paths: Sequence[Path], reader: str) -> Source:
+def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: str) -> Source:  # noqa: A002
     """Files of one kind: Parquet where it lies, others in a table."""
     place, table = f"`{role}` ({name})", f"given_{role}"
-    if reader == "read_parquet":
+    if format == "parquet":
         # DuckDB takes the name of each file for a pattern; it says which one it cannot read.
         sql = f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
         types = types_of(work, place, sql)
@@ -228,13 +227,13 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], reader: s
             return Source(role, name, f"(SELECT {row}, * FROM {sql})", types, tuple(paths))
     for number, path in enumerate(paths):
         with refused_line(role, path):
-            load(work, table, SELECTS[reader](work, role, path), number, f"`{role}` ({path})")
-        if reader == "trec":
+            load(work, table, SELECTS[format](work, role, path), number, f"`{role}` ({path})")
+        if format == "trec":
             check_trec(work, role, table, path, number)
-    if reader in ("read_csv", "trec"):
+    if format in ("csv", "trec"):
         make_integers(work, place, quoted(table))
     types = types_of(work, place, quoted(table))
-    return Source(role, name, quoted(table), types, tuple(paths), of_text=reader != "read_parquet")
+    return Source(role, name, quoted(table), types, tuple(paths), of_text=format != "parquet")
 
 
 def make_integers(work: Any, place: str, table: str) -> None:
@@ -318,12 +317,12 @@ def trec_select(work: Any, role: str, path: Path) -> str:
     return f"SELECT {columns}, len(f) AS {FIELDS} FROM {split}"
 
 
-# By the reader of a format that is read file by file: (work, role, path) -> DuckDB's SELECT of a file.
+# By the format: (work, role, path) -> DuckDB's SELECT of a file.
 SELECTS = {
-    "read_parquet": parquet_select,
+    "parquet": parquet_select,
     "arrow": arrow_select,
-    "read_csv": csv_select,
-    "read_json": json_select,
+    "csv": csv_select,
+    "json": json_select,
     "trec": trec_select,
 }
 
@@ -384,20 +383,20 @@ def paths_of(role: str, given: Any) -> list[Path] | None:
     return paths
 
 
-def reader_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # noqa: A002
-    """What reads these files."""
+def format_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # noqa: A002
+    """Their format."""
     if format is not None:
-        check.check_choice("format", format, FORMATS)
-        return FORMATS[format]
+        check.check_choice("format", format, SELECTS)
+        return format
     suffixes = [next((own for own in reversed(path.suffixes) if own not in PACKED), "").lower() for path in paths]
-    if unknown := [path for path, suffix in zip(paths, suffixes) if suffix not in READERS]:
+    if unknown := [path for path, suffix in zip(paths, suffixes) if suffix not in SUFFIXES]:
         raise InputError(
             f"`{role}`: the kind of {str(unknown[0])!r} is unknown: give its `format`, or rename it to one of "
-            f"{', '.join(READERS)}"
+            f"{', '.join(SUFFIXES)}"
         )
-    if len({READERS[suffix] for suffix in suffixes}) > 1:
+    if len({SUFFIXES[suffix] for suffix in suffixes}) > 1:
         raise InputError(f"`{role}` must be files of one kind, got {', '.join(str(path) for path in paths[:3])}")
-    return READERS[suffixes[0]]
+    return SUFFIXES[suffixes[0]]
 
 
 def types_of(work: Any, place: str, sql: str) -> dict[str, str]:

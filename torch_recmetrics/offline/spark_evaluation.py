@@ -76,13 +76,10 @@ def measured_by_workers(
             own.lists_ordered = ordered
             own.refuse_faults((own.lists, own.truth))
             own.number_users()
-            if numbers is None:
+            if numbers is None or catalogue:
                 own.number_items()
             else:
                 own.take_items(numbers)
-            if catalogue:
-                own.refuse_unknown(own.lists)
-                own.refuse_unknown(own.truth)
             options: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": kept_ranks, "numbered": False}
             outcome = measured(own, collection, own.counted_lists(), **options)
             return part_of(own, collection, outcome)
@@ -93,14 +90,11 @@ def measured_by_workers(
     counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
     tables.refuse_nothing(counts)
     merge_states(collection, total.sums["states"])
-    met = {name: count for name, count in counts.items() if not name.startswith("digest")}
-    outcome = Outcome(met, total.longest, total.sums["slices"])
+    outcome = Outcome(counts, total.longest, total.sums["slices"])
     if keep_users:
         outcome.users = users_of(parts, tables, counts["users"], path)
     if outcome.users is not None:
-        roles = ["truth", *(["seen"] if tables.seen is not None else [])]
-        found = {role: (counts.get(f"digest_rows/{role}", 0), counts.get(f"digest/{role}", 0)) for role in roles}
-        outcome.users["truth"] = tables.digest_of(found)
+        outcome.users["truth"] = tables.digest_of(total.sums["digests"])
     return outcome
 
 
@@ -143,10 +137,8 @@ def rows_of_role(rows: Any, place: int, columns: Mapping[str, str]) -> Any:
 def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -> Part:
     """What a partition has found."""
     pyarrow = needed("pyarrow", "Spark's frames")
-    counts = dict(outcome.counts)
-    for role, (rows, digest) in tables.hashes().items():
-        counts |= {f"digest_rows/{role}": rows, f"digest/{role}": digest or 0}
-    part = Part(counts, outcome.longest_list, {"states": states_of(collection), "slices": outcome.slices})
+    sums = {"states": states_of(collection), "slices": outcome.slices, "digests": tables.hashes()}
+    part = Part(outcome.counts, outcome.longest_list, sums)
     if (users := outcome.users) is not None:
         ids, weights, lists = users["user_ids"], users["weights"], users["lists"]
         columns: dict[str, Any] = {"_id": pyarrow.array(ids, id_type(tables.user_ids.kind))}
@@ -203,4 +195,5 @@ def added(collection: RecMetricCollection, parts: Sequence[Mapping[str, Any]]) -
     slices = [part["slices"] for part in parts]
     keys = sorted({key for own in slices for key in own})
     sums = {key: combined(torch.stack([own[key] for own in slices if key in own])) for key in keys}
-    return {"states": states_of(total), "slices": sums}
+    digests = {role: tuple(map(sum, zip(*(part["digests"][role] for part in parts)))) for role in parts[0]["digests"]}
+    return {"states": states_of(total), "slices": sums, "digests": digests}

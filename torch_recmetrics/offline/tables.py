@@ -21,7 +21,7 @@ from torch_recmetrics.offline.columns import (
     need_different,
     refuse_rows,
 )
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, cast, finite, quoted, reader_of
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, cast, finite, format_of, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
@@ -88,7 +88,7 @@ class Tables:
         self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
         of_truth, files = {key: names.get(key) for key in ("relevance", "weight")}, self.truth.files
         if of_truth["relevance"] is None and "relevance" in self.truth.types and files:
-            of_truth["relevance"] = "relevance" if reader_of("truth", files, format) == "trec" else None
+            of_truth["relevance"] = "relevance" if format_of("truth", files, format) == "trec" else None
         # role -> {what it is: its column}
         self.columns: dict[str, dict[str, str]] = {
             "recommendations": pair | self._order_of_lists(names),
@@ -425,7 +425,7 @@ class Tables:
             keys = [key for key in ("relevance", "weight") if key in self.columns[source.role]]
             values = [f"CAST({self.value(source, key)} AS VARCHAR)" for key in ("user", "item")]
             values += [f"CAST({self.number(source, key)} AS DOUBLE)" for key in keys]
-            hashed = f"sum(CAST(hash({', '.join(values)}) AS HUGEINT))"
+            hashed = f"coalesce(sum(CAST(hash({', '.join(values)}) AS HUGEINT)), 0)"
             found[source.role] = self.workspace.one(f"SELECT count(*), {hashed} FROM {source.sql}")
         return found
 
