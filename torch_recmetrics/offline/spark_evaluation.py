@@ -180,7 +180,7 @@ def states_of(collection: RecMetricCollection) -> list[dict[str, Any]]:
     return [dict(member.metric_state) for member in collection.values()]
 
 
-def merge_states(collection: RecMetricCollection, states: Sequence[Mapping[str, Any]]) -> None:
+def merge_states(collection: RecMetricCollection, states: Sequence[dict[str, Any]]) -> None:
     """Add the states of another collection of the same metrics."""
     for member, own in zip(collection.values(), states, strict=True):
         member.merge_state(own)

@@ -60,7 +60,7 @@ class Workspace(Queries):
 
     over, sorted = "OVER ()", "ORDER BY user_id, time, place"  # rows are sorted once and read along: half the time
     part = "0"  # the number of the partition of a row
-    session = None  # of Spark
+    session: Any = None  # of Spark
 
     def __init__(
         self,
