@@ -78,13 +78,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         command, options = parsed(given)
         names |= set(options) - {"runs", "names"}
         with processes() as first, warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: show_warning(message, names)
+            warnings.showwarning = lambda text, *_, **__: complain(f"warning: {with_flags(str(text), names)}", 0)
             return COMMANDS[command](options, Output(options, silent=not first)) or 0
     except (InputError, ValueError, TypeError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         if not is_of_input(error):
             traceback.print_exc()
             return FAILURE
-        return complain(with_flags(" ".join(str(error).split()), names), BAD_INPUT)
+        return complain(with_flags(str(error), names), BAD_INPUT)
     except ImportError as error:
         return complain(str(error), FAILURE)
     except KeyboardInterrupt:
@@ -111,13 +111,8 @@ def complain(text: str, code: int) -> int:
     return code
 
 
-def show_warning(message: Warning | str, names: Collection[str]) -> None:
-    """A warning as one line."""
-    complain(f"warning: {with_flags(' '.join(str(message).split()), names)}", 0)
-
-
 def with_flags(text: str, names: Collection[str]) -> str:
-    """An error of a function, with flags where it names arguments that the command has as options of these names.
+    """An error in one line, with flags where it names arguments that the command has as options of these names.
 
     >>> with_flags("coverage must know the catalogue: give items=, or set `top_k`", {"items", "top_k"})
     'coverage must know the catalogue: give --items, or set --top-k'
@@ -141,7 +136,7 @@ def with_flags(text: str, names: Collection[str]) -> str:
             value = f"'{value.replace(chr(39), chr(34))}'"
         return " ".join(["--" + name.replace("_", "-"), *([value] if value else [])])
 
-    text = re.sub(r"`(?P<name>\w+)`", flag, text)
+    text = re.sub(r"`(?P<name>\w+)`", flag, " ".join(text.split()))
     given = r"(?<![\w'\"/-])(?P<name>[a-z]\w*)=(?P<value>\{.*\}|\('.*?',?\)|'\w+'|(?=[,;. ]|$))"
     parts = re.split(r"(\b[A-Z]\w*\((?:[^()]|\([^()]*\))*\))", text)  # calls stand at the odd places
     return "".join(part if place % 2 else re.sub(given, flag, part) for place, part in enumerate(parts))
