@@ -78,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         command, options = parsed(given)
         names |= set(options) - {"runs", "names"}
         with processes() as first, warnings.catch_warnings():
-            warnings.showwarning = lambda text, *_, **__: complain(f"warning: {with_flags(str(text), names)}", 0)
+            warnings.showwarning = lambda text, *_, **__: complain(  # type: ignore[assignment]
+                f"warning: {with_flags(str(text), names)}", 0
+            )
             return COMMANDS[command](options, Output(options, silent=not first)) or 0
     except (InputError, ValueError, TypeError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         if not is_of_input(error):
