@@ -275,7 +275,10 @@ def csv_select(work: Any, role: str, path: Path) -> str:
     """SELECT of a CSV file, all columns text."""
     line = "".join(row[0] for row in work.rows(f"SELECT line FROM {lines_of(path)} LIMIT 1", f"`{role}` ({path})"))
     delimiter = max(DELIMITERS, key=line.count)
-    header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    try:
+        header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise InputError(f"`{role}` ({path}, line 1): {error}") from None
     again = [name for place, name in enumerate(header) if name.lower() in map(str.lower, header[:place])]
     if all(header) and again:
         raise InputError(
