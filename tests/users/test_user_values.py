@@ -280,7 +280,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("lists", "version"), [(None, 1), ([[3, 1], [2]], 2)])
-def test_files_say_the_oldest_format_that_can_hold_them(tmp_path: Path, lists: list[list[int]] | None, version: int) -> None:
+def test_files_say_the_oldest_format_that_can_hold_them(
+    tmp_path: Path, lists: list[list[int]] | None, version: int
+) -> None:
     """So that whoever has an older version reads what it knows."""
     path = tmp_path / "users.parquet"
     UserValues([1, 2], {"a": [0.5, 1.0]}, lists=lists).save(path)
