@@ -184,8 +184,7 @@ def evaluate(
         tables = Tables(work, given, names, format, seen_action)
         tables.refuse_empty()
         tables.refuse_faults(work.sources if session is None else work.sources[2:])  # workers look at theirs
-        if ties == "stable":
-            refuse_unordered(tables.lists)
+        refuse_unordered(tables.lists, ties)
         counts = dict[str, int]()
         if tables.train is not None:
             counts["train_overlap"] = tables.count_overlap(tables.train, allowed=train_overlap == "keep")
@@ -194,11 +193,7 @@ def evaluate(
         if session is None or items is not None or propensities is not None or read_items(metrics, common):
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
-        if slices is not None and not any(map(has_users, collection.values())):
-            raise ValueError(
-                '`slices` need values of users, which method="em" has not: take another method, or evaluate the '
-                "users of each slice alone"
-            )
+        check_slices(tables, collection)
         if session is None:
             check_profiles(collection, tables)
             counts = tables.counted_lists() | counts
@@ -235,6 +230,15 @@ def check_flags(
         raise ValueError("`keep_users` must be True with keep_lists=True: lists are kept beside the values of users")
     if users is not None and not flags["keep_users"]:
         raise ValueError("`keep_users` must be True with users=: the values of users are what is written")
+
+
+def check_slices(tables: Tables, collection: RecMetricCollection) -> None:
+    """ValueError for slices where no metric has values of users."""
+    if tables.slices is not None and not any(map(has_users, collection.values())):
+        raise ValueError(
+            '`slices` need values of users, which method="em" has not: take another method, or evaluate the users of '
+            "each slice alone"
+        )
 
 
 def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:

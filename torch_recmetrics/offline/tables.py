@@ -512,9 +512,9 @@ def holds_numbers(source: Source, column: str) -> bool:
     return kind in NUMBERS or kind.startswith("DECIMAL") or (kind == TEXT and source.of_text)
 
 
-def refuse_unordered(source: Source) -> None:
-    """ValueError for a source whose rows have no order."""
-    if source.row == UNORDERED:
+def refuse_unordered(source: Source, ties: Any) -> None:
+    """ValueError for a source whose rows have no order, where equal scores go by it."""
+    if ties == "stable" and source.row == UNORDERED:
         raise ValueError(
             f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
             "`order`"
