@@ -31,7 +31,7 @@ def replaced(words: Sequence[str], cwd: str, environment: dict[str, str]) -> int
 def program(words: Sequence[str]) -> int:
     """The exit status. An interpreter that it starts is forked too."""
     sys.executable = os.environ.get("WARM_PYTHON", sys.executable)
-    first, *rest = words
+    first, *rest = words[1:] if words[0] == "-u" else words  # what it prints is not held back anyhow
     try:
         if first == "-c":
             sys.modules["__main__"] = main = ModuleType("__main__")
@@ -40,7 +40,7 @@ def program(words: Sequence[str]) -> int:
             sys.argv = rest
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         else:
-            sys.argv = list(words)
+            sys.argv = [first, *rest]
             runpy.run_path(first, run_name="__main__")
     except SystemExit as end:
         if isinstance(end.code, str):
