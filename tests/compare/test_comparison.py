@@ -20,11 +20,14 @@ from scipy import stats
 from torch_recmetrics.compare import (
     Comparison,
     UserValues,
+    bootstrap_test,
     compare,
     corrected,
     mcnemar,
     randomization_test,
+    t_test,
     users_needed,
+    wilcoxon_test,
 )
 from torch_recmetrics.offline.report import Report
 
@@ -97,6 +100,24 @@ def test_each_test_is_that_of_its_library() -> None:
     hits = compare(systems, "base", "hit_rate@10", "mcnemar").rows[0]
     assert hits.p == mcnemar(systems["good"]["hit_rate@10"], systems["base"]["hit_rate@10"]).p
     assert hits.low < hits.difference < hits.high
+
+
+@pytest.mark.parametrize("level", [0.8, 0.99])
+@pytest.mark.parametrize("test", ["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"])
+@pytest.mark.filterwarnings("ignore:.*bootstrap")
+def test_a_row_is_what_its_test_says(test: str, level: float) -> None:
+    """At every level, with the draws that are asked for; of mcnemar the interval is Student's."""
+    draws = {"num_draws": 99, "seed": 3} if test in ("randomization", "bootstrap") else {}
+    function = {
+        "randomization": randomization_test, "t": t_test, "wilcoxon": wilcoxon_test, "bootstrap": bootstrap_test,
+        "mcnemar": t_test,
+    }[test]  # fmt: skip
+    systems, metric = runs(), "hit_rate@10" if test == "mcnemar" else "ndcg@10"
+    (row, *_) = compare(systems, "base", metric, test, level=level, num_draws=99, seed=3).rows
+    columns = systems["good"][metric], systems["base"][metric]
+    expected: Any = function(*columns, level=level, **draws)
+    assert (row.difference, row.low, row.high) == (expected.difference, expected.low, expected.high)
+    assert row.p == (mcnemar(*columns).p if test == "mcnemar" else expected.p)
 
 
 def test_the_bootstrap_warns_of_few_users_with_a_difference() -> None:

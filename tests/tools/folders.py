@@ -37,7 +37,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{LAWS}/test_processes.py", f"{LAWS}/test_processes_intervals.py", f"{LAWS}/test_collections.py",
         "tests/wrappers",
     ),
-    "metrics": ("tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py"),
+    "metrics": ("tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_collections.py"),
     "collection": ("tests/collection", f"{LAWS}/test_collections.py"),
     "wrappers": ("tests/wrappers", f"{LAWS}/test_processes_intervals.py"),
     "users": ("tests/users", "tests/compare", "tests/laws/test_kept_users.py"),
@@ -45,7 +45,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "lightning": ("tests/lightning",),
     "offline": ("tests/offline",),
     "versions.py": ("tests/users",),
-    "functional.py": ("tests/test_functional.py",),
+    "functional.py": ("tests/test_functional.py", f"{LAWS}/test_labels.py"),
     "search.py": ("tests/core/catalogue/test_topk.py", "tests/core/catalogue/test_parts.py"),
 }  # fmt: skip
 
