@@ -67,6 +67,8 @@ def test_several_relevant_items_of_a_step() -> None:
     one = updated(NDCG(3), PREDS, target_ids=ids, target_relevance=relevance)
     other = updated(NDCG(3), stepped(PREDS), target_ids=stepped(ids), target_relevance=stepped(relevance))
     assert torch.equal(one.compute(), other.compute())
+    padded_first = {"target_ids": ids.flip(2), "target_relevance": relevance.flip(2)}
+    assert torch.equal(updated(NDCG(3), PREDS, **padded_first).compute(), one.compute())
 
 
 def test_a_sequence_without_a_target_is_no_row() -> None:
