@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import uuid
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,6 +53,25 @@ def test_users_are_in_ascending_order() -> None:
     assert users["ndcg@10"].dtype == torch.float64
     assert users["ndcg@10"].isnan().tolist() == [True, False, False]
     assert users.weights is not None and users.weights.tolist() == [2.0, 0.0, 1.0]
+
+
+def test_users_in_any_order_are_the_same_users() -> None:
+    """All that is said of a user goes with its id."""
+    columns: dict[str, list[Any]] = {
+        "ids": [3, 5, 7, 9], "values": [0.5, 1.0, 0.25, 0.0], "weights": [1.0, 2.0, 0.5, 0.0],
+        "user_ids": ["c", "e", "g", "i"], "lists": [[1, 2], [3], [2, 4], []],
+    }  # fmt: skip
+
+    def made(order: tuple[int, ...]) -> UserValues:
+        own = {name: [column[place] for place in order] for name, column in columns.items()}
+        more = {name: own[name] for name in ("weights", "user_ids", "lists")}
+        return UserValues(own["ids"], {"mrr": own["values"]}, **more)
+
+    first = made((0, 1, 2, 3))
+    assert (first.user_ids, first.lists) == (columns["user_ids"], columns["lists"])
+    for order in itertools.permutations(range(4)):
+        assert_same(made(order), first)
+        assert made(order).lists == first.lists
 
 
 def test_it_is_a_mapping_of_names() -> None:
