@@ -17,7 +17,7 @@ import pytest
 from processes.start import python, torch_alone
 from pyarrow import parquet
 
-from torch_recmetrics.offline.columns import id_sql, need_columns, number_sql, time_sql
+from torch_recmetrics.offline.columns import checked_rows, id_columns, need_columns, number_column, time_column
 from torch_recmetrics.offline.sources import InputError, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
@@ -67,8 +67,8 @@ def test_every_form_gives_the_same_rows(work: Workspace, tmp_path: Path) -> None
     for name, given in forms(tmp_path).items():
         source = work.open(f"truth_{name}", given)
         need_columns(source, {"item": "item", "score": "score"})
-        (item,), score = id_sql(work, (source, "item")), number_sql(work, source, "score")
-        rows = work.rows(f"SELECT {item}, {score} FROM {source.sql}")
+        (item,), score = id_columns(work, (source, "item")), number_column(source, "score")
+        rows = work.rows(f"SELECT {item.sql}, {score.sql} FROM {source.sql}")
         assert rows == list(zip(*ROWS.values())), name
         again = work.rows(f"SELECT count(*) FROM {source.sql}")
         assert again == [(3,)], name  # a stream too can be read twice
@@ -114,7 +114,7 @@ def test_bad_files_are_refused_in_one_line(
 def read_score(work: Workspace, given: Any) -> None:
     source = work.open("truth", given)
     need_columns(source, {"score": "score"})
-    number_sql(work, source, "score")
+    checked_rows(work, source, number_column(source, "score"))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_ids_of_different_types_meet(work: Workspace) -> None:
     sources = {name: work.open(name, pd.DataFrame(frame)) for name, frame in frames.items()}
     pairs = [("numbers", "text"), ("numbers", "floats"), ("small", "text"), ("floats", "text"), ("uuids", "named")]
     for left, right in pairs:
-        one_id, other_id = id_sql(work, (sources[left], "id"), (sources[right], "id"))
+        one_id, other_id = (own.sql for own in id_columns(work, (sources[left], "id"), (sources[right], "id")))
         ids, others = f"SELECT {one_id} k FROM {sources[left].sql}", f"SELECT {other_id} k FROM {sources[right].sql}"
         joined = f"SELECT count(*) FROM ({ids}) JOIN ({others}) USING (k)"
         assert work.rows(joined) == [(len(frames[left]["id"]),)], (left, right)
@@ -158,21 +158,21 @@ def test_ids_of_different_types_meet(work: Workspace) -> None:
         assert len(work.rows(joined)) == len(frames[left]["id"]), (left, right)
     source = work.open("halves", pd.DataFrame({"id": [1.0, 1.5]}))
     with pytest.raises(InputError, match=r"row 2\): .* a whole number, .*got '1.5'"):
-        id_sql(work, (source, "id"))
+        id_columns(work, (source, "id"))
 
 
 def test_times_that_do_not_parse_are_refused(work: Workspace) -> None:
     source = work.open("log", pd.DataFrame({"time": ["2024-01-01", "soon"]}))
     with pytest.raises(InputError, match=r"row 2\): .* must be a time, .* got 'soon'"):
-        time_sql(work, source, "time")
+        checked_rows(work, source, time_column(work, source, "time"))
 
 
 def test_names_are_no_statements(work: Workspace) -> None:
     name = 'a" FROM x; DROP TABLE x --'
     source = work.open("log", pd.DataFrame({name: [3]}))
     assert work.rows(f"SELECT {quoted(name)} FROM {source.sql}") == [(3,)]
-    (ids,) = id_sql(work, (source, name))
-    assert work.rows(f"SELECT {ids} FROM {source.sql}") == [(3,)]
+    (ids,) = id_columns(work, (source, name))
+    assert work.rows(f"SELECT {ids.sql} FROM {source.sql}") == [(3,)]
 
 
 @pytest.mark.parametrize("column", ["_row", "_fields", "rowid", "RowID", "file_index", "file_row_number"])
@@ -192,7 +192,7 @@ def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> No
             assert [row[0] for row in found] == ["x", "y", "z", "x"]
             place = rf"\(.*1\.{str(given).rpartition('.')[2]}, row 2\)" if isinstance(given, str) else r"row 4\)"
             with pytest.raises(InputError, match=place):
-                number_sql(work, source, "score")
+                checked_rows(work, source, number_column(source, "score"))
 
 
 NOTEBOOK = """

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, cast, finite, quoted
 
+NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')  # what frames without a row have as types too
 LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")  # some of whose integers no int64 holds
 NO_IDS = ("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")
 ZONED = "TIMESTAMP WITH TIME ZONE"
@@ -49,20 +51,50 @@ def first_row(work: Any, source: Source, column: str, wrong: str) -> tuple[str, 
     return (source.place(found[0][0]), found[0][1]) if found else None
 
 
-def refuse_rows(work: Any, source: Source, column: str, wrong: str, rule: str, must: str = "be") -> None:
-    """InputError for the first row for which the condition `wrong` is true.
+@dataclass(frozen=True)
+class Fault:
+    """What no row of a source may have.
 
-    Args:
-        work, source: where.
+    Attributes:
         column: its name; it is shown.
-        wrong: SQL of the columns of the source.
+        wrong: SQL of the columns of the source, true for a row that has it.
         rule: what the column must be, or have.
         must: the verb of the rule.
     """
-    if found := first_row(work, source, column, wrong):
-        place, value = found
-        shown = "nothing (null or NaN)" if value is None else repr(value[:80])
-        raise InputError(f"{place}: column {column!r} must {must} {rule}, got {shown}")
+
+    column: str
+    wrong: str
+    rule: str
+    must: str = "be"
+
+
+@dataclass(frozen=True)
+class Column:
+    """SQL of the values of a column, and what no row may have there."""
+
+    sql: str
+    faults: tuple[Fault, ...] = ()
+
+
+def checked_rows(work: Any, source: Source, *columns: Column, may_be_empty: bool = False) -> int:
+    """How many rows a source has; InputError for none, and for the first row with a fault. One query looks for all.
+
+    Args:
+        work, source: where.
+        columns: of the source. Of several faults the first is told of.
+        may_be_empty: whether it may have no row.
+    """
+    faults = [fault for column in columns for fault in column.faults]
+    wrong = " OR ".join(f"({fault.wrong})" for fault in faults) or "false"
+    n_rows, n_wrong = work.one(f"SELECT count(*), count_if({wrong}) FROM {source.sql}")
+    if not (n_rows or may_be_empty):
+        raise InputError(f"{source}: there is no row")
+    for fault in faults if n_wrong else ():
+        if found := first_row(work, source, fault.column, fault.wrong):
+            place, value = found
+            shown = "nothing (null or NaN)" if value is None else repr(value[:80])
+            raise InputError(f"{place}: column {fault.column!r} must {fault.must} {fault.rule}, got {shown}")
+    return int(n_rows)
 
 
 def first_again(work: Any, source: Source, *keys: str) -> tuple[str, list[Any]] | None:
@@ -78,33 +110,30 @@ def first_again(work: Any, source: Source, *keys: str) -> tuple[str, list[Any]] 
     return (source.place(found[0][0]), found[0][1:]) if found else None
 
 
-def beyond_floats(source: Source, column: str) -> str:
-    """SQL of whether a value is a whole number that float64 may take for another; "" where the type has none."""
+def beyond_floats(source: Source, column: str) -> tuple[Fault, ...]:
+    """A whole number that float64 may take for another; nothing where the type has none."""
     name, kind = quoted(column), source.types[column]
     if kind not in (TEXT, "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"):
-        return ""
+        return ()
     whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')" if kind == TEXT else "true"
     # What no int128 holds is NULL.
-    return f"{whole} AND coalesce(abs(TRY_CAST({name} AS HUGEINT)) > {EXACT['DOUBLE']}, {name} IS NOT NULL)"
+    wrong = f"{whole} AND coalesce(abs(TRY_CAST({name} AS HUGEINT)) > {EXACT['DOUBLE']}, {name} IS NOT NULL)"
+    return (Fault(column, wrong, BEYOND_FLOATS),)
 
 
-def number_sql(work: Any, source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> str:
-    """SQL of a column as float64; InputError for one that is not finite, or for which `wrong` is true.
-
-    In `wrong`, ``{}`` is the number.
-    """
+def number_column(source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> Column:
+    """A column as float64, finite; InputError for a type that is no number. In `wrong`, ``{}`` is the number."""
     name, kind = quoted(column), source.types[column]
     if kind == TEXT:
         number = f"TRY_CAST({name} AS DOUBLE)"
-    elif kind in (*INTEGERS, *FLOATS, "BOOLEAN") or kind.startswith("DECIMAL"):
+    elif kind in NUMBERS or kind.startswith("DECIMAL"):
         number = f"CAST({name} AS DOUBLE)"
     else:
         raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
     also = f" OR {wrong.format(number)}" if wrong else ""
-    refuse_rows(work, source, column, f"{number} IS NULL OR NOT {finite(number)}{also}", rule)
-    if beyond := beyond_floats(source, column):
-        refuse_rows(work, source, column, beyond, BEYOND_FLOATS)
-    return number
+    return Column(
+        number, (Fault(column, f"{number} IS NULL OR NOT {finite(number)}{also}", rule), *beyond_floats(source, column))
+    )
 
 
 def id_as(name: str, kind: str, common: str) -> str:
@@ -133,7 +162,8 @@ def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
     if kind in FLOATS:
         most = EXACT[kind]  # above it ids become each other
         wrong = f"{name} IS NULL OR NOT {finite(name)} OR {name} <> floor({name}) OR abs({name}) > {most}"
-        refuse_rows(work, source, column, wrong, f"an id, a whole number, and as a float up to {most}")
+        rule = f"an id, a whole number, and as a float up to {most}"
+        checked_rows(work, source, Column(name, (Fault(column, wrong, rule),)), may_be_empty=True)
         return "BIGINT"
     if kind in INTEGERS and kind not in LARGE:
         return "BIGINT"
@@ -146,23 +176,25 @@ def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
     return TEXT if plain and kind != "UUID" else kind
 
 
-def id_sql(work: Any, *columns: tuple[Source, str]) -> list[str]:
-    """SQL of columns of ids that are compared with each other: as they are where their types are one, else as text.
+def id_columns(work: Any, *columns: tuple[Source, str]) -> list[Column]:
+    """Columns of ids that are compared with each other: as they are where their types are one, else as text.
 
-    InputError for nulls, and for floats that are no whole numbers.
+    InputError for floats that are no whole numbers.
     """
-    kinds = set()
-    for source, column in columns:
-        kinds.add(kind_of_ids(work, source, column, plain=False))
-        refuse_rows(work, source, column, f"{quoted(column)} IS NULL", "an id")
+    kinds = {kind_of_ids(work, source, column, plain=False) for source, column in columns}
     common = kinds.pop() if len(kinds) == 1 else TEXT
-    return [id_as(quoted(column), source.types[column], common) for source, column in columns]
+    return [
+        Column(
+            id_as(quoted(column), source.types[column], common), (Fault(column, f"{quoted(column)} IS NULL", "an id"),)
+        )
+        for source, column in columns
+    ]
 
 
-def time_sql(work: Any, source: Source, column: str) -> str:
-    """SQL of a column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp.
+def time_column(work: Any, source: Source, column: str) -> Column:
+    """A column of times, to be compared: a number, a date or a timestamp; text is read as a timestamp.
 
-    What names no time zone is UTC.
+    What names no time zone is UTC. InputError for another type.
     """
     name, kind = quoted(column), source.types[column]
     if kind == TEXT:
@@ -172,21 +204,23 @@ def time_sql(work: Any, source: Source, column: str) -> str:
             f"count(*) FILTER (WHERE TRY_CAST({name} AS DOUBLE) IS NULL) FROM {source.sql}",
         )
         if not others:
-            return f"CAST({name} AS BIGINT)"  # nanoseconds are beyond the floats
+            return Column(f"CAST({name} AS BIGINT)")  # nanoseconds are beyond the floats
         if not texts:
-            return number_sql(work, source, column, rule="a time")
+            return number_column(source, column, rule="a time")
         # Without the zone DuckDB leaves an offset out; Spark needs the minutes of one.
         zoned = f"CASE WHEN regexp_matches({name}, ':[0-9.]+ *[+-][0-9][0-9]$') THEN {name} || ':00' ELSE {name} END"
         time = f"TRY_CAST({zoned} AS TIMESTAMPTZ)"
         no_day = f"regexp_matches({name}, '^ *(T?[0-9]+:|[+-]?[0-9]+(-[0-9]+)?T? *$)')"  # Spark would make one up
-        rule = "a time, as 2024-05-31 12:30:00, or a number"
-        refuse_rows(work, source, column, f"{time} IS NULL OR {no_day}", rule)
         finer = f"regexp_matches({name}, '[.][0-9]{{6}}[0-9]*[1-9]')"
-        refuse_rows(work, source, column, finer, "a time to the microsecond, or nanoseconds as an integer")
-        return time
+        return Column(
+            time,
+            (
+                Fault(column, f"{time} IS NULL OR {no_day}", "a time, as 2024-05-31 12:30:00, or a number"),
+                Fault(column, finer, "a time to the microsecond, or nanoseconds as an integer"),
+            ),
+        )
     if kind in FLOATS:
-        return number_sql(work, source, column, rule="a time")
-    if not (kind in INTEGERS or kind.startswith(("DECIMAL", "TIMESTAMP", "DATE", "TIME"))):
+        return number_column(source, column, rule="a time")
+    if not (kind in (*INTEGERS, '"NULL"') or kind.startswith(("DECIMAL", "TIMESTAMP", "DATE", "TIME"))):
         raise InputError(f"{source}: column {column!r} must be times or numbers, its type is {kind}")
-    refuse_rows(work, source, column, f"{name} IS NULL", "a time")
-    return name
+    return Column(name, (Fault(column, f"{name} IS NULL", "a time"),))

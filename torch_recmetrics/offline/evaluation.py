@@ -182,7 +182,6 @@ def evaluate(
     with workspace_of(given, order, memory_limit, temp_directory, threads, of_engine) as work:
         session = work.session
         tables = Tables(work, given, names, format, seen_action)
-        tables.refuse_empty()
         tables.refuse_faults(work.sources if session is None else work.sources[2:])  # workers look at theirs
         refuse_unordered(tables.lists, ties)
         counts = dict[str, int]()

@@ -20,7 +20,15 @@ from torch_recmetrics.core.tensors.moments import combined, moments, ratio, sums
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.batches import SortedRows
-from torch_recmetrics.offline.columns import id_sql, need_columns, need_different, number_sql, time_sql
+from torch_recmetrics.offline.columns import (
+    Column,
+    checked_rows,
+    id_columns,
+    need_columns,
+    need_different,
+    number_column,
+    time_column,
+)
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.next_events import (
     POPULARITY_GROUPS,
@@ -145,13 +153,17 @@ def item_to_item(
         need_columns(table, {"item1": item1, "item2": item2, "score": score})
         graded = {} if relevance is None else {"relevance": relevance}
         need_columns(log, {"user": user, "item": item, **graded, "time": time})
-        n_pairs, n_events = work.count(table), work.count(log)
-        grades, scores = relevance_sql(work, log, relevance, gain), number_sql(work, table, score)
-        times = time_sql(work, log, time)
-        ids = id_sql(work, (table, item1), (table, item2), (log, item))
-        make_ranks(work, table, {"item1": ids[0], "item2": ids[1], "score": scores}, plan)
-        columns = {"user_id": id_sql(work, (log, user))[0], "item": ids[2], "grade": grades, "time": times}
-        make_events(work, log, columns, plan)
+        ids = id_columns(work, (table, item1), (table, item2), (log, item))
+        pairs = {"item1": ids[0], "item2": ids[1], "score": number_column(table, score)}
+        events = {
+            "user_id": id_columns(work, (log, user))[0],
+            "item": ids[2],
+            "grade": relevance_column(log, relevance, gain),
+            "time": time_column(work, log, time),
+        }
+        n_pairs, n_events = checked_rows(work, table, *pairs.values()), checked_rows(work, log, *events.values())
+        make_ranks(work, table, {name: own.sql for name, own in pairs.items()}, plan)
+        make_events(work, log, {name: own.sql for name, own in events.items()}, plan)
         make_each(work, plan)
         counts = counts_of(work) | {"similar_rows": n_pairs}
         if work.session is None:
@@ -173,13 +185,13 @@ def item_to_item(
     return report_of(found, values, counts, plan, level, inputs, details)
 
 
-def relevance_sql(work: Any, log: Source, relevance: str | None, gain: str) -> str:
-    """SQL of what an event is worth; InputError for what no gain can be worked out of."""
+def relevance_column(log: Source, relevance: str | None, gain: str) -> Column:
+    """What an event is worth; no gain can be worked out of a relevance that is too large."""
     if relevance is None:
-        return "CAST(1 AS DOUBLE)"
+        return Column("CAST(1 AS DOUBLE)")
     most = check.LARGEST_EXPONENTIAL_RELEVANCE
     limit = {"rule": f"a number up to {most}", "wrong": f"{{}} > {most}"} if gain == "exponential" else {}
-    return number_sql(work, log, relevance, **limit)
+    return number_column(log, relevance, **limit)
 
 
 def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:

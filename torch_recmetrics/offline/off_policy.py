@@ -11,7 +11,7 @@ from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
-from torch_recmetrics.offline.columns import need_columns, need_different, number_sql, refuse_rows
+from torch_recmetrics.offline.columns import Column, Fault, checked_rows, need_columns, need_different, number_column
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import Source, cast, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
@@ -96,13 +96,12 @@ def off_policy(
         source = workspace.open("log", log)
         need_columns(source, columns)
         need_different(columns)
-        n_rows = workspace.count(source)
-        counts = {"rows": n_rows}
+        counts = dict[str, int]()
         query = rows_sql(workspace, source, columns, counts)
         for arguments in batches_of(workspace, query, list(columns)):
             value.update(**arguments)
             mean_reward.update(**arguments | {"expected_policy": arguments["reward"]})
-        inputs = [source.describe(n_rows)]
+        inputs = [source.describe(counts["rows"])]
     metrics = {value.name: value, "logged_value": mean_reward}
     values = {name: float(metric.compute()) for name, metric in metrics.items()}
     intervals = {name: metric.confidence_interval(level) for name, metric in metrics.items()}
@@ -122,16 +121,20 @@ def off_policy(
 
 
 def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], counts: dict[str, int]) -> str:
-    """SELECT of the columns as float64, of the users as int64; counts users. InputError for what breaks a rule."""
-    picked = {
-        name: cast(number_sql(workspace, source, column, rule=RULES[name][0], wrong=RULES[name][1]), "DOUBLE")
+    """SELECT of the columns as float64, of the users as int64; counts both. InputError for what breaks a rule."""
+    values = {
+        name: number_column(source, column, rule=RULES[name][0], wrong=RULES[name][1])
         for name, column in columns.items()
         if name != "user"
     }
+    picked = {name: cast(own.sql, "DOUBLE") for name, own in values.items()}
     if "user" in columns:
         ids = Ids(workspace, [(source, columns["user"])])
         picked["user"] = ids.of(source)
-        refuse_rows(workspace, source, columns["user"], f"{picked['user']} IS NULL", "the id of a user")
+        missing = Fault(columns["user"], f"{picked['user']} IS NULL", "the id of a user")
+        values["user"] = Column(picked["user"], (missing,))
+    counts["rows"] = checked_rows(workspace, source, *values.values())
+    if "user" in columns:
         counts["users"] = workspace.number_users(f"SELECT {picked['user']} AS id FROM {source.sql}")
     rows = ", ".join(f"{sql} AS {quoted('_' + name)}" for name, sql in picked.items())
     if "user" not in picked or ids.kind == "BIGINT":

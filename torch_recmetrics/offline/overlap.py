@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
-from torch_recmetrics.offline.columns import id_sql, need_columns, need_different, time_sql
+from torch_recmetrics.offline.columns import Column, checked_rows, id_columns, need_columns, need_different, time_column
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source, quoted
 from torch_recmetrics.offline.spark import workspace_of
@@ -131,10 +131,12 @@ def overlap(
         need_different({"user": user, "item": item})
         if time is not None or all(any(name in source.types for name in TIMES) for source in sources):
             time = chosen(sources, "time", time, TIMES)
-        users, items = (id_sql(work, *((source, column) for source in sources)) for column in (user, item))
-        rows = [work.count(source) for source in sources]
+        users, items = (id_columns(work, *((source, column) for source in sources)) for column in (user, item))
         times, notes = times_of(work, sources, time)
-        flag_rows(work, sources, users, items, times)
+        columns = list(zip(users, items, times))
+        rows = [checked_rows(work, source, *own) for source, own in zip(sources, columns)]
+        refuse_two_kinds(work, sources, times, time)
+        flag_rows(work, sources, columns)
         counts, n_kept = counts_of(work, dropped)
         frames: dict[str, Any] = {kind: work.frame(rows_of(kind, sources[1], user, item)) for kind in KINDS}
         # Of duplicates the first row stays.
@@ -146,15 +148,18 @@ def overlap(
     return Overlap(counts, frames, kept, n_kept, dropped, rows[1], inputs, notes)
 
 
-def times_of(work: Any, sources: Sequence[Source], time: str | None) -> tuple[list[str], list[str]]:
-    """SQL of the times of both, and what must be said of them; InputError for times of two kinds."""
+def times_of(work: Any, sources: Sequence[Source], time: str | None) -> tuple[list[Column], list[str]]:
+    """The times of both, and what must be said of them."""
     if time is None:
-        return ["NULL", "NULL"], ["There is no column of times in both: earlier events were not looked for."]
-    times = [time_sql(work, source, time) for source in sources]
-    kinds = [kind_of(work, source, own) for source, own in zip(sources, times)]
+        return [Column("NULL")] * 2, ["There is no column of times in both: earlier events were not looked for."]
+    return [time_column(work, source, time) for source in sources], []
+
+
+def refuse_two_kinds(work: Any, sources: Sequence[Source], times: Sequence[Column], time: str | None) -> None:
+    """InputError for times of two kinds."""
+    kinds = [kind_of(work, source, own.sql) for source, own in zip(sources, times)] if time is not None else []
     if len(set(kinds)) > 1:
         raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {' and '.join(kinds)}")
-    return times, []
 
 
 def kinds_of(drop: Any) -> tuple[Kind, ...]:
@@ -185,14 +190,18 @@ def kind_of(work: Any, source: Source, time: str) -> str:
     return "times of a day" if kind.startswith("TIME") else "numbers"
 
 
-def flag_rows(
-    work: Any, sources: Sequence[Source], users: Sequence[str], items: Sequence[str], times: Sequence[str]
-) -> None:
-    """The table `flags`: the rows of the test data, and what is true of each, in columns of names that nobody has."""
+def flag_rows(work: Any, sources: Sequence[Source], columns: Sequence[tuple[Column, Column, Column]]) -> None:
+    """The table `flags`: the rows of the test data, and what is true of each, in columns of names that nobody has.
+
+    Args:
+        work: where.
+        sources: training and test data.
+        columns: user, item and time of each.
+    """
     rows = [
-        f"(SELECT {'*, ' if source.role == 'test' else ''}{user} AS {OWN}user, {item} AS {OWN}item, "
-        f"{time} AS {OWN}time, {source.row} AS {OWN}place FROM {source.sql}) AS {source.role}_rows"
-        for source, user, item, time in zip(sources, users, items, times)
+        f"(SELECT {'*, ' if source.role == 'test' else ''}{user.sql} AS {OWN}user, {item.sql} AS {OWN}item, "
+        f"{time.sql} AS {OWN}time, {source.row} AS {OWN}place FROM {source.sql}) AS {source.role}_rows"
+        for source, (user, item, time) in zip(sources, columns)
     ]
     joined = [
         f"LEFT JOIN (SELECT DISTINCT {columns}, 1 AS {OWN}{name} FROM {rows[0]}) AS {name}_of_train USING ({columns})"

@@ -13,21 +13,22 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
 from torch_recmetrics.offline.columns import (
-    BEYOND_FLOATS,
+    NUMBERS,
+    Column,
+    Fault,
     beyond_floats,
+    checked_rows,
     first_again,
     first_row,
     need_columns,
     need_different,
-    refuse_rows,
 )
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, cast, finite, format_of, quoted
+from torch_recmetrics.offline.sources import FLOATS, TEXT, InputError, Source, cast, finite, format_of, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
 
 UNORDERED = "1"  # of a source whose rows have no order
-NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')
 NUMBER = f"{{0}} IS NULL OR NOT {finite('{0}')}"
 # What columns of numbers are -> what a number must be, and SQL of whether it is not, of which ``{0}`` is the number.
 RULES = {
@@ -107,32 +108,33 @@ class Tables:
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
 
-    def refuse_empty(self) -> None:
-        """InputError for a table beside lists and truth that has no row; of seen pairs there may be none."""
-        for source in self.workspace.sources[2:]:
-            if source is not self.seen:
-                self.workspace.count(source)
-
     def refuse_faults(self, sources: Sequence[Source]) -> None:
-        """InputError for the first row of some tables that has nothing in a column, or no such number as it must be.
+        """InputError for a table without a row, and for a row that has nothing in a column, or no such number as it
+        must be.
 
-        The scores of lists too must not become each other as floats, and an item must have one propensity.
+        Of lists, truth and seen pairs there may be none here. The scores of lists must not become each other as floats,
+        and an item must have one propensity.
         """
         for source in sources:
-            for key, column in self.columns[source.role].items():
-                if key in RULES:
-                    number, (rule, wrong) = self.number(source, key), RULES[key]
-                    refuse_rows(self.workspace, source, column, wrong.format(number), rule)
-                else:
-                    gap = f"{quoted(column)} IS NULL"
-                    if source.types[column] in FLOATS:  # an id has no NaN any more
-                        gap = f"({gap} OR isnan({quoted(column)}))"
-                    refuse_rows(self.workspace, source, column, gap, "a value in every row", "have")
+            columns = (self._read(source, key) for key in self.columns[source.role])
+            may_be_empty = source.role in ("recommendations", "truth", "seen")
+            checked_rows(self.workspace, source, *columns, may_be_empty=may_be_empty)
         score = self.columns["recommendations"].get("score")
         if score is not None and (beyond := beyond_floats(self.lists, score)):
-            refuse_rows(self.workspace, self.lists, score, beyond, BEYOND_FLOATS)
+            checked_rows(self.workspace, self.lists, Column(score, beyond), may_be_empty=True)
         if self.propensities is not None:
             self.refuse_twice(self.propensities, ("item",))
+
+    def _read(self, source: Source, key: str) -> Column:
+        """A column by what it is, and what no row may have there."""
+        column = self.columns[source.role][key]
+        if key in RULES:
+            number, (rule, wrong) = self.number(source, key), RULES[key]
+            return Column(number, (Fault(column, wrong.format(number), rule),))
+        gap = f"{quoted(column)} IS NULL"
+        if source.types[column] in FLOATS:  # an id has no NaN any more
+            gap += f" OR isnan({quoted(column)})"
+        return Column(quoted(column), (Fault(column, gap, "a value in every row", "have"),))
 
     def sources_with(self, key: str) -> list[tuple[Source, str]]:
         """Those that have such a column ("user", "item", ...), each with its name."""

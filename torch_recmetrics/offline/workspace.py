@@ -38,13 +38,6 @@ class Queries:
         """How many rows a table has, or what else stands behind FROM."""
         return int(self.one(f"SELECT count(*) FROM {table}")[0])
 
-    def count(self, source: Source) -> int:
-        """How many rows an input has; InputError where there is none."""
-        number = self.size(source.sql)
-        if not number:
-            raise InputError(f"{source}: there is no row")
-        return number
-
 
 class Workspace(Queries):
     """A DuckDB database that lives as long as one evaluation, and spills to disk what does not fit into memory.
