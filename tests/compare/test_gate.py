@@ -165,14 +165,19 @@ def test_a_definition_says_more_than_the_name() -> None:
         assert Gate("gini").decide(users, other).outcome == "undecided"
 
 
-def test_negative_values_lose_as_positive_ones_do() -> None:
-    up, down = pair(400, 0.2)
-    minus = [run({"a": -users["ndcg@10"]}) for users in (up, down)]
-    rule = Gate(not_worse={"a": 0.1}, lower_is_better="a").decide(*minus).rules[0]
-    other = Gate(not_worse={"ndcg@10": 0.1}).decide(up, down).rules[0]
-    assert (rule.relative_difference, rule.low, rule.high) == pytest.approx(
-        (other.relative_difference, other.low, other.high)
-    )
+@pytest.mark.parametrize("kinds", [("users", "users"), ("summaries", "summaries"), ("summaries", "users")])
+@pytest.mark.parametrize("rule", [{"better": "a"}, {"not_worse": {"a": 0.1}}])
+def test_negative_values_lose_as_positive_ones_do(kinds: tuple[str, str], rule: dict[str, Any]) -> None:
+    """Where less is better, values of the other sign are decided of as they are where more is."""
+    found = []
+    for sign in (1, -1):
+        values = [sign * users["ndcg@10"].double() for users in pair(400, 0.2)]
+        means = [{"a": (own.mean().item(), own.std().item() / len(own) ** 0.5)} for own in values]
+        runs = [run({"a": own}) if kind == "users" else mean for own, mean, kind in zip(values, means, kinds)]
+        found += Gate(**rule, lower_is_better=() if sign > 0 else "a").decide(*runs).rules
+    for name in ("relative_difference", "low", "high", "p_held", "p_failed", "n", "users_needed", "undefined"):
+        assert getattr(found[0], name) == pytest.approx(getattr(found[1], name)), name
+    assert found[0].outcome == found[1].outcome
 
 
 def test_nothing_to_see() -> None:

@@ -289,8 +289,9 @@ def test_a_collection_by_name_keeps_users() -> None:
         ranking_metrics(RecMetricCollection([NDCG(2)]), keep_users=True),
     ):
         metrics.add_metrics(MRR())
+        metrics["other"] = Recall(5)
         metrics.update(preds=SCORES, item_ids=torch.arange(3), target_ids=TARGETS, sample_ids=IDS)
-        assert list(metrics.users()) == ["ndcg@2", "mrr"] and metrics.users().candidates == "sampled(3)"
+        assert list(metrics.users()) == ["ndcg@2", "mrr", "other"] and metrics.users().candidates == "sampled(3)"
 
 
 def test_a_member_that_was_updated_alone_asks_for_ids_once_it_is_in_a_collection_that_does() -> None:
