@@ -1,8 +1,7 @@
 """A plugin of pytest that keeps a few tests: ``-p tests.tools.few --several tests/users``.
 
 Of each function in what is given as ``--several`` some cases are kept: the first, the last, and others at even
-distances between. Of any other file one case of its first function is kept. Tests that start processes or are slow are
-left out.
+distances between. Of any other function one case is kept. Tests that start processes or are slow are left out.
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     several = tuple(place for name in config.getoption("--several") for place in (f"{name}::", f"{name}/"))
     functions: dict[str, list[pytest.Item]] = {}
-    others: dict[str, pytest.Item] = {}
     for item in items:
-        if any(item.get_closest_marker(name) for name in LEFT_OUT):
-            continue
-        if item.nodeid.startswith(several):
+        if not any(item.get_closest_marker(name) for name in LEFT_OUT):
             functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        else:
-            others.setdefault(item.nodeid.partition("::")[0], item)
-    kept = {*others.values(), *(item for cases in functions.values() for item in spread(cases, SEVERAL))}
+    kept = {
+        item
+        for name, cases in functions.items()
+        for item in spread(cases, SEVERAL if name.startswith(several) else 1)
+    }
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 

@@ -13,6 +13,7 @@ LAWS = "tests/laws"
 TESTS: dict[str, tuple[str, ...]] = {
     "core/auc": (
         "tests/core/auc", "tests/metrics/test_auc.py", "tests/metrics/test_group_auc.py", f"{LAWS}/test_intervals.py",
+        f"{LAWS}/test_slices.py",
     ),
     "core/catalogue": ("tests/core/catalogue",),
     "core/distributed": ("tests/core/distributed", f"{LAWS}/test_processes.py"),
@@ -23,7 +24,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "core/ranking": (
         "tests/core/ranking", "tests/metrics/test_ranking.py", "tests/metrics/test_from_sampled.py",
-        "tests/metrics/test_popularity.py", f"{LAWS}/test_oracle.py",
+        "tests/metrics/test_popularity.py", f"{LAWS}/test_oracle.py", f"{LAWS}/test_waiting.py",
     ),
     "core/scores": ("tests/core/scores", f"{LAWS}/test_layouts.py"),
     "core/tensors": (
@@ -35,17 +36,17 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{LAWS}/test_waiting.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_refused_updates.py",
         f"{LAWS}/test_empty_users.py", f"{LAWS}/test_checkpoints.py", f"{LAWS}/test_memory.py",
         f"{LAWS}/test_processes.py", f"{LAWS}/test_processes_intervals.py", f"{LAWS}/test_collections.py",
-        "tests/wrappers",
+        f"{LAWS}/test_slices.py", "tests/wrappers",
     ),
     "metrics": ("tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_collections.py"),
-    "collection": ("tests/collection", f"{LAWS}/test_collections.py"),
-    "wrappers": ("tests/wrappers", f"{LAWS}/test_processes_intervals.py"),
+    "collection": ("tests/collection", "tests/metrics/test_from_sampled.py", f"{LAWS}/test_collections.py"),
+    "wrappers": ("tests/wrappers", f"{LAWS}/test_slices.py", f"{LAWS}/test_processes_intervals.py"),
     "users": ("tests/users", "tests/compare", "tests/laws/test_kept_users.py"),
     "compare": ("tests/compare",),
     "lightning": ("tests/lightning",),
     "offline": ("tests/offline",),
     "versions.py": ("tests/users",),
-    "functional.py": ("tests/test_functional.py", f"{LAWS}/test_labels.py"),
+    "functional.py": ("tests/test_functional.py", "tests/metrics/test_options.py", f"{LAWS}/test_labels.py"),
     "search.py": ("tests/core/catalogue/test_topk.py", "tests/core/catalogue/test_parts.py"),
 }  # fmt: skip
 
