@@ -1,7 +1,8 @@
 """A plugin of pytest that keeps a few tests: ``-p tests.tools.few --several tests/users``.
 
 Of each function in what is given as ``--several`` some cases are kept: the first, the last, and others at even
-distances between. Of any other function one case is kept. Tests that start processes or are slow are left out.
+distances between; the fewer functions there are, the more cases of each. Of any other function one case is kept. Tests
+that start processes or are slow are left out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 LEFT_OUT = ("processes", "slow")
-SEVERAL = 5
+LEAST, CASES = 5, 700  # of a function, and of all that are given as --several
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,16 +18,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    several = tuple(place for name in config.getoption("--several") for place in (f"{name}::", f"{name}/"))
+    places = tuple(place for name in config.getoption("--several") for place in (f"{name}::", f"{name}/"))
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not any(item.get_closest_marker(name) for name in LEFT_OUT):
             functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {
-        item
-        for name, cases in functions.items()
-        for item in spread(cases, SEVERAL if name.startswith(several) else 1)
-    }
+    several = {name for name in functions if name.startswith(places)}
+    number = max(LEAST, CASES // max(len(several), 1))
+    kept = {item for name, cases in functions.items() for item in spread(cases, number if name in several else 1)}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 

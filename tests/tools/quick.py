@@ -1,7 +1,7 @@
 """What a developer wants to hear within a minute: ``python -m tests.tools.quick [--base main] [pytest's arguments]``.
 
-Five cases of each test of the folders that differ from `base` (the table is in ``folders.py``) and of each test that
-differs itself, and one case of each law. Tests that start processes or are slow wait for ``make test``.
+Five cases or more of each test of the folders that differ from `base` (the table is in ``folders.py``) and of each
+test that differs itself, and one case of each law. Tests that start processes or are slow wait for ``make test``.
 """
 
 from __future__ import annotations
