@@ -49,10 +49,9 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
     checks = check.ValueChecks(options["validate_args"])
     with torch.no_grad():
         ranked = read_layout(Labels(options["ignore_index"], options["min_relevance"]), **layout).rank(needs, checks)
-        if "gain" in options and not ranked.binary:
-            check.defer_gains(checks, ranked.largest(), exponential=options["gain"] == "exponential")
-        if "max_relevance" in options and not ranked.binary:
-            check.defer_max_relevance(checks, ranked.largest(), options["max_relevance"])
+        if not ranked.binary:
+            gains = [options["gain"]] if "gain" in options else []
+            check.defer_gains(checks, ranked.largest(), gains, options.get("max_relevance"))
         asked = {name: options[name] for name in options_of_measure(metric)}
         values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
         checks.raise_first()

@@ -65,7 +65,7 @@ class FusedState:
         try:
             for member in self.members:
                 member.__dict__.update(member.empty_states())
-            evaluator.count(prepared._replace(among=(), n_scored=None))
+            evaluator.count(prepared._replace(among=()))
             values = means_of(self.summed, local_totals(self.summed))
             of_users: Any = UserMeans.compute
             values |= {id(metric): of_users(metric) for metric in self.metrics if metric.keeps_values}

@@ -116,7 +116,7 @@ class Evaluator:
                 alike.append(Family(metric, rule, tuple(columns[p][0].top_k for p in family), fills_empty))
             self.weightings.append(Weighting(alike, *weighting))
         order = [position for members in weightings.values() for family in members for position in family]
-        self._back = tuple(float(order.index(position)) for position in range(len(order)))
+        self._back = tuple(order.index(position) for position in range(len(order)))
 
     def prepare(self, layout: Layout) -> PendingUpdate:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
@@ -129,10 +129,7 @@ class Evaluator:
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
             self._check_keeping(rows.indexes, rows.weights)
-            if "exponential" in self.gains:
-                check.defer_exponential_gains(checks, rows.relevance)
-            if self.max_relevance is not None:
-                check.defer_max_relevance(checks, rows.relevance, self.max_relevance)
+            check.defer_large_gains(checks, rows.relevance, self.gains, self.max_relevance)
             checks.raise_first()
             return self._among(PendingUpdate(packed=pack(rows)), layout)
         ranking = layout.ranked(self.needs, checks)
@@ -141,7 +138,7 @@ class Evaluator:
         prepared = PendingUpdate(sample_ids=ranking.sample_ids)
         if self.can_wait and ranking.join_key is not None:
             prepared = prepared._replace(users=ranking if self._reads_items else ranking.having(**NO_ITEMS))
-        else:
+        elif self.metrics:
             prepared = prepared._replace(values=self.values_of(ranking))
         if self.list_counters:
             self._defer_items(self.list_counters, ranking, checks)
@@ -154,10 +151,12 @@ class Evaluator:
 
     def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
         """The same, which says among what items users were ranked, where it is asked."""
-        candidates = () if layout.n_candidates is None else (layout.n_candidates,)
-        unknown = self._keeping and not candidates and all(metric.n_items is None for metric in self.with_items)
-        among = ((HIDDEN,) if layout.hides else ()) + candidates
-        return prepared._replace(among=among, n_scored=layout.n_scored if unknown else None)
+        among = [HIDDEN] if layout.hides else []
+        if layout.n_candidates is not None:
+            among.append(layout.n_candidates)
+        elif self._keeping and layout.n_scored is not None and all(m.n_items is None for m in self.with_items):
+            among.append(-layout.n_scored)
+        return prepared._replace(among=tuple(among))
 
     def _defer_items(self, metrics: Sequence[RankingMetric], ranking: Ranking, checks: check.ValueChecks) -> None:
         """Items and users that those of these metrics that look at them know nothing of."""
@@ -171,9 +170,7 @@ class Evaluator:
         """(B,) the values of a single metric, nan where there is none."""
         self._check_catalogue(layout)
         checks = check.ValueChecks(self.validate_args)
-        values = self.evaluate(layout.rank(self.needs, checks), checks).values()
-        checks.raise_first()
-        return values[0]
+        return self.evaluate(layout.rank(self.needs, checks), checks).values()[0]
 
     def _check_catalogue(self, layout: Layout) -> None:
         """Refuse what shows by its shape that it has no items, or not those of the catalogue that a member knows."""
@@ -209,13 +206,11 @@ class Evaluator:
 
     def count(self, prepared: PendingUpdate) -> None:
         """Add what was prepared to what the members hold; this cannot be refused."""
-        if not self.metrics:
-            pass
-        elif prepared.users is not None:
+        if prepared.users is not None:
             self.waiting.append(prepared.users)
         elif prepared.values is not None:
             self.arrive(prepared.values, prepared.sample_ids)
-        else:
+        elif prepared.packed is not None:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
         for counter in self.list_counters:
@@ -223,9 +218,6 @@ class Evaluator:
         for number in prepared.among:
             for member in self.members:
                 member.note_candidates(number)
-        if prepared.n_scored is not None:
-            for metric in self._keeping:
-                metric.note_candidates(-prepared.n_scored)
 
     def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None) -> None:
         """Count users whose values are known: all users but those of flat rows come here, in the order of the updates.
@@ -241,9 +233,9 @@ class Evaluator:
         else:
             self.add(values.sums())
             if self._kept:
-                users = values.columns()
+                of_users, weights = values.columns()
                 for metric, columns in self._kept:
-                    metric.keep(users.values[:, columns], users.weights[:, columns.start])
+                    metric.keep(of_users[:, columns], weights[:, columns.start])
 
     def add(self, sums: Tensor) -> None:
         """Add (columns, 6) sums to those of the members."""
@@ -269,11 +261,7 @@ class Evaluator:
     def _defer_rules(self, checks: check.ValueChecks, ranking: Ranking) -> None:
         """What the metrics ask of the relevance and of the items of users."""
         if not ranking.binary and (self.gains or self.max_relevance is not None):
-            largest = ranking.largest()
-            if self.gains:
-                check.defer_gains(checks, largest, exponential="exponential" in self.gains)
-            if self.max_relevance is not None:
-                check.defer_max_relevance(checks, largest, self.max_relevance)
+            check.defer_gains(checks, ranking.largest(), self.gains, self.max_relevance)
         if self.needs_filled:
             empty, weights = ranking.n_relevant == 0, ranking.weights
             checks.defer(
@@ -288,9 +276,11 @@ class Evaluator:
             metric.defer_rules(ranking, checks)
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
-        """Every metric for every user; call ``checks.raise_first()`` before they are believed."""
+        """Every metric for every user, all rules checked."""
         self._defer_rules(checks, ranking)
-        return self.values_of(ranking)
+        values = self.values_of(ranking)
+        checks.raise_first()
+        return values
 
     def values_of(self, ranking: Ranking) -> WeightedValues:
         """Every metric for every user, who were checked."""
@@ -326,21 +316,12 @@ class PendingUpdate(NamedTuple):
     packed: Any = None  # (M, c) int64, see core/layouts/flat.py
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
     among: tuple[int, ...] = ()  # what every metric notes of the candidates, see `RankingMetric.note_candidates`
-    n_scored: int | None = None  # columns that were scored, where nobody knows whether they are all items
-
-
-class UserColumns(NamedTuple):
-    """Values of users beside their weights."""
-
-    values: Tensor  # (U, columns), nan where undefined or of weight 0
-    weights: Tensor  # (U, columns), what a value is weighed with in its mean; 0 where it is nan
-    ids: Tensor | None  # (U,) int64, the sample id or the index; None where users have none
 
 
 class WeightedValues:
     """Values of many metrics for many users, not yet weighed."""
 
-    def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[float, ...], *, counted: bool) -> None:
+    def __init__(self, blocks: list[tuple[Tensor, Tensor, Tensor]], back: tuple[int, ...], *, counted: bool) -> None:
         # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
         # may be undefined, which nan says, or where that depends on the cutoff.
         self._blocks = blocks
@@ -362,33 +343,36 @@ class WeightedValues:
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 
-    def columns(self, ids: Tensor | None = None) -> UserColumns:
-        """The values beside their weights; those of a pooled metric are the shares of single users."""
+    def columns(self) -> tuple[Tensor, Tensor]:
+        """(B, columns) the values, nan where undefined or of weight 0, and what each weighs in its mean, 0 there.
+
+        Those of a pooled metric are the shares of single users.
+        """
         blocks = []
         for values, weight, denominator in self._blocks:
             weight = weight.unsqueeze(1)
             weights = (denominator if denominator.ndim == 2 else denominator.unsqueeze(1)).expand_as(values)
             values = torch.where(weights == weight, values, values * weight / weights)
             blocks.append(torch.stack([torch.where(weights != 0, values, float("nan")), weights]))
-        both = torch.cat(blocks, 2)[..., [int(place) for place in self._back]]
-        return UserColumns(both[0], both[1], ids)
+        values, weights = torch.cat(blocks, 2)[..., list(self._back)]
+        return values, weights
 
     def values(self) -> list[Tensor]:
         """For each column (B,): the values, nan where there is none."""
         columns = [column for values, _, _ in self._blocks for column in values.unbind(1)]
-        return [columns[int(place)] for place in self._back]
+        return [columns[place] for place in self._back]
 
     def numerators(self) -> list[Tensor]:
         """For each column (B,): weight times value."""
         columns = [column for block in self._blocks for column in weighed(*block)[0].unbind(1)]
-        return [columns[int(place)].contiguous() for place in self._back]
+        return [columns[place].contiguous() for place in self._back]
 
     def denominators(self) -> list[Tensor]:
         """For each column (B,): what it is divided by; one tensor for all that share it."""
         columns: list[Tensor] = []
         for values, _, denominator in self._blocks:
             columns += denominator.unbind(1) if denominator.ndim == 2 else [denominator] * values.shape[1]
-        return [columns[int(place)] for place in self._back]
+        return [columns[place] for place in self._back]
 
 
 def few_columns(shape: torch.Size) -> Iterator[slice]:
@@ -433,16 +417,6 @@ def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tenso
     return functools.reduce(added, (values.sums() for values, _ in flat_values(metrics, packed)))
 
 
-def flat_users(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> UserColumns:
-    """The users of flat rows, each once, by their index; all rows of a user must be there."""
-    indexes = torch.cat([part[:, 0] for part in packed]).unique()  # type: ignore[no-untyped-call]
-    parts = [
-        values.columns(indexes if places is None else indexes[places])
-        for values, places in flat_values(metrics, packed)
-    ]
-    return UserColumns(*map(torch.cat, zip(*parts, strict=True)))
-
-
 def flat_values(
     metrics: Sequence[UserMeasure], packed: Sequence[Tensor]
 ) -> Iterator[tuple[WeightedValues, Tensor | None]]:
@@ -451,6 +425,4 @@ def flat_values(
     checks = check.ValueChecks(evaluator.validate_args)
     lists = read_lists(unpack(packed), evaluator.needs, checks)
     for places, ranking in lists.rankings(evaluator.needs):
-        values = evaluator.evaluate(ranking, checks)
-        checks.raise_first()
-        yield values, places
+        yield evaluator.evaluate(ranking, checks), places

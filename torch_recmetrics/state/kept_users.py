@@ -18,7 +18,7 @@ from torch_recmetrics.core.distributed.collectives import (
 from torch_recmetrics.core.layouts.flat import joined_rows
 from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.state.evaluator import UserColumns, flat_users
+from torch_recmetrics.state.evaluator import flat_values
 from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
 from torch_recmetrics.state.sync import as_columns, sum_of_users, waiting_groups, waiting_rows
 from torch_recmetrics.users.user_values import UserValues
@@ -59,11 +59,6 @@ class KeptUsers(NamedTuple):
     values: Tensor  # (U, columns), nan where undefined
     weights: Tensor  # (U,), 0 where no value is defined
     ids: Tensor | None  # (U,) int64; None where they have none
-
-    @classmethod
-    def of(cls, users: UserColumns) -> KeptUsers:
-        weights = users.weights.amax(1) if users.weights.shape[1] else users.weights.new_zeros(users.values.shape[0])
-        return cls(users.values, weights, users.ids)
 
     def everywhere(self, ranks: Ranks) -> KeptUsers:
         """The users of all ranks; one with an id counts once, as it came first on the lowest rank."""
@@ -115,16 +110,27 @@ def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) 
     """The users of flat rows by their index; the rows of a user go to one rank, which evaluates that user."""
     packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
     if not ranks.several:
-        return KeptUsers.of(flat_users(metrics, [packed]))
+        return flat_users(metrics, packed)
     packed = send_rows(packed, packed[:, 0], ranks.group)
     found: list[KeptUsers] = []
 
     def evaluate() -> Tensor:
-        found.append(KeptUsers.of(flat_users(metrics, [packed])))
+        found.append(flat_users(metrics, packed))
         return found[0].weights[:0]
 
     sum_of_users(evaluate, (0,), packed.device, ranks.group, "evaluate")
     return found[0].everywhere(ranks)
+
+
+def flat_users(metrics: Sequence[UserMeasure], packed: Tensor) -> KeptUsers:
+    """The users of flat rows by their index; all rows of a user must be there."""
+    indexes = packed[:, 0].unique()  # type: ignore[no-untyped-call]
+    parts = [
+        (*values.columns(), indexes if places is None else indexes[places])
+        for values, places in flat_values(metrics, [packed])
+    ]
+    values, weights, ids = map(torch.cat, zip(*parts, strict=True))
+    return KeptUsers(values, weights.amax(1), ids)
 
 
 def user_values(

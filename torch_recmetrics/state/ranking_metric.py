@@ -38,6 +38,7 @@ class RankingMetric(RecMetric):
     reads_places: ClassVar[bool] = False  # True: it asks for the place of items that are not in a list; has `num_items`
     reads_lengths: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # options with which it asks how long a list is
     extra_rules: ClassVar[tuple[str, ...]] = ()  # tie rules that it reads beside its own
+    keep_users: bool = False
     plot_lower_bound = 0.0
     plot_upper_bound: float | None = 1.0
 
@@ -79,9 +80,10 @@ class RankingMetric(RecMetric):
     def note_candidates(self, n_candidates: int) -> None:
         """Remember for :meth:`definition` that users were ranked among so many items, not all, or without some: HIDDEN.
 
-        Where values of users are kept, it is negative for columns that nobody knows to be the catalogue.
+        It is negative for columns that nobody knows to be the catalogue, which matters where values of users are kept.
         """
-        if n_candidates not in self.candidates_seen and n_candidates != self.n_items:
+        asked = n_candidates >= 0 or self.keep_users
+        if asked and n_candidates not in self.candidates_seen and n_candidates != self.n_items:
             self.__dict__["candidates_seen"] = self.candidates_seen | {n_candidates}
 
     def definition(self) -> str:
@@ -187,7 +189,6 @@ class UserMeasure(RankingMetric):
     ties: str = "stable"
     empty_target_action: str = "skip"
     keep_bounds: bool = False
-    keep_users: bool = False
     aggregation: Any = "mean"
     keeps_values: bool = False  # the values of users are remembered beside their sums, without a sample id too
     can_wait: bool = True  # False: the measure reads what does not wait, or may refuse the update that brings users

@@ -265,7 +265,6 @@ class MeanTable(SumTable):
         checks = check.ValueChecks(evaluator.validate_args)
         ranking = read_lists(unpack([packed]), evaluator.needs, checks).ranking(evaluator.needs)
         columns = list(columns_of(evaluator, evaluator.evaluate(ranking, checks)))
-        checks.raise_first()
         users = torch.unique(packed[:, 0])  # ascending, as the values are
         slices = None
         if pairs is not None:

@@ -10,7 +10,7 @@ import difflib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from types import FrameType
 from typing import Any
@@ -286,9 +286,16 @@ def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
         checks.defer(high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}")
 
 
-def defer_gains(checks: ValueChecks, largest: Tensor, *, exponential: bool) -> None:
-    """Relevance whose gain no float64 holds, or only without digits; `largest` is that of each user."""
-    if largest.dtype == torch.float64:
+def defer_gains(checks: ValueChecks, largest: Tensor, gains: Collection[Any], max_relevance: float | None) -> None:
+    """Relevance whose gain no float64 holds, or only without digits, and relevance above the top of its scale.
+
+    Args:
+        checks: where they are collected.
+        largest: the largest relevance of each user.
+        gains: the options `gain` of the metrics that have one.
+        max_relevance: the top of the scale; None where it has none.
+    """
+    if gains and largest.dtype == torch.float64:
         checks.defer(
             (largest > 0) & (largest < SMALLEST_RELEVANCE),
             lambda row: (
@@ -296,19 +303,19 @@ def defer_gains(checks: ValueChecks, largest: Tensor, *, exponential: bool) -> N
                 f"got {largest[row].max().item():g} in row {row}"
             ),
         )
-    if exponential:
-        defer_exponential_gains(checks, largest)
+    defer_large_gains(checks, largest, gains, max_relevance)
 
 
-def defer_max_relevance(checks: ValueChecks, largest: Tensor, max_relevance: float) -> None:
-    """Relevance above the top of its scale; `largest` is that of each user."""
-    refuse_above(checks, largest, max_relevance, f"max_relevance={max_relevance:g}", ": give ERR the top of your scale")
-
-
-def defer_exponential_gains(checks: ValueChecks, largest: Tensor) -> None:
-    """Relevance whose exponential gain is infinite."""
-    rule = f'{LARGEST_EXPONENTIAL_RELEVANCE} with gain="exponential" (2^1024 is infinite)'
-    refuse_above(checks, largest, LARGEST_EXPONENTIAL_RELEVANCE, rule, '; use gain="linear"')
+def defer_large_gains(
+    checks: ValueChecks, relevance: Tensor, gains: Collection[Any], max_relevance: float | None
+) -> None:
+    """The same of what is too large alone, which needs no user to be known."""
+    if "exponential" in gains:
+        rule = f'{LARGEST_EXPONENTIAL_RELEVANCE} with gain="exponential" (2^1024 is infinite)'
+        refuse_above(checks, relevance, LARGEST_EXPONENTIAL_RELEVANCE, rule, '; use gain="linear"')
+    if max_relevance is not None:
+        rule, step = f"max_relevance={max_relevance:g}", ": give ERR the top of your scale"
+        refuse_above(checks, relevance, max_relevance, rule, step)
 
 
 def refuse_above(checks: ValueChecks, largest: Tensor, most: float, rule: str, step: str) -> None:
