@@ -196,7 +196,7 @@ class BinaryAUC(ScoredRows):
 
     def _of_pairs(self, pairs: Pairs) -> Tensor:
         bound = 0.0 if self.num_bins is None else pairs.error_bound
-        return torch.tensor([pairs.auc, bound], dtype=accumulator_dtype(self.device), device=self.device)
+        return self.numbers(pairs.auc, bound)
 
 
 class AveragePrecision(ScoredRows):

@@ -143,8 +143,7 @@ class GroupAUC(RowMetric):
     def exchange(self, process_group: Any) -> None:
         has = [any(part.shape[0] for part in self.state(stem)) for stem in ("sample_ids", "weights")]
         has.append(any(keys.dtype == torch.int64 for keys in self.state("keys")))
-        has_here = torch.tensor(has, dtype=accumulator_dtype(self.device), device=self.device)
-        n_ranks_with = sum_alike([self.exchanged], has_here, process_group)
+        n_ranks_with = sum_alike([self.exchanged], self.numbers(*has), process_group)
         has_sample_ids, weighted, wide = map(bool, n_ranks_with.tolist())
         pieces = list(self.counted_pieces(process_group, everywhere=has_sample_ids))
         groups, rows = self._joined(pieces, weighted=weighted, wide=wide)

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RowsOf
@@ -135,8 +134,7 @@ class ItemCounts(ListCounter, KeptRows):
         super()._sync_dist(*args, **kwargs)
 
     def exchange(self, process_group: Any) -> None:
-        n_named = torch.tensor([sum(self.named())], dtype=accumulator_dtype(self.device), device=self.device)
-        has_named = bool(sum_alike([self.exchanged], n_named, process_group))
+        has_named = bool(sum_alike([self.exchanged], self.numbers(sum(self.named())), process_group))
         total = self._total(process_group, everywhere=has_named)
         self.set_state("counts", sum_over_processes(total, process_group))
         self.keep_only()

@@ -110,7 +110,6 @@ class RecMetric(Configured, Metric):
     full_state_update = False
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
     slot_table: ClassVar[type[Any] | None] = None  # the SlotTable that remembers it in metrics around metrics
-    put_away_states: tuple[str, ...] = ("sums",)  # what rows that wait will be added to
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
     _waiting: Any = None  # the WaitingUsers that states are put away for, see :meth:`put_away`
@@ -293,11 +292,6 @@ class RecMetric(Configured, Metric):
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    @functools.cached_property
-    def _state_names(self) -> dict[str, str]:
-        """The attribute that holds each state."""
-        return {name.partition("__")[0]: name for name in self._defaults}
-
     def state_name(self, stem: str) -> str:
         """The attribute that holds a state."""
         return f"{stem}__{self.signature}"
@@ -313,7 +307,6 @@ class RecMetric(Configured, Metric):
 
         `combined` makes one such tensor from several, (n, ...), where plain addition does not.
         """
-        self.__dict__.pop("_state_names", None)
         if isinstance(default, Tensor):
             self.add_state(self.state_name(stem), default, combined or "sum")
             return
@@ -328,17 +321,17 @@ class RecMetric(Configured, Metric):
 
     def state(self, stem: str) -> Any:
         """The present value of a state."""
-        return getattr(self, self._state_names[stem])
+        return getattr(self, self.state_name(stem))
 
     def is_at_start(self, stem: str) -> bool:
         """Whether a state is the very tensor that a reset puts there; one that is False may be equal to it."""
-        name = self._state_names[stem]
+        name = self.state_name(stem)
         return self.__dict__.get(name) is self._defaults[name]
 
-    def put_away(self, waiting: Any) -> None:
-        """Hide the states that rows which wait will be added to; those that wait elsewhere are evaluated first."""
+    def put_away(self, waiting: Any, *stems: str) -> None:
+        """Hide the states that rows which wait will be added to, all or some; those that wait elsewhere come first."""
         self.evaluate_waiting()
-        names = [self._state_names[stem] for stem in self.put_away_states]
+        names = [*map(self.state_name, stems)] or self._defaults
         self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name) for name in names})
 
     def bring_back(self) -> None:
@@ -358,13 +351,21 @@ class RecMetric(Configured, Metric):
 
     def set_state(self, stem: str, value: Tensor | list[Tensor]) -> None:
         """Replace a state; not by way of Module's own setter, which looks for parameters and modules first."""
-        self.__dict__[self._state_names[stem]] = value
+        self.__dict__[self.state_name(stem)] = value
 
     def empty_row(self, stem: str) -> Tensor:
         """What an empty list state joins to: no rows, but of the right dtype and shape (0 columns: any number)."""
         dtype, columns, _ = self._rows_of[stem]
-        dtype = accumulator_dtype(self.device) if dtype.is_floating_point else dtype
-        return torch.zeros((0, *columns), dtype=dtype, device=self.device)
+        return torch.zeros((0, *columns), dtype=self.wide if dtype.is_floating_point else dtype, device=self.device)
+
+    @property
+    def wide(self) -> torch.dtype:
+        """The dtype of sums."""
+        return accumulator_dtype(self.device)
+
+    def numbers(self, *numbers: float) -> Tensor:
+        """A vector that ranks may add up."""
+        return torch.tensor(numbers, dtype=self.wide, device=self.device)
 
     def joined(self, stem: str) -> Tensor:
         """A list state as one tensor on the device of the metric."""
@@ -587,19 +588,18 @@ class RecMetric(Configured, Metric):
         """A state, or a row of one, in the dtype and on the device that it must have."""
         if not isinstance(value, Tensor):
             raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
-        is_row = stem in self._rows_of
-        like: Any = self.empty_row(stem) if is_row else self._defaults[self._state_names[stem]]
-        if not (self._rows_of[stem].fit(value) if is_row else value.shape == like.shape):
+        rows = self._rows_of.get(stem)
+        like: Any = self._defaults[self.state_name(stem)] if rows is None else self.empty_row(stem)
+        whole = value.is_floating_point() and not like.is_floating_point()
+        if not (rows.fit(value) if rows is not None else value.shape == like.shape and not whole):
             shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])
+            wanted = tuple(like.shape) if rows is None else f"rows of the shape ({shape})"
             raise ValueError(
-                f"`{stem}` of {self.name} must be {f'rows of the shape ({shape})' if is_row else tuple(like.shape)} "
-                f"and {kind_of(like.dtype)}, got shape {tuple(value.shape)} and {value.dtype}"
+                f"`{stem}` of {self.name} must be {wanted} and {kind_of(like.dtype)}, "
+                f"got shape {tuple(value.shape)} and {value.dtype}"
             )
-        if not is_row:
-            if value.is_floating_point() and not like.is_floating_point():
-                raise ValueError(f"`{stem}` of {self.name} must be {kind_of(like.dtype)}, got {value.dtype}")
-            return value.to(self.device, like.dtype)
-        return value.to(self.device, accumulator_dtype(self.device) if value.is_floating_point() else value.dtype)
+        of_row = self.wide if value.is_floating_point() else value.dtype
+        return value.to(self.device, like.dtype if rows is None else of_row)
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         """Whether parallel pieces, by stem, can be of the same rows."""
@@ -644,7 +644,7 @@ class RecMetric(Configured, Metric):
         return {
             name: value
             for name, value in super().__getstate__().items()
-            if name not in ("fused", "signature", "evaluator", "slice_evaluator", "_state_names")
+            if name not in ("fused", "evaluator", "slice_evaluator")
         }
 
     # -- processes ----------------------------------------------------------------------------------------------------

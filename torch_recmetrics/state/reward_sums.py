@@ -16,7 +16,6 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_counts, sum_alike
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.scatter import joined, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.kept_rows import rows_of_ranks
@@ -54,7 +53,7 @@ class RewardTable(SumTable):
     def nothing(self) -> tuple[Tensor, Any]:
         if self.drawn:
             return super().nothing()
-        return torch.zeros((self.slots.number, size_of(COLUMNS)), dtype=self.wide, device=self.device), joined
+        return torch.zeros((self.slots.number, size_of(COLUMNS)), dtype=self.holder.wide, device=self.device), joined
 
     def added(self, some: Tensor, others: Tensor) -> Tensor:
         return super().added(some, others) if self.drawn else joined(torch.stack([some, others]))
@@ -125,9 +124,8 @@ class RewardSums(RowMetric):
 
     def setup(self) -> None:
         super().setup()
-        wide = accumulator_dtype(self.device)
-        self.add("scatter", torch.zeros(size_of(COLUMNS), dtype=wide, device=self.device), joined)
-        self.add("largest", torch.zeros(1, dtype=wide, device=self.device), functools.partial(torch.amax, dim=0))
+        self.add("scatter", torch.zeros(size_of(COLUMNS), dtype=self.wide, device=self.device), joined)
+        self.add("largest", self.numbers(0), functools.partial(torch.amax, dim=0))
 
     # What a subclass says
 
@@ -259,8 +257,7 @@ class RewardSums(RowMetric):
             )
 
     def exchange(self, process_group: Any) -> None:
-        rows = self.state("scatter").new_tensor([float(len(self.state("terms")))])
-        waits = bool(sum_alike([self.exchanged], rows, process_group))
+        waits = bool(sum_alike([self.exchanged], self.numbers(len(self.state("terms"))), process_group))
         sums = torch.cat([self.state("scatter"), self.state("largest")])
         parts = gather_counts(sums, process_group)
         self.set_state("scatter", joined(parts[:, :-1]))

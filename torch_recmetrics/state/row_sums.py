@@ -166,7 +166,7 @@ class ClickSums(RowMetric):
 
     def exchange(self, process_group: Any) -> None:
         sums = self.state("sums")
-        n_pieces = sums.new_tensor([float(len(self.state("sample_ids")))])
+        n_pieces = self.numbers(len(self.state("sample_ids")))
         vector = torch.cat([n_pieces, sums, addable(self.state("spread")).flatten()])
         n_pieces, sums, spread = torch.split(sum_alike([self.exchanged], vector, process_group), [1, 4, 2 * ADDABLE])
         spread = from_added(spread.view(2, ADDABLE))

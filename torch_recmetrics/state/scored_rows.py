@@ -49,7 +49,7 @@ class OwnTables:
         self._metric = metric
         self._tables = tables
         self._own = set(dtypes)  # of the scores whose histograms were made here
-        metric.put_away(self)
+        metric.put_away(self, "counts")
 
     def count(self, clicks: Clicks) -> bool:
         """Count rows in place, if that can be."""
@@ -86,7 +86,6 @@ class ScoredRows(RowMetric):
     slot_table = AucTable
     stems = ("keys", "labels", "weights", "sample_ids")
     parallel = (("counts", "count_keys"),)
-    put_away_states = ("counts",)
 
     best_value = 1.0
     public = ("error_bound", "roc", "precision_recall")

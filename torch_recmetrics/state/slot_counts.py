@@ -88,7 +88,7 @@ class CountTable(SlotTable):
         stride = self.n_items + 2
         slots, items = pairs[:, 0] // stride, pairs[:, 0] % stride
         sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
-        nothing = torch.full((self.slots.number,), float("nan"), dtype=self.wide, device=self.device)
+        nothing = torch.full((self.slots.number,), float("nan"), dtype=self.holder.wide, device=self.device)
         values = {name: nothing.clone() for name in self.members}
         n = nothing.zero_()
         parts = zip(torch.split(items, sizes), torch.split(pairs[:, 1], sizes), strict=True)

@@ -86,7 +86,7 @@ class RowTable(SlotTable):
         """The entries of all ranks that this rank owns, by one of the columns."""
         dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
         seen = [dtype for keys in self.state("keys") for dtype in [SCORE_DTYPES[keys.dtype]]]
-        n_named, *used = self.agreed(*(float(dtype in seen) for dtype in dtypes), group=process_group)
+        n_named, *used = self.agreed(*(dtype in seen for dtype in dtypes), group=process_group)
         if self.num_bins is not None and sum(number > 0 for number in used) > 1:
             raise ValueError("`preds` must have one dtype on all ranks with `num_bins`")
         columns = self.entry_rows(process_group, everywhere=n_named > 0)
@@ -129,7 +129,7 @@ class AucTable(RowTable):
 
     def judged(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(S + 1, 3): value, standard error and the units of it; nan of a slot without rows."""
-        found = torch.full((self.slots.number, 3), float("nan"), dtype=self.wide, device=self.device)
+        found = torch.full((self.slots.number, 3), float("nan"), dtype=self.holder.wide, device=self.device)
         found[:, 2] = 0
         if not self.metric.is_area:  # of other numbers than the whole area, and without a standard error
             for slot, rows in by_slot(slots):

@@ -105,9 +105,9 @@ class SumTable(SlotTable):
         """The sums of no rows, and what makes one of those of several ranks where they do not add up."""
         number = (self.slots.number,)
         if not self.drawn:
-            return torch.zeros((*number, self.n_columns, MOMENTS), dtype=self.wide, device=self.device), combined
+            return torch.zeros((*number, self.n_columns, MOMENTS), dtype=self.holder.wide, device=self.device), combined
         shape = (*(number if self.sliced else ()), self.slots.num_replicates + 2, self.n_numbers)
-        return torch.zeros(shape, dtype=self.wide, device=self.device), None
+        return torch.zeros(shape, dtype=self.holder.wide, device=self.device), None
 
     def added(self, some: Tensor, others: Tensor) -> Tensor:
         """The sums of the rows of both."""
@@ -172,7 +172,7 @@ class SumTable(SlotTable):
             self.sums = self.sums_everywhere(process_group)
             return
         sums = self.total(named=False)
-        vector = torch.cat([self.numbers(float(any(self.named()))), addable(sums).flatten()])
+        vector = torch.cat([self.holder.numbers(any(self.named())), addable(sums).flatten()])
         summed = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, process_group)
         total = from_added(summed[1:].view(*sums.shape[:-1], ADDABLE))
         if bool(summed[0]):
@@ -288,7 +288,7 @@ class MeanTable(SumTable):
     def exchange(self, process_group: Any) -> None:
         super().exchange(process_group)
         wide = any(part.shape[1] == WIDE for part in self.state("packed"))
-        has = self.numbers(float(len(self.state("packed"))), float(wide))
+        has = self.holder.numbers(len(self.state("packed")), wide)
         n_flat, n_wide = sum_over_processes(has, process_group).tolist()
         if not n_flat:
             return

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import sum_alike
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
@@ -138,15 +138,6 @@ class SlotTable(KeptRows):
     def device(self) -> torch.device:
         return self.holder.device
 
-    @property
-    def wide(self) -> torch.dtype:
-        """The dtype of sums."""
-        return accumulator_dtype(self.device)
-
-    def numbers(self, *numbers: float) -> Tensor:
-        """A vector that ranks may add up."""
-        return torch.tensor(numbers, dtype=self.wide, device=self.device)
-
     def empty_row(self, stem: str) -> Tensor:
         """What an empty list joins to."""
         return self.holder.empty_row(stem + self.suffix)
@@ -232,13 +223,13 @@ class SlotTable(KeptRows):
 
     def agreed(self, *numbers: float, group: Any) -> list[float]:
         """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
-        vector = self.numbers(float(any(self.named())), *numbers)
+        vector = self.holder.numbers(any(self.named()), *numbers)
         summed: list[float] = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, group).tolist()
         return summed
 
     def gather(self, group: Any) -> None:
         """Let every rank have the rows of all that wait and count; which had an id does not matter any more."""
-        n_named, n_pieces = self.agreed(float(len(self.state("entries"))), group=group)
+        n_named, n_pieces = self.agreed(len(self.state("entries")), group=group)
         if not n_pieces:
             return
         entries, columns = self.rows(group, everywhere=n_named > 0)

@@ -18,7 +18,6 @@ from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.evaluator import Evaluator
@@ -90,7 +89,6 @@ class UserMeans(UserMeasure):
 
     has_interval = True
     parallel: tuple[tuple[str, ...], ...] = (LISTS[1:],)
-    put_away_states: tuple[str, ...] = ("sums", *LISTS[1:])
     public: ClassVar[tuple[str, ...]] = ("users",)
 
     keep_users: bool = option(
@@ -111,9 +109,8 @@ class UserMeans(UserMeasure):
                 raise ValueError('`pooled` is a share over all users: it needs aggregation="mean"')
             self.has_interval = False
             self.parallel = (*self.parallel, VALUES)
-            self.put_away_states = (*self.put_away_states, *VALUES)
-        n, dtype = len(self.columns), accumulator_dtype(self.device)
-        self.add("sums", torch.zeros((n, MOMENTS), dtype=dtype, device=self.device), combined)
+        n = len(self.columns)
+        self.add("sums", torch.zeros((n, MOMENTS), dtype=self.wide, device=self.device), combined)
         numbers, several = RowsOf(torch.float64), RowsOf(torch.float64, (n,))
         self.add("rows", RowsOf(columns=(0,)))  # packed in 2 or 4 columns
         self.add("sample_ids", RowsOf())
