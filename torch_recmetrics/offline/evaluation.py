@@ -43,7 +43,7 @@ from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
 from torch_recmetrics.offline.tables import Tables, refuse_unordered
-from torch_recmetrics.state.intervals import interval_of_each, spread_of
+from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.state.kept_users import estimated_from
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import UserMeasure
@@ -352,6 +352,6 @@ def values_of_slices(
             ends = (torch.full_like(values[:, place], math.nan),) * 2
             if member.has_interval:
                 spread = spread_of(sums[:, place])
-                ends = interval_of_each(spread, level, None, member.value_range, member.interval_method)
+                ends = spread.interval(level, None, member.value_range, member.interval_method)
             found[own] = dict(zip(parts, zip(*(column.tolist() for column in (values[:, place], *ends)))))
     return found

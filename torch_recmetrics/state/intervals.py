@@ -40,9 +40,9 @@ def error_of(squares: Tensor, n: Tensor, denominator: Tensor | float = 1) -> Ten
 
 
 class Spread(NamedTuple):
-    """A value and how sure it is; 0-dim tensors.
+    """A value and how sure it is, or several; 0-dim tensors, or one number of each.
 
-    `sums` are the (6,) moments that they follow from, where they do; `n` is how many users or rows they are of.
+    `sums` are the (..., 6) moments that they follow from, where they do; `n` is how many users or rows they are of.
     """
 
     value: Tensor
@@ -53,8 +53,31 @@ class Spread(NamedTuple):
     def interval(
         self, level: float, method: Method | None, bounds: tuple[Any, Any], usual: Method = "t"
     ) -> tuple[Tensor, Tensor]:
-        """The ends of the interval, between `bounds`, of which None is open; see :func:`interval_of_each`."""
-        return interval_of_each(self, level, method, bounds, usual)
+        """The ends of the interval, between `bounds`, of which None is open.
+
+        Without a method it is the `usual` one of the metric: Student's t, cut to the bounds that there are, the same on
+        the logit scale, or Wilson's, in whose place t comes where not all users have 0 or 1 and no weights.
+        """
+        chosen = method or usual
+        n, place = torch.unique(self.n, return_inverse=True)
+        quantiles = self.error.new_tensor([student_quantile(float(number), level) for number in n.tolist()])[place]
+        reach = self.error * quantiles
+        if chosen == "logit":
+            if None in bounds:
+                raise ValueError('`method` "logit" is for a metric that has a least and a largest value: use "t"')
+            return logit_interval(self, reach, level, bounds)
+        low, high = self.value - reach, self.value + reach
+        if bounds != (None, None):
+            low, high = low.clamp(*bounds), high.clamp(*bounds)
+        if chosen != "wilson":
+            return low, high
+        hits = torch.zeros_like(self.n, dtype=torch.bool) if self.sums is None else hold_hits(self.sums)
+        if method == "wilson" and not bool((hits | (self.n == 0)).all()):
+            raise ValueError(
+                '`method` "wilson" is for values of 0 and 1 without weights, and not all are: leave it out, or use "t"'
+            )
+        wilson = wilson_interval(self.value, self.n, level)
+        return torch.where(hits, wilson[0], low), torch.where(hits, wilson[1], high)
 
 
 def spread_of(sums: Tensor) -> Spread:
@@ -62,38 +85,7 @@ def spread_of(sums: Tensor) -> Spread:
     return Spread(sums[..., NUMERATOR] / sums[..., DENOMINATOR], standard_error(sums), sums[..., COUNT], sums)
 
 
-def interval_of_each(
-    spread: Any, level: float, method: Method | None, bounds: tuple[Any, Any], usual: Method = "t"
-) -> tuple[Tensor, Tensor]:
-    """The ends of the interval of one value or several, in the shape of the tensors of a spread.
-
-    Without a method it is the `usual` one of the metric: Student's t, cut to the bounds that there are, the same on the
-    logit scale, or Wilson's, in whose place t comes where not all users have 0 or 1 and no weights.
-    """
-    chosen, hits = method or usual, torch.zeros_like(spread.n, dtype=torch.bool)
-    if spread.sums is not None and chosen == "wilson":
-        hits = hold_hits(spread.sums)
-    if method == "wilson" and not bool((hits | (spread.n == 0)).all()):
-        raise ValueError(
-            '`method` "wilson" is for values of 0 and 1 without weights, and not all are: leave it out, or use "t"'
-        )
-    if chosen == "logit" and None in bounds:
-        raise ValueError('`method` "logit" is for a metric that has a least and a largest value: use "t"')
-    n, place = torch.unique(spread.n, return_inverse=True)
-    quantiles = spread.error.new_tensor([student_quantile(float(number), level) for number in n.tolist()])[place]
-    reach = spread.error * quantiles
-    if chosen != "logit":
-        low, high = spread.value - reach, spread.value + reach
-        low, high = (low, high) if bounds == (None, None) else (low.clamp(*bounds), high.clamp(*bounds))
-    else:
-        low, high = logit_interval(spread, reach, level, bounds)
-    if chosen != "wilson":
-        return low, high
-    wilson = wilson_interval(spread.value, spread.n, level)
-    return torch.where(hits, wilson[0], low), torch.where(hits, wilson[1], high)
-
-
-def logit_interval(spread: Any, reach: Tensor, level: float, bounds: tuple[float, float]) -> tuple[Tensor, Tensor]:
+def logit_interval(spread: Spread, reach: Tensor, level: float, bounds: tuple[float, float]) -> tuple[Tensor, Tensor]:
     """The value -+ `reach` on the scale of log odds, which keeps it between the bounds and as skew as the values are.
 
     Where all n users have one value the error is 0 and says nothing. A value that only a share p of all users have is

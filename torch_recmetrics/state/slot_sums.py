@@ -133,10 +133,7 @@ class SumTable(SlotTable):
         """Add units: their columns, of what is drawn the one of its numbers."""
         own = self.entries_of(entries, columns[0].shape[0], sample_ids, keys)
         if self.at_once(named=sample_ids is not None, keyed=keys is not None):
-            units = self.entry_columns(own)[1:]
-            self.sums = self.added(
-                self.sums, self.summed_units(*units, *columns) if self.drawn else self.summed(own, columns)
-            )
+            self.sums = self.added(self.sums, self.summed(own, columns))
             return
         self.keep(entries=own, sample_ids=sample_ids, **dict(zip(self.columns, columns, strict=True)))
         if sample_ids is None:
@@ -281,7 +278,7 @@ class MeanTable(SumTable):
         return torch.cat([entries, flat]), [torch.cat(both) for both in zip(columns, numbers, strict=True)]
 
     def total(self, *, named: bool | None = None) -> Tensor:
-        if named is None and self.drawn and self.state("packed"):
+        if named is None and self.state("packed"):
             return self.added(self.sums, self.summed(*self.in_order(*self.all_rows())))
         return super().total(named=named)
 
@@ -313,8 +310,6 @@ class MeanTable(SumTable):
 
     def spreads(self) -> dict[str, Spread]:
         total = self.total()
-        if self.state("packed"):
-            total = added(total, self.summed(*self.of_flat(self.flat_rows(), self.pairs())))
         found: list[Spread] = []
         of_slots: Iterable[Any] = self._values_of_slots() if self.keeps_values else itertools.repeat(None)
         members = self.members.values()

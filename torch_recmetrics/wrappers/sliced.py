@@ -16,7 +16,7 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.intervals import METHODS, Method, Spread, interval_of_each
+from torch_recmetrics.state.intervals import METHODS, Method, Spread
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import check_names, option
 from torch_recmetrics.state.ranking_metric import UserMeasure
@@ -295,7 +295,7 @@ class Sliced(Wrapper):
             check.check_choice("method", method, METHODS)
 
         def intervals(spread: Spread, member: Any) -> Iterable[Any]:
-            low, high = interval_of_each(spread, level, method, member.value_range, member.interval_method)
+            low, high = spread.interval(level, method, member.value_range, member.interval_method)
             return zip(low.unbind(0), high.unbind(0), strict=True)
 
         return self.read(lambda: self._with_errors(intervals))
