@@ -137,8 +137,7 @@ def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *,
     """(U, S) seen rows of the item table, -1 for others; with a part of the items, ids of other parts are no error."""
     if seen_ids is None:
         return None
-    check.check_tensor("seen_ids", seen_ids, ndim=2)
-    check.check_ids("seen_ids", seen_ids)
+    check.check_argument("seen_ids", seen_ids, ndim=2)
     check.check_rows("seen_ids", seen_ids, pairs.n_users, "`user_embeddings`")
     check.check_device(pairs.users.device, {"seen_ids": seen_ids})
     checks = check.ValueChecks()

@@ -57,10 +57,8 @@ def read_clicks(
         probabilities: whether the predictions must lie in [0, 1].
         ignore_index: rows with this target are left out; what else they hold is not read.
     """
-    check.check_tensor("preds", preds)
-    check.check_float("preds", preds)
-    check.check_tensor("target", target)
-    check.check_relevance("target", target)
+    check.check_argument("preds", preds)
+    check.check_argument("target", target)
     shape = tuple(preds.shape)
     step = COLUMNS.get(shape[1]) if len(shape) == 2 and tuple(target.shape) == shape[:1] else None
     check.check_shape("target", target, shape, "`preds`", step)
@@ -93,15 +91,12 @@ def read_clicks(
 
 def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     """What is given of each prediction, or of each row of them, flattened."""
-    check.check_tensor(name, value)
+    check.check_argument(name, value)
     if not (len(shape) == 2 and tuple(value.shape) == shape[:1]):
         check.check_shape(name, value, shape, "`preds`")
     column: Tensor = value.detach()
     if name == "weights":
-        check.check_relevance(name, column)
         check.defer_weights(checks, column.reshape(-1))
-    else:
-        check.check_ids(name, column)
     if name != "sample_ids" and len(shape) == 2 and column.ndim == 1:
         column = column.unsqueeze(1).expand(shape)
     return exact(column.reshape(-1)) if name == "weights" else column.reshape(-1).to(torch.int64)

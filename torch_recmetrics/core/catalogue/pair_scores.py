@@ -158,16 +158,14 @@ def checked_embeddings(users: Tensor, items: Tensor, bias: Tensor | None, simila
     """Tables of fitting shapes, dtypes and devices. Items that are not finite are refused when they are read."""
     tables = {"user_embeddings": users, "item_embeddings": items}
     for name, table in tables.items():
-        check.check_tensor(name, table, ndim=2)
-        check.check_float(name, table)
+        check.check_argument(name, table, ndim=2)
     if users.shape[1] != items.shape[1]:
         raise ValueError(
             f"`user_embeddings` and `item_embeddings` must have the same width, got shapes {tuple(users.shape)} and "
             f"{tuple(items.shape)}"
         )
     if bias is not None:
-        check.check_tensor("item_bias", bias, ndim=1)
-        check.check_float("item_bias", bias)
+        check.check_argument("item_bias", bias, ndim=1)
         check.check_rows("item_bias", bias, items.shape[0], "`item_embeddings`")
         tables["item_bias"] = bias
     check.check_device(users.device, tables)

@@ -55,14 +55,13 @@ def checked_part(
                 f"`mask` must have the shape {shape[1:]}, one bool for each item, or {shape}, for each user and item, "
                 f"got {tuple(mask.shape)}"
             )
-        check.check_mask(mask)
+        check.check_mask("mask", mask)
         check.check_device(pairs.users.device, {"mask": mask})
         return Part(mask.nonzero().squeeze(1), None) if mask.ndim == 1 else Part(None, mask)
     if item_ids is None:
         return Part(None, None)
     each = "candidates of each user are scores beside their ids, `preds` and `item_ids`"
-    check.check_tensor("item_ids", item_ids, ndim=1, steps={2: each})
-    check.check_ids("item_ids", item_ids)
+    check.check_argument("item_ids", item_ids, ndim=1, steps={2: each})
     check.check_device(pairs.users.device, {"item_ids": item_ids})
     ids = item_ids.detach().to(torch.int64).sort().values
     if ids.shape[0]:

@@ -53,7 +53,7 @@ LAYOUTS = (
 EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
 TARGETS = frozenset(("target", "target_ids", "target_relevance"))
 IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
-ROWS = {"weights": check.check_relevance, "sample_ids": check.check_ids}  # (B,) each
+ROWS = ("weights", "sample_ids")  # (B,) each
 ARGUMENTS = frozenset(("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS, *REFERENCES))
 
 # What to do with an argument of other dimensions, by their number.
@@ -432,17 +432,10 @@ def flat_layout(given: Given) -> FlatLayout:
         if name in ("target", "indexes") or name in given:
             check.check_shape(name, need(given, name, 1), shape, like)
     target, indexes = need(given, "target", 1), need(given, "indexes", 1)
-    check.check_float("preds", preds)
-    check.check_relevance("target", target)
-    check.check_ids("indexes", indexes)
     check.check_device(preds.device, given)
     if "mask" in given:
-        check.check_mask(given["mask"])
         preds = preds.masked_fill(~given["mask"], float("-inf"))
-    weights = None
-    if "weights" in given:
-        check.check_relevance("weights", given["weights"])
-        weights = exact(given["weights"].detach())
+    weights = exact(need(given, "weights", 1)) if "weights" in given else None
     rows = FlatRows(indexes.to(torch.int64), preds, target, weights)
     return FlatLayout(preds, "preds", None, rows, hides="mask" in given)
 
@@ -450,11 +443,9 @@ def flat_layout(given: Given) -> FlatLayout:
 def scores_layout(given: Given) -> ScoresLayout:
     """Scores of all items."""
     preds = need(given, "preds", 2)
-    check.check_float("preds", preds)
     users = users_of(given, preds, "preds")
     if "mask" in given:
         check.check_shape("mask", need(given, "mask", 2), tuple(preds.shape), "`preds`")
-        check.check_mask(given["mask"])
     return ScoresLayout(preds, "preds", preds.shape[1], **users)
 
 
@@ -467,17 +458,14 @@ def candidates_layout(given: Given) -> CandidatesLayout:
             "`mask` belongs to scores of all items; of candidates, put -1 into `item_ids` where one is not to be "
             "recommended, or say what was seen with `seen_ids`"
         )
-    preds = need(given, "preds", 2)
-    check.check_float("preds", preds)
-    item_ids = given["item_ids"]
-    check.check_tensor("item_ids", item_ids)
+    preds, item_ids = need(given, "preds", 2), given["item_ids"]
+    check.check_argument("item_ids", item_ids)
     shape = tuple(preds.shape)
     if tuple(item_ids.shape) not in (shape, shape[1:]):
         raise ValueError(
             f"`item_ids` must have the shape {shape} of `preds`, whose items they are, or {shape[1:]} where they are "
             f"the same for all users, got {tuple(item_ids.shape)}"
         )
-    check.check_ids("item_ids", item_ids)
     users = users_of(given, preds, "preds")
     candidates = Candidates(item_ids.detach().to(torch.int64))
     return CandidatesLayout(preds, "preds", None, candidates=candidates, n_candidates=shape[1], **users)
@@ -488,9 +476,7 @@ def lists_layout(given: Given) -> ListsLayout:
     refuse_beside(given, "`item_ids`", ("target",))
     if "mask" in given:
         raise ValueError("`mask` belongs to scores; with `item_ids` say what was seen with `seen_ids`")
-    item_ids = need(given, "item_ids", 2)
-    check.check_ids("item_ids", item_ids)
-    item_ids = item_ids.to(torch.int64)
+    item_ids = need(given, "item_ids", 2).to(torch.int64)
     return ListsLayout(item_ids, "item_ids", None, **users_of(given, item_ids, "item_ids"))
 
 
@@ -510,11 +496,10 @@ def users_of(given: Given, like: Tensor, like_name: str) -> dict[str, Any]:
     """Targets, weights, sample ids, seen ids and mask: a row for each user, all on one device."""
     check.check_device(like.device, given)
     rows: dict[str, Any] = dict.fromkeys(ROWS)
-    for name, rule in ROWS.items():
+    for name in ROWS:
         if name in given:
             rows[name] = need(given, name, 1)
             check.check_rows(name, rows[name], like.shape[0], f"`{like_name}`")
-            rule(name, rows[name])
     rows["targets"] = None if TARGETS.isdisjoint(given) else targets_of(given, like, like_name)
     rows["seen_ids"] = ids_of(given, "seen_ids", like, like_name) if "seen_ids" in given else None
     mask = given.get("mask")
@@ -527,7 +512,6 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
         if "target_relevance" in given:
             raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
         target = need(given, "target", 2)
-        check.check_relevance("target", target)
         of_preds = "`preds`, a column for each item (ids of relevant items go to `target_ids`)"
         check.check_shape("target", target, tuple(like.shape), of_preds)
         return Targets(target, None, None)
@@ -541,7 +525,6 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
     graded = None
     if "target_relevance" in given:
         graded = need(given, "target_relevance", 2)
-        check.check_relevance("target_relevance", graded)
         check.check_shape("target_relevance", graded, tuple(ids.shape), "`target_ids`")
     return Targets(None, ids, graded)
 
@@ -549,20 +532,19 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
 def ids_of(given: Given, name: str, like: Tensor, like_name: str) -> Tensor:
     """(B, T) ids as int64."""
     ids = need(given, name, 2)
-    check.check_ids(name, ids)
     check.check_rows(name, ids, like.shape[0], f"`{like_name}`")
     return ids.to(torch.int64)
 
 
 def need(given: Given, name: str, ndim: int) -> Tensor:
-    """A tensor that must be there, without its gradient."""
+    """A tensor of a dtype that it may have, which must be there, without its gradient."""
     if name not in given:
         raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
     if name in IDS and not isinstance(given[name], Tensor):
         raise TypeError(
             f"`{name}` must be a tensor, got {type(given[name]).__name__}: pad_ids(lists) makes one of lists"
         )
-    check.check_tensor(name, given[name], ndim=ndim, steps=STEPS.get(name))
+    check.check_argument(name, given[name], ndim=ndim, steps=STEPS.get(name))
     tensor: Tensor = given[name].detach()
     return tensor
 

@@ -19,7 +19,7 @@ from torch_recmetrics.core.tensors.scatter import joined
 
 PROBABILITIES = ("logged", "policy")
 ESTIMATES = ("expected", "expected_policy")
-OF_ROWS = {"indexes": check.check_ids, "sample_ids": check.check_ids, "weights": check.check_relevance}
+OF_ROWS = ("indexes", "sample_ids", "weights")  # (M,) each
 NOTHING = torch.zeros(0, dtype=torch.float64, device="cpu")
 
 
@@ -95,29 +95,19 @@ def read_logged(given: Mapping[str, Any], *, ndim: int) -> LoggedRows:
     check.check_tensor("reward", reward, ndim=ndim)
     shape = tuple(reward.shape)
     check.check_device(reward.device, given)
-    shown = given.get("mask")
-    if shown is not None:
-        check.check_tensor("mask", shown)
-        check.check_shape("mask", shown, shape, "`reward`")
-        check.check_mask(shown)
-    columns = {}
+    for name, value in given.items():
+        check.check_argument(name, value)
+        wanted, like = (shape[:1], "the rows of `reward`") if name in OF_ROWS else (shape, "`reward`")
+        check.check_shape(name, value, wanted, like)
+    given = {name: value.detach() for name, value in given.items()}
+    shown, columns = given.get("mask"), {}
     for name in ("reward", *PROBABILITIES, *ESTIMATES):
         if name in given:
-            check.check_tensor(name, given[name])
-            check.check_shape(name, given[name], shape, "`reward`")
-            column = exact(given[name].detach())
+            column = exact(given[name])
             # Padding is not read.
             columns[name] = column if shown is None else torch.where(shown, column, float(name in PROBABILITIES))
-    of_rows: dict[str, Tensor] = {}
-    for name, rule in OF_ROWS.items():
-        if name in given:
-            check.check_tensor(name, given[name])
-            check.check_shape(name, given[name], shape[:1], "the rows of `reward`")
-            rule(name, given[name])
-            of_rows[name] = given[name].detach()
-    weights = of_rows.pop("weights", None)
-    ids = {name: column.to(torch.int64, copy=True) for name, column in of_rows.items()}
-    return LoggedRows(columns, shown, weights, ids.get("indexes"), ids.get("sample_ids"))
+    ids = {name: given[name].to(torch.int64, copy=True) for name in ("indexes", "sample_ids") if name in given}
+    return LoggedRows(columns, shown, given.get("weights"), ids.get("indexes"), ids.get("sample_ids"))
 
 
 def defer_numbers(checks: ValueChecks, name: str, column: Tensor) -> None:

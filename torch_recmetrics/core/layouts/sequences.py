@@ -59,9 +59,7 @@ def rows_of_steps(given: Mapping[str, Any], lead: str, ragged: Mapping[str, Any]
         )
     check.check_device(given[lead].device, given)
     rows = {name: steps_of(name, value, shape, lead, name in ragged) for name, value in given.items()}
-    target_ids = rows["target_ids"]
-    check.check_ids("target_ids", target_ids)
-    has_target = (target_ids != -1).any(2)
+    has_target = (rows["target_ids"] != -1).any(2)
     sequences, steps = has_target.nonzero(as_tuple=True)
     every = sequences.shape[0] == has_target.numel()
     for name, value in rows.items():
@@ -78,7 +76,7 @@ def rows_of_steps(given: Mapping[str, Any], lead: str, ragged: Mapping[str, Any]
 
 def steps_of(name: str, value: Tensor, shape: tuple[int, ...], lead: str, is_ragged: bool) -> Tensor:
     """An argument as (B, T, ...), or (B, 1, ...) where it is the same for all steps of a sequence."""
-    check.check_tensor(name, value)
+    check.check_argument(name, value)
     value = value.detach()
     came, (n, n_steps) = tuple(value.shape), shape[:2]
     if name in PER_ITEM or name == lead or (name in ("item_ids", "mask") and value.ndim == 1):

@@ -181,10 +181,25 @@ def check_relevance(name: str, value: Tensor) -> None:
         raise TypeError(f"`{name}` must be bool, integer or floating point, got {value.dtype}")
 
 
-def check_mask(mask: Tensor) -> None:
+def check_mask(name: str, mask: Tensor) -> None:
     """Refuse a mask that is not bool."""
     if mask.dtype != torch.bool:
-        raise TypeError(f"`mask` must be bool (True = may be recommended), got {mask.dtype}")
+        raise TypeError(f"`{name}` must be bool (True = may be recommended), got {mask.dtype}")
+
+
+HOLDS: dict[str, Callable[[str, Tensor], None]] = {  # what the arguments of updates hold
+    **dict.fromkeys(("preds", "user_embeddings", "item_embeddings", "item_bias"), check_float),
+    **dict.fromkeys(("target", "target_relevance", "weights"), check_relevance),
+    **dict.fromkeys(("indexes", "sample_ids", "item_ids", "target_ids", "seen_ids"), check_ids),
+    "mask": check_mask,
+}
+
+
+def check_argument(name: str, value: Any, *, ndim: int | None = None, steps: Mapping[int, str] | None = None) -> None:
+    """Refuse what is not a tensor of so many dimensions and of a dtype that this argument may have."""
+    check_tensor(name, value, ndim=ndim, steps=steps)
+    if name in HOLDS:
+        HOLDS[name](name, value)
 
 
 def check_device(device: torch.device, tensors: Mapping[str, object]) -> None:
