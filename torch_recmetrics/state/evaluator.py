@@ -412,14 +412,12 @@ def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_i
     )
 
 
-def flat_sums(metrics: Sequence[UserMeasure], packed: Sequence[Tensor]) -> Tensor:
+def flat_sums(metrics: Sequence[UserMeasure], packed: Tensor) -> Tensor:
     """(columns, 6): the sums of flat rows; all rows of a user must be there."""
     return functools.reduce(added, (values.sums() for values, _ in flat_values(metrics, packed)))
 
 
-def flat_values(
-    metrics: Sequence[UserMeasure], packed: Sequence[Tensor]
-) -> Iterator[tuple[WeightedValues, Tensor | None]]:
+def flat_values(metrics: Sequence[UserMeasure], packed: Tensor) -> Iterator[tuple[WeightedValues, Tensor | None]]:
     """The values of the users of flat rows, some users at a time, and the places of these; None for all of them."""
     evaluator = Evaluator(metrics)
     checks = check.ValueChecks(evaluator.validate_args)

@@ -108,7 +108,7 @@ def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
 
 def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) -> KeptUsers:
     """The users of flat rows by their index; the rows of a user go to one rank, which evaluates that user."""
-    packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
+    packed = joined_rows(metrics[0].state("rows"), metrics[0].device, columns)
     if not ranks.several:
         return flat_users(metrics, packed)
     packed = send_rows(packed, packed[:, 0], ranks.group)
@@ -127,7 +127,7 @@ def flat_users(metrics: Sequence[UserMeasure], packed: Tensor) -> KeptUsers:
     indexes = packed[:, 0].unique()  # type: ignore[no-untyped-call]
     parts = [
         (*values.columns(), indexes if places is None else indexes[places])
-        for values, places in flat_values(metrics, [packed])
+        for values, places in flat_values(metrics, packed)
     ]
     values, weights, ids = map(torch.cat, zip(*parts, strict=True))
     return KeptUsers(values, weights.amax(1), ids)

@@ -245,11 +245,6 @@ class MeanTable(SumTable):
 
     # Flat rows
 
-    def flat_rows(self, columns: int = NARROW) -> Tensor:
-        """All flat rows, packed."""
-        parts = self.state("packed")
-        return joined_rows(parts, max([columns, *(part.shape[1] for part in parts)]), self.device)
-
     def pairs(self) -> Tensor | None:
         """(P, 2) user and slice; None where there are no slices."""
         if not self.sliced:
@@ -260,7 +255,7 @@ class MeanTable(SumTable):
         """The entries and the columns of users all of whose rows are here."""
         evaluator = self.holder.evaluator
         checks = check.ValueChecks(evaluator.validate_args)
-        ranking = read_lists(unpack([packed]), evaluator.needs, checks).ranking(evaluator.needs)
+        ranking = read_lists(unpack(packed), evaluator.needs, checks).ranking(evaluator.needs)
         columns = list(columns_of(evaluator, evaluator.evaluate(ranking, checks)))
         users = torch.unique(packed[:, 0])  # ascending, as the values are
         slices = None
@@ -273,7 +268,7 @@ class MeanTable(SumTable):
         entries, columns = self.rows()
         if not self.state("packed"):
             return entries, columns
-        flat, numbers = self.of_flat(self.flat_rows(), self.pairs())
+        flat, numbers = self.of_flat(joined_rows(self.state("packed"), self.device), self.pairs())
         flat = torch.cat([flat[:, :1] + columns[0].shape[0], flat[:, 1:]], 1)
         return torch.cat([entries, flat]), [torch.cat(both) for both in zip(columns, numbers, strict=True)]
 
@@ -289,7 +284,7 @@ class MeanTable(SumTable):
         n_flat, n_wide = sum_over_processes(has, process_group).tolist()
         if not n_flat:
             return
-        both = self.flat_rows(WIDE if n_wide else NARROW), self.pairs()
+        both = joined_rows(self.state("packed"), self.device, WIDE if n_wide else NARROW), self.pairs()
         rows = [part for part in both if part is not None]
         if self.gathers:  # every rank has all rows, and finds the same values
             for stem, part in zip(self.flat_stems, rows, strict=True):

@@ -65,10 +65,11 @@ def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
     for stem in ("sample_ids", "rows"):
         for positions in stores(metrics, stem):
             members = [metrics[p] for p in positions]
-            parts = [part.to(members[0].device) for part in members[0].state(stem)]
-            if parts:
-                flat = stem == "rows"
-                sums = flat_sums(members, parts) if flat else sample_sums(members, counted_ids(torch.cat(parts)))
+            if members[0].state(stem):
+                if stem == "rows":
+                    sums = flat_sums(members, joined_rows(members[0].state("rows"), members[0].device))
+                else:
+                    sums = sample_sums(members, counted_ids(members[0].joined("sample_ids")))
                 _add(totals, positions, sums)
     return totals
 
@@ -131,10 +132,10 @@ def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[lis
 
 def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:
     """What :func:`from_added` takes: the rows of a user go to one process, which counts that user."""
-    packed = joined_rows(metrics[0].state("rows"), columns, metrics[0].device)
+    packed = joined_rows(metrics[0].state("rows"), metrics[0].device, columns)
     mine = send_rows(packed, packed[:, 0], group)
     shape = (sum(len(metric.columns) for metric in metrics), ADDABLE)
-    return sum_of_users(lambda: addable(flat_sums(metrics, [mine])), shape, packed.device, group)
+    return sum_of_users(lambda: addable(flat_sums(metrics, mine)), shape, packed.device, group)
 
 
 def sum_of_users(

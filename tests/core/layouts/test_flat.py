@@ -89,8 +89,8 @@ def test_waiting_rows_are_as_narrow_as_they_can_be(preds, target, weights, colum
     )
     packed = pack(given)
     assert packed.shape == (3, columns)
-    for part in (packed, joined_rows([packed, packed], WIDE, users.device)[3:]):
-        back = unpack([part])
+    for part in (packed, joined_rows([packed, packed], users.device, WIDE)[3:]):
+        back = unpack(part)
         assert torch.equal(back.indexes, users)
         assert torch.equal(back.preds.to(preds), given.preds)
         assert torch.equal(back.relevance.to(target), given.relevance)
@@ -99,7 +99,7 @@ def test_waiting_rows_are_as_narrow_as_they_can_be(preds, target, weights, colum
 def test_a_large_whole_relevance_keeps_its_last_digit() -> None:
     target = torch.tensor([2**24 + 1, 2**24])
     rows = FlatRows(torch.zeros(2, dtype=torch.int64), torch.ones(2), target, None)
-    assert unpack([pack(rows)]).relevance.tolist() == target.tolist()
+    assert unpack(pack(rows)).relevance.tolist() == target.tolist()
 
 
 def test_updates_of_different_widths_are_one_history() -> None:
@@ -122,8 +122,8 @@ def test_weights_that_differ_within_a_user_name_the_user() -> None:
 @pytest.mark.parametrize("n_rows", [0, 1, 2])
 def test_rows_are_read_back_whatever_their_strides(n_rows: int) -> None:
     packed = torch.zeros((n_rows, NARROW), dtype=torch.int64)
-    assert unpack([packed]).preds.tolist() == [0.0] * n_rows
-    assert unpack([packed.T.contiguous().T]).preds.tolist() == [0.0] * n_rows
+    assert unpack(packed).preds.tolist() == [0.0] * n_rows
+    assert unpack(packed.T.contiguous().T).preds.tolist() == [0.0] * n_rows
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.float16])

@@ -77,14 +77,8 @@ def _packed_wide(rows: FlatRows) -> Tensor:
     return torch.stack([rows.indexes, *floats], 1)
 
 
-def unpack(parts: Sequence[Tensor]) -> FlatRows:
-    """Inverse of :func:`pack`, for the rows of several updates."""
-    if len(parts) == 1:
-        return _unpacked(parts[0])
-    return _unpacked(joined_rows(parts, max(part.shape[1] for part in parts), parts[0].device))
-
-
-def _unpacked(packed: Tensor) -> FlatRows:
+def unpack(packed: Tensor) -> FlatRows:
+    """Inverse of :func:`pack`."""
     if packed.shape[1] == NARROW:
         column = packed[:, 1]
         # torch takes any stride of a single row for contiguous, but refuses to view it in another dtype.
@@ -95,10 +89,13 @@ def _unpacked(packed: Tensor) -> FlatRows:
     return FlatRows(indexes, bits_float(preds), bits_float(relevance), bits_float(weights))
 
 
-def joined_rows(parts: Sequence[Tensor], columns: int, device: torch.device) -> Tensor:
-    """(M, columns) packed rows of several updates; for wide columns narrow rows are widened."""
+def joined_rows(parts: Sequence[Tensor], device: torch.device, columns: int = NARROW) -> Tensor:
+    """(M, c) packed rows of several updates, as wide as the widest of them, or as so many columns."""
+    columns = max([columns, *(part.shape[1] for part in parts)])
     parts = [part.to(device) for part in parts]
-    parts = [part if part.shape[1] == columns else _packed_wide(_unpacked(part)) for part in parts]
+    parts = [part if part.shape[1] == columns else _packed_wide(unpack(part)) for part in parts]
+    if len(parts) == 1:
+        return parts[0]
     # Narrow rows lie column by column, and stay so.
     return torch.cat([torch.zeros((columns, 0), dtype=torch.int64, device=device), *(part.T for part in parts)], 1).T
 
