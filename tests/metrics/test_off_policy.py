@@ -13,6 +13,7 @@ import torch
 from fixtures.refusals import refused
 
 from torch_recmetrics import OffPolicyValue, RecMetricCollection, SlateOffPolicyValue, Sliced, UserBootstrap
+from torch_recmetrics.state import reward_sums
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "ips": {},
@@ -135,6 +136,18 @@ def test_rows_of_one_user_count_together() -> None:
     four = rows(given, torch.arange(100).repeat(4))
     metric.update(**four, indexes=torch.arange(100).repeat(4))
     assert float(metric.standard_error()) == pytest.approx(float(once.standard_error()), rel=1e-12)
+
+
+def test_rows_stay_as_few_as_there_are_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, users, metric, whole = log(64), torch.arange(64) % 4, made("snips"), made("snips")
+    whole.update(**given, indexes=users)
+    monkeypatch.setattr(reward_sums, "KEPT_ROWS", 8)
+    for part in torch.arange(64).split(4):
+        named = part if 20 in part else None
+        metric.update(**rows(given, part), indexes=users[part], sample_ids=named)
+        assert sum(terms.shape[0] for terms in metric.state("terms")) < 20
+    assert float(metric.compute()) == pytest.approx(float(whole.compute()), rel=1e-14)
+    assert float(metric.standard_error()) == pytest.approx(float(whole.standard_error()), rel=1e-12)
 
 
 def test_errors_are_those_of_the_rows() -> None:

@@ -164,14 +164,13 @@ class RewardSums(RowMetric):
 
     def _put_together(self) -> None:
         """Make one row of those of each user, now and then: as many stay as there are users."""
-        pieces = list(zip(*map(self.state, self.stems), strict=True))
-        own = [piece for piece in pieces if not piece[2].shape[0]]
-        if sum(piece[0].shape[0] for piece in own[1:]) < max(KEPT_ROWS, own[0][0].shape[0]):
-            return
-        users, terms = by_user(*(torch.cat([piece[place] for piece in own]) for place in (1, 0)))
-        pieces = [(terms, users, own[0][2]), *(piece for piece in pieces if piece[2].shape[0])]
-        for stem, column in zip(self.stems, zip(*pieces, strict=True), strict=True):
-            self.set_state(stem, list(column))
+        kept = zip(self.state("terms"), self.named(), strict=True)
+        first, *others = [terms.shape[0] for terms, named in kept if not named]
+        if sum(others) >= max(KEPT_ROWS, first):
+            own = [piece for piece in self.pieces() if piece and "sample_ids" not in piece]
+            users, terms = by_user(*(torch.cat([piece[stem] for piece in own]) for stem in ("indexes", "terms")))
+            self.keep_only(self.named())
+            self.keep(terms=terms, indexes=users)
 
     def totals(self) -> tuple[Tensor, Tensor]:
         """(1 + C + C^2,) of all units, and the largest weight of a row."""
