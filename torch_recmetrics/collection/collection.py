@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -145,8 +144,7 @@ class RecMetricCollection(MetricCollection):
         known = self.argument_names()
         for name in arguments:
             if known is not None and name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean `{near[0]}`?" if near else f"they take {', '.join(known) or 'nothing'}"
+                hint = check.did_you_mean(name, known, f"they take {', '.join(known) or 'nothing'}", "`")
                 raise TypeError(f"no member of the collection takes `{name}`: {hint}")
 
     def _check_name(self, name: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -124,9 +123,8 @@ def check_names(names: Sequence[str]) -> None:
         base, _, cutoff = name.partition("@")
         if cutoff and base in METRICS:
             raise ValueError(f"`metrics` must be names without cutoff, got {name!r}: give {base!r} and top_k={cutoff}")
-        near = difflib.get_close_matches(name, METRICS, 1)
-        if near and name not in METRICS:
-            raise ValueError(f"`metrics` has {name!r}, which is no metric: did you mean {near[0]!r}?")
+        if name not in METRICS and (hint := check.did_you_mean(name, METRICS)):
+            raise ValueError(f"`metrics` has {name!r}, which is no metric: {hint}")
         check.check_choice("metrics", name, METRICS)
 
 
@@ -179,9 +177,8 @@ def check_common_options(names: Sequence[str], common: Mapping[str, Any]) -> Non
             own = {name: {option: value} for name in takers}
             raise TypeError(f"{others} has no option `{option}`: give it to those that have it, options={own!r}")
         known = ["top_k", "options", "prefix", "postfix", "at", *(o for n in names for o in options_of(METRICS[n]))]
-        near = difflib.get_close_matches(option, known, 1)
-        hint = f": did you mean `{near[0]}`?" if near else ""
-        raise TypeError(f"none of {', '.join(names)} has an option `{option}`{hint}")
+        hint = check.did_you_mean(option, known, mark="`")
+        raise TypeError(f"none of {', '.join(names)} has an option `{option}`{': ' if hint else ''}{hint}")
 
 
 def collection_from(

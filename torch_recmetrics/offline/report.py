@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.page import page_of
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.texts import Column, aligned, finite, words
@@ -113,8 +113,7 @@ class Report(Mapping[str, float]):
 
     def __getitem__(self, name: str) -> float:
         if name not in self._values:
-            near = difflib.get_close_matches(str(name), self._values, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._values) or 'none'}"
+            hint = check.did_you_mean(name, self._values, f"there are {', '.join(self._values) or 'none'}")
             raise KeyError(f"no value of {name!r}: {hint}")
         return self._values[name]
 

@@ -8,7 +8,6 @@ Type checkers read it as the field of a dataclass (PEP 681), so they refuse ``ND
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import sys
@@ -235,10 +234,9 @@ def bind(
     """All arguments by name, with defaults; TypeError for an unknown one suggests the nearest known one."""
     for name in kwargs:
         if name not in signature.parameters:
-            near = difflib.get_close_matches(name, signature.parameters, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(signature.parameters)}"
-            if word == "option" and name in TAKERS and not near:
-                hint = f"that is one of {', '.join(TAKERS[name])}"
+            takers = TAKERS.get(name) if word == "option" else None
+            others = f"that is one of {', '.join(takers)}" if takers else f"it has {', '.join(signature.parameters)}"
+            hint = check.did_you_mean(name, signature.parameters, others, "`")
             raise TypeError(f"{owner} has no {word} `{name}`: {hint}") from None
     try:
         bound = signature.bind(*args, **kwargs)

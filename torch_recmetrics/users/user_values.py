@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.metadata
 import itertools
@@ -162,8 +161,7 @@ class UserValues:
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._values:
-            near = difflib.get_close_matches(str(name), self._values, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._values) or 'none'}"
+            hint = check.did_you_mean(name, self._values, f"there are {', '.join(self._values) or 'none'}")
             raise KeyError(f"no values of {name!r}: {hint}")
         return self._values[name]
 

@@ -64,14 +64,20 @@ def plain_tensor(name: str, value: Any) -> Any:
         raise TypeError(f"`{name}` must be a tensor, or numbers in rows of one length: {error}") from None
 
 
+def did_you_mean(word: Any, known: Iterable[str], otherwise: str = "", mark: str = "'") -> str:
+    """The known word that is nearest to another, as a question; what is said where none is near."""
+    near = difflib.get_close_matches(str(word), known, 1)
+    return f"did you mean {mark}{near[0]}{mark}?" if near else otherwise
+
+
 def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
     """Refuse an option that is not one of the allowed words."""
     allowed = tuple(allowed)
     if not any(type(value) is type(a) and value == a for a in allowed):
         words = [a for a in allowed if isinstance(a, str)]
-        near = difflib.get_close_matches(value.lower(), words, 1) if isinstance(value, str) else []
-        hint = f": did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")
+        hint = did_you_mean(value.lower(), words) if isinstance(value, str) else ""
+        got = f"{value!r}: {hint}" if hint else repr(value)
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {got}")
 
 
 def check_flag(name: str, value: Any) -> None:
