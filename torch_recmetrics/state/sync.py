@@ -39,21 +39,8 @@ def as_columns(values: Tensor) -> Tensor:
     return values if values.ndim == 2 else values.unsqueeze(1)
 
 
-def stores(metrics: Sequence[UserMeasure], stem: str) -> list[list[int]]:
-    """The positions of metrics that hold the same rows, together.
-
-    A collection gives all its members the very same tensors. A checkpoint gives each a copy of them.
-    """
-    groups: list[list[int]] = []
-    for position, metric in enumerate(metrics):
-        rows = metric.state(stem)
-        group = next((group for group in groups if _equal(metrics[group[0]].state(stem), rows)), [])
-        groups += [] if group else [group]
-        group.append(position)
-    return groups
-
-
 def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
+    """Whether two lists hold the same rows; a collection gives all its members the very same tensors."""
     return len(some) == len(other) and all(
         a is b or (a.device == b.device and torch.equal(a, b)) for a, b in zip(some, other, strict=True)
     )
@@ -62,24 +49,8 @@ def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
 def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
     """For each metric (columns, 6): everything that it holds in this process."""
     totals = [metric.state("sums") for metric in metrics]
-    for stem in ("sample_ids", "rows"):
-        for positions in stores(metrics, stem):
-            members = [metrics[p] for p in positions]
-            if members[0].state(stem):
-                if stem == "rows":
-                    sums = flat_sums(members, joined_rows(members[0].state("rows"), members[0].device))
-                else:
-                    sums = sample_sums(members, counted_ids(members[0].joined("sample_ids")))
-                _add(totals, positions, sums)
+    _add_waiting(totals, metrics, waiting_rows(metrics))
     return totals
-
-
-def _add(totals: list[Tensor], positions: list[int], sums: Tensor) -> None:
-    """Add sums (columns, 6) to the totals of some metrics, of all of them at once."""
-    parts = [totals[position] for position in positions]
-    added_parts = torch.split(added(torch.cat(parts), sums), [part.shape[0] for part in parts])
-    for position, part in zip(positions, added_parts, strict=True):
-        totals[position] = part
 
 
 def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure | None = None) -> list[Tensor]:
@@ -96,24 +67,34 @@ def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure
     summed = sum_alike(things, torch.cat([sums.new_tensor(header), addable(sums).flatten()]), group)
     waits, everywhere = torch.split(summed, [len(header), summed.shape[0] - len(header)])
     everywhere = from_added(everywhere.view(sums.shape[0], ADDABLE))
-    totals = list(torch.split(everywhere, [metric.state("sums").shape[0] for metric in metrics]))
-    for positions, columns in waiting_groups(len(metrics), waits.tolist()):
-        members = [metrics[p] for p in positions]
-        if columns:
-            summed = _flat_everywhere(members, columns, group)
-        else:  # a row counts on the lowest process that has it, and there where it arrived first
-            counted = counted_ids(members[0].joined("sample_ids"), group, everywhere=True)
-            summed = sum_over_processes(addable(sample_sums(members, counted)), group)
-        _add(totals, positions, from_added(summed))
+    totals = list(torch.split(everywhere, [len(metric.columns) for metric in metrics]))
+    _add_waiting(totals, metrics, waits.tolist(), group, everywhere=True)
     return totals
+
+
+def _add_waiting(
+    totals: list[Tensor],
+    metrics: Sequence[UserMeasure],
+    waits: Sequence[float],
+    group: Any = None,
+    *,
+    everywhere: bool = False,
+) -> None:
+    """Add to the totals of the metrics the sums of rows that wait, here or on all ranks."""
+    for positions, columns in waiting_groups(len(metrics), waits):
+        sums = waiting_sums([metrics[position] for position in positions], columns, group, everywhere=everywhere)
+        parts = [totals[position] for position in positions]
+        added_parts = torch.split(added(torch.cat(parts), sums), [part.shape[0] for part in parts])
+        for position, part in zip(positions, added_parts, strict=True):
+            totals[position] = part
 
 
 def waiting_rows(metrics: Sequence[UserMeasure]) -> list[float]:
     """What rows wait here, numbers that ranks add up; see :func:`waiting_groups`."""
     header = []
     for stem in ("sample_ids", "rows"):
-        groups = stores(metrics, stem)
-        header += [float(sum(len(metric.state(stem)) for metric in metrics)), float(len(groups) > 1)]
+        held = [metric.state(stem) for metric in metrics]
+        header += [float(sum(map(len, held))), float(not all(_equal(held[0], rows) for rows in held))]
     wide = any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))
     return [*header, float(wide)]
 
@@ -130,12 +111,24 @@ def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[lis
         yield from ((positions, columns) for positions in groups if n_parts)
 
 
-def _flat_everywhere(metrics: Sequence[UserMeasure], columns: int, group: Any) -> Tensor:
-    """What :func:`from_added` takes: the rows of a user go to one process, which counts that user."""
+def waiting_sums(
+    metrics: Sequence[UserMeasure], columns: int, group: Any = None, *, everywhere: bool = False
+) -> Tensor:
+    """(columns, 6): the sums of the rows that wait in these metrics, which hold the same; here or on all ranks.
+
+    A row with a sample id counts on the lowest rank that has it, and there where it arrived first. Flat rows, of so
+    many `columns`, go to the rank that owns their user, which counts that user.
+    """
+    if not columns:
+        counted = counted_ids(metrics[0].joined("sample_ids"), group, everywhere=everywhere)
+        sums = sample_sums(metrics, counted)
+        return from_added(sum_over_processes(addable(sums), group)) if everywhere else sums
     packed = joined_rows(metrics[0].state("rows"), metrics[0].device, columns)
+    if not everywhere:
+        return flat_sums(metrics, packed)
     mine = send_rows(packed, packed[:, 0], group)
     shape = (sum(len(metric.columns) for metric in metrics), ADDABLE)
-    return sum_of_users(lambda: addable(flat_sums(metrics, mine)), shape, packed.device, group)
+    return from_added(sum_of_users(lambda: addable(flat_sums(metrics, mine)), shape, packed.device, group))
 
 
 def sum_of_users(
