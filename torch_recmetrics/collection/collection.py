@@ -20,7 +20,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import draw_interval
 from torch_recmetrics.state.kept_users import user_values
-from torch_recmetrics.state.metric import NOTHING_AWAY, RecMetric, left_out
+from torch_recmetrics.state.metric import NOTHING_DEFERRED, RecMetric, left_out
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
 from torch_recmetrics.state.user_means import UserMeans
 from torch_recmetrics.users.user_values import UserValues
@@ -474,4 +474,4 @@ def remembered(member: Metric) -> dict[str, Any]:
     copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
     counted = ("_update_count", "_computed", "_forward_cache", "candidates_seen")
     remembered = {name: getattr(member, name) for name in counted if hasattr(member, name)}
-    return copies | remembered | (NOTHING_AWAY if own else {})
+    return copies | remembered | (NOTHING_DEFERRED if own else {})

@@ -50,7 +50,7 @@ class Evaluator:
     """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
 
     What follows from the metrics alone is worked out here, once. Users are evaluated at once or after they have waited;
-    either way their values come to :meth:`arrive`, which adds them to the sums.
+    either way their values come to :meth:`accumulate`, which adds them to the sums.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Evaluator:
         self.can_wait = bool(self.metrics) and all(metric.can_wait for metric in self.metrics)
         self._reads_items = any(metric.reads_items for metric in self.metrics)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
-        self.waiting = WaitingUsers(self.metrics, widest, self._arrive_waiting)
+        self.waiting = WaitingUsers(self.metrics, widest, self._accumulate_all)
         ends = itertools.accumulate(self.sizes)
         self._kept = [
             (metric, slice(end - size, end))
@@ -209,27 +209,25 @@ class Evaluator:
         if prepared.users is not None:
             self.waiting.append(prepared.users)
         elif prepared.values is not None:
-            self.arrive(prepared.values, prepared.sample_ids)
+            self.accumulate(prepared.values, prepared.sample_ids)
         elif prepared.packed is not None:
             for metric in self.metrics:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
         for counter in self.list_counters:
-            counter.hold(prepared.lists[counter.list_shape], prepared.sample_ids)
+            counter.add_lists(prepared.lists[counter.list_shape], prepared.sample_ids)
         for number in prepared.among:
             for member in self.members:
                 member.note_candidates(number)
 
-    def arrive(self, values: WeightedValues, sample_ids: Tensor | None = None) -> None:
+    def accumulate(self, values: WeightedValues, sample_ids: Tensor | None = None) -> None:
         """Count users whose values are known: all users but those of flat rows come here, in the order of the updates.
 
         Args:
             values: of the users.
-            sample_ids: (B,) int64; users who have them are held until it is known which of them count.
+            sample_ids: (B,) int64; users who have them wait until it is known which of them count.
         """
-        if self._kept:
-            self.waiting.evaluate()  # these users came before
         if sample_ids is not None:
-            self._hold(values, sample_ids)
+            self._buffer_by_id(values, sample_ids)
         else:
             self.add(values.sums())
             if self._kept:
@@ -244,11 +242,11 @@ class Evaluator:
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
             metric.set_state("sums", part)
 
-    def _arrive_waiting(self, parts: Sequence[Ranking]) -> None:
+    def _accumulate_all(self, parts: Sequence[Ranking]) -> None:
         for users in parts:
-            self.arrive(self.values_of(users), users.sample_ids)
+            self.accumulate(self.values_of(users), users.sample_ids)
 
-    def _hold(self, values: WeightedValues, sample_ids: Tensor) -> None:
+    def _buffer_by_id(self, values: WeightedValues, sample_ids: Tensor) -> None:
         """Remember the values of users until it is known which of them count."""
         numerators, denominators, first = values.numerators(), values.denominators(), 0
         for metric, size in zip(self.metrics, self.sizes, strict=True):

@@ -86,7 +86,7 @@ class ItemCounts(ListCounter, KeptRows):
             shown = shown & (weights.unsqueeze(1) > 0)
         return torch.where(shown, items, -1).to(torch.int32 if self.num_items < 1 << 31 else torch.int64)
 
-    def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
+    def add_lists(self, lists: Tensor, sample_ids: Tensor | None) -> None:
         """Remember lists of :meth:`lists_of`."""
         if sample_ids is not None:
             self.keep(named_lists=lists, sample_ids=sample_ids)

@@ -51,7 +51,7 @@ REMEMBERED = (
     *("_is_synced", "_cache", "_forward_cache"),
 )
 
-NOTHING_AWAY: dict[str, Any] = {"_waiting": None, "_put_away": {}}  # as it is once states are read
+NOTHING_DEFERRED: dict[str, Any] = {"_waiting": None, "_deferred": {}}  # as it is once states are read
 INTERVALS = ("confidence_interval", "standard_error")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,8 +112,8 @@ class RecMetric(Configured, Metric):
     slot_table: ClassVar[type[Any] | None] = None  # the SlotTable that remembers it in metrics around metrics
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
-    _waiting: Any = None  # the WaitingUsers that states are put away for, see :meth:`put_away`
-    _put_away: Mapping[str, Any] = MappingProxyType({})  # these states
+    _waiting: Any = None  # what users wait in, see :meth:`defer_states`
+    _deferred: Mapping[str, Any] = MappingProxyType({})  # the states that are hidden meanwhile
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
     # Among how many candidates users of all updates were ranked, as RankingMetric notes it for its definition. It is no
     # state: checkpoints have it where it says something, and ranks do not exchange it.
@@ -334,15 +334,15 @@ class RecMetric(Configured, Metric):
         name = self._state_names[stem]
         return self.__dict__.get(name) is self._defaults[name]
 
-    def put_away(self, waiting: Any, *stems: str) -> None:
+    def defer_states(self, waiting: Any, *stems: str) -> None:
         """Hide the states that rows which wait will be added to, all or some; those that wait elsewhere come first."""
         self.evaluate_waiting()
         names = [*map(self.state_name, stems)] or self._defaults
-        self.__dict__.update(_waiting=waiting, _put_away={name: self.__dict__.pop(name) for name in names})
+        self.__dict__.update(_waiting=waiting, _deferred={name: self.__dict__.pop(name) for name in names})
 
-    def bring_back(self) -> None:
-        """What was put away is there again."""
-        self.__dict__.update({**self._put_away, **NOTHING_AWAY})
+    def restore_states(self) -> None:
+        """Show them again."""
+        self.__dict__.update({**self._deferred, **NOTHING_DEFERRED})
 
     def evaluate_waiting(self) -> None:
         """Count the users that wait."""
@@ -350,7 +350,7 @@ class RecMetric(Configured, Metric):
             self._waiting.evaluate()
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._put_away:
+        if name in self._deferred:
             self.evaluate_waiting()
             return self.__dict__[name]
         return super().__getattr__(name)
@@ -455,7 +455,7 @@ class RecMetric(Configured, Metric):
     @contextmanager
     def unchanged_by_errors(self) -> Generator[None, None, None]:
         """After an error the states are as they were, and what torchmetrics remembers beside them."""
-        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict() | NOTHING_AWAY
+        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict() | NOTHING_DEFERRED
         try:
             yield
         except BaseException:

@@ -260,7 +260,7 @@ class ListCounter(RankingMetric):
         """(B, <= K) the recommended items, padded with -1."""
 
     @abstractmethod
-    def hold(self, lists: Tensor, sample_ids: Tensor | None) -> None:
+    def add_lists(self, lists: Tensor, sample_ids: Tensor | None) -> None:
         """Remember lists of :meth:`lists_of`."""
 
 

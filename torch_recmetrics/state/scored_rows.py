@@ -41,7 +41,7 @@ def check_num_bins(name: str, num_bins: Any) -> None:
 class OwnTables:
     """The histograms of a metric that nobody else holds, so rows are counted into them in place.
 
-    The state is put away meanwhile, as the sums are in state/waiting.py. Whoever reads it takes the histograms over,
+    The state is hidden meanwhile, as the sums are in state/waiting.py. Whoever reads it takes the histograms over,
     and they are never written to again.
     """
 
@@ -49,7 +49,7 @@ class OwnTables:
         self._metric = metric
         self._tables = tables
         self._own = set(dtypes)  # of the scores whose histograms were made here
-        metric.put_away(self, "counts")
+        metric.defer_states(self, "counts")
 
     def count(self, clicks: Clicks) -> bool:
         """Count rows in place, if that can be."""
@@ -67,7 +67,7 @@ class OwnTables:
 
     def evaluate(self) -> None:
         """The state is there again."""
-        self._metric.bring_back()
+        self._metric.restore_states()
         self._metric.set_tables(self._tables)
 
 

@@ -1,6 +1,6 @@
 """Users that were ranked and checked, and wait until many of them are evaluated at once.
 
-The sums of the metrics are put away meanwhile. Whoever reads them, by whatever way, finds them missing, and
+The states of the metrics are hidden meanwhile. Whoever reads them, by whatever way, finds them missing, and
 ``RecMetric.__getattr__`` asks for the evaluation first: so no read can overlook who waits.
 """
 
@@ -40,7 +40,7 @@ class WaitingUsers:
             most = together
         else:
             for metric in self._metrics:
-                metric.put_away(self)
+                metric.defer_states(self)
         self.parts.append(users)
         self.n_users += users.n_users
         self._most = most
@@ -58,5 +58,5 @@ class WaitingUsers:
         if self.parts:
             parts, self.parts, self.n_users = self.parts, [], 0
             for metric in self._metrics:
-                metric.bring_back()
+                metric.restore_states()
             self._evaluate(joined(parts).split(self._most))
