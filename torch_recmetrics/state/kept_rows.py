@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import first_everywhere, gather_rows
+from torch_recmetrics.core.distributed.collectives import first_everywhere
 from torch_recmetrics.core.tensors.checks import callers_level
 from torch_recmetrics.core.tensors.segments import first_of_each
 
@@ -88,12 +88,6 @@ class KeptRows:
 
 # So many rows that are left out, and half of all, are more than any sampler repeats.
 MANY_REPEATED = 100
-
-
-def rows_of_ranks(columns: Iterable[Tensor], group: Any) -> list[Tensor]:
-    """The columns of the rows of all ranks, in the order of the ranks."""
-    sent = [(column.to(torch.uint8) if column.dtype == torch.bool else column, column.dtype) for column in columns]
-    return [torch.cat(gather_rows(column, group)).to(dtype) for column, dtype in sent]
 
 
 def counted_ids(ids: Tensor, group: Any = None, *, everywhere: bool = False) -> Tensor:

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_counts, sum_alike
+from torch_recmetrics.core.distributed.collectives import gather_columns, gather_counts, sum_alike
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.scatter import joined, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread, error_of
-from torch_recmetrics.state.kept_rows import rows_of_ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
@@ -268,7 +267,7 @@ class RewardSums(RowMetric):
                 stems = [stem for stem in self.stems if stem != missing]
                 alike = [piece for piece in pieces if [*piece] == stems]
                 own = [torch.cat([self.empty_row(stem), *(piece[stem] for piece in alike)]) for stem in stems]
-                rows = rows_of_ranks(own, process_group)
+                rows = gather_columns(process_group, *own)
                 if rows[0].shape[0]:
                     self.keep(**dict(zip(stems, rows, strict=True)))
 

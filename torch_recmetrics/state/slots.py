@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import sum_alike
+from torch_recmetrics.core.distributed.collectives import gather_columns, sum_alike
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
-from torch_recmetrics.state.kept_rows import KeptRows, rows_of_ranks
+from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RecMetric, RowsOf
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
@@ -208,18 +208,14 @@ class SlotTable(KeptRows):
         """The same of all rows here, of those too that wait in another way."""
         return self.rows()
 
-    def units(self) -> tuple[Tensor, ...]:
-        """The slot and the key of each row that waits and counts, ascending, and its columns."""
+    def units_by_slot(self) -> Iterator[tuple[Tensor, ...]]:
+        """Of one slot after the other the key of each row that waits and counts, ascending, and its columns."""
         entries, columns = self.all_rows()
         rows, slots, keys = self.entry_columns(entries)
         order = order_by(slots, keys)
-        return slots[order], keys[order], *(column[rows[order]] for column in columns)
-
-    def units_by_slot(self) -> Iterator[tuple[Tensor, ...]]:
-        """The same of one slot after the other, without the slot."""
-        slots, *columns = self.units()
+        units = keys[order], *(column[rows[order]] for column in columns)
         sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
-        yield from zip(*(torch.split(column, sizes) for column in columns), strict=True)
+        yield from zip(*(torch.split(column, sizes) for column in units), strict=True)
 
     def agreed(self, *numbers: float, group: Any) -> list[float]:
         """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
@@ -233,7 +229,7 @@ class SlotTable(KeptRows):
         if not n_pieces:
             return
         entries, columns = self.rows(group, everywhere=n_named > 0)
-        rest, *gathered = rows_of_ranks([entries[:, 1:], *(column[entries[:, 0]] for column in columns)], group)
+        rest, *gathered = gather_columns(group, entries[:, 1:], *(column[entries[:, 0]] for column in columns))
         rows = torch.arange(rest.shape[0], device=self.device)
         if self.keyed:
             order = torch.sort(rest[:, self.entry_width - 2], stable=True).indices

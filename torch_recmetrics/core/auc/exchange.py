@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels, bins_of, distinct_rows, joined
-from torch_recmetrics.core.distributed.collectives import gather_rows, sum_alike, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import gather_columns, sum_alike, sum_over_processes
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES
 
@@ -119,13 +119,8 @@ def rows_here(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Rows:
     return joined(parts, agreed.kept_dtype, scored_labels.device, weighted=weighted)
 
 
-def gather_columns(group: Any, *columns: Tensor) -> list[Tensor]:
-    """The columns of all ranks, in the order of the ranks."""
-    return [torch.cat(gather_rows(column, group)) for column in columns]
-
-
 def gathered(rows: Rows, group: Any) -> Rows:
     """The rows of all ranks; their keys have one dtype, and all or none have weights, and groups."""
-    keys, labels = gather_columns(group, rows.keys, rows.labels.to(torch.uint8))
+    keys, labels = gather_columns(group, rows.keys, rows.labels)
     more = (None if column is None else gather_columns(group, column)[0] for column in (rows.weights, rows.groups))
-    return Rows(keys, labels.to(torch.bool), *more)
+    return Rows(keys, labels, *more)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.exchange import Agreed, gather_columns, rows_here
+from torch_recmetrics.core.auc.exchange import Agreed, rows_here
 from torch_recmetrics.core.auc.histogram import used_bins
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels
-from torch_recmetrics.core.distributed.collectives import sum_over_processes
+from torch_recmetrics.core.distributed.collectives import gather_columns, sum_over_processes
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sorts import sort_column

@@ -76,6 +76,8 @@ def gather_counts(counts: Tensor, group: Any) -> Tensor:
 
 def gather_rows(rows: Tensor, group: Any) -> list[Tensor]:
     """The rows of each rank, in the order of the ranks. Each may have any number of rows, also none."""
+    if rows.dtype == torch.bool:  # which not every back end sends
+        return [part.to(torch.bool) for part in gather_rows(rows.to(torch.uint8), group)]
     counts = gather_counts(torch.tensor([rows.shape[0]], device=rows.device), group).flatten().tolist()
     padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: rows.shape[0]] = rows
@@ -85,6 +87,11 @@ def gather_rows(rows: Tensor, group: Any) -> list[Tensor]:
     with name_missing_ranks(group):
         dist.all_gather(gathered, padded, group=group)
     return [part[:count] for part, count in zip(gathered, counts, strict=True)]
+
+
+def gather_columns(group: Any, *columns: Tensor) -> list[Tensor]:
+    """The columns of the rows of all ranks, in the order of the ranks."""
+    return [torch.cat(gather_rows(column, group)) for column in columns]
 
 
 def first_everywhere(ids: Tensor, group: Any) -> Tensor:
