@@ -8,7 +8,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -331,7 +331,7 @@ def compare(
     if test == "bootstrap":
         warn_of_few_differences(rows)
     p = corrected([row.p for row in rows], correction)
-    rows = [ComparisonRow(**{**vars(row), "p_corrected": p_row}) for row, p_row in zip(rows, p)]
+    rows = [replace(row, p_corrected=p_row) for row, p_row in zip(rows, p)]
     return Comparison(
         rows,
         baseline=baseline,
@@ -424,8 +424,7 @@ def tested(
             p = mcnemar(values, baseline).p
         except ValueError as error:
             raise ValueError(f"{metric}: {error}") from None
-        result = t_test(values, baseline, **options)
-        return PairedResult(result.difference, result.standard_error, result.low, result.high, p, result.n)
+        return replace(t_test(values, baseline, **options), p=p)
     function = {"randomization": randomization_test, "bootstrap": bootstrap_test, "t": t_test}[test]
     return function(values, baseline, weights, **options)
 

@@ -22,6 +22,7 @@ import torch
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.user_values import numbers
 
 Array = npt.NDArray[np.float64]
 
@@ -115,14 +116,7 @@ def standardized(mean: float, error: float) -> float:
 
 def array(name: str, value: Any, each: str = "user") -> Array:
     """(n,) float64 from a tensor, an array or a list with an entry for `each`."""
-    tensor = check.plain_tensor(name, value)
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"`{name}` must be a tensor or a list of numbers, got {type(value).__name__}")
-    if tensor.ndim != 1:
-        raise ValueError(f"`{name}` must have shape (n,), one entry for each {each}, got {tuple(tensor.shape)}")
-    if tensor.is_complex():
-        raise TypeError(f"`{name}` must be real numbers, got {tensor.dtype}")
-    return np.asarray(tensor.detach().cpu().to(torch.float64).numpy(), dtype=np.float64)
+    return np.asarray(numbers(name, value, each=each).numpy(), dtype=np.float64)
 
 
 def differences(values: Any, baseline: Any, weights: Any = None) -> Differences:
@@ -421,8 +415,8 @@ def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -
     [0.03, 0.06, 0.06]
     """
     check.check_choice("method", method, ("holm", "bh", None))
-    numbers: Any = [math.nan if p is None else p for p in p_values] if isinstance(p_values, list) else p_values
-    found = array("p_values", numbers, "comparison").copy()
+    given: Any = [math.nan if p is None else p for p in p_values] if isinstance(p_values, list) else p_values
+    found = array("p_values", given, "comparison").copy()
     found[(found > 1) & (found < 1 + ROUNDED)] = 1
     if len(wrong := found[(found < 0) | (found > 1)]):
         raise ValueError(f"`p_values` must be between 0 and 1, or nan, got {wrong[0]}")

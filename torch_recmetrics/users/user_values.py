@@ -38,21 +38,22 @@ def current_versions() -> dict[str, str]:
     return {"torch_recmetrics": own_version(), "torch": str(torch.__version__), "python": platform.python_version()}
 
 
-def vector(name: str, value: Any, length: int | None) -> Tensor:
-    """A 1-dim tensor on the CPU; TypeError and ValueError name what is wrong."""
+def vector(name: str, value: Any, length: int | None = None, each: str = "user") -> Tensor:
+    """A 1-dim tensor on the CPU, with an entry for `each`; TypeError and ValueError name what is wrong."""
     tensor = check.plain_tensor(name, value)
     if not isinstance(tensor, Tensor):
         raise TypeError(f"`{name}` must be a tensor or a list of numbers, got {type(value).__name__}")
     if tensor.ndim != 1:
-        raise ValueError(f"`{name}` must have shape (U,), one entry for each user, got {tuple(tensor.shape)}")
+        shape = "(U,)" if each == "user" else "(n,)"
+        raise ValueError(f"`{name}` must have shape {shape}, one entry for each {each}, got {tuple(tensor.shape)}")
     if length is not None and tensor.shape[0] != length:
         raise ValueError(f"`{name}` must have one entry for each of the {length} `sample_ids`, got {tensor.shape[0]}")
     return tensor.detach().cpu()
 
 
-def numbers(name: str, value: Any, length: int) -> Tensor:
+def numbers(name: str, value: Any, length: int | None = None, each: str = "user") -> Tensor:
     """(U,) float64."""
-    tensor = vector(name, value, length)
+    tensor = vector(name, value, length, each)
     if tensor.is_complex() or tensor.is_quantized:
         raise TypeError(f"`{name}` must be real numbers, got {tensor.dtype}")
     return tensor.to(torch.float64)
@@ -60,7 +61,7 @@ def numbers(name: str, value: Any, length: int) -> Tensor:
 
 def integers(name: str, value: Any, step: str) -> Tensor:
     """(U,) int64; `step` says what to do with other numbers."""
-    tensor = vector(name, value, None)
+    tensor = vector(name, value)
     if tensor.numel() and tensor.dtype not in check.ID_DTYPES:
         raise TypeError(f"`{name}` must be integers, got {tensor.dtype}: {step}")
     return tensor.to(torch.int64)
