@@ -247,9 +247,7 @@ class MeanTable(SumTable):
 
     def pairs(self) -> Tensor | None:
         """(P, 2) user and slice; None where there are no slices."""
-        if not self.sliced:
-            return None
-        return torch.cat([self.empty_row("indexes"), *(part.to(self.device) for part in self.state("indexes"))])
+        return self.holder.joined("indexes" + self.suffix) if self.sliced else None
 
     def of_flat(self, packed: Tensor, pairs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         """The entries and the columns of users all of whose rows are here."""
