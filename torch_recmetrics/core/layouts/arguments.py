@@ -222,12 +222,8 @@ class Targets:
             graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
             check.defer_relevance(checks, "target_relevance", graded)
             graded = graded.to(torch.uint8) if graded.dtype == torch.bool else graded
-        ids = self.ids
-        in_range = defer_item_ids(checks, "target_ids", ids, below=n_items)
-        if n_items is not None and not in_range:
-            # An id that is out of range is reported when the checks raise, and must not reach an index before.
-            ids = ids.clamp(max=n_items - 1)
-        return Relevance(ids, graded)
+        in_range = defer_item_ids(checks, "target_ids", self.ids, below=n_items)
+        return Relevance(self.ids if in_range else kept_inside(self.ids, n_items), graded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,10 +263,8 @@ class UserLayout(Layout):
                 f"CollapseRate and metrics of the recommended items need none. The layouts are {LAYOUTS}"
             )
         seen_ids = self.seen_ids
-        if seen_ids is not None:
-            in_range = check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items)
-            if self.n_items is not None and not in_range:
-                seen_ids = seen_ids.clamp(-1, self.n_items - 1)
+        if seen_ids is not None and not check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items):
+            seen_ids = kept_inside(seen_ids, self.n_items)
         looks = checks.warns and self.targets is not None and (self.hides or relevance.width == self.n_items)
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
         if looks and self.like.shape[0]:
@@ -534,6 +528,11 @@ def ids_of(given: Given, name: str, like: Tensor, like_name: str) -> Tensor:
     ids = need(given, name, 2)
     check.check_rows(name, ids, like.shape[0], f"`{like_name}`")
     return ids.to(torch.int64)
+
+
+def kept_inside(ids: Tensor, n_items: int | None) -> Tensor:
+    """The same but for ids that are out of range: these are reported later, and must not reach an index before."""
+    return ids if n_items is None else ids.clamp(-1, n_items - 1)
 
 
 def need(given: Given, name: str, ndim: int) -> Tensor:

@@ -15,7 +15,7 @@ from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.layouts.candidates import Candidates
 from torch_recmetrics.core.layouts.relevance import Relevance, columns_of
-from torch_recmetrics.core.layouts.scores import places_in
+from torch_recmetrics.core.layouts.scores import places_in, tied
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import HIDDEN
@@ -52,7 +52,6 @@ def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequir
         above, equal = ranks_in_list(values, scored.scores, depth, lambda rows: scored.count_equal(values, depth, rows))
         place = above if equal is None else places_in(item_ids, scored.columns, above)
         lengths = (item_ids >= 0).sum(1)
-    tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
     return Ranking(
         targets.values,
         above,
@@ -63,7 +62,7 @@ def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequir
         place=place,
         whole=whole,
         lengths=lengths,
-        best_tied=tied.cumprod(1).sum(1) + 1 if needs.lists else None,
+        best_tied=tied(values).cumprod(1).sum(1) + 1 if needs.lists else None,
         item_ids=item_ids,
         binary=targets.binary,
     )

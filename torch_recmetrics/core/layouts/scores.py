@@ -77,7 +77,7 @@ def rank_scores(
         place=place,
         whole=needs.full_list,
         lengths=lengths if needs.full_list else (item_ids >= 0).sum(1) if asked else None,
-        best_tied=_tied(top).cumprod(1).sum(1) + 1 if needs.lists else None,
+        best_tied=tied(top.values).cumprod(1).sum(1) + 1 if needs.lists else None,
         item_ids=item_ids,
     )
 
@@ -126,9 +126,8 @@ def places_in(item_ids: Tensor, columns: Tensor | None, above: Tensor) -> Tensor
     return torch.minimum(place, above.clamp(min=depth))
 
 
-def _tied(top: TopK) -> Tensor:
-    """(B, k - 1) bool: which of the best scores equal the one before."""
-    values = top.values
+def tied(values: Tensor) -> Tensor:
+    """(B, k - 1) bool: which of (B, k) best scores equal the one before."""
     return (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > HIDDEN)
 
 
@@ -139,7 +138,7 @@ def _ordered(scores: ScoreMatrix, top: TopK, depth: int) -> Tensor:
         return ids
     if not scores.is_sync_free:
         return in_input_order(scores, values, ids)
-    rows = _tied(top).any(1).nonzero().squeeze(1)
+    rows = tied(top.values).any(1).nonzero().squeeze(1)
     return ids.index_copy(0, rows, in_input_order(scores, values[rows], ids[rows], rows)) if rows.shape[0] else ids
 
 
