@@ -32,26 +32,22 @@ class WaitingUsers:
 
     def append(self, users: Ranking) -> None:
         """Let users wait; bounded memory: so many of them are evaluated."""
-        most = self.most_at_once(users)
-        together = min(most, self._most)
-        if self.parts and (self.parts[0].join_key != users.join_key or self.n_users + users.n_users > together):
+        # Of how many users the numbers are not too many for one step.
+        on_cpu = is_sync_free(users.above.device)
+        numbers = thresholds.WAITING_NUMBERS if on_cpu else thresholds.WAITING_NUMBERS_ELSEWHERE
+        most = max(1, numbers // max(self._width, users.numbers()))
+        too_many = self.n_users + users.n_users > min(most, self._most)
+        if self.parts and (too_many or self.parts[0].join_key != users.join_key):
             self.evaluate()
-        if self.parts:
-            most = together
-        else:
+        if not self.parts:
+            self._most = most
             for metric in self._metrics:
                 metric.defer_states(self)
         self.parts.append(users)
         self.n_users += users.n_users
-        self._most = most
-        if self.n_users >= most:
+        self._most = min(most, self._most)
+        if self.n_users >= self._most:
             self.evaluate()
-
-    def most_at_once(self, users: Ranking) -> int:
-        """Of how many users the numbers are not too many for one step."""
-        on_cpu = is_sync_free(users.above.device)
-        numbers = thresholds.WAITING_NUMBERS if on_cpu else thresholds.WAITING_NUMBERS_ELSEWHERE
-        return max(1, numbers // max(self._width, users.numbers()))
 
     def evaluate(self) -> None:
         """Nobody waits any more."""
