@@ -113,8 +113,11 @@ def layout_of_rows(given: Given) -> UserLayout:
         check.check_rows(name, given[name], layout.like.shape[0], f"`{layout.like_name}`")
         if name == "reference_preds" and "preds" in given:
             check.check_shape(name, given[name], tuple(layout.like.shape), "`preds`")
-        with told_as(name):
-            return replace(layout, reference=(name, layout_of_rows(own)))
+        try:
+            reference = layout_of_rows(own)
+        except (ValueError, TypeError) as error:
+            raise type(error)(told_as(name, error)) from None
+        return replace(layout, reference=(name, reference))
     if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
     if "item_ids" in given:

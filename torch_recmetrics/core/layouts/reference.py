@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -29,13 +28,9 @@ def reference_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return name, {**own, **{other: given[other] for other in shared if other in given}}
 
 
-@contextmanager
-def told_as(name: str) -> Iterator[None]:
-    """Errors name the argument that has the second lists."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        raise type(error)(str(error).replace(f"`{REFERENCES[name]}`", f"`{name}`")) from None
+def told_as(name: str, error: object) -> str:
+    """An error about the second lists, which names the argument that has them."""
+    return str(error).replace(f"`{REFERENCES[name]}`", f"`{name}`")
 
 
 class ReferenceChecks(ValueChecks):
@@ -46,7 +41,4 @@ class ReferenceChecks(ValueChecks):
         self._checks, self._name = checks, name
 
     def defer(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
-        name = self._name
-        self._checks.defer(
-            broken, lambda row: message(row).replace(f"`{REFERENCES[name]}`", f"`{name}`"), always=always
-        )
+        self._checks.defer(broken, lambda row: told_as(self._name, message(row)), always=always)
