@@ -26,7 +26,7 @@ from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import bootstrap_test, mcnemar, t_test, users_needed, wilcoxon_test
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.lightning.evidence import difference_bounds
-from torch_recmetrics.state.intervals import interval_of_each, spread_of
+from torch_recmetrics.state.intervals import spread_of
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 RESAMPLES = 199  # of one test: p may be 0.005, 0.01, ...
@@ -197,7 +197,7 @@ def mean_coverage(draw: Draw, n: int, draws: int, method: Any, *, weighted: bool
     values = torch.from_numpy(draw(rng, (draws, n))).T
     of_users = torch.from_numpy(weights(rng, (draws, n))).T if weighted else torch.ones_like(values)
     spread = spread_of(moments(values * of_users, of_users).T)
-    return held(interval_of_each(spread, LEVEL, method, UNIT), MEANS[draw])
+    return held(spread.interval(LEVEL, method, UNIT), MEANS[draw])
 
 
 def auc_coverage(n: int, share: float, auc: float, draws: int, *, rows: int = 1) -> list[float]:
@@ -232,7 +232,7 @@ def group_auc_coverage(groups: int, separation: float, draws: int, method: Any) 
     values = torch.from_numpy((positives > rng.normal(size=(draws, groups, 1, 6))).mean((2, 3))).T
     spread = spread_of(moments(values, torch.ones_like(values)).T)
     truth = NormalDist().cdf(separation / math.sqrt(2))
-    return held(interval_of_each(spread, LEVEL, method, UNIT), truth)
+    return held(spread.interval(LEVEL, method, UNIT), truth)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ def mean_wilson(draw: Draw, n: int, draws: int) -> float:
     """Of a hit rate, as the metric has it by itself."""
     values = torch.from_numpy(draw(seeded("wilson", draw.__name__, n), (draws, n))).T
     spread = spread_of(moments(values, torch.ones_like(values)).T)
-    return held(interval_of_each(spread, LEVEL, None, UNIT, "wilson"), MEANS[draw])
+    return held(spread.interval(LEVEL, None, UNIT, "wilson"), MEANS[draw])
 
 
 def main() -> None:
