@@ -88,6 +88,20 @@ def test_lists_are_kept_by_their_ids() -> None:
     assert kept is not None and kept.lists == [[3, 7], [9]]
 
 
+@pytest.mark.parametrize("shift", [0, -100, 100])
+def test_kept_lists_are_those_of_any_increasing_map_of_the_scores(shift: int) -> None:
+    """Lists are of 2 to 30 items; those of a batch are padded to the longest of it."""
+    draw = random.Random(4)
+    lists = {user: draw.sample(range(40), draw.randint(2, 30)) for user in range(30)}
+    rows = [(user, item, shift - rank) for user, ranked in lists.items() for rank, item in enumerate(ranked)]
+    draw.shuffle(rows)
+    table = pa.table(dict(zip(("user_id", "item_id", "score"), zip(*rows))))
+    truth = pa.table({"user_id": list(lists), "item_id": [3] * len(lists)})
+    users = evaluate(table, truth, "ndcg@5", keep_lists=True).users
+    assert users is not None and users.user_ids == list(lists)
+    assert users.lists == [ranked[:20] for ranked in lists.values()]
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="exposure must know the groups: give groups="):
         evaluate(table_of(NEW), TRUTH, "exposure@5")
