@@ -110,9 +110,7 @@ def test_what_changed_is_tested() -> None:
 
 
 def test_laws_that_draw_are_found() -> None:
-    assert {"tests/laws/test_oracle.py", "tests/laws/test_frames.py", "tests/laws/test_slices.py"} < set(
-        fuzz.laws()
-    )
+    assert {"tests/laws/test_oracle.py", "tests/laws/test_frames.py", "tests/laws/test_slices.py"} < set(fuzz.laws())
     assert "tests/laws/test_memory.py" not in fuzz.laws()
 
 
