@@ -218,6 +218,20 @@ def test_point_15_lists_of_other_lengths_are_refused(variant: Variant, history: 
         assert float(target.compute()) == pytest.approx(before, nan_ok=True, abs=0) and target.update_count == 1, how
 
 
+@pytest.mark.parametrize(("row", "slot"), [(2, 0), (-1, 0), (0, 3), (0, -1)])
+def test_entries_of_rows_and_slices_that_are_not_there_are_refused(row: int, slot: int) -> None:
+    """There are two rows, of three columns, and two slices beside all rows."""
+    metric = torch_recmetrics.Sliced(torch_recmetrics.BinaryAUC(), ("a", "b"))
+    metric.update(torch.tensor([0.2, 0.8]), torch.tensor([0, 1]), slice_ids=torch.tensor([0, 1]))
+    state = dict(metric.metric_state)
+    metric.clone().merge_state(state)
+    name = next(name for name in state if name.startswith("entries"))
+    entries = state[name][0].clone()
+    entries[0] = torch.tensor([row, slot])
+    with pytest.raises(ValueError, match="must be of the same rows, piece by piece"):
+        metric.merge_state({**state, name: [entries]})
+
+
 def test_point_15_a_histogram_of_other_bins_is_refused() -> None:
     binned, keys = torch_recmetrics.BinaryAUC(64), torch.zeros(0, dtype=torch.int32)
     state = {name.partition("__")[0]: name for name in binned.metric_state}

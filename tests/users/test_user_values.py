@@ -276,7 +276,7 @@ def test_every_truncated_file_is_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in (0, 1, 4, 100, len(whole) // 2, len(whole) - 8, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="is no Parquet file, or not a whole one"):
+        with pytest.raises(ValueError, match=r"is no Parquet file, or not a whole one: .*(Parquet|magic|footer)"):
             UserValues.load(path)
 
 
