@@ -7,6 +7,7 @@ from typing import Any
 from fixtures.cases import Update
 from fixtures.items import NUM_ITEMS
 from fixtures.slices import with_slices
+from torch.nn.functional import pad
 
 from processes.exchanges import (
     Shards,
@@ -34,6 +35,7 @@ WHO: dict[str, Share] = {
     "idle, weighted clicks": idle("weighted clicks"),
     "uneven, clicks with sample ids": uneven("clicks with sample ids"),
 }
+SLICES = 4  # nobody is in the last one
 WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
 
 
@@ -62,14 +64,14 @@ def metrics_of(name: str) -> Any:
 def sliced(name: str) -> Any:
     from torch_recmetrics import Sliced
 
-    return Sliced(metrics_of(name), 3)
+    return Sliced(metrics_of(name), SLICES)
 
 
 def medians(name: str) -> Any:
     """Slices of values that are kept, beside those of a mean; None where there are no users."""
     from torch_recmetrics import MRR, NDCG, RecMetricCollection, Sliced
 
-    return None if "clicks" in name else Sliced(RecMetricCollection([NDCG(3, aggregation="median"), MRR()]), 3)
+    return None if "clicks" in name else Sliced(RecMetricCollection([NDCG(3, aggregation="median"), MRR()]), SLICES)
 
 
 def bootstrap(name: str) -> Any:
@@ -82,7 +84,7 @@ def nested(name: str) -> list[Any]:
     """Slices of resamples and resamples of slices."""
     from torch_recmetrics import Sliced, UserBootstrap
 
-    return [Sliced(bootstrap(name), 3), UserBootstrap(Sliced(metrics_of(name), 3), num_replicates=10)]
+    return [Sliced(bootstrap(name), SLICES), UserBootstrap(Sliced(metrics_of(name), SLICES), num_replicates=10)]
 
 
 def has_ids(name: str) -> bool:
@@ -96,7 +98,8 @@ def taken(metric: Any, updates: list[Update]) -> list[Update]:
 
 
 def sliced_shards(name: str, world: int) -> Shards:
-    return [with_slices(updates, overlapping=True) for updates in WHO[name](world)]
+    shards = [with_slices(updates, overlapping=True) for updates in WHO[name](world)]
+    return [[{**own, "slice_ids": pad(own["slice_ids"], (0, 1))} for own in shard] for shard in shards]
 
 
 def floats(values: dict[str, Any]) -> dict[str, float]:
