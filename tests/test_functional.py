@@ -88,3 +88,15 @@ def test_they_build_no_graph_and_know_their_arguments(name: str) -> None:
 def test_an_option_of_another_metric_is_refused() -> None:
     with pytest.raises((TypeError, ValueError), match="gain"):
         functional.recall(PREDS, TARGET, gain="linear")
+
+
+@pytest.mark.parametrize(
+    "name", ["auc", "calibration", "click_average_precision", "group_auc", "log_loss", "normalized_entropy"]
+)
+def test_functions_of_clicks_look_at_their_rows_where_they_are_asked_to(name: str) -> None:
+    function, rows = getattr(functional, name), {"preds": torch.tensor([0.2, 0.8]), "target": torch.tensor([0, 2])}
+    if "indexes" in inspect.signature(function).parameters:
+        rows["indexes"] = torch.tensor([0, 0])
+    with pytest.raises(ValueError, match="`target` must hold 0 and 1 only, got 2 in row 1"):
+        function(**rows)
+    function(**rows, validate_args=False)
