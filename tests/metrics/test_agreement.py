@@ -276,6 +276,13 @@ def test_what_is_refused() -> None:
             metric.update(item_ids=LISTS, target_ids=torch.tensor([0, 1]), reference_ids=LISTS)
     with pytest.raises(ValueError, match="knows no second lists"):
         Overlap(2).update(torch_recmetrics.rank(SCORES))
+    rows: dict[str, Any] = {"preds": SCORES[0], "target": SCORES[0] > 2, "indexes": LISTS[0]}
+    for name, before in (("reference_ids", LISTS_BEFORE), ("reference_preds", BEFORE[0])):
+        rows[name] = before
+        for reads in (torch_recmetrics.rank, RecMetricCollection([NDCG(2)]).update, Overlap(2).update):
+            with pytest.raises(ValueError, match=f"`{name}` must not be given with flat rows .* give `item_ids`"):
+                reads(**rows)
+        del rows[name]
 
 
 # Together with others ------------------------------------------------------------------------------------------------

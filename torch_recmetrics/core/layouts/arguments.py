@@ -423,6 +423,11 @@ def flat_layout(given: Given) -> FlatLayout:
     for name in given:
         if name in IDS or name == "sample_ids" or name in EMBEDDINGS:
             raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids")
+        if name in REFERENCES:
+            raise ValueError(
+                f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids; give `item_ids`, a "
+                "list for each user, in place of `indexes`"
+            )
     preds = need(given, "preds", 1)
     shape, like = tuple(preds.shape), "`preds`"
     for name in ("target", "indexes", "weights", "mask"):
