@@ -49,8 +49,8 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
     checks = check.ValueChecks(options["validate_args"])
     with torch.no_grad():
         ranked = read_layout(Labels(options["ignore_index"], options["min_relevance"]), **layout).rank(needs, checks)
-        if not ranked.binary:
-            gains = [options["gain"]] if "gain" in options else []
+        gains = [options["gain"]] if "gain" in options else []
+        if not ranked.binary and (gains or "max_relevance" in options):
             check.defer_gains(checks, ranked.largest(), gains, options.get("max_relevance"))
         asked = {name: options[name] for name in options_of_measure(metric)}
         values = metric.measure(ranked.stats(ties), (top_k,), **asked)[:, 0]
