@@ -375,7 +375,8 @@ class RecMetric(Configured, Metric):
 
     def joined(self, stem: str) -> Tensor:
         """A list state as one tensor on the device of the metric."""
-        return torch.cat([self.empty_row(stem), *(part.to(self.device) for part in self.state(stem))])
+        parts = [part.to(self.device) for part in self.state(stem)]
+        return torch.cat(parts) if parts else self.empty_row(stem)
 
     # -- devices and dtypes -------------------------------------------------------------------------------------------
 
