@@ -14,6 +14,9 @@ BENCH ?= $(filter-out __init__ __main__ harness samples gpu,$(basename $(notdir 
 # would make it of all files of all packages first, which takes half of an installation.
 export PYTHONDONTWRITEBYTECODE =
 
+# One more than there are processors, up to four: while some tests wait for processes, others run.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() + 1))')
+
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
@@ -51,7 +54,7 @@ evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare 
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(READY)  ## run all tests, doctests and examples
-	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(READY)  ## a few tests of what changed since main, and one case of each law: within 45 seconds
 	$(BIN)/python -m tests.tools.quick $(ARGS)

@@ -195,6 +195,16 @@ def test_columns_called_as_rows_are_hide_none(tmp_path: Path, column: str) -> No
                 checked_rows(work, source, number_column(source, "score"))
 
 
+def test_a_row_of_several_files_is_named_by_its_own(tmp_path: Path, work: Workspace) -> None:
+    """Files of a thousand rows."""
+    for number, wrong in enumerate((None, 900, None)):
+        scores = pa.array([None if row == wrong else 1.0 for row in range(1000)], pa.float64())
+        parquet.write_table(pa.table({"score": scores}), tmp_path / f"{number}.parquet")
+    source = work.open("truth", f"{tmp_path}/*.parquet")
+    with pytest.raises(InputError, match=r"1\.parquet, row 901\): column 'score' must be a finite number"):
+        checked_rows(work, source, number_column(source, "score"))
+
+
 NOTEBOOK = """
 import sys, types
 
