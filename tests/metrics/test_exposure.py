@@ -292,6 +292,15 @@ def test_a_mean_beside_a_median_in_a_bootstrap() -> None:
     assert float(resampled.compute()["exposure@1/0"]["value"]) == pytest.approx(2 / 3)
 
 
+@pytest.mark.parametrize(("distance", "most"), [("js", 1), ("l1", 1), ("l2", 2)])
+def test_intervals_stay_within_what_a_distance_can_be(distance: Any, most: int) -> None:
+    """Three of four lists are as far from the target as they can be, or as near."""
+    for lists, end in (([[2, 3]] * 3, most), ([[0, 1]] * 3, 0)):
+        metric = ExposureDisparity(torch.tensor([0, 0, 1, 1]), 2, distance=distance, target=torch.tensor([1.0, 0.0]))
+        metric.update(item_ids=torch.tensor([*lists, [0, 2]]))
+        assert float(metric.confidence_interval()[end > 0]) == end != float(metric.compute())
+
+
 def test_what_has_no_interval_in_closed_form() -> None:
     metric = updated(ExposureDisparity(GROUPS, 3, per="system"), item_ids=LISTS)
     with pytest.raises(NotImplementedError, match=r"UserBootstrap\(metric\)"):
