@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures.clicks import DTYPES
+from fixtures.variants import CLICKED, Variant
 from oracles import clicks as oracles
 from sklearn import metrics as sklearn
 
@@ -89,3 +90,14 @@ def test_eps_bounds_the_loss_of_a_row_that_is_surely_wrong(eps: float) -> None:
         value = click.log_loss(preds, target, eps=eps).item()
         assert value == pytest.approx(oracles.log_loss([oracles.Row(score, label)], eps), rel=1e-12)
         assert value <= -math.log(eps) + 1e-9
+
+
+@pytest.mark.parametrize("variant", CLICKED, ids=str)
+def test_what_is_better_is_what_a_model_that_knows_has(variant: Variant) -> None:
+    rows = {"target": torch.tensor([0, 1, 1, 0])}
+    if variant.name == "group_auc" or variant.options.get("clustered"):
+        rows["indexes"] = torch.zeros(4, dtype=torch.int64)
+    known, unknown = (
+        variant.fed([{"preds": torch.tensor(preds), **rows}]) for preds in ([0.1, 0.8, 0.9, 0.2], [0.9, 0.3, 0.1, 0.8])
+    )
+    assert known.higher_is_better is None or (known.compute() > unknown.compute()) == known.higher_is_better
