@@ -20,6 +20,7 @@ from benchmarks import (
 )
 from benchmarks.evidence import Draw, high, hits, ndcg, pareto, rare_hits, rare_ranks, shares
 
+pytestmark = pytest.mark.slow  # together; `make quick` simulates intervals alone, in test_interval_coverage.py
 DRAWS = 200
 HIGHEST = 0.05 + 0.055  # 5 % of 200 draws is more in one simulation of 5,000
 
