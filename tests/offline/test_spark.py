@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
@@ -246,15 +246,31 @@ IN_ORDER: dict[str, dict[str, Any]] = {
                 "options": {"rbp": {"aggregation": torch.std}}, "keep_users": False},
     "sampled": {"metrics": ("hit_rate", "ndcg"), "sampled_from": 1000, "truth": "one", "top_k": 5},
 }  # fmt: skip
-OF_TEXT = ("plain", "graded", "weighed", "pooled", "named", "features", "by_rank")  # are the ids
+TEXT = (pa.string(), pa.string())
+TYPES: dict[str, tuple[pa.DataType, pa.DataType]] = {  # of users and of items; all functions read ids in the same words
+    **dict.fromkeys(("plain", "graded", "weighed", "pooled", "features", "by_rank"), TEXT),
+    "likely": (pa.int8(), pa.int32()),
+    "seen": (pa.float64(), pa.int16()),
+    "of_items": (pa.timestamp("us", "UTC"), pa.date32()),
+    "ranked": (pa.large_string(), pa.timestamp("us")),
+    "horizon": (pa.bool_(), pa.int16()),
+    "named": (pa.timestamp("us", "UTC"), pa.string()),
+    "ungraded": (pa.decimal128(21, 2), pa.decimal128(21, 2)),
+    "stable": (pa.float64(), pa.binary()),
+    "overlap": (pa.int8(), pa.timestamp("us")),
+}
+MADE: dict[pa.DataType, Callable[[int], Any]] = {
+    pa.string(): "{:03d}".format, pa.large_string(): "{:03d}".format, pa.binary(): lambda v: b"\xff%03d" % v,
+    pa.bool_(): lambda v: v % 2 > 0, pa.decimal128(21, 2): lambda v: Decimal(v) / 4, pa.date32(): date.fromordinal,
+}  # fmt: skip
 COLUMNS = {"user": "user_id", "item": "item_id", "score": "score"}
 ROLES = ("seen", "train", "items", "groups", "propensities", "slices")
 
 
 @pytest.mark.parametrize("case", [*ARGUMENTS, *IN_ORDER])
 def test_evaluate_is_that_of_one_machine(spark: Any, case: str) -> None:
-    ids: Any = "{:03d}".format if case in OF_TEXT else int
-    tables, options = drawn(len(case), ids, ids), dict((ARGUMENTS | IN_ORDER)[case])
+    tables = {name: typed(table, case) for name, table in drawn(len(case)).items()}
+    options = dict((ARGUMENTS | IN_ORDER)[case])
     tables["one"] = tables["truth"].filter(pa.array([place % 3 == 0 for place in range(len(tables["truth"]))]))
     tables["some"] = tables["slices"].slice(5, 1)  # no other user has one
     tables = {
@@ -275,24 +291,26 @@ def test_evaluate_is_that_of_one_machine(spark: Any, case: str) -> None:
     assert also == warned
 
 
+def typed(table: pa.Table, case: str) -> pa.Table:
+    """The table with ids of the types of a case, in place of numbers."""
+    for place, name in enumerate(table.column_names):
+        if case in TYPES and name in ("user_id", "item_id", "user", "item", "item1", "item2"):
+            kind = TYPES[case][name.startswith("item")]
+            made = [MADE.get(kind, int)(number + 1) for number in table[name].to_pylist()]
+            table = table.set_column(place, name, pa.array(made, kind))
+    return table
+
+
 def renamed(table: pa.Table, names: dict[str, str]) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def behaviour(
-    seed: int, user: Callable[[int], Any] = int, item: Callable[[int], Any] = int
-) -> tuple[pa.Table, pa.Table]:
+def behaviour(seed: int) -> tuple[pa.Table, pa.Table]:
     draw, items = random.Random(seed), list(range(12))
     pairs = [(a, b, draw.randrange(4) / 4) for a in items[:9] for b in draw.sample(items, draw.randint(1, 6))]
     log = [(draw.randrange(20), draw.choice(items), draw.randint(0, 3), place) for place in range(300)]
     names = ("item1", "item2", "score"), ("user", "item", "relevance", "time")
     similar, events = (pa.table(dict(zip(own, map(list, zip(*rows))))) for own, rows in zip(names, (pairs, log)))
-    for name in ("item1", "item2"):
-        column = pa.array([item(v) for v in similar[name].to_pylist()])
-        similar = similar.set_column(similar.column_names.index(name), name, column)
-    for name, to in (("user", user), ("item", item)):
-        column = pa.array([to(v) for v in events[name].to_pylist()])
-        events = events.set_column(events.column_names.index(name), name, column)
     places = [pa.array(range(len(table))) for table in (similar, events)]
     return similar.append_column("place", places[0]), events.append_column("place", places[1])
 
@@ -307,22 +325,17 @@ STEPS: dict[str, dict[str, Any]] = {
     "named": {**ALL_NAMES, "ties": "optimistic", "level": 0.8, "memory_limit": "500MB"},
 }
 STEPS_IN_ORDER: dict[str, dict[str, Any]] = {
-    "ordered": {
+    "stable": {
         **ALL_NAMES, "horizon": 2, "gain": "linear", "ties": "stable", "order": "place", "top_k": (1, 2, 4),
         "level": 0.8, "memory_limit": "500MB",
     },
-}  # fmt: skip
-IDS: dict[str, Callable[[int], Any]] = {
-    "horizon": lambda v: v % 2 > 0, "named": "{:03d}".format,
-    "ordered": lambda v: b"\xff%03d" % v, "ungraded": lambda v: Decimal(v) / 4,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", [*STEPS, *STEPS_IN_ORDER])
 def test_item_to_item_is_that_of_one_machine(spark: Any, case: str) -> None:
-    options, ids = (STEPS | STEPS_IN_ORDER)[case], IDS[case]
-    items = int if case == "horizon" else ids  # whose users are two, each with events of many kinds
-    similar, log = (renamed(table, options if "user" in options else {}) for table in behaviour(8, ids, items))
+    options = (STEPS | STEPS_IN_ORDER)[case]
+    similar, log = (renamed(typed(table, case), options if "user" in options else {}) for table in behaviour(8))
     own = {name: value for name, value in options.items() if name != "order"}
     expected, warned = told(lambda: item_to_item(similar, log, **own))
     with partitions(spark, 1 if case in STEPS_IN_ORDER else 2):
@@ -352,15 +365,15 @@ def test_overlap_is_that_of_one_machine(spark: Any) -> None:
     draw = random.Random(5)
     train, test = (
         pa.table({
-            "user": [f"u{draw.randrange(9 + more)}" for _ in range(50)],
+            "user": [draw.randrange(9 + more) for _ in range(50)],
             "item": [draw.randrange(15 + more) for _ in range(50)],
             "time": [datetime(2024, 5, 1) + timedelta(hours=draw.randrange(99) + 40 * more) for _ in range(50)],
             "place": list(range(50)),
         })
         for more in (0, 2)
     )  # fmt: skip
-    for options in OVERLAPS:
-        tables = [renamed(table, options) for table in (train, test)]
+    for options, case in zip(OVERLAPS, ("plain", "overlap")):
+        tables = [renamed(typed(table, case), options) for table in (train, test)]
         own = {name: value for name, value in options.items() if name != "order"}
         found = overlap(*(in_spark(spark, table) for table in tables), **options)
         same_overlap(found, overlap(*tables, **own), frames=options["drop"] is True)
@@ -483,39 +496,6 @@ def test_a_user_may_have_most_of_the_rows(spark: Any) -> None:
     )
     log = pa.concat_tables([log.select(names), more])
     same(item_to_item(in_spark(spark, similar), in_spark(spark, log)), item_to_item(similar, log))
-
-
-@pytest.mark.parametrize(
-    ("users", "items"),
-    [
-        (pa.int8(), pa.int32()),
-        (pa.float64(), pa.int16()),
-        (pa.timestamp("us", "UTC"), pa.date32()),
-        (pa.large_string(), pa.timestamp("us")),
-    ],
-    ids=str,
-)
-def test_ids_are_of_any_type(spark: Any, users: pa.DataType, items: pa.DataType) -> None:
-    """All functions read ids in the same words: of the two others each has half of the types."""
-    kinds = {"user_id": users, "item_id": items, "user": users, "item": items, "item1": items, "item2": items}
-
-    def typed(table: pa.Table) -> pa.Table:
-        for place, name in enumerate(table.column_names):
-            if name in kinds:
-                column = table[name].cast(pa.int32() if kinds[name] == pa.date32() else pa.int64())
-                table = table.set_column(place, name, column.cast(kinds[name]))
-        return table
-
-    tables = {name: typed(table) for name, table in drawn(8).items()}
-    lists, truth, catalogue = (in_spark(spark, tables[name]) for name in ("lists", "truth", "items"))
-    report = evaluate(lists, truth, "ndcg", items=catalogue)
-    same(report, evaluate(tables["lists"], tables["truth"], "ndcg", items=tables["items"]))
-    similar, log = map(typed, behaviour(8))
-    if items in (pa.int16(), pa.date32()):
-        same(item_to_item(in_spark(spark, similar), in_spark(spark, log)), item_to_item(similar, log))
-    else:
-        frame = in_spark(spark, log)
-        assert overlap(frame, frame).counts == overlap(log, log).counts
 
 
 def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

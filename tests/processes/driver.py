@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import time
 import traceback
 from datetime import timedelta
@@ -78,6 +79,9 @@ def main(folder: str, world: int, module: str) -> int:
 
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
+    # What they do is wait for each other: to wake a process on another processor takes longer than what it then does.
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
     scenarios = importlib.import_module(f"processes.{module}")
     if hasattr(scenarios, "made"):
         for name in played_by(world, scenarios):
