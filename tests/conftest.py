@@ -5,16 +5,17 @@ from __future__ import annotations
 import atexit
 import gc
 import random
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from processes.warm import IMPORTS, PATH, Asked, Warm
+from processes.warm import IMPORTS, PATH, TORCH_ALONE, Asked, Warm
 
 if TYPE_CHECKING:
     import torch
 
-WARM = pytest.StashKey[Warm]()
+WARM = pytest.StashKey[tuple[Warm, Warm]]()
 # The files that take 8 s and more, longest first: `make test ARGS=--durations=100` says which.
 LONGEST = (
     "tests/offline/test_spark.py",
@@ -42,8 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """What takes seconds to import stands in functions: who only hands the tests to workers needs none of it."""
     if hasattr(config, "workerinput"):
         Asked.shared = config.workerinput["warm"]
+        sys.executable = config.workerinput["python"]
     elif config.getoption("numprocesses", None):
-        config.stash[WARM] = Warm(IMPORTS, PATH)
+        config.stash[WARM] = warm, _ = Warm(IMPORTS, PATH), Warm(TORCH_ALONE, PATH)
+        config.option.tx = [f"popen//python={warm.python}" for _ in config.option.tx]  # the workers are forked from it
         return
     import torch
     from hypothesis import HealthCheck, settings
@@ -62,8 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """One process is enough that the processes of all workers are forked from."""
-    node.workerinput["warm"] = node.config.stash[WARM].address
+    """Two processes are enough that the processes of all workers are forked from."""
+    addresses = [warm.address for warm in node.config.stash[WARM]]
+    node.workerinput |= {"warm": addresses, "python": sys.executable}
 
 
 @pytest.hookimpl(trylast=True)
@@ -85,7 +89,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if (warm := config.stash.get(WARM, None)) is not None:
+    for warm in config.stash.get(WARM, ()):
         warm.close()
     # DuckDB takes for leaked what is left at the end. Not now: pytest looks five times for what is left of the tests.
     atexit.register(gc.unfreeze)

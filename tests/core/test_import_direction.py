@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes.start import python, torch_alone
 
 PACKAGE = Path(__file__).parents[2] / "torch_recmetrics"
 NAME = PACKAGE.name
@@ -223,7 +223,7 @@ def test_importing_the_package_imports_no_extra() -> None:
         f"{NAME}.NDCG(2).update(torch.rand(2, 4), target_ids=torch.zeros(2, 1, dtype=torch.int64))\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
+    (result,) = python(torch_alone(), ["-c", program], cwd=PACKAGE.parent)
     assert result.returncode == 0, result.stderr
     added = set(result.stdout.split())
     assert NAME in added

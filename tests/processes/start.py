@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from processes.driver import played_by
-from processes.warm import IMPORTS, PATH, Asked, Call, Warm
+from processes.warm import IMPORTS, PATH, TORCH_ALONE, Asked, Call, Warm
 
 ALL_DONE_WITHIN = 600.0  # seconds
 PROGRAM_DONE_WITHIN = 240.0
@@ -35,14 +35,14 @@ def free_ports(number: int) -> list[str]:
 def warm(python: str = sys.executable) -> Asked:
     """The one process that all others are forked from, with what any of them imports: each more would import torch."""
     if Asked.shared is not None and python == sys.executable:
-        return Asked(Asked.shared)
+        return Asked(Asked.shared[0])
     return Warm(IMPORTS, PATH, python)
 
 
 @functools.cache
 def torch_alone() -> Asked:
     """The same for processes that import this package and Numba on their own: torch takes longest."""
-    return Warm(["torch", "torchmetrics"], PATH)
+    return Asked(Asked.shared[1]) if Asked.shared is not None else Warm(TORCH_ALONE, PATH)
 
 
 def run_all(source: Asked, function: str, given: list[list[Any]], folder: Path, patience: float) -> None:

@@ -114,12 +114,13 @@ IMPORTS = [
     "torch.utils.tensorboard",
     "matplotlib.pyplot",
 ]
+TORCH_ALONE = ["torch", "torchmetrics"]  # for processes that import this package and Numba on their own
 
 
 class Asked:
     """A process that listens at an address."""
 
-    shared: str | None = None  # the address of the one that all workers of a run of pytest ask
+    shared: tuple[str, str] | None = None  # the two that all workers of a run of pytest ask: with all, torch alone
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -161,7 +162,7 @@ class Warm(Asked):
         self._folder = TemporaryDirectory(prefix="warm")
         super().__init__(f"{self._folder.name}/socket")
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), "OMP_NUM_THREADS": "1"}
-        interpreter = Path(self._folder.name, "python")
+        self.python = interpreter = Path(self._folder.name, "python")
         interpreter.write_text(INTERPRETER.format(python=python, address=self.address))
         interpreter.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listener:
