@@ -378,7 +378,9 @@ def test_coverage_is_compared_from_summaries() -> None:
     assert not rule.paired and "unpaired" in str(rule)
     assert gate.decide(with_coverage(candidate, 0.40), with_coverage(incumbent, 0.50)).outcome == "rejected"
     undecided = gate.decide(with_coverage(candidate, 0.48), with_coverage(incumbent, 0.50)).rules[1]
-    assert undecided.outcome == "undecided" and undecided.users_needed > 400
+    z = (0.48 - 0.95 * 0.50) / math.hypot(0.003, 0.95 * 0.003)
+    wanted = stats.norm.isf(0.025) + stats.norm.ppf(0.8)
+    assert undecided.outcome == "undecided" and undecided.users_needed == math.ceil(400 * (wanted / z) ** 2)
 
 
 def test_logged_means() -> None:

@@ -99,6 +99,14 @@ def test_users_and_truth_that_do_not_belong_together() -> None:
     assert "do not belong together" in str(report)
 
 
+def test_item_0_is_an_item() -> None:
+    """Two users are few, but enough, also where all that one of them likes is the first item."""
+    lists = torch.tensor([[2, 1], [0, 1]])
+    assert preflight(lists, torch.tensor([[0], [1]]), metrics="recall", top_k=2).checks
+    with pytest.raises(ValueError, match="two users or more with a relevant item"):
+        preflight(lists, torch.tensor([[-1], [1]]), metrics="recall", top_k=2)
+
+
 def test_the_same_list_for_all_users() -> None:
     data = problem()
     data["recommendations"] = torch.arange(10).expand(USERS, -1)

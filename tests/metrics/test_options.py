@@ -190,3 +190,12 @@ def test_the_definition_says_every_option(variant: Variant) -> None:
     line = variant.make(top_k, ties="stable", empty_target_action="neg").definition()
     assert "\n" not in line and variant.metric.__name__ in line and (top_k is None or "7" in line)
     assert all(str(value) in line for value in (*variant.options.values(), "stable", "neg"))
+
+
+def test_docstrings_name_the_defaults() -> None:
+    """And none where there is none."""
+    of_rbp, of_coverage = (
+        " ".join(metric.__doc__.split()) for metric in (torch_recmetrics.RBP, torch_recmetrics.Coverage)
+    )
+    assert "persistence: p, the probability to read on, a float between 0 and 1. Default: 0.8. propensities:" in of_rbp
+    assert "their ids are 0 to N - 1. top_k: Cutoff K >= 1. Default: 10. nan_action:" in of_coverage

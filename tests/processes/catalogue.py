@@ -29,12 +29,13 @@ def data(kind: str) -> dict[str, Any]:
     return whole
 
 
-# name -> (data, k, where the parts begin and end for a number of processes)
+# name -> (data, k, where the parts begin and end for a number of processes, or end and begin)
 Cutoffs = Callable[[int], list[int]]
 SEARCHES: dict[str, tuple[str, int, Cutoffs]] = {
     "even": ("smooth", 10, lambda world: [N_ITEMS * r // world for r in range(world + 1)]),
     "uneven": ("smooth", 10, lambda world: [0, 11, *[600] * (world - 2), N_ITEMS]),
     "ties across parts": ("ties", 60, lambda world: [N_ITEMS * r // world for r in range(world + 1)]),
+    "the last part first": ("ties", 60, lambda world: [N_ITEMS * r // world for r in range(world, -1, -1)]),
     "copies across parts": ("copies", 300, lambda world: [0, 350, *[351] * (world - 2), N_ITEMS]),
     "first part is empty": ("smooth", 10, lambda world: [0, 0, *[300] * (world - 2), N_ITEMS]),
     "last part is empty": ("ties", 10, lambda world: [0, *[300] * (world - 2), N_ITEMS, N_ITEMS]),
@@ -86,7 +87,8 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
     if name in SEARCHES:
         kind, k, cuts = SEARCHES[name]
         before = group._get_sequence_number_for_group()
-        found = topk_catalogue(**part_of(data(kind), *cuts(world)[rank : rank + 2]), top_k=k, process_group=group)
+        ends = sorted(cuts(world)[rank : rank + 2])
+        found = topk_catalogue(**part_of(data(kind), *ends), top_k=k, process_group=group)
         return {"found": found, "exchanges": group._get_sequence_number_for_group() - before}
     given = part_of(data("smooth"), *[N_ITEMS * r // world for r in (rank, rank + 1)])
     try:

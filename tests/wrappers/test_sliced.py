@@ -453,6 +453,17 @@ def test_labels_that_are_ignored_are_so_in_every_slice() -> None:
     assert float(metric.overall) == 1
 
 
+def test_an_id_that_is_ignored_is_of_no_slice() -> None:
+    """It fills up what is relevant, and may lie beyond the catalogue."""
+    slices = slice_by_popularity(torch.tensor([9, 9, 1]), (5,), names=("tail", "head"))
+    metric = Sliced(MRR(ignore_index=9), slices)
+    metric.update(torch.tensor([[0.9, 0.1, 0.5]]), target_ids=torch.tensor([[2, 1, 9]]))
+    assert {name: float(value) for name, value in metric.compute().items()} == {
+        "tail": 0.5,
+        "head": pytest.approx(1 / 3),
+    }
+
+
 def test_slices_by_popularity() -> None:
     slices = slice_by_popularity([0, 5, 4, 100, 7.5], (5, 100))
     assert slices.names == ("below_5", "5_to_100", "from_100")

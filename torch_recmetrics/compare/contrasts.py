@@ -224,4 +224,4 @@ def deciding_users(own: Contrast, statistic: float, tail: float) -> float:
         return max(users_needed(statistic / math.sqrt(own.n), 1 - tail, sides=1), own.n + 1)
     normal = NormalDist()
     wanted = normal.inv_cdf(1 - tail) + normal.inv_cdf(POWER)
-    return max(math.ceil(own.n * (wanted / statistic) ** 2), own.n + 1)
+    return math.ceil(own.n * (wanted / statistic) ** 2)
