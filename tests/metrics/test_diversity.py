@@ -28,6 +28,7 @@ def test_ils() -> None:
     assert of_lists(ILS(GENRES.double(), 3), [[0, 1, 2]]) == pytest.approx(2 * HALF / 6, abs=1e-15)
     assert of_lists(ILS(GENRES.double(), 3), [[0, 1, 3]]) == pytest.approx(2 * HALF / 6, abs=1e-15)  # a zero vector
     assert of_lists(IntraListDiversity(GENRES.double(), 2), [[0, 2], [0, 1]]) == pytest.approx((1 + 1 - HALF) / 2)
+    assert (ILS.higher_is_better, IntraListDiversity.higher_is_better) == (False, True)
     assert of_lists(ILS(GENRES, 3, similarity="dot"), [[0, 1, 1 + 1]]) == 2 * 1 / 6
     assert of_lists(ILS(2 * GENRES, 2, similarity="dot"), [[0, 1]]) == 4
     table = torch.tensor([[0.0, 1.0, 3.0], [5.0, 0.0, 0.0], [7.0, 0.0, 0.0]])

@@ -233,7 +233,7 @@ def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
     columns = numbers, scores, rows.relevance
     for unit in () if ordered else UNITS:
         codes, largest = packed(*columns, lowest, score_bits, unit, bits)
-        if largest < 1 << bits:
+        if largest < float("inf"):
             return SortedRows(sort_column(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
     codes, order = torch.sort(packed(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
     return SortedRows(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
