@@ -394,6 +394,7 @@ OF_TWO = [
     "copies differ",
     "mixed memories",
     *(f"lists, first idle, {way}" for way in WAYS),
+    "lists, named on one, alone",
     *(f"clicks, {name}" for name in ("the first idle", "one class each", "samples again", "half and float32")),
 ]
 

@@ -1,8 +1,9 @@
 """A plugin of pytest that keeps a few tests: ``-p tests.tools.few --several tests/users``.
 
 Of each function in what is given as ``--several`` some cases are kept: the first, the last, and others at even
-distances between; the fewer functions there are, the more cases of each. Of any other function one case is kept. Tests
-that start processes or are slow are left out.
+distances between; the fewer functions there are, the more cases of each. What two processes say of all scenarios of a
+file, they have said at once, so all of it is kept. Of any other function one case is kept. Other tests that start
+processes, and those that are slow, are left out.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     places = tuple(place for name in config.getoption("--several") for place in (f"{name}::", f"{name}/"))
     functions: dict[str, list[pytest.Item]] = {}
+    kept = set()
     for item in items:
-        if not any(item.get_closest_marker(name) for name in LEFT_OUT):
-            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        name = item.nodeid.partition("[")[0]
+        if not any(item.get_closest_marker(mark) for mark in LEFT_OUT):
+            functions.setdefault(name, []).append(item)
+        elif "[2 processes" in item.nodeid and name.startswith(places):
+            kept.add(item)
     several = {name for name in functions if name.startswith(places)}
     number = max(LEAST, CASES // max(len(several), 1))
-    kept = {item for name, cases in functions.items() for item in spread(cases, number if name in several else 1)}
+    for name, cases in functions.items():
+        kept.update(spread(cases, number if name in several else 1))
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 

@@ -1,7 +1,7 @@
 """What a developer wants to hear within a minute: ``python -m tests.tools.quick [--base main] [pytest's arguments]``.
 
 Five cases or more of each test of the folders that differ from `base` (the table is in ``folders.py``) and of each
-test that differs itself, and one case of each law. Tests that start processes or are slow wait for ``make test``.
+test that differs itself, two processes for these, and one case of each law. Slow tests wait for ``make test``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> int:
     folders, own = chosen(changed_files(options.base))
     changed = list(dict.fromkeys([*(test for folder in folders for test in tests_of(folder)), *own]))
     print(f"changed: {', '.join([*folders, *own]) or 'nothing'}", flush=True)
-    command = [sys.executable, "-m", "pytest", "-q", "--numprocesses=2", "--dist=load", "-p", "tests.tools.few"]
+    command = [sys.executable, "-m", "pytest", "-q", "--numprocesses=2", "--dist=loadfile", "-p", "tests.tools.few"]
     command += [f"--several={test}" for test in changed]
     # The laws come first: they import the package before pytest does, to collect its doctests. A package that pytest
     # imports by itself does not know its modules.
