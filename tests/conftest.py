@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """What takes seconds to import stands in functions: who only hands the tests to workers needs none of it."""
     if hasattr(config, "workerinput"):
         Asked.shared = config.workerinput["warm"]
-        sys.executable = config.workerinput["python"]
+        sys.executable = config.workerinput["python"]  # not the one that asks for another fork
     elif config.getoption("numprocesses", None):
         config.stash[WARM] = warm, _ = Warm(IMPORTS, PATH), Warm(TORCH_ALONE, PATH)
         config.option.tx = [f"popen//python={warm.python}" for _ in config.option.tx]  # the workers are forked from it

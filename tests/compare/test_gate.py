@@ -195,10 +195,15 @@ def test_nothing_to_see() -> None:
     assert Gate(better="a").decide(run({"a": [0.1, 0.2, 0.3, 0.1, 0.2]}), zeros).outcome == "promoted"
 
 
-def test_a_loss_of_exactly_the_margin_is_undecided() -> None:
-    values = np.random.default_rng(0).uniform(0.1, 1, 50)
-    rule = Gate(not_worse={"a": 0.1}).decide(run({"a": 0.9 * values}), run({"a": values})).rules[0]
-    assert rule.outcome == "undecided"
+@pytest.mark.parametrize("margin", [0.05, 0.1, 0.3])
+def test_a_loss_of_exactly_the_margin_is_undecided(margin: float) -> None:
+    """What rounding leaves of it decides nothing, whatever the values are."""
+    for seed in range(20):
+        values = np.random.default_rng(seed).uniform(0.1, 1, 50)
+        users = run({"a": (1 - margin) * values}), run({"a": values})
+        assert Gate(not_worse={"a": margin}).decide(*users).outcome == "undecided"
+        logged = {"a": ((1 - margin) * values[0], 0.0)}, {"a": (values[0], 0.0)}
+        assert Gate(not_worse={"a": margin}).decide(*logged).outcome == "undecided"
 
 
 RARE = np.zeros(200)

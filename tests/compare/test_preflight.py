@@ -12,7 +12,14 @@ from torch import Tensor
 
 from torch_recmetrics import functional
 from torch_recmetrics.compare import Preflight, preflight
-from torch_recmetrics.compare.preflight import FUNCTIONS, catalogue_size, chance_value, popular_lists, random_lists
+from torch_recmetrics.compare.preflight import (
+    FUNCTIONS,
+    catalogue_size,
+    chance_value,
+    packed,
+    popular_lists,
+    random_lists,
+)
 
 ITEMS, USERS = 200, 400
 
@@ -105,6 +112,11 @@ def test_item_0_is_an_item() -> None:
     assert preflight(lists, torch.tensor([[0], [1]]), metrics="recall", top_k=2).checks
     with pytest.raises(ValueError, match="two users or more with a relevant item"):
         preflight(lists, torch.tensor([[-1], [1]]), metrics="recall", top_k=2)
+
+
+def test_what_is_there_keeps_its_order() -> None:
+    ids = torch.arange(40).where(torch.arange(40) % 3 > 0, -1)
+    assert packed(ids[None]).tolist() == [[n for n in range(40) if n % 3] + [-1] * 14]
 
 
 def test_the_same_list_for_all_users() -> None:

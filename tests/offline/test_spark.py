@@ -256,7 +256,7 @@ TYPES: dict[str, tuple[pa.DataType, pa.DataType]] = {  # of users and of items; 
     "horizon": (pa.bool_(), pa.int16()),
     "named": (pa.timestamp("us", "UTC"), pa.string()),
     "ungraded": (pa.decimal128(21, 2), pa.decimal128(21, 2)),
-    "stable": (pa.float64(), pa.binary()),
+    "stable": (pa.binary(), pa.binary()),
     "overlap": (pa.int8(), pa.timestamp("us")),
 }
 MADE: dict[pa.DataType, Callable[[int], Any]] = {
@@ -296,6 +296,7 @@ def typed(table: pa.Table, case: str) -> pa.Table:
     for place, name in enumerate(table.column_names):
         if case in TYPES and name in ("user_id", "item_id", "user", "item", "item1", "item2"):
             kind = TYPES[case][name.startswith("item")]
+            # From 1: the first day has that number.
             made = [MADE.get(kind, int)(number + 1) for number in table[name].to_pylist()]
             table = table.set_column(place, name, pa.array(made, kind))
     return table

@@ -308,7 +308,7 @@ def catalogue_size(given: Mapping[str, Tensor | None], counts: Tensor | None, nu
 
 
 def packed(ids: Tensor) -> Tensor:
-    """Rows with what is there first."""
+    """Rows with what is there first, in its order."""
     return ids.gather(1, (ids < 0).to(torch.uint8).argsort(dim=1, stable=True))
 
 
