@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -11,6 +12,7 @@ from fixtures.histories import updated
 from fixtures.refusals import refused
 from oracles import clicks as oracles
 from sklearn import metrics as sklearn
+from torchmetrics import classification as torchmetrics
 
 from torch_recmetrics import ctr_metrics
 
@@ -91,6 +93,31 @@ def test_weights_and_sample_ids_reach_the_members_that_know_them() -> None:
     made = zip(rows["preds"].tolist(), rows["target"].tolist(), weights.tolist(), strict=True)
     assert float(values["calibration"]) == pytest.approx(oracles.calibration([oracles.Row(*r) for r in made]), abs=1e-9)
     assert sum(float(values[name]) for name in values if "_positives" in name or "_negatives" in name) == 2 * N
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_what_is_counted_once_for_several_members_is_added_to_what_each_has(method: str) -> None:
+    """Also where one was emptied or asked alone, beside members that count other cells."""
+    metrics = ctr_metrics(weighting=None)
+    others = {
+        "strict": torchmetrics.BinaryAccuracy(0.9),
+        "ignoring": torchmetrics.BinaryAccuracy(ignore_index=1),
+        "of_rows": torchmetrics.BinaryAccuracy(multidim_average="samplewise"),
+        "specificity": torchmetrics.BinarySpecificity(),
+    }
+    alone = {name: copy.deepcopy(member) for name, member in [*metrics.items(), *others.items()]}
+    metrics.add_metrics(others)
+    for turn, emptied in enumerate(["accuracy", "recall", None]):
+        rows = {name: column.reshape(-1, 4) for name, column in clicks(turn).items() if name != "indexes"}
+        values = getattr(metrics, method)(**rows)
+        for name, member in alone.items():
+            value = member(**rows | {"target": rows["target"].to(torch.int64)})
+            if method == "forward":
+                torch.testing.assert_close(values[name], value, rtol=0, atol=0)
+            torch.testing.assert_close(metrics[name].compute(), member.compute(), rtol=0, atol=0)
+            assert metrics[name].update_count == member.update_count
+        for collection in (metrics, alone) if emptied else ():
+            collection[emptied].reset()
 
 
 @pytest.mark.parametrize("method", ["update", "forward"])

@@ -233,14 +233,12 @@ class RecMetricCollection(MetricCollection):
                 fused.count(fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout)))
             return {}
         taken = [(member, arguments_taken(member, arguments)) for member in self._others]
-        values: dict[int, Any] = {}
         with all_or_nothing(self._others):
             # Everything that can be refused comes first; what has advanced by then is taken back.
             with torch.no_grad():
                 evaluator: Any = fused.evaluator
                 prepared = None if evaluator is None else evaluator.prepare(read_layout(evaluator.labels, **layout))
-            for member, own in taken:
-                values[id(member)] = getattr(member, method)(**own)
+            values = self._advance_others(taken, method)
             if prepared is not None:
                 with torch.no_grad():
                     if method == "forward":
@@ -248,6 +246,10 @@ class RecMetricCollection(MetricCollection):
                     else:
                         fused.count(prepared)
         return {name: values.get(id(member)) for name, member in self._modules.items()} if values else {}
+
+    def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:
+        """Advance the members that read no ranking, each with its own arguments; what each returns."""
+        return {id(member): getattr(member, method)(**own) for member, own in taken}
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""

@@ -18,6 +18,7 @@ from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+STATES = ("tp", "fp", "tn", "fn")  # torchmetrics' names of them
 
 
 class ConfusionCount(own.BinaryStatScores):
@@ -72,6 +73,27 @@ class ClickMetrics(RecMetricCollection):
             given |= {"preds": preds.masked_fill(ignored, 0), "target": labels.masked_fill(ignored, ignore_index)}
         given = {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
         return super()._advance(given, method)
+
+    def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:
+        """Of torchmetrics' members that count the same cells the first one counts them, and the others add these."""
+        counting: list[Any] = [member for member, _ in taken if counts_cells(member)]
+        if method == "forward" or not counting:
+            return super()._advance_others(taken, method)
+        first = counting[0]
+        alike = (first.threshold, first.ignore_index)
+        same = {id(member): member for member in counting[1:] if (member.threshold, member.ignore_index) == alike}
+        before = [getattr(first, state) for state in STATES]
+        values = super()._advance_others([(m, given) for m, given in taken if id(m) not in same], method)
+        cells = [getattr(first, state) - count for state, count in zip(STATES, before, strict=True)]
+        for member in same.values():
+            member._update_state(*cells)
+            member._update_count, member._computed = member._update_count + 1, None
+        return values
+
+
+def counts_cells(member: Metric) -> bool:
+    """Whether an update of a member of torchmetrics adds to the cells of one confusion matrix alone."""
+    return type(member).update is own.BinaryStatScores.update and member.multidim_average == "global"
 
 
 class ClassMetrics(RecMetricCollection):
