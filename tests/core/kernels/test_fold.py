@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -77,6 +79,11 @@ def folded(loop: Callable[..., Any], n: int, places: tuple[int, ...], *tensors: 
     return [part.tolist() for part in fold.read_lists(loop, places, *tensors, n=n)]
 
 
+def added(numbers: Iterable[float]) -> float:
+    """One after the other; `sum` makes good what rounding takes, from Python 3.12 on."""
+    return functools.reduce(operator.add, numbers, 0.0)
+
+
 @pytest.mark.parametrize("places", PLACES)
 def test_hits_are_those_of_the_definition(places: tuple[int, ...]) -> None:
     relevance, counts = lists(3, graded=True), ties.counts_of(ties.log2_discount, 20, torch.device("cpu"))
@@ -86,10 +93,10 @@ def test_hits_are_those_of_the_definition(places: tuple[int, ...]) -> None:
         for column, place in enumerate(places):
             ranks = [rank + 1 for rank in range(place + 1) if row[rank] > 0]
             assert found[0][user][column] == len(ranks)
-            assert found[1][user][column] == sum(counts[rank - 1].item() for rank in ranks)
-            assert found[2][user][column] == sum((n + 1) / rank for n, rank in enumerate(ranks))
+            assert found[1][user][column] == added(counts[rank - 1].item() for rank in ranks)
+            assert found[2][user][column] == added((n + 1) / rank for n, rank in enumerate(ranks))
             assert found[3][user][column] == (1 / ranks[0] if ranks else 0)
-            assert sums[user][column] == sum(row[rank] * counts[rank].item() for rank in range(place + 1))
+            assert sums[user][column] == added(row[rank] * counts[rank].item() for rank in range(place + 1))
 
 
 def test_groups_are_those_of_the_definition() -> None:
