@@ -267,6 +267,8 @@ def test_users_say_among_how_many_columns_they_were_ranked() -> None:
     assert resumed(metric).users().candidates == "scored(5 to 9)"
     metric.update(**columns(3, item_ids=torch.arange(3)))
     assert metric.users().candidates == "sampled(3)" and metric.definition().endswith('candidates="sampled(3)")')
+    metric.update(**{**columns(1, item_ids=torch.arange(1)), "target_ids": torch.zeros(2, dtype=torch.int64)})
+    assert metric.users().candidates == "sampled(1 to 3)"
     metric.reset()
     metric.update(item_ids=torch.tensor([[1, 2]]), target_ids=torch.tensor([[1]]), sample_ids=torch.tensor([1]))
     assert metric.users().candidates == "full"  # nothing was scored here

@@ -31,6 +31,12 @@ LISTS = torch.tensor([[0, 2, 5], [1, 5, -1], [5, -1, -1], [-1, -1, -1], [4, 3, 1
 A = [1.0, 1 / math.log2(3), 1 / 2]  # attention of the first three ranks
 
 
+def test_groups_may_be_made_without_contents() -> None:
+    with torch.device("meta"):
+        metric = GroupExposure(torch.empty(6, dtype=torch.int64))
+    assert metric.value_names("exposure") == ["exposure/0"]
+
+
 def halved(ranks: torch.Tensor) -> torch.Tensor:
     return 0.5**ranks
 

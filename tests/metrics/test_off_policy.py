@@ -362,7 +362,7 @@ def test_inputs_that_are_missing_or_do_not_fit() -> None:
 @pytest.mark.parametrize("more", ["", "indexes", "sample_ids"])
 def test_slices_and_resamples(more: str) -> None:
     given, slices = log(600), torch.arange(600) % 4 - 1
-    given |= {more: torch.arange(600) // (3 if more == "indexes" else 1)} if more else {}
+    given |= {more: torch.arange(600) // (6 if more == "indexes" else 1)} if more else {}
     sliced, drawn = Sliced(made("sndr"), slices=3), UserBootstrap(made("sndr"), num_replicates=400)
     for some in torch.split(torch.arange(600), 90):
         sliced.update(**rows(given, some), slice_ids=slices[some])

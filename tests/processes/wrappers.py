@@ -35,7 +35,7 @@ WHO: dict[str, Share] = {
     "idle, weighted clicks": idle("weighted clicks"),
     "uneven, clicks with sample ids": uneven("clicks with sample ids"),
 }
-SLICES = 4  # nobody is in the last one
+SLICES = 5  # one click alone is in the last but one, nobody in the last
 WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
 
 
@@ -99,7 +99,11 @@ def taken(metric: Any, updates: list[Update]) -> list[Update]:
 
 def sliced_shards(name: str, world: int) -> Shards:
     shards = [with_slices(updates, overlapping=True) for updates in WHO[name](world)]
-    return [[{**own, "slice_ids": pad(own["slice_ids"], (0, 1))} for own in shard] for shard in shards]
+    shards = [[{**own, "slice_ids": pad(own["slice_ids"], (0, 2))} for own in shard] for shard in shards]
+    if "clicks" in name:
+        first = next(own for shard in shards for own in shard)
+        first["slice_ids"][int(first["target"].argmax()), SLICES - 2] = True
+    return shards
 
 
 def floats(values: dict[str, Any]) -> dict[str, float]:

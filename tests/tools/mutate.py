@@ -45,6 +45,7 @@ LEFT_OUT = {
     "device", "non_blocking",  # where there is one device all tensors are on it; `make gpu` runs where there are two
     "ecolor", "linewidth", "capsize", "solid_capstyle", "zorder", "figsize", "layout",  # how a figure looks
 }  # fmt: skip
+SYMMETRIC = {"max", "min", "maximum", "minimum", "equal", "hypot", "promote_types"}  # in their first two arguments
 SKIPPED_CALLS = ("option", "rank_zero_warn", "warn", "TypeVar", "namedtuple", "field")
 
 
@@ -64,7 +65,7 @@ def changes(node: Any) -> list[Callable[[Any], None]]:
         found += [lambda own: setattr(own, "value", changed_number(own.value))]
     if isinstance(node, ast.Call):
         swapped = len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2])
-        if swapped and ast.unparse(node.func).rpartition(".")[2] not in ("max", "min", "maximum", "minimum"):
+        if swapped and ast.unparse(node.func).rpartition(".")[2] not in SYMMETRIC:
             found += [lambda own: own.args.__setitem__(slice(0, 2), own.args[1::-1])]
         found += [
             lambda own, place=place: own.keywords.pop(place)

@@ -27,6 +27,7 @@ from torch_recmetrics import (
     GroupAUC,
     HitRate,
     MeanRank,
+    Personalization,
     Popularity,
     Recall,
     RecMetricCollection,
@@ -51,6 +52,17 @@ def hits(slices: Any = NAMES, k: int = 1, **given: Any) -> Sliced:
 
 def same(metric: Any, other: Any) -> bool:
     return str(metric.compute()) == str(other.compute())
+
+
+@pytest.mark.parametrize("metric", [Personalization(NUM_ITEMS, 2), Coverage(NUM_ITEMS, 2)], ids=repr)
+def test_lists_that_were_counted_stand_beside_those_that_wait(metric: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists with sample ids wait, since they may come again; those without are counted when there are many."""
+    unnamed, named = (with_slices(HISTORIES[name](3)) for name in ("sums", "sample ids"))
+    updates = [update for two in zip(unnamed, named, strict=True) for update in two]
+    waiting = fed(Sliced(metric.clone(), NAMES), updates).compute()
+    monkeypatch.setattr("torch_recmetrics.state.slot_counts.WAITING_PIECES", 1)
+    folded = fed(Sliced(metric.clone(), NAMES), updates)
+    assert floats(folded.compute()) == pytest.approx(floats(waiting), rel=0, abs=0, nan_ok=True)
 
 
 def test_values_of_slices() -> None:

@@ -84,7 +84,7 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
     groups, has_contents = groups.detach(), groups.device.type != "meta"
     if groups.ndim == 1:
         groups = groups.to(torch.int64)
-        lowest, highest = (int(groups.min()), int(groups.max())) if has_contents else (0, 0)
+        lowest, highest = (int(groups.min()), int(groups.max())) if has_contents else (-1, -1)
         if lowest < -1:
             raise ValueError(
                 f"`groups` must be 0 or more, or -1 for none, got {lowest} for item {int(groups.argmin())}"

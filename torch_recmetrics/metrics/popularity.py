@@ -79,7 +79,7 @@ class Novelty(ItemValueMeans):
             total = counts.sum()
         else:
             check.check_positive("num_users", self.num_users)
-            total = counts.new_tensor(float(self.num_users or 0))
+            total = counts.new_tensor(self.num_users)
             check.refuse(
                 counts.amax() > total,
                 lambda _: (

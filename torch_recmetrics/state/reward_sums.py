@@ -245,9 +245,8 @@ class RewardSums(RowMetric):
         mean = sums[WEIGHT] / sums[ROWS]
         along = torch.zeros_like(sums)
         along[WEIGHT], along[ROWS] = 1 / sums[ROWS], -mean / sums[ROWS]
-        n = scatter[0]
-        error = (squares_along(scatter, along) * n / (n - 1).clamp(min=1)).sqrt()
-        if self.max_weight is None and n >= KNOWN and bool((mean - 1).abs() > FAR * error + 1e-6):
+        error = squares_along(scatter, along).sqrt()
+        if self.max_weight is None and scatter[0] >= KNOWN and bool((mean - 1).abs() > FAR * error + 1e-6):
             self.warn_once(
                 "far",
                 f"the weights policy / logged have the mean {float(mean):.3g}, which is further from 1 than {FAR} "

@@ -339,6 +339,10 @@ SURELY_WRONG = {
         {**WIDE, "seen_ids": torch.tensor([[0, 0, 7], [8, 6, 5], [0, 0, 6], [7, 5, 8]])},
         "that padding",
     ),
+    "padded with 0 behind in rows longer than there are users": (
+        {**WIDE, "seen_ids": torch.tensor([[*range(4, 14)], [*range(4, 14)], [4, *[0] * 9], [5, 6, *[0] * 8]])},
+        "ignore_index=0",
+    ),
     "preds and target swapped": (
         {"preds": (WIDE["preds"] > 0.9).float(), "target": WIDE["preds"]},
         "every item is relevant .* `preds` and `target` swapped",

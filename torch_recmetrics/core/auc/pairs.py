@@ -204,11 +204,8 @@ def sums_before(values: Tensor, starts: Tensor) -> Tensor:
     A running sum over all runs, less its value at the start, would lose digits. So each value is split into a multiple
     of a quantum, whose sums are exact, and a small rest. The runs should weigh about the same, see :func:`units_of`.
     """
-    total = float(values.sum())
-    if not total > 0:
-        return torch.zeros_like(values)
     digits = 50 if values.dtype == torch.float64 else 22
-    quantum = math.ldexp(1.0, math.frexp(total)[1] - digits)
+    quantum = math.ldexp(1.0, math.frexp(float(values.sum()))[1] - digits)
     coarse = (values / quantum).round_().mul_(quantum)
     sums = []
     for part in (coarse, values - coarse):

@@ -64,7 +64,6 @@ def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequir
         lengths=lengths,
         best_tied=tied(values).cumprod(1).sum(1) + 1 if needs.lists else None,
         item_ids=item_ids,
-        binary=targets.binary,
     )
 
 
