@@ -102,7 +102,7 @@ def test_ranks_by_expectation_maximisation_equal_oracle(metric: Any, measure: An
             torch.cat([m - torch.tensor([above - 0.5]), others]) for above, n in enumerate(counts) for _ in range(n)
         ]
         estimate.update(
-            torch.stack(rows), item_ids=torch.arange(m + 1), target_ids=torch.zeros(len(rows), dtype=torch.int64)
+            torch.stack(rows), item_ids=torch.arange(m + 1), target_ids=torch.tensor([[0, -1]]).repeat(len(rows), 1)
         )
     expected = sampled.by_expectation_maximisation(of_rank(measure, 5, items), met, items, replacement)
     assert float(estimate.compute()) == pytest.approx(expected, rel=1e-9)
@@ -151,6 +151,13 @@ def test_without_gamma_the_bias_is_least(gamma: float) -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
         assert bias(least) <= bias(least + 1e-3 * torch.randn(7, dtype=torch.float64, generator=generator))
+
+
+def test_the_largest_sample_that_expectation_maximisation_takes() -> None:
+    metric = FromSampled(ours.MRR(), 10**6, method="em")
+    metric.update(torch.rand(1, 2**17), target_ids=torch.tensor([0]))
+    with pytest.raises(ValueError, match="at most 131071 sampled items"):
+        metric.update(torch.rand(1, 2**17 + 1), target_ids=torch.tensor([0]))
 
 
 def test_equal_scores_spread_a_user_over_the_places() -> None:

@@ -381,6 +381,16 @@ def test_slices_and_resamples(more: str) -> None:
     assert float(results["standard_error"]) == pytest.approx(float(whole.standard_error()), rel=0.2)
 
 
+def test_slices_of_rows_with_and_without_users() -> None:
+    """A row without a user is a unit of its own, whatever the users are called."""
+    given, users = log(60), torch.arange(60) // 3
+    sliced, alone = Sliced(made("snips"), slices=1), made("snips")
+    for metric, more in ((sliced, {"slice_ids": torch.zeros(30, dtype=torch.int64)}), (alone, {})):
+        metric.update(**rows(given, torch.arange(30)), **more, sample_ids=torch.arange(30))
+        metric.update(**rows(given, torch.arange(30, 60)), **more, indexes=users[:30])
+    assert float(sliced.standard_error()["0"]) == pytest.approx(float(alone.standard_error()), rel=1e-10)
+
+
 def test_in_a_collection() -> None:
     given = log(500)
     metrics = RecMetricCollection({name: made(name) for name in ESTIMATORS}, prefix="val_")

@@ -7,6 +7,7 @@ from typing import Any
 from fixtures.cases import Update
 from fixtures.items import NUM_ITEMS
 from fixtures.slices import with_slices
+from fixtures.unbiased import as_log
 from torch.nn.functional import pad
 
 from processes.exchanges import (
@@ -34,6 +35,9 @@ WHO: dict[str, Share] = {
     "uneven, clicks": uneven("clicks"),
     "idle, weighted clicks": idle("weighted clicks"),
     "uneven, clicks with sample ids": uneven("clicks with sample ids"),
+    "uneven, clicks as a log": lambda world: [
+        [as_log(update, slates=False) for update in shard] for shard in uneven("clicks")(world)
+    ],
 }
 SLICES = 5  # one click alone is in the last but one, nobody in the last
 WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
@@ -51,9 +55,12 @@ def metrics_of(name: str) -> Any:
         GroupAUC,
         HitRate,
         LogLoss,
+        OffPolicyValue,
         RecMetricCollection,
     )
 
+    if "log" in name:
+        return RecMetricCollection([OffPolicyValue()])
     if "clicks" in name:
         areas = {"auc": BinaryAUC(), "clustered": BinaryAUC(clustered=True), "precision": AveragePrecision()}
         return RecMetricCollection({**areas, "groups": GroupAUC(), "loss": LogLoss(), "calibration": Calibration()})
@@ -62,9 +69,11 @@ def metrics_of(name: str) -> Any:
 
 
 def sliced(name: str) -> Any:
-    from torch_recmetrics import Sliced
+    from torch_recmetrics import BinaryAUC, RecMetricCollection, Sliced
 
-    return Sliced(metrics_of(name), SLICES)
+    # Bins keep no rows that could be drawn, so only slices have them.
+    bins = {"bins": BinaryAUC(num_bins=64)} if "clicks" in name and "log" not in name else {}
+    return Sliced(RecMetricCollection({**metrics_of(name), **bins}), SLICES)
 
 
 def medians(name: str) -> Any:
@@ -102,7 +111,7 @@ def sliced_shards(name: str, world: int) -> Shards:
     shards = [[{**own, "slice_ids": pad(own["slice_ids"], (0, 2))} for own in shard] for shard in shards]
     if "clicks" in name:
         first = next(own for shard in shards for own in shard)
-        first["slice_ids"][int(first["target"].argmax()), SLICES - 2] = True
+        first["slice_ids"][int(first.get("target", first.get("reward")).argmax()), SLICES - 2] = True
     return shards
 
 

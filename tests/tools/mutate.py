@@ -46,7 +46,7 @@ LEFT_OUT = {
     "ecolor", "linewidth", "capsize", "solid_capstyle", "zorder", "figsize", "layout",  # how a figure looks
 }  # fmt: skip
 SYMMETRIC = {"max", "min", "maximum", "minimum", "equal", "hypot", "promote_types"}  # in their first two arguments
-SKIPPED_CALLS = ("option", "rank_zero_warn", "warn", "TypeVar", "namedtuple", "field")
+SKIPPED_CALLS = ("option", "rank_zero_warn", "warn", "TypeVar", "namedtuple", "field", "set_ylim")
 
 
 def changes(node: Any) -> list[Callable[[Any], None]]:

@@ -211,6 +211,10 @@ def test_bad_options() -> None:
         Sliced(Coverage(3, 1)).standard_error()
     with pytest.raises(TypeError, match="no argument `slices`: did you mean `slice_ids`"):
         Sliced(HitRate(1)).update(item_ids=LISTS, target_ids=TARGET, slices=SLICES)
+    with pytest.raises(ValueError, match="`slice_ids` is on meta, but the metric is on cpu"):
+        Sliced(HitRate(1)).update(
+            item_ids=LISTS, target_ids=TARGET, slice_ids=torch.empty(4, 3, dtype=bool, device="meta")
+        )
 
 
 def test_click_bins_keep_one_dtype() -> None:

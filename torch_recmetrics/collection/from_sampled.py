@@ -117,7 +117,6 @@ class FromSampled(OneForEach, UserMeans):
     stem = "from_sampled"
     needs_target = True
     partial = True
-    reads_others = True
     can_wait = False
     aggregation: Any = "mean"
     top_k = None

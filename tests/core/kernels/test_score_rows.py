@@ -181,6 +181,15 @@ def test_any_float(row: list[float], depth: int) -> None:
     check_all({"scores": torch.tensor([row])}, torch.arange(len(row)).unsqueeze(0), depth)
 
 
+@pytest.mark.parametrize("levels", [3, 10**6])
+def test_the_k_th_largest(levels: int) -> None:
+    g = np.random.default_rng(levels)
+    for _ in range(500):
+        n = g.integers(1, 30)
+        k, scores = g.integers(1, n + 1), g.integers(0, levels, n).astype(np.float32)
+        assert score_rows.kth_largest(scores.copy(), n, k) == np.sort(scores)[n - k]
+
+
 def test_rows_are_shared_between_calls_as_they_come() -> None:
     """Some rows, with what one row leaves behind in the buffers of the loop."""
     preds = torch.rand(9, 2000)

@@ -328,12 +328,12 @@ class RankingStats:
         """(B, D) int64: the recommended items by rank, -1 beyond the end of the list; D is the deepest cutoff, or
         less where no list is as long."""
         ids = known(self.ranking.item_ids if self.ranking.ordered else None, UNORDERED_ITEMS)
-        return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
+        return ids[:, : max(self._columns_at(cutoffs, ids.shape[1])) + 1]
 
     def reference(self, cutoffs: Cutoffs) -> Tensor:
         """(B, D) int64: the second lists of the users, as :meth:`items` are."""
         ids = known(self.ranking.reference_ids, NO_REFERENCE)
-        return ids[:, : max(self._columns_at(cutoffs, ids.shape[1]), default=-1) + 1]
+        return ids[:, : max(self._columns_at(cutoffs, ids.shape[1])) + 1]
 
     def relevant_ids(self) -> Tensor:
         """(B, T) int64: the relevant items, retrieved or not, padded with -1."""

@@ -88,7 +88,7 @@ class RankNodes:
 def whole_block(first: int, last: int, functions: Sequence[OfRank]) -> tuple[Tensor, Tensor]:
     """Nodes (last - first,) and their (.., 1 + F) weights: the ranks themselves."""
     ranks = torch.arange(first + 1, last + 1)
-    return ranks, torch.stack([torch.ones(len(ranks), dtype=torch.float64), *(f(ranks) for f in functions)], 1)
+    return ranks, torch.stack([torch.ones(len(ranks)), *(f(ranks) for f in functions)], 1)
 
 
 def interpolated_block(first: int, last: int, functions: Sequence[OfRank]) -> tuple[Tensor, Tensor]:
