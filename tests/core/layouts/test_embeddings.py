@@ -252,7 +252,7 @@ def test_longer_items_have_wider_bounds(
 def test_a_score_below_all_float32_is_above_what_is_hidden(sorted_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that a bias bans stands last of those that are shown, wherever the others are scored in float32."""
     monkeypatch.setattr(thresholds, "COUNTED_TARGETS", sorted_from)
-    monkeypatch.setattr(thresholds, "COUNTED_ITEMS", 64)
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 64 * thresholds.SEARCHED_USERS)
     data = batch("smooth", 3, n_items=300)
     bias = torch.zeros(300, dtype=torch.float64)
     bias[7] = -1e40

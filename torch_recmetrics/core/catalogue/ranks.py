@@ -40,7 +40,7 @@ def catalogue_ranks(
             batch = pairs.of_users(part)
             seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
             of_batch = RankCounts(batch, target_scores[part], ids[part])
-            size = chunk_size or thresholds.COUNTED_ITEMS
+            size = chunk_size or thresholds.STEP_ELEMENTS // thresholds.SEARCHED_USERS
             for chunk in ApproxScores(batch, seen, torch.float32, size, shown, by_user=of_batch.sorts):
                 of_batch.add(chunk)
             counts[:, part].scatter_(2, order[part].expand(3, -1, -1), of_batch.all_counts())

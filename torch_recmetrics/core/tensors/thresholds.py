@@ -37,4 +37,3 @@ WAITING_NUMBERS_ELSEWHERE = 1 << 19  # on other devices few large steps are best
 ITEM_BLOCK = 16  # items of a block whose maximum is taken
 CHUNK_NUMBERS = 1 << 23  # in the scores and vectors of a chunk of items: what is made of them stays in the cache
 SEARCHED_USERS = 256  # of one search: with more, a matrix product is hardly faster
-COUNTED_ITEMS = 1 << 11  # of a chunk in which higher scores are counted: its scores of 256 users stay in the cache
