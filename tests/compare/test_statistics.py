@@ -259,15 +259,18 @@ def test_bootstrap_agrees_with_the_t_test_where_both_are_right() -> None:
     assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.15 * other.standard_error)
 
 
-def test_bootstrap_draws_users_with_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The statistic of each draw is that of the users it drew, whatever the block."""
+@pytest.mark.parametrize("few", [False, True], ids=["all_differ", "two_differ"])
+def test_bootstrap_draws_users_with_replacement(monkeypatch: pytest.MonkeyPatch, few: bool) -> None:
+    """The statistic of each draw is that of the users it drew, whatever the block; 0 where it drew no difference."""
     rng = np.random.default_rng(0)
-    pairs = statistics.differences(rng.normal(size=12), np.zeros(12), rng.uniform(0.5, 2, 12))
+    d, w = (np.r_[1.0, -1.0, np.zeros(10)], np.ones(12)) if few else (rng.normal(size=12), rng.uniform(0.5, 2, 12))
+    pairs = statistics.differences(d, np.zeros(12), w)
     found = statistics.bootstrap_statistics(pairs, 30, seed=9)
-    assert pairs.weights is not None
-    for row, users in enumerate(np.random.Generator(statistics.bits(9)).integers(0, 12, (30, 12))):
+    drawn_users = np.random.Generator(statistics.bits(9)).integers(0, 12, (30, 12))
+    assert few == any(not d[users].any() for users in drawn_users)
+    for row, users in enumerate(drawn_users):
         # about the mean of all 12
-        t = paired.t_statistic(pairs.about_mean()[users].tolist(), pairs.weights[users].tolist())
+        t = paired.t_statistic(pairs.about_mean()[users].tolist(), w[users].tolist())
         assert found[row] == pytest.approx(t, rel=1e-9)
     monkeypatch.setattr(statistics, "LARGEST_BLOCK", 4 * 12 * 7)
     np.testing.assert_allclose(statistics.bootstrap_statistics(pairs, 30, seed=9), found, rtol=1e-12)
