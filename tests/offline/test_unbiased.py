@@ -410,6 +410,7 @@ def test_a_row_that_breaks_a_rule_is_named(
         ({"switch": 2.0}, '`switch` is for estimator="switch-dr"'),
         ({"max_weight": 0}, "`max_weight` must be a number above 0"),
         ({"level": 95}, "`level` must be"),
+        ({"memory_limit": "much"}, "`memory_limit`, "),
         ({"estimator": "dr", "expected": "q"}, "`log` .* has no column 'q': it has .* Give its name as `expected`"),
         ({"policy": "logged"}, "`logged` and `policy` must be two columns, got"),
         ({"user": "user"}, "has no column 'user'"),
