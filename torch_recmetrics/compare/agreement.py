@@ -75,7 +75,7 @@ class Agreement:
 
     def to_json(self) -> str:
         """The records as JSON, null for nan."""
-        return json.dumps(finite(self.to_records()), indent=2, ensure_ascii=False, allow_nan=False)
+        return json.dumps(finite(self.to_records()), indent=2, ensure_ascii=False)
 
 
 def metric_named(name: str, persistence: float = 0.9) -> Any:

@@ -119,9 +119,9 @@ class Verdict:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The verdict as JSON; written to `path`, whole or not at all, and returned. null is infinite or not known."""
-        rules = finite(list(map(asdict, self.rules)))
+        rules = list(map(asdict, self.rules))
         about = {"format_version": RECORD_VERSION, "outcome": self.outcome, "level": self.level, "rules": rules}
-        return write_text(path, json.dumps({**about, **self.record}, indent=2, allow_nan=False) + "\n")
+        return write_text(path, json.dumps(finite({**about, **self.record}), indent=2) + "\n")
 
 
 def percentages(share: float, low: float, high: float) -> list[str]:

@@ -72,7 +72,7 @@ def folder_of(options: dict[str, Any]) -> str | None:
 
 
 def json_of(content: Any) -> str:
-    return json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(finite(content), indent=2, ensure_ascii=False)
 
 
 def files_of(report: Report) -> Files:

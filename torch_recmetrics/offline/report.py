@@ -172,7 +172,7 @@ class Report(Mapping[str, float]):
 
         The values of the users are written by ``report.users.save(path)``.
         """
-        return write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        return write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """One page with tables and pictures that needs nothing from outside; written to `path`, whole or not at all.
