@@ -408,6 +408,9 @@ def test_values_of_users_beside_a_logged_mean() -> None:
     error = math.hypot(new.std(ddof=1) / math.sqrt(N), 0.003)
     assert table.rows[0].p == pytest.approx(2 * stats.norm.sf(abs(new.mean() - 0.3) / error))
     assert not table.rows[1].paired
+    for name in ("new", "newer"):
+        systems[name].weights = torch.full((N,), 1e200, dtype=torch.float64)  # equal, and their squares are infinite
+    assert compare(systems, "old", "ndcg@10").rows == table.rows
 
 
 def test_too_few_users_beside_a_logged_mean() -> None:
