@@ -231,17 +231,17 @@ def test_pictures_of_odd_values() -> None:
     ]
     for picture in pictures:
         drawn = ET.fromstring(picture)
-        numbers = [
-            float(value) for e in drawn.iter() for name, value in e.items() if name in ("x", "y", "cx", "cy", "r")
-        ]
-        assert all(map(math.isfinite, numbers))
+        width, height = map(float, drawn.attrib["viewBox"].split()[2:])
+        for axis, end in (("x", width), ("y", height)):
+            names = (axis, f"c{axis}", f"{axis}1", f"{axis}2")
+            assert all(0 <= float(value) <= end for e in drawn.iter() for name, value in e.items() if name in names)
         assert len(picture) < 40_000
     assert len(re.findall("<circle", pictures[6])) == len(re.findall('class="whisker', pictures[6])) == 40
     assert re.findall('class="tick">([^<]+)<', pictures[3])[-3:] == ["-2", "1.5", "5"]
 
 
 def test_places_in_pictures() -> None:
-    """Of worked examples: 286 units between the edges of a histogram, 148 between those of a forest."""
+    """Of worked examples: 286 units between the edges of a histogram, 148 between those of a forest, 270 of a ROC."""
 
     def ticks_of(picture: str) -> list[tuple[float, str]]:
         texts = [e for e in ET.fromstring(picture) if e.tag == "text" and e.get("class") == "tick"]
@@ -254,6 +254,11 @@ def test_places_in_pictures() -> None:
     drawn = histogram("few", [1, 4], (-2.0, 6.0), 2.0)
     assert ticks_of(drawn)[-3:] == [(44, "-2"), (187, "2"), (330, "6")]
     assert lines_of(drawn, "mean") == [(187, 8, 187, 144)]
+    assert ticks_of(against_cutoff("two", {5: (0.4, None, None), 10: (0.5, None, None)}))[-2:] == [
+        (59, "5"),
+        (325, "10"),
+    ]
+    assert lines_of(roc("chance", [0.0, 1.0], [0.0, 1.0]), "mean") == [(44, 280, 314, 10)]
     rows = [("a", (0.4, 0.3, 0.5), ""), ("b", (0.8, 0.7, 0.9), "")]
     assert (130, "0") in ticks_of(forest("above", rows))
     below = [(name, tuple(-own for own in bar), kind) for name, bar, kind in rows]
