@@ -268,7 +268,9 @@ ROLES = ("seen", "train", "items", "groups", "propensities", "slices")
 
 
 @pytest.mark.parametrize("case", [*ARGUMENTS, *IN_ORDER])
-def test_evaluate_is_that_of_one_machine(spark: Any, case: str) -> None:
+def test_evaluate_is_that_of_one_machine(spark: Any, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("spark", "spark_evaluation"):  # the values of so many come to the driver
+        monkeypatch.setattr(f"torch_recmetrics.offline.{module}.MOST_USERS", USERS)
     tables = {name: typed(table, case) for name, table in drawn(len(case)).items()}
     options = dict((ARGUMENTS | IN_ORDER)[case])
     tables["one"] = tables["truth"].filter(pa.array([place % 3 == 0 for place in range(len(tables["truth"]))]))
@@ -521,7 +523,7 @@ def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monke
     written = pyarrow.parquet.read_table(tmp_path / "more").sort_by("user")
     assert written["user"].to_pylist() == expected.user_ids
     assert written["user_mrr@2"].to_pylist() == pytest.approx(expected.users["user_mrr@2"].tolist())
-    monkeypatch.setattr("torch_recmetrics.offline.spark.MOST_USERS", 5)
+    monkeypatch.setattr("torch_recmetrics.offline.spark.MOST_USERS", USERS - 1)
     with pytest.warns(UserWarning, match="the values of 60 users stay with the workers: give users="):
         report = evaluate(in_spark(spark, lists), in_spark(spark, truth), "ndcg", 5)
     assert report.users is None
@@ -562,6 +564,7 @@ LISTS, TRUTH = [("ann", 1, 0.5), ("ann", 2, 0.25)], [("ann", 2)]
     (LISTS, TRUTH, {"temp_directory": "x"}, "`temp_directory` is not taken"),
     (LISTS, TRUTH, {"progress": True}, "`progress` is not taken with Spark's frames: Spark shows its own"),
     (LISTS, TRUTH, {"format": "csv"}, "`format` is not taken"),
+    (LISTS, TRUTH, {"items": "items"}, r"`recommendations` \(Spark\): item '1' is not in `items`"),
     (LISTS, TRUTH, {"slices": "slices", "options": {"ndcg": {"aggregation": "median"}}}, "ndcg@5 is no mean: the"),
 ])  # fmt: skip
 def test_what_is_wrong_is_told_in_one_line(spark: Any, lists: Any, truth: Any, options: Any, says: str) -> None:
@@ -572,6 +575,8 @@ def test_what_is_wrong_is_told_in_one_line(spark: Any, lists: Any, truth: Any, o
     if "slices" in options:
         slices = of_rows(spark, [("ann", "new")], user_id=pa.string(), slice=pa.string())
         options = {**options, "slices": slices}
+    if "items" in options:
+        options = {**options, "items": of_rows(spark, [(2,)], item_id=pa.int64())}
     with pytest.raises(ValueError, match=says):
         evaluate(rows, relevant, **({} if "metrics" in options else {"metrics": "ndcg", "top_k": 5}), **options)
 
