@@ -137,7 +137,7 @@ def forms(folder: Path, name: str, table: pa.Table) -> dict[str, Any]:
 
 def test_every_form_and_kind_of_id_gives_the_same_report(tmp_path: Path) -> None:
     options: dict[str, Any] = {"top_k": (3, 5), "relevance": "relevance"}
-    expected = evaluate(LISTS, TRUTH, **options)
+    expected = evaluate(LISTS, TRUTH, **options, keep_lists=True)
     lists, truth = forms(tmp_path, "lists", LISTS), forms(tmp_path, "truth", TRUTH)
     for name in lists:
         report = evaluate(lists[name], truth[name], **options)
@@ -147,23 +147,26 @@ def test_every_form_and_kind_of_id_gives_the_same_report(tmp_path: Path) -> None
     same(evaluate(lists["csv"], truth["parquet"], **options), expected)
     as_text = [with_ids(table, lambda number: f"{number:04}") for table in (LISTS, TRUTH)]
     same(evaluate(*as_text, **options), expected)
-    as_uuid = [with_ids(table, lambda number: str(uuid.UUID(int=number))) for table in (LISTS, TRUTH)]
-    same(evaluate(*as_uuid, **options), expected)
-    database = duckdb.connect()
-    relations = [
-        database.from_arrow(table).select(
-            "user_id::UUID AS user_id, item_id::UUID AS item_id, * EXCLUDE (user_id, item_id)"
-        )
-        for table in as_uuid
-    ]
-    same(evaluate(*relations, **options), expected)
+    for names in (("user_id", "item_id"), ("item_id",)):
+        texts = [with_ids(table, lambda number: str(uuid.UUID(int=number)), names) for table in (LISTS, TRUTH)]
+        uuids = [tmp_path / "lists_of_uuids.parquet", tmp_path / "truth_of_uuids.parquet"]
+        for table, path in zip(texts, uuids):
+            cast = ", ".join(f"{name}::UUID AS {name}" for name in names)
+            duckdb.connect().from_arrow(table).select(f"* REPLACE ({cast})").write_parquet(str(path))
+        for given in (texts, uuids):
+            report = evaluate(*given, **options, keep_lists=True)
+            same(report, expected)
+            assert report.user_ids == sorted(set(texts[1]["user_id"].to_pylist()))
+            assert report.users.lists == [[str(uuid.UUID(int=item)) for item in row] for row in expected.users.lists]
     below = [with_ids(table, lambda number: number - 20) for table in (LISTS, TRUTH)]
     same(evaluate(*below, **options), expected)
 
 
-def with_ids(table: pa.Table, rule: Any) -> pa.Table:
-    columns = [pa.array([rule(number) for number in table[name].to_pylist()]) for name in ("user_id", "item_id")]
-    return table.set_column(0, "user_id", columns[0]).set_column(1, "item_id", columns[1])
+def with_ids(table: pa.Table, rule: Any, names: tuple[str, ...] = ("user_id", "item_id")) -> pa.Table:
+    for name in names:
+        ids = pa.array([rule(number) for number in table[name].to_pylist()])
+        table = table.set_column(table.column_names.index(name), name, ids)
+    return table
 
 
 def test_text_that_begins_with_zero_stays_text(tmp_path: Path) -> None:
