@@ -16,16 +16,15 @@ LEFT, BOTTOM, HEIGHT = 44, 26, 170  # of a picture: room for numbers before and 
 ROW_HEIGHT = 22
 MOST_ROWS = 40
 MOST_POINTS = 300
-TICKS = 4
 
 Bar = tuple[float, float | None, float | None]  # a value with the ends of its interval, where there is one
 
 
-def ticks(low: float, high: float, about: int = TICKS) -> list[float]:
+def ticks(low: float, high: float, about: int = 4) -> list[float]:
     """Round numbers that cover a range, `about` of them.
 
-    >>> ticks(0, 0.37)
-    [0.0, 0.1, 0.2, 0.3, 0.4]
+    >>> ticks(0, 0.9)
+    [0.0, 0.25, 0.5, 0.75, 1.0]
     >>> ticks(-3, 12)
     [-5.0, 0.0, 5.0, 10.0, 15.0]
     """
