@@ -53,6 +53,9 @@ def test_the_suffix_says_it_too(tmp_path: Path) -> None:
     (tmp_path / "a.qrels").write_text("1 0 7 1\n2 0 8\n")
     with pytest.raises(InputError, match=r"a.qrels, row 2\): it must have 4 fields, got 3"):
         evaluate(tmp_path / "a.run", tmp_path / "a.qrels")
+    (tmp_path / "b.run").write_text("3 Q0 7 1 0.5 me\n3 Q0 8 2 best me\n")
+    with pytest.raises(InputError, match=r"b.run, row 2\): rank and score must be numbers"):
+        evaluate([tmp_path / "a.run", tmp_path / "b.run"], tmp_path / "a.qrels")
 
 
 def test_packed_qrels_have_their_own_relevance_too(tmp_path: Path) -> None:

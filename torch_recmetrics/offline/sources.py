@@ -228,12 +228,13 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
     for number, path in enumerate(paths):
         with refused_line(role, path):
             load(work, table, SELECTS[format](work, role, path), number, f"`{role}` ({path})")
-        if format == "trec":
-            check_trec(work, role, table, path, number)
     if format in ("csv", "trec"):
         make_integers(work, place, quoted(table))
     types = types_of(work, place, quoted(table))
-    return Source(role, name, quoted(table), types, tuple(paths), of_text=format != "parquet")
+    source = Source(role, name, quoted(table), types, tuple(paths), of_text=format != "parquet")
+    if format == "trec":
+        check_trec(work, source)
+    return source
 
 
 def make_integers(work: Any, place: str, table: str) -> None:
@@ -330,16 +331,14 @@ SELECTS = {
 }
 
 
-def check_trec(work: Any, role: str, table: str, path: Path, file: int) -> None:
+def check_trec(work: Any, source: Source) -> None:
     """InputError for a line with more or fewer fields than the first, or with text in place of a number."""
-    names = list(types_of(work, f"`{role}` ({path})", table))
-    width = next(width for width, columns in TREC.items() if list(columns) == names)
-    wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"{name} IS NULL" for name in names)])
-    rows = f"SELECT {ROW}, {FIELDS} FROM {table} WHERE {ROW} >= {file * LARGEST_FILE} AND ({wrong}) ORDER BY 1 LIMIT 1"
-    for row, fields in work.rows(rows):
+    width = next(width for width, columns in TREC.items() if list(columns) == list(source.types))
+    wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"{name} IS NULL" for name in source.types)])
+    for row, fields in work.rows(f"SELECT {ROW}, {FIELDS} FROM {source.sql} WHERE {wrong} ORDER BY 1 LIMIT 1"):
         numbers = "rank and score" if width == 6 else "the relevance"
         reason = f"it must have {width} fields, got {fields}" if fields != width else f"{numbers} must be numbers"
-        raise InputError(f"`{role}` ({path}, row {row % LARGEST_FILE + 1:,}): {reason}")
+        raise InputError(f"{source.place(row)}: {reason}")
 
 
 @contextmanager
