@@ -123,6 +123,8 @@ def test_another_seed_draws_other_cases(monkeypatch: pytest.MonkeyPatch) -> None
         holds(lambda number: found.append(number), "a law", 5, number=st.integers())
         return found
 
+    monkeypatch.delenv("FUZZ_SEED", raising=False)  # it may itself be run by `make fuzz`
+    monkeypatch.delenv("FUZZ_TIMES", raising=False)
     first = drawn()
     assert drawn() == first
     monkeypatch.setenv("FUZZ_SEED", "3")
