@@ -1,6 +1,5 @@
 """Where relevant items stand that are not in a finished list; users who would count as the best."""
 
-import math
 import warnings
 
 import pytest
@@ -33,17 +32,6 @@ def test_a_missing_item_stands_in_the_middle_of_the_places_behind_the_list() -> 
     values = both(pooled, item_ids=LISTS, target_ids=WANTED)
     assert values["mean_rank"] == (2 + 7 + 6 + 5.5) / 4
     assert values["mean_percentile_rank"] == pytest.approx((1 / 9 + 6 / 9 + 5 / 9 + 1 / 2) / 4)
-
-
-def test_a_missing_item_stands_behind_a_cutoff_also_beside_whole_lists() -> None:
-    for num_items, last in ((10, 5.5), (None, math.nan)):
-        metrics = ranking_metrics("mean_rank", top_k=(2, None), num_items=num_items)
-        values = both(metrics, item_ids=LISTS[2:], target_ids=WANTED[2:])
-        assert values == pytest.approx({"mean_rank@2": 3, "mean_rank": last}, nan_ok=True)
-        stats = rank(item_ids=LISTS[2:], target_ids=WANTED[2:], top_k=None).stats("average")
-        places, behind = stats.places((2, None), num_items)
-        assert behind.tolist()[0] == pytest.approx([3, last], nan_ok=True)
-        assert places.tolist() == [[2, num_items or 0]]
 
 
 def test_random_scores_and_the_first_of_them_have_the_same_expected_rank() -> None:

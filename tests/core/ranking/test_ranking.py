@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -19,6 +20,14 @@ def test_nothing_is_read_deeper_than_the_list_was_cut(read: str, ties: str) -> N
     if read != "max_hits":  # the same however long the list is
         with pytest.raises(ValueError, match="was cut at 4"):
             getattr(stats, read)((2, 5))
+
+
+@pytest.mark.parametrize(("num_items", "last"), [(10, 5.5), (None, math.nan)])
+def test_a_missing_item_stands_behind_a_cutoff_also_beside_whole_lists(num_items: int | None, last: float) -> None:
+    stats = rank(item_ids=torch.tensor([[-1]]), target_ids=torch.tensor([[6]]), top_k=None).stats("average")
+    places, behind = stats.places((2, None), num_items)
+    assert places.tolist() == [[2, num_items or 0]]
+    assert behind.tolist()[0] == pytest.approx([3, last], nan_ok=True)
 
 
 def test_tables_of_many_ranks_are_not_remembered_and_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from fixtures.devices import Reads, take_the_cpu_for_a_gpu
 
+from torch_recmetrics import NDCG
 from torch_recmetrics.core.tensors.checks import ValueChecks, plain_tensor
 
 FALSE, SECOND_ROW = torch.zeros(3, dtype=torch.bool), torch.tensor([False, True, False])
@@ -49,3 +50,12 @@ def test_a_warning_does_not_wait_once_for_each_rule(monkeypatch: pytest.MonkeyPa
 def test_lists_that_are_no_numbers_are_refused(given: list[object], says: str) -> None:
     with pytest.raises(TypeError, match=f"`x` must be .*{says}"):
         plain_tensor("x", given)
+
+
+def test_the_least_relevance_that_is_a_gain() -> None:
+    least = torch.tensor([[0.0, 1e-290]], dtype=torch.float64)
+    metric = NDCG(2)
+    with pytest.raises(ValueError, match=r"relevance must be 0 or at least 1e-290 .*, got 9.99e-291 in row 0"):
+        metric.update(torch.tensor([[0.1, 0.2]]), least * 0.999)
+    metric.update(torch.tensor([[0.1, 0.2]]), least)
+    assert float(metric.compute()) == 1
