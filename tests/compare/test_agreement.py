@@ -87,6 +87,10 @@ def test_a_comparison_says_how_much_lists_agree() -> None:
         ("old", "new", "rbo"),
     ]
     assert "old, new  rbo" in str(table)
+    fewer = compare({"old": run(OLD), "new": run(NEW[:50])}, "old", on_missing="intersect", level=0.8)
+    assert fewer.agreement is not None and [row.n for row in fewer.agreement] == [50, 50]
+    wanted = agreement({"old": run(OLD[:50]), "new": run(NEW[:50])}, level=0.8)
+    assert [*fewer.agreement] == [*wanted]
     alone = compare({"old": run(OLD), "none": UserValues(list(range(60)), {"ndcg@10": run(OLD)["ndcg@10"]})}, "old")
     assert alone.agreement is None and "overlap" not in str(alone)
 
