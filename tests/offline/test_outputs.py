@@ -54,11 +54,13 @@ def test_a_comparison_has_definitions_and_counts_of_its_runs(tmp_path: Path) -> 
 
 
 def test_what_is_no_metric_of_the_package_has_no_range(tmp_path: Path) -> None:
-    users = UserValues([0, 1, 2], {"clicks": [4.0, 9.0, 2.0], "recall@5": [0.0, 0.1, 0.9]})
+    values = {"clicks": [4.0, 9.0, 2.0], "recall@5": [0.0, 0.1, 0.9]}
+    users = UserValues([0, 1, 2], values, summaries={"revenue": (5.0, 0.5)})
     users.save(tmp_path / "users.parquet")
     intervals = report_of_users(str(tmp_path / "users.parquet"), users, 0.95).intervals
     assert intervals["clicks"][0] < 2 and intervals["clicks"][1] > 9
     assert intervals["recall@5"] == (0, 1)
+    assert intervals["revenue"] == pytest.approx((5 - 1.96 * 0.5, 5 + 1.96 * 0.5), abs=1e-4)
 
 
 def test_an_item_to_item_report_keeps_its_intervals(tmp_path: Path) -> None:

@@ -187,6 +187,12 @@ def test_a_report_of_one_value_needs_no_picture() -> None:
     assert "0.5000" in page
 
 
+def test_a_metric_at_two_cutoffs_is_drawn_against_them() -> None:
+    drawn = Report({"ndcg@5": 0.2, "ndcg@10": 0.3, "mrr@5": 0.4}, versions={}).to_html()
+    assert drawn.count("<svg") == 1
+    assert "<svg" not in Report({"ndcg@5": 0.2, "mrr@5": 0.4}, versions={}).to_html()
+
+
 def test_a_whole_list_is_the_deepest() -> None:
     """A metric without a cutoff stands before those with one, or behind them."""
     for names in (("mrr", "mrr@10"), ("mrr@10", "mrr")):
