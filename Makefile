@@ -94,7 +94,7 @@ package: $(READY)  ## build sdist and wheel, and install both in an empty enviro
 lowest:  ## run the tests on the lowest versions that pyproject.toml admits (downloads gigabytes)
 	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --requirement lowest.txt --editable .
-	$(VENV)-lowest/bin/python -m pytest --numprocesses=2 --dist=loadfile $(or $(ARGS),tests/core tests/metrics tests/laws)
+	$(VENV)-lowest/bin/python -m pytest --numprocesses=2 --dist=loadfile $(or $(ARGS),tests/core tests/metrics tests/collection tests/laws)
 
 newest:  ## run the tests on the newest versions of everything there are
 	test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest

@@ -14,9 +14,19 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import BinaryAccuracy
 
 import torch_recmetrics
-from torch_recmetrics import ILS, MRR, NDCG, HitRate, RecMetricCollection, Sliced, ranking_metrics
+from torch_recmetrics import ILS, MRR, NDCG, BinaryAUC, HitRate, RecMetricCollection, Sliced, ranking_metrics
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.state.user_means import RelevanceMeans
+
+
+def test_a_member_that_takes_the_place_of_another_is_updated() -> None:
+    metrics = RecMetricCollection({"at": NDCG(1), "auc": BinaryAUC()})
+    update = {"preds": torch.tensor([[0.2, 0.9]]), "target": torch.tensor([[0, 1]])}
+    metrics.update(**update)
+    metrics["at"], metrics["auc"] = NDCG(2), BinaryAUC(num_bins=1024)
+    metrics.update(**update)
+    assert [member.update_count for member in metrics.values()] == [1, 1]
+    assert floats(metrics.compute()) == {"at": 1, "auc": 1}
 
 
 def test_a_collection_is_torchmetrics_own_kind() -> None:

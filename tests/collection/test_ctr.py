@@ -82,6 +82,21 @@ def test_forward_and_copies() -> None:
     assert float(metrics.compute()["auc"]) == pytest.approx(expected(first)["auc"], abs=1e-12)
 
 
+@pytest.mark.skipif(
+    not hasattr(torchmetrics.BinaryStatScores, "merge_state"), reason="this torchmetrics merges nothing"
+)
+def test_merged_values_are_new_ones() -> None:
+    first, second, both = ctr_metrics(weighting=None), ctr_metrics(weighting=None), ctr_metrics(weighting=None)
+    for seed, metrics in enumerate((first, second)):
+        rows = {name: column for name, column in clicks(seed).items() if name != "indexes"}
+        metrics.update(**rows)
+        both.update(**rows)
+        metrics.compute()  # which torchmetrics' own keep
+    first.merge_state(second)
+    wanted = {name: pytest.approx(float(value), abs=1e-12) for name, value in both.compute().items()}
+    assert {name: float(value) for name, value in first.compute().items()} == wanted
+
+
 def test_weights_and_sample_ids_reach_the_members_that_know_them() -> None:
     rows = clicks()
     metrics = ctr_metrics(weighting=None)

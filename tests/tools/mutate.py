@@ -3,8 +3,9 @@
 ``python -m tests.tools.mutate --count 100 --seed 0 core/ranking compare``. A change is one operator, comparison,
 condition, constant or argument. Left out are docstrings, annotations, the texts of errors and warnings, decorators,
 declarations of options, ``if TYPE_CHECKING``, the tuned numbers of ``thresholds.py``, which change no value, where the
-axes of a figure end, the arguments of ``LEFT_OUT``, and the order of those of ``SYMMETRIC`` functions. A run that takes too long counts as caught. ``--record FILE`` keeps which test caught what;
-``--again FILE`` runs the same changes, each with the test that caught it first.
+axes of a figure end, the arguments of ``LEFT_OUT``, and the order of those of ``SYMMETRIC`` functions. A run that takes
+too long counts as caught. ``--record FILE`` keeps which test caught what; ``--again FILE`` runs the same changes, each
+with the test that caught it first.
 
 One copy of the package holds all changes, each behind a question (``switch.py``), so that all tests are imported and
 collected once, and a change costs the tests that come by it (``forked.py``). A change that this cannot make, in a loop

@@ -178,7 +178,7 @@ class RecMetricCollection(MetricCollection):
     def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
         members = tuple(self._modules.values())
-        if self._fused is None or members != self._fused_from:  # modules are equal to themselves alone
+        if self._fused is None or [*map(id, members)] != [*map(id, self._fused_from)]:  # `==` makes a metric of two
             self._fused = FusedState(*_split(members))
             self._others = [member for member in members if not isinstance(member, RankingMetric)]
             self._fused_from = members
@@ -388,6 +388,7 @@ class RecMetricCollection(MetricCollection):
         with all_or_nothing(self._modules.values()):
             for name, member in self._modules.items():
                 member.merge_state(other._modules[name])
+                member._computed = None  # torchmetrics' own keep the value of before
 
     def clone(self, prefix: str | None = None, postfix: str | None = None) -> Self:
         """A copy that goes on alone, with these before and behind its names."""

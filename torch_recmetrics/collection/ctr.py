@@ -18,7 +18,6 @@ from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
-STATES = ("tp", "fp", "tn", "fn")  # torchmetrics' names of them
 
 
 class ConfusionCount(own.BinaryStatScores):
@@ -75,18 +74,18 @@ class ClickMetrics(RecMetricCollection):
         return super()._advance(given, method)
 
     def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:
-        """Of torchmetrics' members that count the same cells the first one counts them, and the others add these."""
+        """The cells of a confusion matrix are counted once for all members of torchmetrics that add them up."""
         counting: list[Any] = [member for member, _ in taken if counts_cells(member)]
         if method == "forward" or not counting:
             return super()._advance_others(taken, method)
-        first = counting[0]
-        alike = (first.threshold, first.ignore_index)
-        same = {id(member): member for member in counting[1:] if (member.threshold, member.ignore_index) == alike}
-        before = [getattr(first, state) for state in STATES]
-        values = super()._advance_others([(m, given) for m, given in taken if id(m) not in same], method)
-        cells = [getattr(first, state) - count for state, count in zip(STATES, before, strict=True)]
-        for member in same.values():
-            member._update_state(*cells)
+        how = {"threshold": counting[0].threshold, "ignore_index": counting[0].ignore_index}
+        alike = {id(m): m for m in counting if {"threshold": m.threshold, "ignore_index": m.ignore_index} == how}
+        cells: Any = own.BinaryStatScores(**how, validate_args=False).to(counting[0].device)  # checked already
+        cells.update(**next(given for member, given in taken if member is counting[0]))
+        others = [(member, given) for member, given in taken if id(member) not in alike]
+        values = super()._advance_others(others, method)
+        for member in alike.values():
+            member._update_state(cells.tp, cells.fp, cells.tn, cells.fn)
             member._update_count, member._computed = member._update_count + 1, None
         return values
 

@@ -122,7 +122,8 @@ def draw_interval(axes: Any, place: float, value: Tensor, bounds: tuple[Tensor, 
         return
     bottom, top = axes.get_ylim()
     axes.errorbar([place], [middle], [[middle - low], [high - middle]], fmt="none", ecolor="0.3", capsize=6, zorder=1)
-    axes.set_ylim(min(bottom, low - 0.05 * (high - low)), max(top, high + 0.05 * (high - low)))
+    margin = 0.05 * (high - low)
+    axes.set_ylim(min(bottom, low - margin), max(top, high + margin))
 
 
 def hold_hits(sums: Tensor) -> Tensor:
