@@ -344,13 +344,11 @@ class WeightedValues:
     def columns(self) -> tuple[Tensor, Tensor]:
         """(B, columns) the values, nan where undefined or of weight 0, and what each weighs in its mean, 0 there.
 
-        Those of a pooled metric are the shares of single users.
+        Those of a pooled metric mean nothing alone.
         """
         blocks = []
-        for values, weight, denominator in self._blocks:
-            weight = weight.unsqueeze(1)
+        for values, _, denominator in self._blocks:
             weights = (denominator if denominator.ndim == 2 else denominator.unsqueeze(1)).expand_as(values)
-            values = torch.where(weights == weight, values, values * weight / weights)
             blocks.append(torch.stack([torch.where(weights != 0, values, float("nan")), weights]))
         values, weights = torch.cat(blocks, 2)[..., list(self._back)]
         return values, weights
