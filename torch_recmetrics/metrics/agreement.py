@@ -273,9 +273,10 @@ def overlap_sums(places: Tensor, lengths: Tensor, weights: Tensor, totals: Tenso
         share = shared / first.clamp(min=1)
         agreement = (both[:, 1:] + share * (depths - first).clamp(min=0)) / depths
         beyond = (at_end - shared) / last.clamp(min=1) + share
-        # By the same weights, added up alike: 1 to the last bit where all agree.
-        total = pad((torch.where(depths <= last, weights, 0) * agreement).cumsum(1), (1, 0))[:, -1:]
-        columns.append((total + powers[last] * beyond) / (totals[last] + powers[last]))
+        # The same weights added up alike, on a GPU too: 1 to the last bit where all agree.
+        within = torch.where(depths <= last, weights, 0)
+        total, most = (pad(of.cumsum(1), (1, 0))[:, -1:] for of in (within * agreement, within))
+        columns.append((total + powers[last] * beyond) / (most + powers[last]))
     return torch.cat(columns, 1).clamp(max=1)
 
 
