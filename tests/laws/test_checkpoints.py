@@ -12,6 +12,7 @@ from fixtures.histories import HISTORIES, OF_RANKINGS, sums
 from fixtures.variants import STATES, Variant, ways
 
 import torch_recmetrics
+from torch_recmetrics.state.scored_rows import FOLD_ROWS
 
 K = 3
 
@@ -240,3 +241,8 @@ def test_point_15_a_histogram_of_other_bins_is_refused() -> None:
         with pytest.raises(ValueError, match=f"piece by piece, got counts: .{2 * bins}"):
             binned.merge_state(wrong)
     assert binned.compute().isnan()
+    own = torch_recmetrics.BinaryAUC(64)
+    own.update(torch.linspace(-1, 1, FOLD_ROWS), torch.arange(FOLD_ROWS) % 2)
+    assert own.state("counts")
+    binned.merge_state(dict(own.metric_state))
+    assert binned.compute() == own.compute()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from typing import Any
 
 import pytest
@@ -150,3 +151,40 @@ def test_of_lists_with_one_sample_id_the_first_counts() -> None:
     assert float(metric.compute()) == 3 / 4  # items 0, 1 and 3
     assert float(metric(item_ids=torch.tensor([[2], [3]]), sample_ids=torch.tensor([9, 9]))) == 1 / 4
     assert float(metric.compute()) == 4 / 4
+
+
+G = torch.Generator().manual_seed(0)
+LISTS = {"preds": torch.randn(60, 30, generator=G), "target_ids": torch.randint(30, (60, 1), generator=G)}
+CLICKS = {"preds": torch.rand(60, generator=G), "target": torch.arange(60) % 2}
+REPEATED: dict[str, Any] = {  # metrics that hold rows with ids in ways of their own
+    "mean": (torch_recmetrics.NDCG(5), LISTS),
+    "counts": (torch_recmetrics.Coverage(30, 5), LISTS),
+    "both": (torch_recmetrics.RecMetricCollection([torch_recmetrics.NDCG(5), torch_recmetrics.Coverage(30, 5)]), LISTS),
+    "auc": (torch_recmetrics.BinaryAUC(), CLICKS),
+    "bins": (torch_recmetrics.BinaryAUC(num_bins=1 << 14), CLICKS),
+    "losses": (torch_recmetrics.LogLoss(), CLICKS),
+    "groups": (torch_recmetrics.GroupAUC(), {**CLICKS, "indexes": torch.arange(60) // 10}),
+    "resampled": (torch_recmetrics.UserBootstrap(torch_recmetrics.NDCG(5), num_replicates=10), LISTS),
+}
+
+
+@pytest.mark.parametrize("kind", REPEATED)
+def test_sample_ids_that_are_no_rows_of_the_data_set_are_warned_of(kind: str) -> None:
+    """A few rows may repeat, as a sampler's do; half of them do not."""
+    metric, batch = REPEATED[kind]
+    for first in (0, 60, 120, 100):
+        metric.update(**batch, sample_ids=torch.arange(first, first + 60))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.compute()
+    metric.reset()
+    for _ in range(2):  # an epoch again, without a reset
+        for first in (0, 60):
+            metric.update(**batch, sample_ids=torch.arange(first, first + 60))
+    with pytest.warns(UserWarning, match=r"120 of 240 rows count no second time.*must be unique in the data set"):
+        metric.compute()
+    metric.reset()
+    for _ in range(4):
+        metric.update(**batch, sample_ids=torch.arange(60))
+    with pytest.warns(UserWarning, match=r"180 of 240 rows count no second time.*neither the place in a batch"):
+        metric.compute()
