@@ -220,6 +220,13 @@ def of_dtypes(*dtypes: torch.dtype, weighted: bool = False) -> Share:
     return lambda world: [[clicks(rank, 9, *extra, dtype=dtypes[rank % len(dtypes)])] for rank in range(world)]
 
 
+def one_step_apart(world: int) -> Shards:
+    """Scores that differ in their last bit alone."""
+    return [
+        [{**clicks(rank, 60, groups=3), "preds": 0.5 + torch.arange(60).remainder(7) * 2**-24}] for rank in range(world)
+    ]
+
+
 CLICK_SHARDS: dict[str, Share] = {
     "even": even_clicks,
     "uneven": uneven_clicks,
@@ -375,6 +382,7 @@ SCENARIOS: dict[str, Scenario] = {
         if name in OF_WAYS or way in ("collection", "alone")
     },
     **{f"clicks, {name}": Scenario(share, ROWS, "alone", "again") for name, share in CLICK_SHARDS.items()},
+    "clicks, scores one step apart": Scenario(one_step_apart, KEPT, "alone", "again"),
     **{f"group of others, {h}": Scenario(uneven(h), of_others=True) for h in COST},
     "group of others, lists": Scenario(all_named, NAMED_LISTS, of_others=True),
     **{

@@ -348,6 +348,13 @@ SURELY_WRONG = {
         "every item is relevant .* `preds` and `target` swapped",
     ),
 }
+
+
+def test_the_id_that_is_refused_is_named_and_not_the_padding_before_it() -> None:
+    with pytest.raises(ValueError, match=r"`target_ids` must be 0 or more, or -1 for padding, got -3 in row 0"):
+        torch_recmetrics.NDCG(2).update(torch.rand(1, 4), target_ids=torch.tensor([[2, -1, -3]]))
+
+
 MAY_BE_RIGHT = {
     "item 0 seen twice by one of five": {
         "preds": torch.rand(5, 20, generator=G),
