@@ -178,7 +178,7 @@ class RecMetricCollection(MetricCollection):
     def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
         members = tuple(self._modules.values())
-        if self._fused is None or [*map(id, members)] != [*map(id, self._fused_from)]:  # `==` makes a metric of two
+        if self._fused is None or [*map(id, members)] != [*map(id, self._fused_from)]:  # `==` of two makes a third
             self._fused = FusedState(*_split(members))
             self._others = [member for member in members if not isinstance(member, RankingMetric)]
             self._fused_from = members

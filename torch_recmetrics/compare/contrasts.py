@@ -207,7 +207,7 @@ def holm_tails(p_values: Sequence[float], tail: float) -> list[float]:
     share what that one had.
     """
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    tails, share, stopped = list(p_values), 0.0, False
+    tails, share, stopped = [0.0] * len(p_values), 0.0, False
     for step, place in enumerate(order):
         if not stopped:
             share = tail / (len(p_values) - step)
