@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import torch
-from fixtures import browser
+from fixtures import browser, drawn
 
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import Input, Report
@@ -244,6 +244,11 @@ def test_pictures_of_odd_values() -> None:
         assert len(picture) < 40_000
     assert len(re.findall("<circle", pictures[6])) == len(re.findall('class="whisker', pictures[6])) == 40
     assert re.findall('class="tick">([^<]+)<', pictures[3])[-3:] == ["-2", "1.5", "5"]
+
+
+def test_pictures_are_those_that_were_looked_at() -> None:
+    """Who changes them writes the file again, ``python -m tests.fixtures.drawn``, and looks at it in a browser."""
+    assert drawn.pictures().splitlines() == drawn.LOOKED_AT.read_text("utf-8").splitlines()
 
 
 def test_places_in_pictures() -> None:
