@@ -2,10 +2,12 @@
 
 ``python -m tests.tools.mutate --count 100 --seed 0 core/ranking compare``. A change is one operator, comparison,
 condition, constant or argument. Left out are docstrings, annotations, the texts of errors and warnings, decorators,
-declarations of options, ``if TYPE_CHECKING``, the tuned numbers of ``thresholds.py``, which change no value, where the
-axes of a figure end, the arguments of ``LEFT_OUT``, and the order of those of ``SYMMETRIC`` functions. A run that takes
-too long counts as caught. ``--record FILE`` keeps which test caught what; ``--again FILE`` runs the same changes, each
-with the test that caught it first.
+declarations of options, ``if TYPE_CHECKING``, where the axes of a figure end, the arguments of ``LEFT_OUT``, and the
+order of those of ``SYMMETRIC`` functions; and what changes time and memory alone: the numbers of ``thresholds.py`` and
+``SIZES``, whether a comparison with one of them takes in the size itself, how much ``work`` a loop has, and more room
+in an array of a compiled loop, which writes it before it reads it. A run that takes too long counts as caught.
+``--record FILE`` keeps which test caught what; ``--again FILE`` runs the same changes, each with the test that caught
+it first.
 
 One copy of the package holds all changes, each behind a question (``switch.py``), so that all tests are imported and
 collected once, and a change costs the tests that come by it (``forked.py``). A change that this cannot make, in a loop
@@ -26,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +44,52 @@ OTHER: dict[type[ast.AST], type[ast.AST]] = {
     ast.RShift: ast.LShift, ast.BitXor: ast.BitOr, ast.MatMult: ast.Mult,
 }  # fmt: skip
 LEFT_OUT = {
+    "work",  # of a loop, which decides how many threads run it
     "strict",  # of zip, a check of our own lengths, which agree
     "device", "non_blocking",  # where there is one device all tensors are on it; `make gpu` runs where there are two
     "ecolor", "linewidth", "capsize", "solid_capstyle", "zorder", "figsize", "layout",  # how a figure looks
 }  # fmt: skip
+SIZES = {  # of steps, blocks, tables and what waits: file -> names
+    "batches": ("BATCH_ROWS", "BATCH_USERS", "BATCH_CELLS"),
+    "collectives": ("FIRST",),
+    "compact_ids": ("TABLE_BITS", "GOLDEN_MULTIPLIER"),
+    "diversity": ("STEP_ELEMENTS",),
+    "fingerprint": ("STEP",),
+    "flat": ("TABLE_PLACES",),
+    "from_sampled": ("KEPT_NUMBERS", "KEPT_NUMBERS_ELSEWHERE", "EVERY_SIZE"),
+    "histogram": ("BLOCK",),
+    "item_counts": ("WAITING_IDS", "WAITING_LISTS"),
+    "item_to_item": ("ROWS_AT_ONCE", "ELEMENTS_AT_ONCE"),
+    "lists": ("SCATTERED",),
+    "off_policy": ("BATCH_ROWS",),
+    "preflight": ("BLOCK",),
+    "reward_sums": ("KEPT_ROWS",),
+    "rewards": ("PART", "BLOCK"),
+    "runtime": ("SHARED_WORK", "PARTS_PER_THREAD", "WRITTEN_LOOPS"),
+    "sampled_ranks": ("RANKS_AT_ONCE", "CHANCES_AT_ONCE"),
+    "score_rows": ("NARROW", "MEDIUM", "WIDE", "LANES", "FEW"),
+    "scored_rows": ("FOLD_ROWS", "FOLD_PIECES", "FIRST_FOLD"),
+    "slot_counts": ("WAITING_IDS", "WAITING_PIECES"),
+    "slot_sums": ("WAITING_ROWS", "WAITING_PIECES"),
+    "slots": ("UNITS", "COUNTED"),
+    "sort_keys": ("SLICE", "SLICE_ON_A_GPU"),
+    "spark": ("FAN_IN", "ROWS_AT_ONCE"),
+    "ties": ("SMALL_STEP", "TABLE_ELEMENTS"),
+}
 SYMMETRIC = {"max", "min", "maximum", "minimum", "equal", "hypot", "promote_types"}  # in their first two arguments
 SKIPPED_CALLS = ("option", "rank_zero_warn", "warn", "TypeVar", "namedtuple", "field", "set_ylim")
 
 
-def changes(node: Any) -> list[Callable[[Any], None]]:
+def names_a_size(node: ast.AST, sizes: Collection[str]) -> bool:
+    """Whether a number is in it that changes time and memory alone."""
+    return any(
+        (isinstance(own, ast.Name) and own.id in sizes)
+        or (isinstance(own, ast.Attribute) and ast.unparse(own.value) == "thresholds")
+        for own in ast.walk(node)
+    )
+
+
+def changes(node: Any, sizes: Collection[str]) -> list[Callable[[Any], None]]:
     """What can be changed in one node, each as a function that does it in place."""
     found: list[Callable[[Any], None]] = []
     if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in OTHER:
@@ -58,7 +97,8 @@ def changes(node: Any) -> list[Callable[[Any], None]]:
     if isinstance(node, ast.Compare):
         found += [
             lambda own, place=place: own.ops.__setitem__(place, OTHER[type(own.ops[place])]())
-            for place in range(len(node.ops))
+            for place, op in enumerate(node.ops)
+            if not (names_a_size(node, sizes) and isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE))
         ]
     if isinstance(node, ast.If | ast.IfExp | ast.While):
         found += [lambda own: setattr(own, "test", ast.UnaryOp(ast.Not(), own.test))]
@@ -80,9 +120,11 @@ def changed_number(value: Any) -> Any:
     return not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else 2 * value or 1.0
 
 
-def nodes_of(node: ast.AST) -> Iterator[ast.AST]:
+def nodes_of(node: ast.AST, sizes: Collection[str]) -> Iterator[ast.AST]:
     """All nodes whose change could change what the package does, in the order of the file."""
     if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom):
+        return
+    if isinstance(node, ast.Assign) and names_a_size(node.targets[0], sizes):
         return
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return
@@ -93,12 +135,22 @@ def nodes_of(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.BinOp | ast.Subscript) and isinstance(getattr(node, "ctx", None), ast.Store):
         return
     yield node
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.empty" and not isinstance(node.args[0], ast.Tuple):
+        inside = (own for child in (*node.args, *node.keywords) for own in nodes_of(child, sizes))
+        yield from (own for own in inside if not isinstance(own, ast.Constant))
+        return
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "bases", "type_params"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from nodes_of(child)
+                yield from nodes_of(child, sizes)
+
+
+def places_of(tree: ast.AST, path: str) -> list[tuple[Any, list[Callable[[Any], None]]]]:
+    """The nodes of a file, each with what can be changed in it."""
+    sizes = SIZES.get(Path(path).stem, ())
+    return [(node, changes(node, sizes)) for node in nodes_of(tree, sizes)]
 
 
 def sites(folders: list[str]) -> list[tuple[str, int, int]]:
@@ -107,17 +159,17 @@ def sites(folders: list[str]) -> list[tuple[str, int, int]]:
     for file in sorted((ROOT / PACKAGE).rglob("*.py")):
         path = file.relative_to(ROOT).as_posix()
         if folder_of(path) in folders and file.name not in ("thresholds.py", "__init__.py"):
-            nodes = nodes_of(ast.parse(file.read_text("utf-8")))
-            found += [(path, number, which) for number, node in enumerate(nodes) for which in range(len(changes(node)))]
+            places = places_of(ast.parse(file.read_text("utf-8")), path)
+            found += [(path, number, which) for number, (_, own) in enumerate(places) for which in range(len(own))]
     return found
 
 
-def mutant(text: str, number: int, which: int) -> tuple[str, str]:
+def mutant(text: str, path: str, number: int, which: int) -> tuple[str, str]:
     """A file with one change, and what that is."""
     tree = ast.parse(text)
-    node: Any = list(nodes_of(tree))[number]
+    node, found = places_of(tree, path)[number]
     before = shown(node)
-    changes(node)[which](node)
+    found[which](node)
     ast.fix_missing_locations(tree)
     told = " -> ".join(re.sub(r"\s+", " ", own)[:90] for own in (before, shown(node)))
     return ast.unparse(tree), f"{node.lineno}  {told}    in    {text.splitlines()[node.lineno - 1].strip()}"
@@ -144,16 +196,16 @@ LIMIT = 1800.0  # seconds of all tests of a folder
 ASKED = ast.parse("from tests.tools.switch import active as _active").body
 
 
-def switched(text: str, picked: dict[int, tuple[int, int]]) -> tuple[str, set[int]]:
+def switched(text: str, path: str, picked: dict[int, tuple[int, int]]) -> tuple[str, set[int]]:
     """A file that makes each of these changes where it is asked for, and the changes that it can make so."""
     tree, made = ast.parse(text), set()
-    nodes = list(nodes_of(tree))
+    nodes = places_of(tree, path)
     first = next((place for place, node in enumerate(tree.body) if not is_head(node)), 0)
     tree.body[first:first] = ASKED
     # A change inside of another one comes first, so that it is in both halves of that.
     for number, (place, which) in sorted(picked.items(), key=lambda item: -item[1][0]):
-        node, changed = nodes[place], copy.deepcopy(nodes[place])
-        changes(changed)[which](changed)
+        (node, found), changed = nodes[place], copy.deepcopy(nodes[place][0])
+        found[which](changed)
         asked = ast.parse(f"_active({number})", mode="eval").body
         if isinstance(node, ast.stmt) and hasattr(node, "test"):
             before, after = node.test, ast.IfExp(asked, changed.test, node.test)
@@ -220,7 +272,7 @@ class Tree:
         for path, text in self.texts.items():
             picked = {m["number"]: m["site"][1:] for m in mutants if m["site"][0] == path}
             if not path.startswith(COMPILED):
-                source, numbers = switched(text, picked)
+                source, numbers = switched(text, path, picked)
                 (self.path / path).write_text(source, "utf-8")
                 made |= numbers
         held, results = [m for m in mutants if m["number"] in made], self.path / "results.json"
@@ -246,7 +298,7 @@ class Tree:
         process, output = Warm(HEAVY, [self.path], cwd=self.path), self.path / "output.txt"
         for one in mutants:
             path, caught = one["site"][0], ""
-            (self.path / path).write_text(mutant(self.texts[path], *one["site"][1:])[0], "utf-8")
+            (self.path / path).write_text(mutant(self.texts[path], *one["site"])[0], "utf-8")
             near = [f for word in one["tests"] for f in sorted((ROOT / word).rglob(f"test_{Path(path).stem}.py"))]
             for words in ([file.relative_to(ROOT).as_posix() for file in near], one["tests"]):
                 if not words or caught:
@@ -284,7 +336,7 @@ def main() -> int:
     texts = {path: (ROOT / path).read_text("utf-8") for path, _, _ in chosen}  # whatever is written meanwhile
     mutants: list[dict[str, Any]] = []
     for number, site in enumerate(chosen):
-        told = f"{site[0]}:{mutant(texts[site[0]], *site[1:])[1]}"
+        told = f"{site[0]}:{mutant(texts[site[0]], *site)[1]}"
         folder = str(folder_of(site[0]))
         mutants.append({"number": number, "site": site, "folder": folder, "told": told, "tests": tests_of(folder)})
         mutants[-1]["known"] = caught_by.get(site, "")

@@ -104,8 +104,8 @@ def test_groups_are_those_of_the_definition() -> None:
     above, equal, values = ranking.above, ranking.equal, ranking.target_relevance
     start, size = torch.empty((2, 40, 20), dtype=torch.int64)
     totals, before = torch.zeros((2, 40, 20), dtype=torch.float64)
-    over_rows(fold.tie_groups, 40, 0, *(tensor.numpy() for tensor in (above, equal, start, size)))
-    over_rows(fold.group_sums, 40, 0, *(tensor.numpy() for tensor in (values, above, start, totals, before)))
+    over_rows(fold.tie_groups, 40, *(tensor.numpy() for tensor in (above, equal, start, size)), work=0)
+    over_rows(fold.group_sums, 40, *(tensor.numpy() for tensor in (values, above, start, totals, before)), work=0)
     for user in range(40):
         items = list(zip(above[user].tolist(), equal[user].tolist(), values[user].tolist(), strict=True))
         for rank in range(20):

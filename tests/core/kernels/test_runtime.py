@@ -34,7 +34,7 @@ def number_rows(first: int, last: int, found: Any) -> None:
 def numbered(work: int = runtime.SHARED_WORK) -> bool:
     """Whether each row was visited exactly once."""
     found = np.zeros(N_ROWS, dtype=np.int64)
-    runtime.over_rows(number_rows, N_ROWS, work, found)
+    runtime.over_rows(number_rows, N_ROWS, found, work=work)
     return bool((found == 2 * np.arange(N_ROWS)).all())
 
 
@@ -62,14 +62,14 @@ def test_rows_are_shared_between_threads() -> None:
             both.wait()
         visitors[threading.get_ident()] += last - first
 
-    runtime.over_rows(visit, N_ROWS, runtime.SHARED_WORK)
+    runtime.over_rows(visit, N_ROWS, work=runtime.SHARED_WORK)
     assert len(visitors) == 2 and sum(visitors.values()) == N_ROWS
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 7])
 def test_few_rows(n_rows: int) -> None:
     found = np.zeros(n_rows, dtype=np.int64)
-    runtime.over_rows(number_rows, n_rows, runtime.SHARED_WORK, found)
+    runtime.over_rows(number_rows, n_rows, found, work=runtime.SHARED_WORK)
     assert found.tolist() == [2 * row for row in range(n_rows)]
 
 
@@ -79,7 +79,7 @@ def test_an_error_in_a_part_is_raised() -> None:
             raise KeyError(first)
 
     with pytest.raises(KeyError):
-        runtime.over_rows(fail, N_ROWS, runtime.SHARED_WORK)
+        runtime.over_rows(fail, N_ROWS, work=runtime.SHARED_WORK)
     assert numbered()
 
 
@@ -122,7 +122,7 @@ def outer(first, last, found):
         found[row] = inner(row)
 
 found = np.zeros(5, dtype=np.int64)
-runtime.over_rows(outer, 5, 0, found)
+runtime.over_rows(outer, 5, found, work=0)
 """
 
 

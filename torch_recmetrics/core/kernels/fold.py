@@ -24,7 +24,7 @@ def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) ->
     """What a loop over lists makes of some contiguous tensors, the first of them (B, D): `n` of (B, C)."""
     ascending, columns = in_order(places)
     out = np.empty((n, ascending.shape[0], tensors[0].shape[0]))
-    over_rows(loop, out.shape[2], tensors[0].numel(), *(tensor.numpy() for tensor in tensors), ascending, out)
+    over_rows(loop, out.shape[2], *(tensor.numpy() for tensor in tensors), ascending, out, work=tensors[0].numel())
     return [torch.from_numpy((part if columns is None else part[columns]).T) for part in out]
 
 
@@ -34,7 +34,7 @@ def at_ranks(values: Tensor, ranks: Tensor, depth: int) -> Tensor:
     if values.dtype == torch.bfloat16:  # which NumPy has not
         values = values.float()
     given = values.numpy().astype(np.float64), ranks.contiguous().numpy(), table
-    over_rows(write_at_ranks, table.shape[0], ranks.numel(), *given)
+    over_rows(write_at_ranks, table.shape[0], *given, work=ranks.numel())
     return torch.from_numpy(table)
 
 

@@ -27,7 +27,7 @@ def match_lists(items: Tensor, others: Tensor, cuts: Sequence[int]) -> tuple[Ten
     places, n_users = torch.empty_like(items, memory_format=torch.contiguous_format), items.shape[0]
     shared, lengths = np.empty((n_users, len(cuts))), np.empty((2, n_users, len(cuts)), np.int64)
     given = items.contiguous().numpy(), others.contiguous().numpy(), np.array(cuts, np.int64)
-    over_rows(match_rows, n_users, 8 * (items.numel() + others.numel()), *given, places.numpy(), shared, lengths)
+    over_rows(match_rows, n_users, *given, places.numpy(), shared, lengths, work=8 * (items.numel() + others.numel()))
     return places, torch.from_numpy(shared), torch.from_numpy(lengths)
 
 
@@ -41,15 +41,15 @@ def overlap_sums(places: Tensor, lengths: Tensor, weights: Tensor, totals: Tenso
     """
     out = np.empty(lengths.shape[1:])
     given = (tensor.contiguous().numpy() for tensor in (places, lengths, weights, totals, powers))
-    over_rows(extrapolate, out.shape[0], 8 * places.numel(), *given, out)
+    over_rows(extrapolate, out.shape[0], *given, out, work=8 * places.numel())
     return torch.from_numpy(out)
 
 
 def pair_counts(places: Tensor, cuts: Sequence[int]) -> Tensor:
     """(3, B, C) of the items that two lists share: pairs in opposite order, and the sums of the places in either."""
     out = np.empty((3, places.shape[0], len(cuts)))
-    work = places.numel() * places.shape[1] // 2
-    over_rows(count_pairs, places.shape[0], work, places.numpy(), np.array(cuts, np.int64), out)
+    given = places.numpy(), np.array(cuts, np.int64)
+    over_rows(count_pairs, places.shape[0], *given, out, work=places.numel() * places.shape[1] // 2)
     return torch.from_numpy(out)
 
 
@@ -65,7 +65,7 @@ def amounts_by_group(groups: Tensor, n_groups: int, items: Tensor, amounts: Tens
     """
     out = np.zeros((items.shape[0], len(cuts), n_groups))
     given = (tensor.contiguous().numpy() for tensor in (groups, items, amounts))
-    over_rows(add_by_group, items.shape[0], items.numel() * len(cuts), *given, np.array(cuts, np.int64), out)
+    over_rows(add_by_group, items.shape[0], *given, np.array(cuts, np.int64), out, work=items.numel() * len(cuts))
     return torch.from_numpy(out)
 
 

@@ -150,14 +150,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-def over_rows(loop: Callable[..., Any], n_rows: int, work: int, *args: Any) -> None:
+def over_rows(loop: Callable[..., Any], n_rows: int, *args: Any, work: int) -> None:
     """Call ``loop(first, last, *args)`` for ranges of rows that together are all, on several threads where it pays.
 
     Args:
         loop: writes what it finds of the rows from `first` to before `last` into its arguments, and nothing else.
         n_rows: >= 0.
-        work: about how many numbers are read.
         args: of the loop.
+        work: about how many numbers are read: it decides how many threads, and changes no value.
     """
     n_threads = min(torch.get_num_threads(), n_rows)
     if n_threads <= 1 or work < SHARED_WORK:

@@ -81,7 +81,7 @@ class LoggedRows:
         parts, most, broken = (sums.new_zeros(n_parts, *shape) for shape in (sums.shape, (), ()))
         parts[0], most[0] = sums, largest[0]
         out = (each.numpy() for each in (parts, most, broken))
-        over_rows(rewards.add_rewards, n_parts, n_rows * len(arrays), rows, *out)
+        over_rows(rewards.add_rewards, n_parts, rows, *out, work=n_rows * len(arrays))
         unread = (column for name, column in self.columns.items() if name not in known)
         if validate_args and (broken.any() or not all(column.isfinite().all() for column in unread)):
             self.check_values()

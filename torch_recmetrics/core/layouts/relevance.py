@@ -131,7 +131,7 @@ def are_distinct(ids: Tensor, n_items: int | None) -> bool:
         return False
     broken = ids.new_empty(ids.shape[0], dtype=torch.bool).numpy()
     most = torch.iinfo(torch.int64).max if n_items is None else n_items
-    over_rows(id_rows.broken_ids, ids.shape[0], ids.numel(), ids.contiguous().numpy(), most, broken)
+    over_rows(id_rows.broken_ids, ids.shape[0], ids.contiguous().numpy(), most, broken, work=ids.numel())
     return not broken.any()
 
 
@@ -152,9 +152,8 @@ def columns_of(ids: Tensor, wanted: Tensor, by_id: tuple[Tensor, Tensor] | None 
         return wanted
     if is_looped(ids):
         columns = torch.empty_like(wanted, memory_format=torch.contiguous_format)
-        given = ids.contiguous(), wanted.contiguous(), columns
-        work = ids.numel() * wanted.shape[1]
-        over_rows(id_rows.find_columns, wanted.shape[0], work, *(tensor.numpy() for tensor in given), missing)
+        given = (tensor.numpy() for tensor in (ids.contiguous(), wanted.contiguous(), columns))
+        over_rows(id_rows.find_columns, wanted.shape[0], *given, missing, work=ids.numel() * wanted.shape[1])
         return columns
     ascending, columns = ids.sort(dim=-1, stable=True) if by_id is None else by_id
     if not ascending.shape[-1]:

@@ -323,7 +323,7 @@ class ExpectedStats(CumulativeStats):
         if usable(above, equal):
             start, size = torch.empty((2, *shape), dtype=torch.int64, device=above.device)
             given = (above, equal, start, size)
-            over_rows(fold.tie_groups, shape[0], start.numel(), *(tensor.numpy() for tensor in given))
+            over_rows(fold.tie_groups, shape[0], *(tensor.numpy() for tensor in given), work=start.numel())
             return start, size
         at = torch.where(equal > 1, above, depth).clamp(max=depth).to(torch.int64)
         rank = torch.arange(depth + 1, device=above.device).expand(shape[0], -1)
@@ -340,7 +340,7 @@ class ExpectedStats(CumulativeStats):
         if usable(values, above):
             total, before = values.new_zeros(start.shape), values.new_empty(start.shape)
             given = values.contiguous(), above, start, total, before
-            over_rows(fold.group_sums, start.shape[0], values.numel(), *(tensor.numpy() for tensor in given))
+            over_rows(fold.group_sums, start.shape[0], *(tensor.numpy() for tensor in given), work=values.numel())
             return total, before
         total = values.new_zeros((start.shape[0], depth + 1))
         total.scatter_add_(1, above.clamp(max=depth).to(torch.int64), values)

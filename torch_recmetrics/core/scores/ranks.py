@@ -29,7 +29,7 @@ def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tens
     above, equal = (np.empty(columns.shape, dtype=np.int32) for _ in range(2))
     flags = np.empty(n_users, dtype=np.uint8)
     wanted = scores.rows(), columns.contiguous().numpy(), depth, not scores.nan_hidden
-    over_rows(score_rows.ranks_within, n_users, n_users * scores.n_items, *wanted, above, equal, flags)
+    over_rows(score_rows.ranks_within, n_users, *wanted, above, equal, flags, work=n_users * scores.n_items)
     if not flags.any():
         return torch.from_numpy(above), None
     return None if (flags & score_rows.HAS_NAN).any() else (torch.from_numpy(above), torch.from_numpy(equal))
@@ -87,8 +87,8 @@ def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Ten
     above, equal = wanted.new_zeros((2, n_users, n_wanted), dtype=torch.int64)
     lengths = wanted.new_empty(n_users, dtype=torch.int64)
     made = (column.numpy() for column in (wanted.contiguous(), above, equal, lengths))
-    work = n_users * scores.n_items * (1 + n_wanted)
-    over_rows(score_rows.full_ranks, n_users, work, scores.rows(), not scores.nan_hidden, *made)
+    given = scores.rows(), not scores.nan_hidden, *made
+    over_rows(score_rows.full_ranks, n_users, *given, work=n_users * scores.n_items * (1 + n_wanted))
     return above, equal, lengths
 
 

@@ -41,8 +41,8 @@ def _compiled_topk(scores: ScoreMatrix, k: int) -> TopK | None:
     ids, n_kth = torch.empty_like(values, dtype=torch.int64), values.new_empty(scores.n_users, dtype=torch.int64)
     flags = values.new_empty(scores.n_users, dtype=torch.uint8)
     made = (column.numpy() for column in (values, ids, n_kth, flags))
-    work, nan_matters = scores.n_users * scores.n_items, not scores.nan_hidden
-    over_rows(score_rows.best, scores.n_users, work, scores.rows(), k, nan_matters, *made)
+    given = scores.rows(), k, not scores.nan_hidden, *made
+    over_rows(score_rows.best, scores.n_users, *given, work=scores.n_users * scores.n_items)
     if flags.numpy().any():
         return None
     return TopK(values, ids, True, n_kth)
