@@ -59,6 +59,15 @@ def load(rows: tuple[Any, ...], row: int, whole: Array, buffer: Array) -> None:
 
 
 @compiled
+def count_nan(scores: Array, begin: int, end: int) -> Any:
+    """How many scores are NaN."""
+    count = np.int32(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        count = np.int32(count + (scores[i] != scores[i]))
+    return count
+
+
+@compiled
 def count_not_below(scores: Array, begin: int, end: int, least: float) -> Any:
     """How many scores are not below a number; NaN is one of them."""
     count = np.int32(0)
@@ -80,9 +89,8 @@ def count_above(scores: Array, begin: int, end: int, levels: Array, above: Array
 
 
 @compiled
-def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: int, above: Array, equal: Array) -> Any:
-    """Add how many scores are above each level, and how many are equal to it; how many are not below the least."""
-    most = np.int32(0)
+def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: int, above: Array, equal: Array) -> None:
+    """Add how many scores are above each level, and how many are equal to it."""
     for level in range(n_levels):
         least = levels[level]
         higher, not_lower = np.int32(0), np.int32(0)
@@ -91,8 +99,6 @@ def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: i
             not_lower = np.int32(not_lower + (scores[i] >= least))
         above[level] += higher
         equal[level] += not_lower - higher
-        most = max(most, not_lower)
-    return most
 
 
 @compiled
@@ -178,6 +184,8 @@ def ranks_within(
         if not in_place:
             load(rows, row, whole, buffer)
             start = 0
+        # One pass from the first score to the last: what is read again, here and there, is in the cache then.
+        flags[row] = HAS_NAN if nan_matters and count_nan(source, start, start + n_items) else 0
         n = np.int64(0)
         for column in range(n_ids):
             above[row, column], equal[row, column] = FAR, 1
@@ -194,8 +202,8 @@ def ranks_within(
             n = keep_near(levels, columns, n_above, n_equal, n, depth)
         n_above[:n] = 0
         n_equal[:n] = 0
-        flag, first = 0, np.int64(0)
-        while first < n_items and (n or nan_matters):
+        first = np.int64(0)
+        while first < n_items and n:
             width = min(n_items - first, WIDE, max(MEDIUM, first))
             begin, end = start + first, start + first + width
             least = values.dtype.type(np.inf)
@@ -203,25 +211,21 @@ def ranks_within(
                 least = min(least, levels[level])
             n_high = count_not_below(source, begin, end, least)
             if n_high:
-                if 0 < 2 * n < 16 + n_high:
-                    n_high -= count_levels(source, begin, end, levels, n, n_above, n_equal)
+                if 2 * n < 16 + n_high:
+                    count_levels(source, begin, end, levels, n, n_above, n_equal)
                 else:
                     n_picked = pick(source, begin, end, least, first, high, high_columns, none)
-                    n_high -= n_picked
                     for i in range(n_picked):
                         score = high[i]
                         for level in range(n):
                             n_above[level] += score > levels[level]
                             n_equal[level] += score == levels[level]
-                if n_high and nan_matters:
-                    flag |= HAS_NAN
                 n = keep_near(levels, columns, n_above, n_equal, n, depth)
             first += width
         for i in range(n):
             above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
             if n_equal[i] > 1:
-                flag |= HAS_TIES
-        flags[row] = flag
+                flags[row] |= HAS_TIES
 
 
 @compiled
