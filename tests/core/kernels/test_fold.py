@@ -45,6 +45,15 @@ def tied_items(seed: int, *, graded: bool, share: float) -> Ranking:
     return Ranking(relevance, *ranks, (relevance > 0).sum(1), 20, 20, binary=not graded)
 
 
+def columns(relevance: torch.Tensor, *, binary: bool) -> CumulativeStats:
+    """Of (B, D) relevance by rank: as many items, in another order."""
+    ranks = torch.randperm(relevance.shape[1], generator=torch.Generator().manual_seed(0)).expand(relevance.shape)
+    by_rank = lambda: relevance  # noqa: E731
+    return CumulativeStats(
+        relevance.gather(1, ranks), ranks.to(torch.int32), relevance.shape[1], by_rank, binary=binary
+    )
+
+
 def reads(stats: CumulativeStats, places: tuple[int, ...]) -> list[torch.Tensor]:
     sums = [stats.gain_sum(gain, discount, places) for gain in ("hit", "exponential") for discount in DISCOUNTS]
     more = (stats.hits, stats.p_no_hit, stats.precision_sum, stats.reciprocal)
@@ -55,10 +64,10 @@ def reads(stats: CumulativeStats, places: tuple[int, ...]) -> list[torch.Tensor]
 @pytest.mark.parametrize("graded", [False, True])
 def test_both_ways_give_the_same_bits(graded: bool, places: tuple[int, ...]) -> None:
     relevance = lists(1, graded=graded)
-    assert ties.foldable(relevance)
-    compiled = reads(CumulativeStats(relevance, binary=not graded), places)
+    assert ties.foldable(20, relevance)
+    compiled = reads(columns(relevance, binary=not graded), places)
     with plain():
-        expected = reads(CumulativeStats(relevance, binary=not graded), places)
+        expected = reads(columns(relevance, binary=not graded), places)
     for found, value in zip(compiled, expected, strict=True):
         assert found.shape == value.shape and torch.equal(found, value)
 
@@ -87,7 +96,9 @@ def added(numbers: Iterable[float]) -> float:
 @pytest.mark.parametrize("places", PLACES)
 def test_hits_are_those_of_the_definition(places: tuple[int, ...]) -> None:
     relevance, counts = lists(3, graded=True), ties.counts_of(ties.log2_discount, 20, torch.device("cpu"))
-    found = folded(fold.hit_sums, 4, places, relevance, counts)
+    ranks = torch.arange(20, dtype=torch.int32).flip(0).expand(40, 20)
+    relevant = (relevance > 0).view(torch.uint8).flip(1)
+    found = folded(fold.hit_sums, 4, places, relevant, ranks.contiguous(), counts)
     (sums,) = folded(fold.running_sums, 1, places, relevance, counts)
     for user, row in enumerate(relevance.tolist()):
         for column, place in enumerate(places):
@@ -138,8 +149,8 @@ def test_other_shapes(shape: tuple[int, int]) -> None:
     """No user, one rank, and lists too long to be added up in turn."""
     relevance = lists(4, graded=True, n_users=max(2, shape[0]), depth=shape[1])[: shape[0]]
     places = (shape[1] - 1,)
-    compiled = reads(CumulativeStats(relevance, binary=False), places)
+    compiled = reads(columns(relevance, binary=False), places)
     with plain():
-        expected = reads(CumulativeStats(relevance, binary=False), places)
+        expected = reads(columns(relevance, binary=False), places)
     for found, value in zip(compiled, expected, strict=True):
         assert torch.equal(found, value)

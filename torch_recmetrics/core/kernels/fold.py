@@ -59,22 +59,31 @@ def running_sums(first: int, last: int, values: Array, counts: Array, places: Ar
 
 
 @compiled
-def hit_sums(first: int, last: int, relevance: Array, counts: Array, places: Array, out: Array) -> None:
+def hit_sums(first: int, last: int, relevant: Array, ranks: Array, counts: Array, places: Array, out: Array) -> None:
     """(4, C, B) `out`: of the hits up to each place their number, what their ranks count, (D,), and the precisions at
-    them, and 1 / rank of the first of them. (B, D) relevance is above 0 at a hit."""
+    them, and 1 / rank of the first of them.
+
+    (B, T) `relevant` is 1 for a relevant item, and its int32 `ranks` are D and more for one that is no hit.
+    """
+    depth = counts.shape[0]
+    hit, found = np.empty(depth + 1, np.int64), np.empty(depth + 1, np.int64)
     for user in range(first, last):
-        hits = gain = precision = reciprocal = 0.0
-        rank = 0
+        hit[:] = 0
+        for item in range(ranks.shape[1]):
+            hit[min(ranks[user, item], depth)] = relevant[user, item]
+        rank = n_found = n = 0
+        gain = precision = 0.0
         for column in range(places.shape[0]):
             while rank <= places[column]:  # without a branch on the hit, which nobody can foresee
-                hit = 1.0 if relevance[user, rank] > 0 else 0.0
-                hits += hit
-                gain += hit * counts[rank]
-                precision += hits * hit / (rank + 1.0)
-                reciprocal = max(reciprocal, hit / (rank + 1.0))
+                found[n_found] = rank
+                n_found += hit[rank]
                 rank += 1
-            out[0, column, user], out[1, column, user] = hits, gain
-            out[2, column, user], out[3, column, user] = precision, reciprocal
+            while n < n_found:
+                gain += counts[found[n]]
+                precision += (n + 1) / (found[n] + 1.0)
+                n += 1
+            out[0, column, user], out[1, column, user], out[2, column, user] = n, gain, precision
+            out[3, column, user] = 1 / (found[0] + 1.0) if n else 0.0
 
 
 @compiled

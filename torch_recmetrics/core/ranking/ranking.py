@@ -188,10 +188,11 @@ class Ranking:
 
     def columns(self, ties: str) -> CumulativeStats:
         """What the lists count up to each rank, under a tie rule."""
+        items, depth = self.target_relevance, self.width
         if ties != "average" or self.equal is None:
-            return CumulativeStats(self.by_rank(ties), binary=self.binary)
+            return CumulativeStats(items, self.ranks(ties), depth, partial(self.by_rank, ties), binary=self.binary)
         by_rank = partial(self.by_rank, "optimistic")
-        return ExpectedStats(self.target_relevance, self.above, self.equal, self.width, by_rank, binary=self.binary)
+        return ExpectedStats(items, self.above, self.equal, depth, by_rank, binary=self.binary)
 
     def full_list(self, ties: str) -> FullListStats:
         """The relevant items in the whole lists, under a tie rule."""

@@ -114,15 +114,15 @@ def read_at(running: Tensor, places: Places) -> Tensor:
 def running_sum_at(values: Tensor, places: Places, discount: Discount = None) -> Tensor:
     """(B, C) :func:`running_sum` at the places."""
     width = values.shape[1]
-    if places is None or not foldable(values):
+    if places is None or not foldable(width, values):
         return read_at(running_sum(values, discount), places)
     counts = counts_of(discount, width, values.device).to(values.dtype).contiguous()
     return fold.read_lists(fold.running_sums, places, values.contiguous(), counts, n=1)[0]
 
 
-def foldable(*tensors: Tensor) -> bool:
-    """Whether compiled loops read these (B, D) tensors: in longer rows sums are not taken in turn."""
-    return 0 < tensors[0].shape[1] <= SUMMED_IN_TURN and usable(*tensors)
+def foldable(depth: int, *tensors: Tensor) -> bool:
+    """Whether compiled loops read tensors of lists of so many ranks: in longer ones sums are not taken in turn."""
+    return 0 < depth <= SUMMED_IN_TURN and usable(*tensors)
 
 
 @lru_cache(maxsize=1024)
@@ -195,27 +195,37 @@ class CumulativeStats:
 
     What a metric at a cutoff K needs is the place K - 1 of one of them, so any number of cutoffs costs one pass. At all
     places, None, each is (B, D).
+
+    Args:
+        items: (B, T) relevance of the relevant items, 0 for padding.
+        above: (B, T) int32: how many items stand above each of them.
+        depth: D.
+        by_rank: gives (B, D) relevance, for those who read more than hits.
+        binary: the relevance is the hit.
     """
 
-    relevance: Tensor  # (B, D) by rank
-
-    def __init__(self, relevance: Tensor, *, binary: bool) -> None:
-        self.relevance = relevance
-        self._begin(relevance.shape[1], relevance.device, binary)
-
-    def _begin(self, depth: int, device: torch.device, binary: bool) -> None:
-        self._depth = depth
-        self.ranks = ranks(depth, device)  # (D,) 1, 2, ....
-        self.binary = binary  # the relevance is the hit
+    def __init__(
+        self, items: Tensor, above: Tensor, depth: int, by_rank: Callable[[], Tensor], *, binary: bool
+    ) -> None:
+        self._items, self._above, self._depth, self._by_rank = items, above, depth, by_rank
+        self.ranks = ranks(depth, items.device)  # (D,) 1, 2, ....
+        self.binary = binary
         self._folded: dict[tuple[int, ...], list[Tensor]] = {}
+
+    @cached_property
+    def relevance(self) -> Tensor:
+        """(B, D) by rank."""
+        return self._by_rank()
 
     def _of_hits(self, which: int, places: Places) -> Tensor | None:
         """(B, C) HITS and what follows from them, all from one loop over the lists; None where that is not compiled."""
-        if places is None or not foldable(self.relevance):
+        if places is None or not foldable(self._depth, self._items, self._above):
             return None
         if places not in self._folded:
-            counts = counts_of(log2_discount, self._depth, self.relevance.device)
-            self._folded[places] = fold.read_lists(fold.hit_sums, places, self.relevance.contiguous(), counts, n=4)
+            relevant = self._items if self._items.dtype == torch.uint8 else (self._items > 0).view(torch.uint8)
+            counts = counts_of(log2_discount, self._depth, relevant.device)
+            given = relevant.contiguous(), self._above.contiguous(), counts
+            self._folded[places] = fold.read_lists(fold.hit_sums, places, *given, n=4)
         return self._folded[places][which]
 
     def gain_sum(self, gain: Gain, discount: Discount, places: Places) -> Tensor:
@@ -306,15 +316,11 @@ class ExpectedStats(CumulativeStats):
         *,
         binary: bool,
     ) -> None:
-        self._begin(depth, above.device, binary)
-        self._items, self._above, self._equal, self._by_rank = items, above, equal, by_rank
+        super().__init__(items, above, depth, by_rank, binary=binary)
+        self._equal = equal
         self.start, size = self._tie_groups()
         self.size = exact(size)  # m
         self.place = self.ranks - 1 - self.start  # j
-
-    @cached_property
-    def relevance(self) -> Tensor:  # type: ignore[override]
-        return self._by_rank()
 
     def _tie_groups(self) -> tuple[Tensor, Tensor]:
         """(B, D) int64: where the group of each rank begins, and how many members it has, inside and outside."""
@@ -388,13 +394,13 @@ class ExpectedStats(CumulativeStats):
 
     def p_no_hit(self, places: Places) -> Tensor:
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
-        if places is not None and foldable(self.relevant):
+        if places is not None and foldable(self._depth, self.relevant):
             return self._first_hits(places)[0]
         chances = (self.size - self.relevant).sub_(self.place).div_(self.size - self.place)
         return read_at(chances.clamp_(min=0).cumprod_(1), places)
 
     def reciprocal(self, places: Places) -> Tensor:
-        if places is not None and foldable(self.relevant):
+        if places is not None and foldable(self._depth, self.relevant):
             return self._first_hits(places)[1]
         p_no_hit = self.p_no_hit(None)
         before = torch.ones_like(p_no_hit)
@@ -402,7 +408,7 @@ class ExpectedStats(CumulativeStats):
         return read_at(running_sum((before - p_no_hit) / self.ranks), places)
 
     def precision_sum(self, places: Places) -> Tensor:
-        if places is not None and foldable(self.relevant):
+        if places is not None and foldable(self._depth, self.relevant):
             tensors = self.relevant.contiguous(), self.earlier.contiguous(), *self._bounds
             return fold.read_lists(fold.expected_precision_sums, places, *tensors, n=1)[0]
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
