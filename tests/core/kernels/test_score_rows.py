@@ -126,8 +126,9 @@ def test_long_rows(kind: str, dtype: torch.dtype) -> None:
     ids = pool.gather(1, torch.stack([torch.randperm(pool.shape[1], generator=g)[:25] for _ in range(3)]))
     for depth in (1, 20, 150):
         check_all({"scores": preds}, ids, depth)
-    seen = torch.cat([ids[:, :5], torch.randint(-1, 5003, (3, 40), generator=g)], 1)
-    check_all({"scores": preds, "seen_ids": seen}, ids, 20)
+    seen = torch.cat([ids[:, :5], ids[:, 2:5], torch.randint(-1, 5003, (3, 40), generator=g)], 1)
+    for n_seen in (10, 48):  # of few the row is not copied
+        check_all({"scores": preds, "seen_ids": seen[:, :n_seen]}, ids, 20)
 
 
 @pytest.mark.parametrize("n_wanted", [0, 1, 200])
@@ -164,7 +165,7 @@ def test_nan_is_told_of_unless_it_is_hidden(dtype: torch.dtype, sign: int, colum
     ids = torch.tensor([[5, 1100], [5, 1100], [-1, -1]])
     wanted = ScoreMatrix(preds).gather(ids)
     for hidden in (False, True):
-        seen = torch.full((3, 1), column if hidden else 7)
+        seen = torch.full((3, 2), column if hidden else 7)
         for scores in [ScoreMatrix(preds, seen)] if hidden else [ScoreMatrix(preds), ScoreMatrix(preds, seen)]:
             is_nan = [False, not hidden, False]
             flags = ranks_within(scores, ids, 10)[-1]

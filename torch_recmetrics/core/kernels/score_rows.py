@@ -102,6 +102,29 @@ def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: i
 
 
 @compiled
+def pick_seen(scores: Array, start: int, seen_ids: Array, row: int, seen: Array, seen_in: Array) -> Any:
+    """Write the scores of the items that a row has seen, each once, and in `seen_in` that it has; how many there are."""
+    n = np.int64(0)
+    for item in seen_ids:
+        if item >= 0 and seen_in[item] <= row:
+            seen[n], seen_in[item] = scores[start + item], row + 1
+            n += 1
+    return n
+
+
+@compiled
+def take_off(seen: Array, n_seen: int, levels: Array, n_levels: int, above: Array, equal: Array) -> None:
+    """Begin counts of levels with what they must not hold: so many of the seen scores, as negative numbers."""
+    for level in range(n_levels):
+        least = levels[level]
+        higher, not_lower = np.int32(0), np.int32(0)
+        for i in range(np.uint64(n_seen)):
+            higher = np.int32(higher + (seen[i] > least))
+            not_lower = np.int32(not_lower + (seen[i] >= least))
+        above[level], equal[level] = -higher, higher - not_lower
+
+
+@compiled
 def keep_near(levels: Array, columns: Array, above: Array, equal: Array, n: int, depth: int) -> Any:
     """Keep those of n levels that have fewer than so many scores above; how many they are."""
     kept = np.int64(0)
@@ -160,7 +183,8 @@ def ranks_within(
 ) -> None:
     """Where items stand that are among the first K of their row.
 
-    An item with K scores above it is dropped, so that after the first block few are left.
+    An item with K scores above it is dropped, so that after the first block few are left. Where less than one item of
+    a block was seen, no row is copied to hide them: they are counted like all others, and taken off beforehand.
 
     Args:
         ids: (B, T) int64, clamped, or -1.
@@ -172,7 +196,9 @@ def ranks_within(
     """
     values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
     n_ids, none = ids.shape[1], np.int64(0)
-    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
+    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] * MEDIUM <= n_items
+    n_seen = seen_ids.shape[1] if in_place else 0
+    seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int64)  # the last row + 1
     whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     buffer = whole.view(values.dtype)
     high, levels = np.empty(WIDE + 1, values.dtype), np.empty((n_ids + LANES - 1) // LANES * LANES, values.dtype)
@@ -185,11 +211,13 @@ def ranks_within(
             load(rows, row, whole, buffer)
             start = 0
         # One pass from the first score to the last: what is read again, here and there, is in the cache then.
-        flags[row] = HAS_NAN if nan_matters and count_nan(source, start, start + n_items) else 0
+        n_nan = count_nan(source, start, start + n_items) if nan_matters else 0
+        n_hidden = pick_seen(source, start, seen_ids[row, :n_seen], row, seen, seen_in)
+        flags[row] = HAS_NAN if n_nan and n_nan != count_nan(seen, 0, n_hidden) else 0
         n = np.int64(0)
         for column in range(n_ids):
             above[row, column], equal[row, column] = FAR, 1
-            if ids[row, column] >= 0:
+            if ids[row, column] >= 0 and (n_seen == 0 or seen_in[ids[row, column]] <= row):
                 score = source[start + ids[row, column]]
                 if score > -INF:
                     above[row, column] = depth
@@ -198,10 +226,10 @@ def ranks_within(
         if n > FEW and n_items >= NARROW:
             levels[n:] = INF
             n_above[:] = 0
+            take_off(seen, n_hidden, levels, n, n_above, n_equal)
             count_above(source, start, start + NARROW, levels, n_above)
             n = keep_near(levels, columns, n_above, n_equal, n, depth)
-        n_above[:n] = 0
-        n_equal[:n] = 0
+        take_off(seen, n_hidden, levels, n, n_above, n_equal)
         first = np.int64(0)
         while first < n_items and n:
             width = min(n_items - first, WIDE, max(MEDIUM, first))
