@@ -308,7 +308,7 @@ def test_a_member_whose_rows_change_is_added_up_again(change: str) -> None:
 
 @pytest.mark.parametrize("way", [contextlib.nullcontext, plain])
 def test_memory_is_bounded(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "WAITING_NUMBERS", 60)
+    monkeypatch.setattr(thresholds, "SERIAL_NUMBERS", 60)
     with way():
         metric = NDCG(5)
         for seed in range(7):
@@ -471,7 +471,7 @@ def test_few_users_at_a_time_give_the_same(rule: str, kind: str, monkeypatch: py
     monkeypatch.setattr(Evaluator, "values_of", counted)
     values = []
     for numbers, way in itertools.product((1 << 15, 65, 1), (contextlib.nullcontext, plain)):
-        monkeypatch.setattr(thresholds, "WAITING_NUMBERS", numbers)
+        monkeypatch.setattr(thresholds, "SERIAL_NUMBERS", numbers)
         with way():
             metrics = ranking_metrics(("ndcg", "map", "recall", "mrr", "hit_rate"), (5, 2), ties=rule)
             for update in updates[1:2] if kind == "one update" else updates:

@@ -373,7 +373,7 @@ class WeightedValues:
 
 def few_columns(shape: torch.Size) -> Iterator[slice]:
     """Columns of a matrix of so many that torch adds them up without threads, one at least."""
-    step = max(1, thresholds.WAITING_NUMBERS // max(1, shape[0]))
+    step = max(1, thresholds.SERIAL_NUMBERS // max(1, shape[0]))
     for first in range(0, shape[1], step):
         yield slice(first, first + step)
 

@@ -103,7 +103,7 @@ def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: i
 
 @compiled
 def pick_seen(scores: Array, start: int, seen_ids: Array, row: int, seen: Array, seen_in: Array) -> Any:
-    """Write the scores of the items that a row has seen, each once, and in `seen_in` that it has; how many there are."""
+    """Write the scores of what a row has seen, each item once, and its number + 1 for them; how many there are."""
     n = np.int64(0)
     for item in seen_ids:
         if item >= 0 and seen_in[item] <= row:

@@ -137,7 +137,7 @@ def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
         return (relevance > 0).to(relevance.dtype)
     if gain == "exponential":
         # Near 0 the difference would lose the digits of g; from 1 on it is exact for integers.
-        if not SMALL_STEP < relevance.numel() <= thresholds.WAITING_NUMBERS or relevance.device.type != "cpu":
+        if not SMALL_STEP < relevance.numel() <= thresholds.SERIAL_NUMBERS or relevance.device.type != "cpu":
             return torch.where(relevance < 1, (relevance * LN_2).expm1_(), torch.exp2(relevance).sub_(1))
         parts = [gain_of(part, gain) for part in torch.split(relevance.flatten(), SMALL_STEP)]
         return torch.cat(parts).view(relevance.shape)

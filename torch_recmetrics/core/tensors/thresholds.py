@@ -27,10 +27,13 @@ LOOPED_ITEMS = 1 << 10  # best items of a row that a compiled loop looks for; of
 
 # --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
 
-# Evaluate once so many numbers wait: of the lists of users, of what is relevant to them, or of their values. Of no
-# more torch makes a step without threads (at::internal::GRAIN_SIZE), which stall where another process holds a core.
-WAITING_NUMBERS = 32_000
-WAITING_NUMBERS_ELSEWHERE = 1 << 19  # on other devices few large steps are best
+# Evaluate once so many numbers wait: of the lists of users, of what is relevant to them, or of their values. On a CPU
+# these are SERIAL_NUMBERS; on other devices few large steps are best.
+WAITING_NUMBERS_ELSEWHERE = 1 << 19
+
+# --- Not tuned: torch makes a step of so many numbers without threads (at::internal::GRAIN_SIZE is 32,768) ---
+
+SERIAL_NUMBERS = 32_000  # threads of torch stall where another process holds a core
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
 
