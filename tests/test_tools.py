@@ -30,9 +30,7 @@ def f(a: Literal[1, 2], b: int) -> int:
 
 
 def changed(text: str) -> set[str]:
-    nodes = list(mutate.nodes_of(ast.parse(text)))
-    every = {(number, which) for number, node in enumerate(nodes) for which in range(len(mutate.changes(node)))}
-    return {mutate.mutant(text, *site)[1].partition("  ")[2].partition("    in    ")[0] for site in every}
+    return {change for _, _, change, _ in mutate.named(text, "a.py")}
 
 
 def test_one_thing_is_changed_and_texts_are_left_alone() -> None:
@@ -52,10 +50,9 @@ def test_one_thing_is_changed_and_texts_are_left_alone() -> None:
 def test_a_changed_file_is_another_program() -> None:
     for path in ("core/ranking/ties.py", "compare/statistics.py", "wrappers/sliced.py"):
         text = (ROOT / folders.PACKAGE / path).read_text("utf-8")
-        nodes, plain = list(mutate.nodes_of(ast.parse(text))), ast.unparse(ast.parse(text))
-        places = [number for number, node in enumerate(nodes) if mutate.changes(node)]
-        for number in places[:: max(len(places) // 8, 1)]:
-            assert mutate.mutant(text, number, 0)[0] != plain
+        places, plain = list(mutate.named(text, path).values()), ast.unparse(ast.parse(text))
+        for place in places[:: len(places) // 8]:
+            assert mutate.mutant(text, path, *place)[0] != plain
     assert mutate.sites(["users"]) and all("/users/" in path for path, *_ in mutate.sites(["users"]))
 
 
@@ -80,16 +77,43 @@ def test_a_file_of_all_changes_makes_the_one_that_is_asked_for(monkeypatch: pyte
         exec(source, names)
         return [names["f"](a, b) for a in range(5) for b in range(1, 4)]
 
-    nodes = list(mutate.nodes_of(ast.parse(SEVERAL)))
-    every = [(place, which) for place, node in enumerate(nodes) for which in range(len(mutate.changes(node)))]
-    source, made = mutate.switched(SEVERAL, dict(enumerate(every)))
+    every = list(mutate.named(SEVERAL, "a.py").values())
+    source, made = mutate.switched(SEVERAL, "a.py", dict(enumerate(every)))
     assert values(source) == values(SEVERAL)
     for number, site in enumerate(every):
-        changed, told = mutate.mutant(SEVERAL, *site)
+        changed, told = mutate.mutant(SEVERAL, "a.py", *site)
         monkeypatch.setattr(switch.State, "number", number)
         assert (number in made) == ("case 2" not in told), told
         if number in made:
             assert values(source) == values(changed), told
+
+
+def test_a_change_keeps_its_name_when_other_lines_change() -> None:
+    before, after = (set(mutate.named(text, "a.py")) for text in (SEVERAL, SEVERAL.replace("a += 1", "a = a + 1 + 1")))
+    assert len(before) == len(mutate.named(SEVERAL, "a.py").values())
+    assert before - after == {("a.py", "f", "a += 1 -> a -= 1", 0)}
+    assert ("a.py", "f", "1 -> 2", 3) in after - before  # 1 in three places of f, in four of the other
+
+
+SIZES = """
+MOST, LEVELS = 1 << 10, 3
+
+
+def f(a):
+    if len(a) > MOST or a[0] > LEVELS:
+        return np.empty(len(a) + 1, bool)
+    return g(a, work=2 * len(a))
+"""
+
+
+def test_what_changes_time_and_memory_alone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(mutate.SIZES, "a", ("MOST",))
+    found = {change for _, _, change, _ in mutate.named(SIZES, "a.py")}
+    assert found == {
+        *("len(a) > MOST or a[0] > LEVELS -> len(a) > MOST and a[0] > LEVELS", "a[0] > LEVELS -> a[0] >= LEVELS"),
+        *("len(a) > MOST or a[0] > LEVELS -> not (len(a) > MOST or a[0] > LEVELS)", "0 -> 1"),
+        *("np.empty(len(a) + 1, bool) -> np.empty(bool, len(a) + 1)", "len(a) + 1 -> len(a) - 1"),
+    }
 
 
 def test_every_file_of_the_package_has_its_tests() -> None:

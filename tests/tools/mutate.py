@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,14 +154,31 @@ def places_of(tree: ast.AST, path: str) -> list[tuple[Any, list[Callable[[Any], 
     return [(node, changes(node, sizes)) for node in nodes_of(tree, sizes)]
 
 
-def sites(folders: list[str]) -> list[tuple[str, int, int]]:
-    """(file, number of the node, number of its change) of everything that can be changed in these folders."""
-    found = []
+Name = tuple[str, str, str, int]  # file, function or class, what is changed into what, which of several that say so
+
+
+def sites(folders: list[str]) -> list[Name]:
+    """Everything that can be changed in these folders."""
+    found: list[Name] = []
     for file in sorted((ROOT / PACKAGE).rglob("*.py")):
         path = file.relative_to(ROOT).as_posix()
         if folder_of(path) in folders and file.name not in ("thresholds.py", "__init__.py"):
-            places = places_of(ast.parse(file.read_text("utf-8")), path)
-            found += [(path, number, which) for number, (_, own) in enumerate(places) for which in range(len(own))]
+            found += named(file.read_text("utf-8"), path)
+    return found
+
+
+def named(text: str, path: str) -> dict[Name, tuple[int, int]]:
+    """The changes of a file, by names that an edit elsewhere in it leaves alone: numbers of the node and its change."""
+    tree, found, n_alike = ast.parse(text), {}, Counter[tuple[str, str]]()
+    owners = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]  # outer ones first
+    inside = {id(node): owner.name for owner in owners for node in ast.walk(owner)}
+    for number, (node, own) in enumerate(places_of(tree, path)):
+        for which, change in enumerate(own):
+            changed = copy.deepcopy(node)
+            change(changed)
+            key = inside.get(id(node), ""), f"{shown(node)} -> {shown(changed)}"
+            found[(path, *key, n_alike[key])] = (number, which)
+            n_alike[key] += 1
     return found
 
 
@@ -172,7 +190,7 @@ def mutant(text: str, path: str, number: int, which: int) -> tuple[str, str]:
     found[which](node)
     ast.fix_missing_locations(tree)
     told = " -> ".join(re.sub(r"\s+", " ", own)[:90] for own in (before, shown(node)))
-    return ast.unparse(tree), f"{node.lineno}  {told}    in    {text.splitlines()[node.lineno - 1].strip()}"
+    return ast.unparse(tree), f"{path}:{node.lineno}  {told}    in    {text.splitlines()[node.lineno - 1].strip()}"
 
 
 def shown(node: Any) -> str:
@@ -270,7 +288,7 @@ class Tree:
         """What came of the changes that one copy can hold, each behind a question."""
         made: set[int] = set()
         for path, text in self.texts.items():
-            picked = {m["number"]: m["site"][1:] for m in mutants if m["site"][0] == path}
+            picked = {m["number"]: m["place"] for m in mutants if m["name"][0] == path}
             if not path.startswith(COMPILED):
                 source, numbers = switched(text, path, picked)
                 (self.path / path).write_text(source, "utf-8")
@@ -297,8 +315,8 @@ class Tree:
         """What came of changes that are written into the file: the test that caught it, or ""."""
         process, output = Warm(HEAVY, [self.path], cwd=self.path), self.path / "output.txt"
         for one in mutants:
-            path, caught = one["site"][0], ""
-            (self.path / path).write_text(mutant(self.texts[path], *one["site"])[0], "utf-8")
+            path, caught = one["name"][0], ""
+            (self.path / path).write_text(mutant(self.texts[path], path, *one["place"])[0], "utf-8")
             near = [f for word in one["tests"] for f in sorted((ROOT / word).rglob(f"test_{Path(path).stem}.py"))]
             for words in ([file.relative_to(ROOT).as_posix() for file in near], one["tests"]):
                 if not words or caught:
@@ -329,18 +347,21 @@ def parsed() -> argparse.Namespace:
 
 def main() -> int:
     options = parsed()
-    places = sites(options.folders)
-    earlier = [json.loads(line) for line in options.again.read_text().splitlines()] if options.again else []
-    caught_by = {tuple(own["site"]): own["caught"] for own in earlier}
-    chosen = list(caught_by) or random.Random(options.seed).sample(places, min(options.count, len(places)))
-    texts = {path: (ROOT / path).read_text("utf-8") for path, _, _ in chosen}  # whatever is written meanwhile
+    every = sites(options.folders)
+    earlier = [json.loads(line) for line in options.again.read_text("utf-8").splitlines()] if options.again else []
+    caught_by = {tuple(name): caught for *name, caught in earlier}
+    gone = [name for name in caught_by if name not in set(every)]
+    chosen = [name for name in caught_by if name not in gone]
+    chosen = chosen or random.Random(options.seed).sample(every, min(options.count, len(every)))
+    texts = {path: (ROOT / path).read_text("utf-8") for path, *_ in chosen}  # whatever is written meanwhile
+    places = {name: place for path, text in texts.items() for name, place in named(text, path).items()}
     mutants: list[dict[str, Any]] = []
-    for number, site in enumerate(chosen):
-        told = f"{site[0]}:{mutant(texts[site[0]], *site)[1]}"
-        folder = str(folder_of(site[0]))
-        mutants.append({"number": number, "site": site, "folder": folder, "told": told, "tests": tests_of(folder)})
-        mutants[-1]["known"] = caught_by.get(site, "")
-    print(f"{len(chosen)} of {len(places):,} changes, seed {options.seed}", flush=True)
+    for number, name in enumerate(chosen):
+        one = {"number": number, "name": name, "place": places[name], "known": caught_by.get(name, "")}
+        one["told"], one["folder"] = mutant(texts[name[0]], name[0], *places[name])[1], str(folder_of(name[0]))
+        mutants.append({**one, "tests": tests_of(one["folder"])})
+    drawn = f"{options.again}, {len(gone)} gone with their lines" if earlier else f"seed {options.seed}"
+    print(f"{len(chosen)} of {len(every):,} changes, {drawn}", flush=True)
     with tempfile.TemporaryDirectory(prefix="mutants.") as place:
         tree = Tree(Path(place), texts)
         results = tree.at_once(mutants, options.seconds)
@@ -352,7 +373,8 @@ def main() -> int:
     for one in mutants:
         one["caught"] = of_number[one["number"]]
     if options.record:
-        options.record.write_text("".join(json.dumps(one) + "\n" for one in mutants))
+        lines = [json.dumps([*one["name"], one["caught"]], ensure_ascii=False) for one in mutants]
+        options.record.write_text("\n".join([*lines, ""]), "utf-8")
     print("\n| folder | changes | survived |\n| --- | ---: | ---: |")
     for folder in [*sorted({one["folder"] for one in mutants}), "all"]:
         own = [one for one in mutants if folder in (one["folder"], "all")]
