@@ -13,7 +13,17 @@ from fixtures.refusals import refused
 from fixtures.variants import LISTED, RANKING_NAMES, Variant
 from oracles.users import TIES
 
-from torch_recmetrics import MRR, NDCG, Coverage, HitRate, RecMetricCollection, functional, rank, ranking_metrics
+from torch_recmetrics import (
+    MRR,
+    NDCG,
+    CollapseRate,
+    Coverage,
+    HitRate,
+    RecMetricCollection,
+    functional,
+    rank,
+    ranking_metrics,
+)
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
@@ -306,3 +316,15 @@ def test_the_best_list_may_be_longer_than_the_part_that_may_be_recommended() -> 
     for update in ({**part, **given}, {**candidates, **given}):
         for top_k in (3, 5, None):
             assert functional.ndcg(**update, top_k=top_k).item() == pytest.approx(dcg / ideal, rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_collapse_as_those_of_all_scores_do(kind: str) -> None:
+    data, cuts = batch(kind, 7), (1, 2, 3, 5)
+    data["item_embeddings"][10:14] = 9 * data["user_embeddings"][3]  # the best of this user, and of others
+    found, expected = ([CollapseRate(k, warn_above=None) for k in cuts] for _ in range(2))
+    for ours, theirs in zip(found, expected, strict=True):
+        ours.update(**data)
+        theirs.update(**scored(data))
+    assert [float(metric.compute()) for metric in found] == [float(metric.compute()) for metric in expected]
+    assert float(expected[1].compute()) > 0
