@@ -20,7 +20,7 @@ from torch_recmetrics.core.tensors.moments import (
 )
 
 Method = Literal["t", "logit", "wilson"]
-METHODS = ("t", "logit", "wilson")
+METHODS = ("t", "logit", "wilson", None)
 SERIES_FROM = 1000  # degrees of freedom from which the series about the normal quantile has all digits
 ACCURATE = 1e-9  # how near sums must be to those of 0 and 1 with weight 1 to be taken for them
 ALIKE = 1e-7  # users whose standard deviation is less than this part of the range have one value, but for rounding
@@ -163,15 +163,9 @@ def refined(freedom: float, outside: float, start: float) -> float:
     """Newton's method for the logarithm of the probability outside, kept within what is known."""
     low, high, t = 0.0, math.inf, max(start, 1e-300)
     for _ in range(200):
-        beyond = probability_outside(freedom, t)
+        beyond, slope = probability_outside(freedom, t)
         low, high = (t, high) if beyond > outside else (low, t)
-        density = math.exp(
-            math.lgamma((freedom + 1) / 2)
-            - math.lgamma(freedom / 2)
-            - (freedom + 1) / 2 * math.log1p(t * t / freedom)
-            - math.log(freedom * math.pi) / 2
-        )
-        step = math.log(beyond / outside) * beyond / (2 * density) if beyond > 0 and density > 0 else math.inf
+        step = math.log(beyond / outside) * beyond / slope if beyond > 0 and slope > 0 else math.inf
         new = t + step
         if not low < new < high:
             new = 2 * low + 1 if high == math.inf else (low + high) / 2
@@ -181,16 +175,15 @@ def refined(freedom: float, outside: float, start: float) -> float:
     return t
 
 
-def probability_outside(freedom: float, t: float) -> float:
-    """That Student's t is further from 0 than t: the incomplete beta function at df / (df + t^2)."""
+def probability_outside(freedom: float, t: float) -> tuple[float, float]:
+    """That Student's t is further from 0 than t > 0, and how fast that falls with t: the incomplete beta function at
+    df / (df + t^2)."""
     x = freedom / (freedom + t * t)
+    y = t * t / (freedom + t * t)  # 1 - x, of which more digits are left
     a, b = freedom / 2, 0.5
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(t * t / (freedom + t * t))
-    )
-    if x < (a + 1) / (a + b + 2):
-        return front * continued_fraction(a, b, x) / a
-    return 1 - front * continued_fraction(b, a, t * t / (freedom + t * t)) / b
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(y))
+    outside = front * continued_fraction(a, b, x) / a if t > 1 else 1 - front * continued_fraction(b, a, y) / b
+    return outside, 2 * front / t
 
 
 def continued_fraction(a: float, b: float, x: float) -> float:
