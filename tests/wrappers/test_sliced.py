@@ -166,7 +166,7 @@ def test_a_row_counts_once_for_the_slices_of_its_first_copy() -> None:
     ("slice_ids", "says"),
     [
         (None, "`slice_ids` is missing"),
-        (torch.tensor([0, 0, 3, -1]), r"`slice_ids` must be 0 to 2, or -1 for no slice, got 3 in row 2"),
+        (torch.tensor([-1, 0, 3, -1]), r"`slice_ids` must be 0 to 2, or -1 for no slice, got 3 in row 2"),
         (torch.tensor([0, -2, 0, -1]), "got -2 in row 1"),
         (torch.tensor([0, 1]), r"one row for each of the rows, the shape \(4,\), got \(2,\)"),
         (torch.zeros(4, 2, dtype=torch.bool), "a column for each of the 3 slices"),

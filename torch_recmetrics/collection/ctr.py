@@ -75,13 +75,14 @@ class ClickMetrics(RecMetricCollection):
 
     def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:
         """The cells of a confusion matrix are counted once for all members of torchmetrics that add them up."""
-        counting: list[Any] = [member for member, _ in taken if counts_cells(member)]
+        counting: list[Any] = [(member, given) for member, given in taken if counts_cells(member)]
         if method == "forward" or not counting:
             return super()._advance_others(taken, method)
-        how = {"threshold": counting[0].threshold, "ignore_index": counting[0].ignore_index}
-        alike = {id(m): m for m in counting if {"threshold": m.threshold, "ignore_index": m.ignore_index} == how}
-        cells: Any = own.BinaryStatScores(**how, validate_args=False).to(counting[0].device)  # checked already
-        cells.update(**next(given for member, given in taken if member is counting[0]))
+        first, rows = counting[0]
+        how = {"threshold": first.threshold, "ignore_index": first.ignore_index}
+        alike = {id(m): m for m, _ in counting if {"threshold": m.threshold, "ignore_index": m.ignore_index} == how}
+        cells: Any = own.BinaryStatScores(**how, validate_args=False).to(first.device)  # checked already
+        cells.update(**rows)
         others = [(member, given) for member, given in taken if id(member) not in alike]
         values = super()._advance_others(others, method)
         for member in alike.values():

@@ -81,7 +81,7 @@ class KeptRows:
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         """Whether parallel pieces, by stem, can be of the same rows."""
         sizes = {stem: piece.shape[0] for stem, piece in pieces.items()}
-        n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids", 0)
+        n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids")
         may_lack = {sizes.pop(stem, 0) for stem in self.may_lack}
         return may_lack <= {0, n_rows} and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
 

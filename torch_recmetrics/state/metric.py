@@ -247,8 +247,7 @@ class RecMetric(Configured, Metric):
         (tensor(0., dtype=torch.float64), tensor(0.8200, dtype=torch.float64))
         """
         check.check_share("level", level)
-        if method is not None:
-            check.check_choice("method", method, METHODS)
+        check.check_choice("method", method, METHODS)
         return self.spread_everywhere().interval(level, method, self.value_range, self.interval_method)
 
     def spread(self) -> Spread:

@@ -93,7 +93,11 @@ def aligned(lines: Sequence[Sequence[str]], names: int) -> list[str]:
 
 
 def words(name: str) -> str:
-    """The name of a count, to be read; that of a slice, after a slash, as it is."""
+    """The name of a count, to be read; that of a slice, after a slash, as it is.
+
+    >>> words("not_in_catalogue"), words("users_left_out/new_users")
+    ('not in catalogue', 'users left out/new_users')
+    """
     count, slash, own = name.partition("/")
     return count.replace("_", " ") + slash + own
 

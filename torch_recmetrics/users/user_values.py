@@ -301,7 +301,7 @@ class UserValues:
         }
         columns = {ID: self.sample_ids.numpy(), **named, **weights, **values}
         table = pyarrow.table(columns)
-        table = table.replace_schema_metadata({FORMAT: json.dumps(about, allow_nan=False)})
+        table = table.replace_schema_metadata({FORMAT: json.dumps(about)})
         with whole_file(path) as draft:
             parquet.write_table(table, draft, write_page_checksum=True)
 
@@ -394,7 +394,7 @@ def once_each(ids: Tensor, columns: dict[str, Tensor]) -> tuple[Tensor, dict[str
     """Users in ascending order, each once; ValueError for one with two values."""
     if bool((ids[1:] > ids[:-1]).all()):
         return ids.clone(), {name: column.clone() for name, column in columns.items()}
-    ids, order = ids.sort(stable=True)
+    ids, order = ids.sort()
     columns = {name: column[order] for name, column in columns.items()}
     again = ids[1:] == ids[:-1]
     for name, column in columns.items():

@@ -291,8 +291,7 @@ class Sliced(Wrapper):
     def confidence_interval(self, level: float = 0.95, *, method: Method | None = None) -> Any:
         """``(low, high)`` for each slice by its name; as that of the metric."""
         check.check_share("level", level)
-        if method is not None:
-            check.check_choice("method", method, METHODS)
+        check.check_choice("method", method, METHODS)
 
         def intervals(spread: Spread, member: Any) -> Iterable[Any]:
             low, high = spread.interval(level, method, member.value_range, member.interval_method)
@@ -329,14 +328,12 @@ def check_slice_ids(slice_ids: Any, n_slices: int, validate: bool) -> None:
             )
         return
     check.check_ids("slice_ids", slice_ids)
-    if validate and slice_ids.numel():
-        low, high = slice_ids.aminmax()
-        if int(low) < -1 or int(high) >= n_slices:
-            flat = slice_ids.reshape(-1)
-            row = int(((flat < -1) | (flat >= n_slices)).to(torch.uint8).argmax())
-            raise ValueError(
-                f"`slice_ids` must be 0 to {n_slices - 1}, or -1 for no slice, got {int(flat[row])} in row {row}"
-            )
+    if validate:
+        flat = slice_ids.flatten()
+        check.refuse(
+            (flat < -1) | (flat >= n_slices),
+            lambda row: f"`slice_ids` must be 0 to {n_slices - 1}, or -1 for no slice, got {int(flat[row])} in row {row}",
+        )
 
 
 def read_slices(slice_ids: Tensor, shape: tuple[int, ...]) -> Tensor:
