@@ -36,7 +36,7 @@ from torch_recmetrics import (
     Sliced,
     ranking_metrics,
 )
-from torch_recmetrics.state.intervals import student_quantile
+from torch_recmetrics.state.intervals import Spread, student_quantile
 
 CLICKS = [v for v in CLICKED if v.label != "bins" and v.make().has_interval]
 MEANS = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists")]
@@ -358,6 +358,18 @@ def test_every_metric_says_whether_it_has_an_interval() -> None:
         )
         assert variant.make().has_interval != has_none, str(variant)
     assert torch_recmetrics.NDCG.has_interval
+
+
+@pytest.mark.parametrize(("error", "alike"), [(0.0, True), (1e-8, True), (3e-8, False), (0.02, False)])
+def test_an_interval_on_the_scale_of_log_odds_goes_with_the_range(error: float, alike: bool) -> None:
+    """Values of 50 users that differ by rounding alone, by less than 1e-7 of the range, are one value."""
+    value, n = 0.3, torch.tensor(50.0, dtype=torch.float64)
+    room = 0.7 * (1 - 0.025 ** (1 / 50))
+    for bottom, width in ((0.0, 1.0), (-200.0, 1000.0), (1.0, 1e-3)):
+        spread = Spread(*n.new_tensor([bottom + width * value, width * error]), n)
+        low, high = (float(end - bottom) / width for end in spread.interval(0.95, "logit", (bottom, bottom + width)))
+        assert (low, high) == pytest.approx((value * 0.025 ** (1 / 50), value + room), rel=1e-9) or not alike
+        assert high - low == pytest.approx(2 * error * student_quantile(50.0, 0.95), rel=0.01) or alike
 
 
 @pytest.mark.skipif(Version(scipy.__version__) < Version("1.12"), reason="quantiles of SciPy 1.11 are off by 2e-9")

@@ -341,6 +341,26 @@ def test_one_histogram_for_rows_with_and_without_weights(monkeypatch: pytest.Mon
     assert float(metric.compute()) == pytest.approx(float(auc_of(*both[:2], weights=both[2])), **EXACT)
 
 
+@pytest.mark.parametrize("weighted", [(), (2,), (1, 3)])
+def test_rows_that_are_counted_in_place_may_have_weights(
+    weighted: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reads the histogram meanwhile; it holds integers for as long as no row has a weight."""
+    monkeypatch.setattr(module, "FOLD_ROWS", 64)
+    g = torch.Generator().manual_seed(4)
+    preds, target = torch.randn(4, 100, generator=g), torch.rand(4, 100, generator=g) < 0.4
+    weights = torch.ones(4, 100, dtype=torch.float64)
+    for step in weighted:
+        weights[step] = torch.rand(100, generator=g)
+    metric = BinaryAUC(num_bins=64)
+    for step in range(4):
+        metric.update(preds[step], target[step], weights[step] if step in weighted else None)
+        assert metric._waiting is not None
+    assert [table.dtype for table in metric.state("counts")] == [torch.float64 if weighted else torch.int64]
+    whole = updated(BinaryAUC(num_bins=64), preds, target, weights=weights)
+    assert float(metric.compute()) == pytest.approx(float(whole.compute()), **EXACT)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_forward_keeps_one_table(dtype: torch.dtype) -> None:
     metric = BinaryAUC(64)

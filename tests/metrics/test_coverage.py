@@ -82,6 +82,14 @@ def test_lists_wait_until_counting_them_is_worth_a_pass_over_the_catalogue(monke
     assert metric._defaults[metric.state_name("counts")].sum() == 0
 
 
+def test_an_item_of_a_list_that_waits_takes_four_bytes() -> None:
+    metric = updated(Coverage(5, 2), item_ids=torch.tensor([[0, 4]]))
+    assert metric.state("lists")[0].dtype == torch.int32
+    metric.num_items = 1 << 31  # whose counts would take 17 GB
+    metric.update(item_ids=torch.tensor([[0, (1 << 31) - 1]]))
+    assert metric.state("lists")[1].tolist() == [[0, (1 << 31) - 1]]
+
+
 def test_a_catalogue_of_ten_million_items() -> None:
     """An update costs what its lists cost."""
     n = 10_000_000

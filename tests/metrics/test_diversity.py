@@ -49,6 +49,15 @@ def test_the_value_of_every_user() -> None:
         assert found.tolist() == [0, 1]
 
 
+def test_rounding_leaves_the_cosine_within_its_range() -> None:
+    vectors = torch.randn(200, 24, generator=torch.Generator().manual_seed(0))
+    first = torch.arange(200)
+    for side in (1, -1):
+        pairs = torch.stack([first, first + 200], 1)
+        values = intra_list_similarity(item_ids=pairs, item_features=torch.cat([vectors, side * vectors]), top_k=2)
+        assert values.abs().max() == 1 and values.tolist() == pytest.approx([side] * 200, abs=1e-6)
+
+
 def test_a_list_without_a_pair_has_no_value() -> None:
     lists = [[0, 1], [2, -1], [-1, -1]]
     for metric in (ILS(EYE, 2), ILS(similarity=EYE, top_k=2)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import pickle
@@ -24,6 +25,7 @@ from torch_recmetrics import (
     UserBootstrap,
     ranking_metrics,
 )
+from torch_recmetrics.core.kernels.runtime import plain
 
 GROUPS = torch.tensor([0, 0, 1, 1, 2, -1])
 NAMES = ("indie", "major", "own")
@@ -347,8 +349,9 @@ def test_options_that_are_refused(make: Any, words: str) -> None:
 
 def test_updates_that_are_refused() -> None:
     metric = updated(GroupExposure(GROUPS, 3), item_ids=LISTS)
-    with refused(metric, "knows 6 items, so ids must be below 6, got 6"):
-        metric.update(item_ids=torch.tensor([[6]]))
+    for without_loops in (contextlib.nullcontext(), plain()):
+        with without_loops, refused(metric, "knows 6 items, so ids must be below 6, got 9"):
+            metric.update(item_ids=torch.tensor([[1, 9]]))
     wants = ExposureDisparity(GROUPS, 3, target="relevance")
     with refused(wants, "`target_ids` is missing"):
         wants.update(item_ids=LISTS)

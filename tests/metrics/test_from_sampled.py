@@ -166,6 +166,18 @@ def test_equal_scores_spread_a_user_over_the_places() -> None:
     assert float(metric.compute()) == pytest.approx(float(metric.users_of_ranks(4)[1:4].mean()), abs=1e-14)
 
 
+def test_a_user_of_equal_scores_is_a_part_of_one_at_each_place_to_expectation_maximisation() -> None:
+    """Beside two others, she is a third of a user at each of the ranks 2, 3 and 4 of five."""
+    apart = torch.tensor([[3.0, 4.0, 2.0, 1.0, 0.0], [2.0, 4.0, 3.0, 1.0, 0.0], [1.0, 4.0, 3.0, 2.0, 0.0]])
+    equal = torch.tensor([[1.0, 1.0, 1.0, 2.0, 0.0]])
+    alone, spread = (FromSampled(ours.MRR(), 40, method="em") for _ in range(2))
+    alone.update(equal, target_ids=torch.tensor([0]))
+    spread.update(apart, target_ids=torch.zeros(3, dtype=torch.int64), weights=torch.ones(3) / torch.tensor(3).double())
+    for metric in (alone, spread):
+        metric.update(torch.arange(5.0).expand(2, 5), target_ids=torch.tensor([4, 2]))
+    assert float(alone.compute()) == pytest.approx(float(spread.compute()), rel=1e-6)
+
+
 @pytest.mark.parametrize("ties", ["optimistic", "pessimistic", "stable"])
 def test_other_rules_for_equal_scores(ties: str) -> None:
     scores, target = torch.tensor([[1.0, 1.0, 1.0, 2.0]]), torch.tensor([[0, 1, 0, 0]])

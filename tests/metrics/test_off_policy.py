@@ -41,6 +41,12 @@ def made(estimator: str, **options: Any) -> OffPolicyValue:
     return OffPolicyValue(estimator=estimator, **ESTIMATORS[estimator], **options)
 
 
+def waiting(metric: Any) -> int:
+    """How many rows it keeps."""
+    held = [metric.metric_state[name] for name in metric.metric_state if name.startswith(("terms", "numbers"))]
+    return sum(len(piece) for pieces in held for piece in pieces)
+
+
 def test_by_hand() -> None:
     given = {
         "reward": torch.tensor([1.0, 0.0, 1.0]),
@@ -148,6 +154,20 @@ def test_rows_stay_as_few_as_there_are_users(monkeypatch: pytest.MonkeyPatch) ->
         assert sum(terms.shape[0] for terms in metric.state("terms")) < 20
     assert float(metric.compute()) == pytest.approx(float(whole.compute()), rel=1e-14)
     assert float(metric.standard_error()) == pytest.approx(float(whole.standard_error()), rel=1e-12)
+
+
+def test_rows_wait_only_where_more_may_come_of_them() -> None:
+    """Those of a user wait for more of hers, those with a sample id for the same row; in slices of resamples all do."""
+    given, slices = log(8), torch.zeros(8, dtype=torch.int64)
+    for more, wait in (({}, 0), ({"indexes": torch.arange(8)}, 8), ({"sample_ids": torch.arange(8)}, 8)):
+        sliced, drawn = Sliced(made("snips"), slices=1), UserBootstrap(made("snips"), num_replicates=4)
+        sliced.update(**given, **more, slice_ids=slices)
+        drawn.update(**given, **more)
+        assert waiting(sliced) == wait
+        assert waiting(drawn) == (8 if "sample_ids" in more else 0)
+    both = Sliced(UserBootstrap(made("snips"), num_replicates=4), slices=1)
+    both.update(**given, slice_ids=slices)
+    assert waiting(both) == 8
 
 
 def test_errors_are_those_of_the_rows() -> None:

@@ -40,6 +40,7 @@ def test_a_metric_plots_its_interval() -> None:
     metric = metrics()["dcg@2"]
     _, axes = metric.plot()
     assert bars(axes) == [[0, *(pytest.approx(end) for end in ends(metric))]]
+    assert axes.containers[0].lines[0] is None  # a second mark at the value
     bottom, top = axes.get_ylim()
     assert bottom < ends(metric)[0] and ends(metric)[1] < top
     for given in (metric.compute(), [metric.compute()] * 2):

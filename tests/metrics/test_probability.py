@@ -49,6 +49,12 @@ def test_by_hand() -> None:
     assert click.log_loss(preds, target, weights=weights) == pytest.approx((math.log(2) + 3 * math.log(4 / 3)) / 4)
 
 
+@pytest.mark.parametrize("of", [click.log_loss, click.normalized_entropy, click.calibration])
+def test_scores_are_no_probabilities(of: Any) -> None:
+    with pytest.raises(ValueError, match="`preds` must be probabilities in"):
+        of(torch.tensor([0.5, 1.25]), torch.tensor([True, False]))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_that_is_surely_wrong_is_not_infinitely_wrong(dtype: torch.dtype) -> None:
     assert click.log_loss(torch.tensor([1.0, 0.0]).to(dtype), torch.tensor([0, 1])) == pytest.approx(

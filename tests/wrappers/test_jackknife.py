@@ -88,6 +88,18 @@ def test_what_was_not_seen_is_not_taken_for_certain() -> None:
             assert result["low"] <= result["value"] <= result["high"]
 
 
+def test_lists_of_all_items_leave_nothing_open() -> None:
+    metrics = RecMetricCollection(
+        {"gini": Gini(K, K), "entropy": Entropy(K, K), "normalized": Entropy(K, K, normalized=True)}
+    )
+    drawn_users = UserBootstrap(metrics, num_replicates=40)
+    found = updated(drawn_users, item_ids=torch.arange(K).repeat(30, 1)).compute()
+    for name, value in (("gini", 0), ("entropy", math.log2(K)), ("normalized", 1)):
+        result = floats(found[name])
+        assert result["standard_error"] == pytest.approx(0, abs=1e-14)
+        assert [result[word] for word in ("low", "value", "high")] == pytest.approx([value] * 3, abs=1e-14)
+
+
 @pytest.mark.parametrize("level", [0.01, 0.1, 0.5, 0.99, 0.999999])
 def test_the_interval_holds_its_value(level: float) -> None:
     for seed in range(20):

@@ -336,6 +336,13 @@ def test_users_that_were_folded_count_as_those_that_wait(history: str, monkeypat
         assert not folded.state("numerators")
 
 
+def test_a_level_and_a_method_that_there_are_not() -> None:
+    with pytest.raises(ValueError, match="`level` must be a float between 0 and 1"):
+        hits().confidence_interval(95)
+    with pytest.raises(ValueError, match="`method` must be one of 't', 'logit', 'wilson', None, got 'normal'"):
+        hits().confidence_interval(method="normal")
+
+
 def test_a_collection_names_its_slices() -> None:
     update = {**target_ids(case(1)), "slice_ids": torch.tensor([0, 1, 1, -1])}
     metrics = RecMetricCollection(

@@ -332,7 +332,9 @@ def check_slice_ids(slice_ids: Any, n_slices: int, validate: bool) -> None:
         flat = slice_ids.flatten()
         check.refuse(
             (flat < -1) | (flat >= n_slices),
-            lambda row: f"`slice_ids` must be 0 to {n_slices - 1}, or -1 for no slice, got {int(flat[row])} in row {row}",
+            lambda row: (
+                f"`slice_ids` must be 0 to {n_slices - 1}, or -1 for no slice, got {int(flat[row])} in row {row}"
+            ),
         )
 
 
