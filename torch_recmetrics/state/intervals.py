@@ -108,10 +108,9 @@ def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Ten
     z = NormalDist().inv_cdf((1 + level) / 2)
     shrunk = 1 + z * z / n
     middle = (share + z * z / (2 * n)) / shrunk
-    reach = z / shrunk * (share * (1 - share) / n + z * z / (4 * n * n)).clamp(min=0).sqrt()
-    low, high = ((middle + side * reach).clamp(0, 1) for side in (-1, 1))
+    reach = z / shrunk * (share * (1 - share) / n + z * z / (4 * n * n)).sqrt()
     # What no digit is left of: all or none were hits.
-    low, high = torch.where(share <= 0, 0, low), torch.where(share >= 1, 1, high)
+    low, high = torch.where(share <= 0, 0, middle - reach), torch.where(share >= 1, 1, middle + reach)
     return torch.where(n > 1, low, float("nan")), torch.where(n > 1, high, float("nan"))
 
 
@@ -161,7 +160,7 @@ def near_normal(freedom: float, z: float) -> float:
 
 def refined(freedom: float, outside: float, start: float) -> float:
     """Newton's method for the logarithm of the probability outside, kept within what is known."""
-    low, high, t = 0.0, math.inf, max(start, 1e-300)
+    low, high, t = 0.0, math.inf, start
     for _ in range(200):
         beyond, slope = probability_outside(freedom, t)
         low, high = (t, high) if beyond > outside else (low, t)
@@ -188,16 +187,14 @@ def probability_outside(freedom: float, t: float) -> tuple[float, float]:
 
 def continued_fraction(a: float, b: float, x: float) -> float:
     """That of the incomplete beta function, by Lentz's method (W. H. Press et al., Numerical Recipes, 6.4)."""
-    tiny = 1e-300
-    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
     total = d
     for m in range(1, 2000):
         for factor in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d, c = 1 + factor * d, 1 + factor / c
-            d, c = 1 / (d if abs(d) > tiny else tiny), c if abs(c) > tiny else tiny
+            c, d = 1 + factor / c, 1 / (1 + factor * d)  # above 0 for all t
             total *= c * d
         if abs(c * d - 1) < 1e-16:
             break

@@ -17,7 +17,6 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import METHODS, Method, Spread
-from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import check_names, option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.slot_sums import columns_of
@@ -259,16 +258,15 @@ class Sliced(Wrapper):
             ValueError: for a metric of which neither more nor less is better.
         """
         for member in self.members.values():
-            if badness(member, torch.zeros(1)) is None:
+            if member.higher_is_better is None and member.best_value is None:
                 raise ValueError(f"{member.name} has no worst slice: neither more nor less of it is better")
         return self.by_value({name: self._worst(*both) for name, both in self.read(self._values).items()})
 
     def _worst(self, values: Tensor, member: Any) -> SliceValue:
         values, overall = values[:-1], values[-1]
-        bad: Any = badness(member, values)
         if bool(values.isnan().all()):
             return SliceValue("", torch.full_like(overall, float("nan")))
-        place = int(torch.where(values.isnan(), float("-inf"), bad).argmax())
+        place = int(torch.where(values.isnan(), float("-inf"), badness(member, values)).argmax())
         return SliceValue(self.names[place], values[place].clone())
 
     def gap(self) -> Any:
@@ -310,11 +308,11 @@ class Sliced(Wrapper):
         return self.by_slice({n: read(spread, members[n]) for n, spread in spreads if members[n].has_interval})
 
 
-def badness(member: RecMetric, values: Tensor) -> Tensor | None:
-    """What is larger the worse a value is; None where that cannot be said."""
-    if member.higher_is_better is not None:
-        return -values if member.higher_is_better else values
-    return None if member.best_value is None else (values - member.best_value).abs()
+def badness(member: Any, values: Tensor) -> Tensor:
+    """What is larger the worse a value is."""
+    if member.higher_is_better is None:
+        return torch.abs(values - member.best_value)
+    return -values if member.higher_is_better else values
 
 
 def check_slice_ids(slice_ids: Any, n_slices: int, validate: bool) -> None:
@@ -362,7 +360,7 @@ def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) 
     if steps is None:
         n_rows = layout.rows.indexes.shape[0] if isinstance(layout, FlatLayout) else layout.like.shape[0]
         return read_slices(slice_ids, (n_rows,))
-    lead = next(given[name] for name in LEADS if name in given and given[name].ndim == 3)
+    lead = next(given[name] for name in LEADS if name in given)
     shape = tuple(lead.shape[:2])
     n_dims = slice_ids.ndim - 1 if slice_ids.dtype == torch.bool else slice_ids.ndim
     if n_dims not in (1, 2) or tuple(slice_ids.shape[:n_dims]) != shape[:n_dims]:
