@@ -364,3 +364,16 @@ def test_refused_updates_change_nothing() -> None:
     with pytest.raises(ValueError, match="which knows no weights"):
         alone.update(torch.rand(2), torch.ones(2), torch.tensor([1, 1]), weights=torch.ones(2))
     assert alone.update_count == 0 and not alone.state("values") and not alone.state("rows")
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_users_say_whether_items_were_hidden(hidden: bool) -> None:
+    seen = {"seen_ids": torch.tensor([[1], [-1]])} if hidden else {}
+    metric = updated(
+        NDCG(2, keep_users=True),
+        torch.eye(4)[:2],
+        target_ids=torch.tensor([0, 3]),
+        sample_ids=torch.tensor([4, 7]),
+        **seen,
+    )
+    assert metric.users().hidden is hidden

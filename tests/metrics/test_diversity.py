@@ -146,6 +146,15 @@ def test_functions_of_one_name_are_different_metrics(make, collection) -> None:
     assert again.compute().item() == pytest.approx(2 / 3)
 
 
+def test_functions_of_one_name_are_numbered_from_the_second_on() -> None:
+    def alike(by: float) -> Any:
+        return lambda first, second: by * (first + second).double()
+
+    one, two = alike(1.0), alike(2.0)
+    first, *others = (ILS(similarity=function).similarity for function in (one, two, one))
+    assert others == [f"{first}#2", first]
+
+
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

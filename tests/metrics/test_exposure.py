@@ -7,6 +7,7 @@ import copy
 import math
 import pickle
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -347,11 +348,37 @@ def test_options_that_are_refused(make: Any, words: str) -> None:
         make()
 
 
+COUNTS, MEMBERS = torch.tensor([8, 4, 4, 1, 2]), torch.tensor([[1, 0], [1, 1], [0, 1], [1, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(GroupExposure, torch.tensor([0, 1, 1, 0, 2])),
+        partial(GroupExposure, MEMBERS),
+        partial(torch_recmetrics.CategoryDiversity, MEMBERS),
+        partial(torch_recmetrics.ILS, MEMBERS),
+        partial(torch_recmetrics.ILS, similarity=torch.arange(25.0).view(5, 5)),
+        partial(torch_recmetrics.Popularity, COUNTS),
+        partial(torch_recmetrics.Novelty, COUNTS, num_users=20),
+        partial(torch_recmetrics.TailShare, COUNTS),
+        partial(torch_recmetrics.Unexpectedness, COUNTS),
+    ],
+)
+def test_an_item_beyond_the_table_that_is_not_checked_counts_as_the_last(make: Any) -> None:
+    for without_loops in (contextlib.nullcontext(), plain()):
+        with without_loops:
+            first, *others = (
+                floats(updated(make(top_k=3, validate_args=False), item_ids=torch.tensor([[1, 2, item]])).compute())
+                for item in (4, 5, 6, 99)
+            )
+            assert others == [first] * 3
+
+
 def test_updates_that_are_refused() -> None:
     metric = updated(GroupExposure(GROUPS, 3), item_ids=LISTS)
-    for without_loops in (contextlib.nullcontext(), plain()):
-        with without_loops, refused(metric, "knows 6 items, so ids must be below 6, got 9"):
-            metric.update(item_ids=torch.tensor([[1, 9]]))
+    with refused(metric, "knows 6 items, so ids must be below 6, got 9"):
+        metric.update(item_ids=torch.tensor([[1, 9]]))
     wants = ExposureDisparity(GROUPS, 3, target="relevance")
     with refused(wants, "`target_ids` is missing"):
         wants.update(item_ids=LISTS)

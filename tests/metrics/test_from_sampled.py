@@ -234,8 +234,8 @@ def test_one_table_for_all_sizes_has_the_values_of_each() -> None:
 
 
 def test_a_relevant_item_that_is_no_candidate_was_not_recommended() -> None:
-    metric = FromSampled([ours.Recall(3), ours.MeanRank(3), ours.MeanRank()], 30).values()
-    for one, expected in zip(metric, (0, 4, 31), strict=True):
+    metric = FromSampled([ours.Recall(3), ours.MeanRank(3), ours.MeanRank(), ours.MeanPercentileRank()], 30).values()
+    for one, expected in zip(metric, (0, 4, 31, 1), strict=True):
         one.update(torch.tensor([[2.0, 1.0]]), item_ids=torch.tensor([[5, 6]]), target_ids=torch.tensor([[7]]))
         assert float(one.compute()) == expected
 

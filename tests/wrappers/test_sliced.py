@@ -336,6 +336,17 @@ def test_users_that_were_folded_count_as_those_that_wait(history: str, monkeypat
         assert not folded.state("numerators")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("num_bins", [4, 64, 1 << 12, 1 << 16, 1 << 18])
+def test_slices_have_the_bins_of_the_metric(num_bins: int, dtype: torch.dtype) -> None:
+    g = torch.Generator().manual_seed(num_bins)
+    preds, target = torch.randn(500, generator=g).to(dtype), torch.rand(500, generator=g) < 0.4
+    alone, sliced = BinaryAUC(num_bins), Sliced(BinaryAUC(num_bins), 1)
+    alone.update(preds, target)
+    sliced.update(preds, target, slice_ids=torch.zeros(500, dtype=torch.int64))
+    assert float(sliced.compute()["0"]) == pytest.approx(float(alone.compute()), abs=1e-12)
+
+
 def test_a_level_and_a_method_that_there_are_not() -> None:
     with pytest.raises(ValueError, match="`level` must be a float between 0 and 1"):
         hits().confidence_interval(95)

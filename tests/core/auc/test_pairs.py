@@ -12,7 +12,15 @@ from fixtures.clicks import drawn_clicks, rows_of
 from hypothesis import given, settings
 from oracles.clicks import auc, by_group, pairs
 
-from torch_recmetrics.core.auc.pairs import Pairs, count_group_pairs, count_pairs, pack, weigh_group_pairs, weigh_pairs
+from torch_recmetrics.core.auc.pairs import (
+    Pairs,
+    count_group_pairs,
+    count_pairs,
+    pack,
+    sums_before,
+    weigh_group_pairs,
+    weigh_pairs,
+)
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import compact_ids as numbering
 from torch_recmetrics.core.tensors import sort_keys as key_module
@@ -92,6 +100,15 @@ def test_all_bits_of_a_float64_count() -> None:
     groups = torch.tensor([2**63 - 1, 2**63 - 1, -(2**63), -(2**63), -(2**63), 0])
     found = count_group_pairs(groups, ordered_keys(scores), labels)
     assert [column.tolist() for column in found] == [[-(2**63), 2**63 - 1], [3, 2], [2, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-15), (torch.float32, 1e-6)])
+def test_sums_within_runs_lose_no_digits_to_the_runs_before(dtype: torch.dtype, near: float) -> None:
+    """Of 50,000 runs of three values each."""
+    values = torch.rand(50_000, 3, generator=torch.Generator().manual_seed(5)).to(dtype)
+    starts = torch.arange(50_000).repeat_interleave(3) * 3
+    exact = torch.stack([torch.zeros(50_000), values[:, 0].double(), values[:, :2].double().sum(1)], 1)
+    assert (sums_before(values.flatten(), starts).view(-1, 3) - exact).abs().max() <= near
 
 
 def test_weights_of_very_different_size() -> None:
