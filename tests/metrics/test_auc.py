@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pickle
 import warnings
@@ -20,6 +21,7 @@ from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
 from torch_recmetrics import AveragePrecision, LogLoss, RecMetricCollection
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys, scores_of
 from torch_recmetrics.metrics.auc import BinaryAUC
 from torch_recmetrics.metrics.auc import auc as auc_of
@@ -341,9 +343,10 @@ def test_one_histogram_for_rows_with_and_without_weights(monkeypatch: pytest.Mon
     assert float(metric.compute()) == pytest.approx(float(auc_of(*both[:2], weights=both[2])), **EXACT)
 
 
+@pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("weighted", [(), (2,), (1, 3)])
 def test_rows_that_are_counted_in_place_may_have_weights(
-    weighted: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    weighted: tuple[int, ...], loops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody reads the histogram meanwhile; it holds integers for as long as no row has a weight."""
     monkeypatch.setattr(module, "FOLD_ROWS", 64)
@@ -354,7 +357,7 @@ def test_rows_that_are_counted_in_place_may_have_weights(
         weights[step] = torch.rand(100, generator=g)
     metric = BinaryAUC(num_bins=64)
     for step in range(4):
-        with torch.inference_mode(step == 0):
+        with torch.inference_mode(step == 0), contextlib.nullcontext() if loops else plain():
             metric.update(preds[step], target[step], weights[step] if step in weighted else None)
         assert metric._waiting is not None
     assert [table.dtype for table in metric.state("counts")] == [torch.float64 if weighted else torch.int64]

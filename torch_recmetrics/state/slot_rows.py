@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by, sides_by
-from torch_recmetrics.core.auc.histogram import HALF_BINS
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
-from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of
+from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels
 from torch_recmetrics.core.distributed.collectives import gather_rows, send_rows, sum_over_processes
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import addable, from_added, moments_by
@@ -99,10 +98,9 @@ class RowTable(SlotTable):
 def comparable(keys: Tensor, num_bins: int | None) -> Tensor:
     """int64 that order as the scores do; scores that share a bin have the same."""
     dtype = SCORE_DTYPES[keys.dtype]
-    n_bins = bins_of(dtype, num_bins)
-    if n_bins is None or (n_bins == HALF_BINS and dtype.itemsize == 2):
+    if num_bins is None or dtype in HALF_DTYPES:  # of half precision every score is a bin
         return widened(keys, torch.float64)
-    return integers(keys).to(torch.int64) >> (8 * dtype.itemsize - (n_bins.bit_length() - 1))
+    return integers(keys).to(torch.int64) >> (8 * dtype.itemsize - (num_bins.bit_length() - 1))
 
 
 class AucTable(RowTable):
