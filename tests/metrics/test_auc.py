@@ -553,6 +553,10 @@ def test_delong_of_a_published_example() -> None:
     assert area + 1.959964 * error == pytest.approx(0.95339, abs=5e-6)
 
 
+def test_the_fewest_and_the_most_bins() -> None:
+    assert [BinaryAUC(num_bins).num_bins for num_bins in (4, 1 << 28)] == [4, 1 << 28]
+
+
 def test_bins_that_are_too_few_are_warned_of() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(4000) % 2
