@@ -14,6 +14,7 @@ from oracles import agreement as oracle
 
 from torch_recmetrics import ExposureDisparity, GroupExposure, Overlap, RecMetricCollection
 from torch_recmetrics.compare import Gate, UserValues, agreement, compare
+from torch_recmetrics.compare.agreement import Agreement, AgreementRow
 
 DRAW = random.Random(4)
 OLD = [DRAW.sample(range(30), 10) for _ in range(60)]
@@ -52,6 +53,25 @@ def test_rows_are_those_of_the_definitions(weighted: bool) -> None:
     metric = Overlap(10)
     metric.update(item_ids=torch.tensor(NEW), reference_ids=torch.tensor(OLD), weights=torch.tensor(weights))
     assert table.rows[0].low == float(metric.confidence_interval()[0])
+
+
+def test_lists_are_those_of_the_users_whom_both_have() -> None:
+    runs = {
+        "old": UserValues(list(range(50)), {}, lists=OLD[:50]),
+        "new": UserValues(list(range(10, 60)), {}, lists=NEW[10:]),
+    }
+    table = agreement(runs, ["overlap@10"], on_missing="intersect")
+    expected = [oracle.overlap(a, b, 10) for a, b in zip(OLD[10:50], NEW[10:50])]
+    assert table.users["old", "new"]["overlap@10"].tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_narrowest_interval_says_how_many_digits_all_have() -> None:
+    wide, narrow = (AgreementRow("old", "new", "rbo", 0.5, 0.5 - half, 0.5 + half, 1200) for half in (0.2, 1e-4))
+    assert [line.split() for line in str(Agreement([wide, narrow], {}, 0.9)).splitlines()] == [
+        "lists of metric value 90 % interval users".split(),
+        "old, new rbo 0.50000 [0.30000, 0.70000] 1,200".split(),
+        "old, new rbo 0.50000 [0.49990, 0.50010] 1,200".split(),
+    ]
 
 
 def test_lists_of_text_in_files(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from torch_recmetrics.compare import (
     users_needed,
     wilcoxon_test,
 )
+from torch_recmetrics.compare.pairing import listed
 from torch_recmetrics.offline.report import Report
 
 mpl.use("Agg")
@@ -188,6 +189,13 @@ def test_other_users_are_refused_or_left_out() -> None:
     table = compare(systems, "base", on_missing="intersect")
     assert {row.n for row in table} == {58}
     assert "58 users are in all systems; left out: 2 of good, 2 of same" in str(table)
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"), [([4], "id 4"), ([4, 5, 6, 7, 8], "ids 4, 5, 6, 7, 8"), (range(9), "ids 0, 1, 2, 3, 4, ...")]
+)
+def test_the_first_few_ids_are_told(ids: list[int], shown: str) -> None:
+    assert listed(torch.tensor(ids)) == shown
 
 
 def test_records_name_the_test_and_the_correction() -> None:

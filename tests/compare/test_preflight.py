@@ -147,6 +147,15 @@ def test_candidates_that_lack_the_truth() -> None:
     assert preflight(**data, num_items=ITEMS, candidates=own)["candidates", ""].passed
 
 
+def test_what_chance_errs_by() -> None:
+    """Few hits say little of their spread: it is that of one trial then. Many say that it is the spread of ten."""
+    for n_items, trials in ((10**6, 1), (ITEMS, 10)):
+        one = preflight(**problem(), num_items=n_items, metrics="precision")["random lists", "precision@10"]
+        n = int((problem()["truth"] >= 0).any(1).sum())
+        error = math.sqrt(one.expected * (1 - one.expected) / trials / n)
+        assert one.passed and float(one.sentence.rpartition(" ")[2]) == pytest.approx(error, rel=0.1)
+
+
 # -- the lists --------------------------------------------------------------------------------------------------------
 
 

@@ -137,16 +137,18 @@ def test_swapping_the_systems_swaps_the_signs(test: type) -> None:
         assert (one.p, one.low, one.high) == pytest.approx((other.p, -other.high, -other.low))
 
 
+# The place of an end, (1 - level) / 2 of the draws and one more, is between two draws, a little below one, or at one.
+@pytest.mark.parametrize(("num_draws", "level"), [(499, 0.95), (78, 0.95), (79, 0.9)])
 @pytest.mark.parametrize("test", [randomization_test, bootstrap_test])
-def test_the_interval_holds_zero_exactly_where_p_is_large(test: type) -> None:
+def test_the_interval_holds_zero_exactly_where_p_is_large(test: type, num_draws: int, level: float) -> None:
     seen = set()
     for seed in range(40):
         a, b, w = drawn(20, seed=seed, shift=0.6)
-        result = test(a, b, w, num_draws=499)
-        significant = result.p <= 0.05 + 1e-12
+        result = test(a, b, w, num_draws=num_draws, level=level)
+        significant = result.p <= 1 - level + 1e-12
         assert significant == (not result.low <= 0 <= result.high)
         assert result.low < result.difference < result.high
-        small = test(1e-6 * a, 1e-6 * b, w, num_draws=499) if significant not in seen else None
+        small = test(1e-6 * a, 1e-6 * b, w, num_draws=num_draws, level=level) if significant not in seen else None
         if small is not None:
             assert (small.low, small.high) == pytest.approx((1e-6 * result.low, 1e-6 * result.high), rel=1e-6)
         seen.add(significant)

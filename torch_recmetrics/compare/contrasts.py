@@ -221,7 +221,7 @@ def deciding_users(own: Contrast, statistic: float, tail: float) -> float:
     if own.n is None or statistic == 0 or math.isnan(statistic):
         return math.inf
     if own.paired:
-        return max(users_needed(statistic / math.sqrt(own.n), 1 - tail, sides=1), own.n + 1)
+        return users_needed(statistic / math.sqrt(own.n), 1 - tail, sides=1)
     normal = NormalDist()
     wanted = normal.inv_cdf(1 - tail) + normal.inv_cdf(POWER)
     return math.ceil(own.n * (wanted / statistic) ** 2)

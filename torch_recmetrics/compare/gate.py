@@ -332,8 +332,6 @@ def rule_verdict(
     """The outcome of one rule, by what Holm's correction left to it on each side."""
     p_held, p_failed = own.below(-t), own.below(t)
     held, failed, turned = p_held <= tails[0], p_failed <= tails[1], False
-    if t == 0 or math.isnan(t):  # no difference and no error: nothing was shown
-        held = failed = False
     if (held or failed) and own.users is not None and (margin > 0 or rule == "not_less"):
         seen, t = t, own.users.statistic(-margin, held=held)
         held = held and own.below(-t) <= tails[0]

@@ -162,7 +162,8 @@ def randomization_test(
     if pairs.is_zero:
         return pairs.result(0.0, 0.0, 1.0)
     flips = SignFlips(pairs, num_draws, seed)
-    alpha, mean, error = 1 - level, pairs.mean, pairs.standard_error
+    # p may be 1 - level exactly, which is a little less than 0.1 where the level is 0.9.
+    alpha, mean, error = 1 - level + 1e-9, pairs.mean, pairs.standard_error
     p = flips.p(-mean)
     ends = []
     step = 2 * error or abs(mean)
