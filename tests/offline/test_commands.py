@@ -46,19 +46,21 @@ def run(capfd: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, s
 
 def test_evaluate_gives_the_report(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     given = ("--recommendations", files / "good.parquet", "--truth", files / "truth.parquet")
+    out_folder = files / "new" / "folders" / "out"
     report = evaluate(files / "good.parquet", files / "truth.parquet", ("ndcg@4", "hit_rate@2"))
     code, out, err = run(capfd, "evaluate", *given, "-m", "ndcg@4", "-m", "hit_rate@2")
     assert (code, out.strip(), err) == (0, str(report), "")
     code, out, err = run(
-        capfd, "evaluate", *given, "-m", "ndcg@4", "-m", "hit_rate@2", "--json", "--report", files / "out"
+        capfd, "evaluate", *given, "-m", "ndcg@4", "-m", "hit_rate@2", "--json", "--report", out_folder
     )
     assert (code, err) == (0, "")
     assert json.loads(out)["values"] == dict(report)
-    assert (files / "out" / "report.json").read_text() == out
-    users = UserValues.load(files / "out" / "users.parquet")
+    assert (out_folder / "report.json").read_text() == out
+    assert "ROC curve" in (out_folder / "report.html").read_text()
+    users = UserValues.load(out_folder / "users.parquet")
     assert list(users) == ["ndcg@4", "hit_rate@2"]
     assert users.user_ids == report.users.user_ids == report.user_ids == sorted(USERS)
-    table = parquet.read_table(files / "out" / "users.parquet")  # to be joined with tables of the users
+    table = parquet.read_table(out_folder / "users.parquet")  # to be joined with tables of the users
     assert table["user_id"].to_pylist() == sorted(USERS)
     code, _, err = run(capfd, "evaluate", *given, "--progress", "true")
     assert code == 0

@@ -207,6 +207,7 @@ def test_seen_items_are_taken_out_and_the_rest_moves_up() -> None:
     assert report.users["mrr@2"].tolist() == [1.0, 0.0]
     assert report.counts["rows_seen"] == 2
     assert report.counts["users_without_list"] == 1
+    assert [given.rows for given in report.inputs[:2]] == [3, 2]
     assert evaluate(lists, truth, "mrr", 2, seen=seen[:0])["mrr@2"] == 0.75  # a fold in which nobody has seen anything
 
 

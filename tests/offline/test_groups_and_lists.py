@@ -11,6 +11,7 @@ import pytest
 from oracles import agreement as oracle
 from oracles import exposure
 
+from torch_recmetrics.compare import agreement
 from torch_recmetrics.offline import InputError, evaluate
 from torch_recmetrics.offline.commands import main
 
@@ -120,6 +121,14 @@ def test_the_command_agreement(files: dict[str, str], capsys: Any) -> None:
     wanted = [oracle.overlap(OLD[user][:5], NEW[user][:5], 5) for user in OLD]
     assert rows["overlap@5"] == pytest.approx(sum(v for v in wanted if v is not None) / len(wanted), abs=1e-12)
     assert list(rows) == ["overlap@5", "jaccard@5", "rbo", "kendall_tau@5"]
+    runs = {
+        name: evaluate(files[name], files["old"], "user_coverage", keep_lists=True).users for name in ("old", "new")
+    }
+    for own in ({}, {"level": 0.5}, {"persistence": 0.5}):
+        flags = [f"--{name}={value}" for name, value in own.items()]
+        assert main(["agreement", files["old"], files["new"], *flags, "--json"]) == 0
+        expected = agreement(runs, ["overlap@10", "jaccard@10", "rbo", "kendall_tau@10"], **own)
+        assert capsys.readouterr().out.strip() == expected.to_json()
     assert main(["agreement", files["old"]]) == 2
     assert "agreement needs two files of lists" in capsys.readouterr().err
 

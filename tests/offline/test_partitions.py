@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from torch_recmetrics import Coverage, ranking_metrics
+from torch_recmetrics import NDCG, Coverage, MeanRank, Overlap, Recall, RecMetricCollection, ranking_metrics
 from torch_recmetrics.offline import evaluate
 from torch_recmetrics.offline.measuring import measured
+from torch_recmetrics.offline.members import read_items
 from torch_recmetrics.offline.spark import Part, SparkWorkspace, in_words_of_spark, type_in_duckdb
 from torch_recmetrics.offline.spark_evaluation import added, merge_states, part_of, states_of
 from torch_recmetrics.offline.tables import Tables
@@ -41,6 +42,24 @@ def part(user: int, n_parts: int) -> Part:
         collection = ranking_metrics(METRICS, 3)
         outcome = measured(tables, collection, tables.counted_lists(), numbered=False)
         return part_of(tables, collection, outcome)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "common", "expected"),
+    [
+        (("ndcg", "recall"), {}, False),
+        (("ndcg", "mean_rank"), {}, True),  # it takes the number of items
+        ("ndcg", {"ignore_index": 0}, True),
+        ("overlap", {}, True),  # it looks at ids of any items
+        ([NDCG(5), RecMetricCollection(MeanRank())], {}, False),
+        ([NDCG(5), Overlap(5)], {}, True),
+        (NDCG(5, ignore_index=0), {}, True),
+        (RecMetricCollection([NDCG(5), Coverage(9)]), {}, True),
+        (Recall(5, propensities=torch.ones(9)), {}, True),
+    ],
+)
+def test_parts_number_items_alike_where_a_metric_looks_at_their_ids(metrics: Any, common: Any, expected: bool) -> None:
+    assert read_items(metrics, common) == expected
 
 
 def test_partitions_add_up() -> None:

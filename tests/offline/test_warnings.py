@@ -134,6 +134,9 @@ def test_cutoffs_beyond_the_lists() -> None:
     seen = pa.table({"user_id": [7], "item_id": [4]})
     assert "is 1 long without its pairs of `seen`" in told(lists, TRUTH, metrics="recall@2", seen=seen)[1][0]
     assert told(lists, TRUTH, metrics="recall@2", seen=seen, seen_action="miss")[1] == []
+    everything = lists.select(["user_id", "item_id"])
+    (warning,) = told(lists, with_ids(TRUTH, "item_id", [15, 3]), seen=everything)[1]
+    assert "is 0 long without its pairs of `seen`" in warning
     # A list of the whole catalogue cannot be longer.
     catalogue = pa.table({"item_id": [3, 15]})
     assert told(LISTS, TRUTH, metrics="recall@3", items=pa.table({"item_id": [3, 15, 4]}))[1] != []

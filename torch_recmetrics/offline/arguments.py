@@ -157,7 +157,7 @@ def add_arguments(parser: Any, command: str) -> None:
     """Make those of a command known."""
     if command in WORDS:
         name, text = WORDS[command]
-        parser.add_argument(name, nargs="*", type=str, help=text)
+        parser.add_argument(name, nargs="*", help=text)
     if command in FUNCTIONS:
         function, left_out, options = FUNCTIONS[command]
         add_function(parser, function, left_out)

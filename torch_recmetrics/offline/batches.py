@@ -53,7 +53,7 @@ class SortedRows:
         part = self._parts[0] if len(self._parts) == 1 else [torch.cat(columns) for columns in zip(*self._parts)]
         end, n_rows = int(torch.searchsorted(part[0], below)), part[0].shape[0]
         self._parts = [[column[end:] for column in part]] if end < n_rows else []
-        return [column[:end] for column in part] if end else []
+        return [column[:end] for column in part]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def batches_of(lists: SortedRows, truth: SortedRows, first: int, below: int) -> 
     at = first
     while at < below:
         end = min(lists.complete_below(at), below)
-        end = min(truth.complete_below(end - 1), end)
+        truth.complete_below(end)
         ours, theirs = Rows.of(lists.take(end), at, end), Rows.of(truth.take(end), at, end)
         start = 0
         while start < end - at:

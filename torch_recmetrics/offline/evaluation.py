@@ -279,7 +279,7 @@ def report_of(
             },
             candidates=candidates,
             # Where nothing was taken out here, the lists may have come without what was seen.
-            hidden=True if tables.seen is not None and tables.hidden is tables.lists else None,
+            hidden=True if tables.hidden is tables.lists else None,
             **outcome.users,
         )
     hits = any(value > 0 for value in values.values())
@@ -296,7 +296,7 @@ def report_of(
     if exposed := exposure_of(members, values, intervals):
         details["exposure"] = exposed
     known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}
-    if tables.seen is not None and tables.hidden is tables.truth:
+    if tables.hidden is tables.truth:
         known_rows["truth"] += counts["rows_seen"]
     return Report(
         values,

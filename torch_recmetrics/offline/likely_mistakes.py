@@ -97,7 +97,7 @@ def warn_of_short_lists(tables: Tables, longest: int, largest_cutoff: int) -> No
     """A warning where no list is as long as the largest cutoff, unless it is the whole catalogue."""
     whole = tables.items is not None and tables.n_items is not None and longest >= tables.n_items
     if longest < largest_cutoff and not whole:
-        seen = " without its pairs of `seen`" if tables.seen is not None and tables.hidden is tables.lists else ""
+        seen = " without its pairs of `seen`" if tables.hidden is tables.lists else ""
         rank_zero_warn(
             f"the cutoff {largest_cutoff} is beyond the lists: the longest of {tables.lists} is {longest} long"
             f"{seen}, so the value is that at {longest}: give longer lists, or cutoffs up to {longest}"

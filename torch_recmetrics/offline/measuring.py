@@ -144,7 +144,7 @@ def measured(
         met, longest_list = measure(tables, collection, collector, weights, advance, numbered=numbered)
     list_rows, truth_rows = met.pop("list_rows"), met.pop("truth_rows")
     counts = {"users": tables.n_users, **met, **listed, "truth_rows": truth_rows}
-    if tables.seen is not None and tables.hidden is tables.lists:
+    if tables.hidden is tables.lists:
         counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - list_rows
     elif tables.seen is not None:
         counts["rows_seen"] = tables.workspace.size(tables.truth.sql) - truth_rows

@@ -94,13 +94,12 @@ def counts_training(metrics: Any, own_options: Mapping[str, Mapping[str, Any]]) 
 
 def read_items(metrics: Any, common: Mapping[str, Any]) -> bool:
     """Whether a metric looks at ids of items, so that all parts of the users must number them alike."""
-    known = ("num_items", "item_counts", "groups")
     named = [METRICS[name] for name in names_of(metrics)]
     objects: list[Any] = [entry for entry in entries_of(metrics) if not isinstance(entry, str)]
     members = [inner for entry in objects for inner in ([entry] if isinstance(entry, Metric) else entry.values())]
     return (
         common.get("ignore_index") is not None
-        or any(own.reads_items or any(name in options_of(own) for name in known) for own in named)
+        or any(own.reads_items or "num_items" in options_of(own) for own in named)
         or any(getattr(member, "reads_items", False) or getattr(member, "n_items", None) for member in members)
         or any(getattr(member, "ignore_index", None) is not None for member in members)
     )

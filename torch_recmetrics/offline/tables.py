@@ -86,7 +86,8 @@ class Tables:
         self.truth = workspace.open("truth", given.get("truth"), format)
         known = {role: workspace.open(role, given[role]) for role in COLUMNS if given.get(role) is not None}
         self.seen, self.slices, self.train, self.items, self.groups, self.propensities = map(known.get, COLUMNS)
-        self.hidden = self.lists if seen_action == "remove" else self.truth  # what seen pairs are taken out of
+        # what seen pairs are taken out of
+        self.hidden = None if self.seen is None else self.lists if seen_action == "remove" else self.truth
         of_truth, files = {key: names.get(key) for key in ("relevance", "weight")}, self.truth.files
         if of_truth["relevance"] is None and "relevance" in self.truth.types and files:
             of_truth["relevance"] = "relevance" if format_of("truth", files, format) == "trec" else None
