@@ -330,6 +330,8 @@ def test_point_13_hiding_every_target_warns_once(given: Any) -> None:
 
 G = torch.Generator().manual_seed(0)
 WIDE = {"preds": torch.rand(4, 20, generator=G), "target_ids": torch.arange(4)}
+EIGHT = {"preds": torch.rand(8, 20, generator=G), "target_ids": torch.arange(8)}
+SEEN_BY_NINE = torch.tensor([[9, 0, 0], [9, 0, 0], *[[9, 8, 7]] * 7])
 SURELY_WRONG = {
     "padded with 0 behind": (
         {**WIDE, "seen_ids": torch.tensor([[5, 6, 7], [8, 0, 0], [9, 0, 0], [7, 5, 8]])},
@@ -343,6 +345,7 @@ SURELY_WRONG = {
         {**WIDE, "seen_ids": torch.tensor([[*range(4, 14)], [*range(4, 14)], [4, *[0] * 9], [5, 6, *[0] * 8]])},
         "ignore_index=0",
     ),
+    "padded with 0 in a quarter of the rows": ({**EIGHT, "seen_ids": SEEN_BY_NINE[:8]}, "ignore_index=0"),
     "preds and target swapped": (
         {"preds": (WIDE["preds"] > 0.9).float(), "target": WIDE["preds"]},
         "every item is relevant .* `preds` and `target` swapped",
@@ -356,10 +359,10 @@ def test_the_id_that_is_refused_is_named_and_not_the_padding_before_it() -> None
 
 
 MAY_BE_RIGHT = {
-    "item 0 seen twice by one of five": {
-        "preds": torch.rand(5, 20, generator=G),
-        "target_ids": torch.arange(5),
-        "seen_ids": torch.tensor([[9, 0, 0], [8, 7, 6], [9, 8, 7], [7, 8, 9], [6, 7, 9]]),
+    "item 0 seen twice by two of nine": {
+        "preds": torch.rand(9, 20, generator=G),
+        "target_ids": torch.arange(9),
+        "seen_ids": SEEN_BY_NINE,
     },
     "padded with -1": {**WIDE, "seen_ids": torch.tensor([[0, -1, -1]]).expand(4, 3)},
     "one item is not relevant": {"preds": WIDE["preds"], "target": 1 - torch.eye(4, 20)},

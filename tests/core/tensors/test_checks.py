@@ -6,7 +6,7 @@ import pytest
 import torch
 from fixtures.devices import Reads, take_the_cpu_for_a_gpu
 
-from torch_recmetrics import NDCG
+from torch_recmetrics import NDCG, Recall
 from torch_recmetrics.core.tensors.checks import ValueChecks, plain_tensor
 
 FALSE, SECOND_ROW = torch.zeros(3, dtype=torch.bool), torch.tensor([False, True, False])
@@ -59,3 +59,6 @@ def test_the_least_relevance_that_is_a_gain() -> None:
         metric.update(torch.tensor([[0.1, 0.2]]), least * 0.999)
     metric.update(torch.tensor([[0.1, 0.2]]), least)
     assert float(metric.compute()) == 1
+    hits = Recall(1)
+    hits.update(torch.tensor([[0.1, 0.2]]), least * 0.999)  # relevant, and no gain
+    assert float(hits.compute()) == 1

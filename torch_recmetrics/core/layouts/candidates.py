@@ -40,10 +40,8 @@ class Candidates:
 
     def shown(self, shape: torch.Size) -> Tensor | None:
         """(B, C) bool: the columns that are no padding; None where all of them are known not to be."""
-        ids = self.item_ids
-        if is_sync_free(ids.device) and (not ids.numel() or int(ids.min()) >= 0):
-            return None
-        return (ids >= 0).expand(shape)
+        shown = self.item_ids >= 0
+        return None if is_sync_free(shown.device) and bool(shown.all()) else shown.expand(shape)
 
     def columns_of(self, item_ids: Tensor) -> Tensor:
         """(B, T) the columns of items; -1 for padding and for those that are no candidates."""

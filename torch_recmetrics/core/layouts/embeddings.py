@@ -20,7 +20,6 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import HIDDEN
 from torch_recmetrics.core.scores.ranks import ranks_in_list
-from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
@@ -80,13 +79,13 @@ class ScoredItems:
     def scores(self) -> Tensor:
         """(B, T) exact scores, -inf for padding and for what is hidden."""
         ids = self.columns
+        if not self.pairs.n_items:
+            return torch.full(ids.shape, HIDDEN, device=ids.device)
         shown = ids >= 0
         if self.seen_ids is not None:
             shown = shown & (columns_of(self.seen_ids, ids) < 0)
-        if self.mask is not None and self.pairs.n_items:
+        if self.mask is not None:
             shown = shown & self.mask.gather(1, ids.clamp(min=0))
-        if not self.pairs.n_items:
-            return torch.full(ids.shape, HIDDEN, dtype=accumulator_dtype(ids.device), device=ids.device)
         users = torch.arange(self.pairs.n_users, device=ids.device).repeat_interleave(ids.shape[1])
         scores = self.pairs.pair_scores(users, ids.flatten().clamp(min=0)).view(ids.shape)
         return torch.where(shown, scores, HIDDEN)

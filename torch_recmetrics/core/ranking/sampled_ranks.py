@@ -136,7 +136,7 @@ def corrected_tables(sampling: Sampling, n_sampled: int, gamma: float, nodes: Ra
     inverse = torch.where(root > 0, 1 / root, 0)
     values, vectors = torch.linalg.eigh(inverse.unsqueeze(1) * square * inverse)
     mixed = (1 - gamma) * values + gamma
-    open_below = (n_sampled + 1) * torch.finfo(mixed.dtype).eps
+    open_below = len(mixed) * torch.finfo(mixed.dtype).eps
     kept = torch.where(mixed > open_below, 1 / mixed, 0)
     solved = vectors @ (kept.unsqueeze(1) * (vectors.T @ (inverse.unsqueeze(1) * right)))
     table: Tensor = (inverse.unsqueeze(1) * solved).T

@@ -405,7 +405,7 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None,
 
 def defer_repeats(checks: ValueChecks, name: str, ordered_ids: Tensor) -> None:
     """An id twice in one row of ids that are sorted along the row; -1 may repeat."""
-    if checks.active and ordered_ids.shape[1] > 1:
+    if checks.active:
         again = (ordered_ids[:, 1:] == ordered_ids[:, :-1]) & (ordered_ids[:, 1:] >= 0)
 
         def message(row: int) -> str:
