@@ -241,7 +241,7 @@ def bootstrap_test(
         return pairs.result(pairs.mean, pairs.mean, 1.0 if pairs.mean == 0 else 2 / (num_draws + 1))
     drawn = np.sort(bootstrap_statistics(pairs, num_draws, seed))
     t = pairs.mean / pairs.standard_error
-    above = num_draws - int(np.searchsorted(drawn, t - TIE * (1 + abs(t)), side="left"))
+    above = num_draws - int(np.searchsorted(drawn, t - TIE * (1 + abs(t))))
     below = int(np.searchsorted(drawn, t + TIE * (1 + abs(t)), side="right"))
     # p <= 1 - level exactly where 0 is not between the ends: t must pass the draw at this place from either end.
     place = math.floor((1 - level) / 2 * (num_draws + 1) + 1e-9)

@@ -32,6 +32,14 @@ PREDS = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.4]])
 IDS = torch.tensor([[40, 7, 12], [3, 40, -1]])
 
 
+@pytest.mark.parametrize("item_ids", [IDS, torch.tensor([4, 0, 9])])
+def test_item_0_is_shown(item_ids: torch.Tensor) -> None:
+    """As any candidate is, whether all users have the same or not."""
+    metric = HitRate(1)
+    metric.update(PREDS, item_ids=item_ids % 40, target_ids=torch.zeros(2, 1, dtype=torch.int64))
+    assert float(metric.compute()) == (1.0 if item_ids.ndim == 2 else 0.5)
+
+
 def sampled(n_users: int, n_items: int, n_negatives: int, seed: int = 0) -> tuple[list[Any], list[Any], list[int]]:
     """Candidates, their scores and the positive of each user, who stands anywhere among the negatives."""
     draw = random.Random(seed)

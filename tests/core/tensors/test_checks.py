@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from fixtures.devices import Reads, take_the_cpu_for_a_gpu
 
-from torch_recmetrics import NDCG, Recall
+from torch_recmetrics import ERR, NDCG, Recall
+from torch_recmetrics.core.tensors import checks
 from torch_recmetrics.core.tensors.checks import ValueChecks, plain_tensor
 
 FALSE, SECOND_ROW = torch.zeros(3, dtype=torch.bool), torch.tensor([False, True, False])
@@ -59,6 +64,28 @@ def test_the_least_relevance_that_is_a_gain() -> None:
         metric.update(torch.tensor([[0.1, 0.2]]), least * 0.999)
     metric.update(torch.tensor([[0.1, 0.2]]), least)
     assert float(metric.compute()) == 1
-    hits = Recall(1)
-    hits.update(torch.tensor([[0.1, 0.2]]), least * 0.999)  # relevant, and no gain
-    assert float(hits.compute()) == 1
+    for other in (Recall(1), ERR(1, max_relevance=1)):  # relevant, and no gain
+        other.update(torch.tensor([[0.1, 0.2]]), least * 0.999)
+    assert float(other.compute()) > 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "taken", "refused"),
+    [
+        (checks.check_cutoff, [1, None], [0, 1.0, True]),
+        (checks.check_seed, [0, 2**63 - 1], [-1, 2**63, 0.5, None]),
+        (checks.check_share, [1e-9, 0.999], [0.0, 1.0, -0.5, math.nan, None]),
+        (checks.check_above_zero, [1e-9, 1, 1e300], [0, -1.0, math.inf, math.nan, None]),
+        (checks.check_max_relevance, [1, 1.5, 1023], [0.999, 1023.5, None]),
+        (checks.check_ignore_index, [-5, 0, None], [0.0, False]),
+        (checks.check_min_relevance, [1e-9, 4, None], [0, math.inf]),
+        (checks.check_positive, [1], [0, 1.0, None]),
+        (checks.check_optional_positive, [1, None], [0]),
+    ],
+)
+def test_the_ends_of_options(rule: Callable[[str, Any], None], taken: list[Any], refused: list[Any]) -> None:
+    for value in taken:
+        rule("x", value)
+    for value in refused:
+        with pytest.raises(ValueError, match="`x` must be a"):
+            rule("x", value)

@@ -155,7 +155,7 @@ def columns_of(ids: Tensor, wanted: Tensor, by_id: tuple[Tensor, Tensor] | None 
         given = (tensor.numpy() for tensor in (ids.contiguous(), wanted.contiguous(), columns))
         over_rows(id_rows.find_columns, wanted.shape[0], *given, missing, work=ids.numel() * wanted.shape[1])
         return columns
-    ascending, columns = ids.sort(dim=-1, stable=True) if by_id is None else by_id
+    ascending, columns = ids.sort(stable=True) if by_id is None else by_id
     if not ascending.shape[-1]:
         return torch.full_like(wanted, missing)
     at = torch.searchsorted(ascending, wanted.contiguous()).clamp_(max=ascending.shape[-1] - 1)

@@ -316,7 +316,7 @@ def defer_gains(checks: ValueChecks, largest: Tensor, gains: Collection[Any], ma
         gains: the options `gain` of the metrics that have one.
         max_relevance: the top of the scale; None where it has none.
     """
-    if gains and largest.dtype == torch.float64:
+    if gains:
         checks.defer(
             (largest > 0) & (largest < SMALLEST_RELEVANCE),
             lambda row: (

@@ -19,9 +19,9 @@ from torch_recmetrics.core.tensors.devices import is_sync_free
 def sorted_rows(rows: Tensor) -> Tensor:
     """A copy of a matrix, or of several, with each row ascending."""
     if not is_sync_free(rows.device) or rows.dtype == torch.bfloat16:  # numpy has no such numbers
-        return rows.sort(dim=-1).values
+        return rows.sort().values
     copied = rows.clone(memory_format=torch.contiguous_format)
-    copied.numpy().sort(axis=-1)
+    copied.numpy().sort()
     return copied
 
 
