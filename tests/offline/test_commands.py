@@ -62,8 +62,9 @@ def test_evaluate_gives_the_report(files: Path, capfd: pytest.CaptureFixture[str
     assert users.user_ids == report.users.user_ids == report.user_ids == sorted(USERS)
     table = parquet.read_table(out_folder / "users.parquet")  # to be joined with tables of the users
     assert table["user_id"].to_pylist() == sorted(USERS)
-    code, _, err = run(capfd, "evaluate", *given, "--progress", "true")
+    code, _, err = run(capfd, "evaluate", *given, "--progress", "true", "--report", out_folder)  # again
     assert code == 0
+    assert list(UserValues.load(out_folder / "users.parquet")) != list(users)
     assert "users" in err
 
 

@@ -28,7 +28,29 @@ def test_by_hand() -> None:
     assert curve["auc"] == pytest.approx(5.5 / 6)
     assert list(zip(curve["fpr"], curve["tpr"])) == [(0, 0), (0, 1 / 3), (0, 2 / 3), (0.5, 1), (1, 1)]
     assert "area under the curve" in report.to_html()
+    assert list(evaluate(*frames[:2], "mrr", None, curves=True).details["popularity"]) == ["recall@10"]
     assert not evaluate(*frames[:2], metrics="ndcg").details
+
+
+def test_groups_hold_a_fifth_of_what_is_relevant() -> None:
+    """Ten items, which were taken 1 to 10 times, each relevant once."""
+    truth = pd.DataFrame({"user_id": range(10), "item_id": range(1, 11)})
+    train = pd.DataFrame([(user, item) for item in range(1, 11) for user in range(item)], columns=list(truth))
+    rows = [(user, item, 1000 * user - item) for user in range(10) for item in range(1, 101)]
+    lists = pd.DataFrame(rows, columns=["user_id", "item_id", "score"])
+    details = evaluate(lists, truth, "recall@10", train=train, train_overlap="keep", curves=True).details
+    assert details["popularity"] == {
+        "recall@10": {"1 to 2": 1.0, "3 to 4": 1.0, "5 to 6": 1.0, "7 to 8": 1.0, "9 to 10": 1.0}
+    }
+
+
+def test_a_curve_of_many_rows_is_thinned_out() -> None:
+    """To a step of its length in two hundred, with both ends."""
+    lists = pd.DataFrame({"user_id": 1, "item_id": range(2000), "score": range(2000)})
+    details = evaluate(lists, lists[lists["item_id"] % 2 == 0][["user_id", "item_id"]], curves=True).details
+    curve = details["roc"]["all rows"]
+    assert len(curve["fpr"]) == len(curve["tpr"]) == 1 + 201
+    assert (curve["fpr"][-1], curve["tpr"][-1]) == (1, 1)
 
 
 def test_it_agrees_with_scikit_learn_and_the_metric() -> None:

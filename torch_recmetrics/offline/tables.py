@@ -414,7 +414,7 @@ class Tables:
         version, digests = ".".join(needed("duckdb", "a digest").__version__.split(".")[:2]), []
         for role, (rows, total) in found.items():
             keys = [key for key in ("relevance", "weight") if key in self.columns[role]]
-            words = " ".join(map(str, [rows, total if rows else None, *keys]))
+            words = " ".join(map(str, [rows, total, *keys]))
             own = f"rows of duckdb v{version}:{hashlib.sha256(words.encode()).hexdigest()}"
             digests.append(own if role == "truth" else f"seen={own}")
         if self.seen is not None:
