@@ -92,8 +92,7 @@ class SignFlips:
         squares = self.squares - 2 * shift * self.cross + shift**2 * self.squared_weights
         spread = squares - 2 * mean * c + mean**2 * self.squared_weights
         some = spread > NO_SPREAD * squares
-        size = np.full(a.shape, np.inf)
-        np.divide(np.abs(a), np.sqrt(spread, where=some, out=np.ones_like(spread)), out=size, where=some)
+        size: Array = np.where(some, np.abs(a) / np.sqrt(np.where(some, spread, 1)), np.inf)
         return size
 
     def p(self, shift: float) -> float:
