@@ -386,6 +386,8 @@ def test_coverage_is_compared_from_summaries() -> None:
     z = (0.48 - 0.95 * 0.50) / math.hypot(0.003, 0.95 * 0.003)
     wanted = stats.norm.isf(0.025) + stats.norm.ppf(0.8)
     assert undecided.outcome == "undecided" and undecided.users_needed == math.ceil(400 * (wanted / z) ** 2)
+    alike = [with_coverage(users, 0.5) for users in (candidate, incumbent)]
+    assert Gate("coverage@10").decide(*alike).rules[0].users_needed == math.inf
 
 
 def test_logged_means() -> None:

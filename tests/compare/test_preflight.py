@@ -73,7 +73,8 @@ def test_what_is_not_given_is_not_checked() -> None:
     report = preflight(data["recommendations"], data["truth"])
     assert report.passed
     assert [one.name for one in report.checks if one.passed is None] == ["most popular", "training data", "candidates"]
-    assert "give `train`" in str(report)
+    assert "\n-       training data: give `train`" in str(report)
+    assert "\nok      truth, recall@10: " in str(report)
     with pytest.raises(KeyError, match="no check"):
         report["luck", ""]
 
@@ -218,6 +219,7 @@ def test_most_popular_is_shown() -> None:
             ValueError,
             "`truth` must not hold an id twice in one row, got 3 twice in row 0",
         ),
+        ({"train": torch.tensor([[0, -1, 0]] * USERS)}, ValueError, "`train` must .*, got 0 twice in row 0"),
         ({"recommendations": "abc"}, TypeError, "`recommendations` must be a tensor"),
         ({"recommendations": torch.arange(10).unsqueeze(0)}, ValueError, "`recommendations` must have a row for each"),
         ({"num_items": 50}, ValueError, "must hold ids below `num_items`, 50, got 1"),

@@ -204,7 +204,7 @@ class Harness:
         errors = {}
         for metric, values in self.users(lists, truth).items():
             defined = values[~values.isnan()]
-            errors[metric] = float(defined.std()) / math.sqrt(len(defined)) if len(defined) > 1 else 0.0
+            errors[metric] = float(defined.std()) / math.sqrt(len(defined))
         return errors
 
     def truth_checks(self) -> Iterator[Check]:
