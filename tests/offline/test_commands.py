@@ -65,7 +65,7 @@ def test_evaluate_gives_the_report(files: Path, capfd: pytest.CaptureFixture[str
     code, _, err = run(capfd, "evaluate", *given, "--progress", "true", "--report", out_folder)  # again
     assert code == 0
     assert list(UserValues.load(out_folder / "users.parquet")) != list(users)
-    assert "users" in err
+    assert "evaluate: 100%" in err and "60.0/60.0" in err
 
 
 def test_flags_win_over_the_configuration(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -237,6 +237,14 @@ def test_the_other_commands(files: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert code == 0
     assert sorted(own["name"] for own in json.loads(out)) == sorted(METRICS)
     assert all(own[part] for own in json.loads(out) for part in ("sentence", "definition", "range", "undefined"))
+
+
+def test_help_says_what_each_command_is_for(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(capfd, "--help")
+    said = capfd.readouterr().out
+    assert "The values of metrics of recommended lists." in said
+    assert "torch-recmetrics evaluate" not in said  # an example, which the help of the command has
 
 
 def test_the_metrics_that_most_people_know_come_first(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from torch_recmetrics.users.texts import Column, count_text, p_text
+from torch_recmetrics.users.texts import Column, count_text, json_text, p_text
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,10 @@ def test_p_values() -> None:
     assert [p_text(p) for p in (1.0, 0.0432, 0.0001, 0.00009999, 1e-300, 0.0, math.nan, None)] == [
         "1.0000", "0.0432", "0.0001", "< 0.0001", "< 0.0001", "< 0.0001", "-", "-",
     ]  # fmt: skip
+
+
+def test_json_is_for_people_and_machines() -> None:
+    assert json_text({1: [math.nan, "é"]}) == '{\n  "1": [\n    null,\n    "é"\n  ]\n}'
 
 
 def test_counts() -> None:

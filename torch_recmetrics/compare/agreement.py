@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -13,7 +12,7 @@ import torch
 from torch_recmetrics.compare.pairing import OnMissing, common_users, read_run
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.agreement import RBO, Jaccard, KendallTau, Overlap
-from torch_recmetrics.users.texts import Column, aligned, finite
+from torch_recmetrics.users.texts import Column, aligned, json_text
 from torch_recmetrics.users.user_values import UserValues, lists_of_both
 
 STEMS: dict[str, Any] = {kind.stem: kind for kind in (Overlap, Jaccard, RBO, KendallTau)}
@@ -75,7 +74,7 @@ class Agreement:
 
     def to_json(self) -> str:
         """The records as JSON, null for nan."""
-        return json.dumps(finite(self.to_records()), indent=2, ensure_ascii=False)
+        return json_text(self.to_records())
 
 
 def metric_named(name: str, persistence: float = 0.9) -> Any:

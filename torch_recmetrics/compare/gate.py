@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -25,7 +24,7 @@ from torch_recmetrics.compare.pairing import (
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import write_text
-from torch_recmetrics.users.texts import Column, count_text, finite
+from torch_recmetrics.users.texts import Column, count_text, json_text
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
 RECORD_VERSION = 1
@@ -121,7 +120,7 @@ class Verdict:
         """The verdict as JSON; written to `path`, whole or not at all, and returned. null is infinite or not known."""
         rules = list(map(asdict, self.rules))
         about = {"format_version": RECORD_VERSION, "outcome": self.outcome, "level": self.level, "rules": rules}
-        return write_text(path, json.dumps(finite({**about, **self.record}), indent=2) + "\n")
+        return write_text(path, json_text({**about, **self.record}) + "\n")
 
 
 def percentages(share: float, low: float, high: float) -> list[str]:

@@ -35,7 +35,6 @@ from torch_recmetrics.offline.outputs import (
     files_of,
     files_of_comparison,
     folder_of,
-    json_of,
     report_of_users,
     write_folder,
     write_whole,
@@ -45,6 +44,7 @@ from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.spark import is_spark, read_by_spark
 from torch_recmetrics.users.extras import needed
+from torch_recmetrics.users.texts import json_text
 from torch_recmetrics.users.user_values import UserValues
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
@@ -153,7 +153,7 @@ class Output:
     """
 
     def __init__(self, options: Options, *, silent: bool) -> None:
-        self.as_json, self.silent = bool(options.pop("json", False)), silent
+        self.as_json, self.silent = options.pop("json"), silent
         self.folder = folder_of(options)
 
     def show(self, found: object, content: Callable[[], str], files: Files | None = None) -> None:
@@ -199,7 +199,7 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
         own.add_argument("--config", action="config", help="a YAML file with any of these options; flags win")
         own.add_argument("--json", action="store_true", help="JSON on standard output")
         add_arguments(own, name)
-        commands.add_subcommand(name, own, help=(inspect.getdoc(run) or "").partition("\n")[0])
+        commands.add_subcommand(name, own, help=own.description.partition("\n")[0])
     try:
         found = parser.parse_args(arranged(argv)).as_dict()
     except UnicodeDecodeError:
@@ -250,7 +250,7 @@ def run_compare(options: Options, output: Output) -> None:
     if left_out := [m for m in reports[baseline] if m not in comparable and "/" not in m]:
         rank_zero_warn(f"{', '.join(left_out)}: one value of all lists, not a mean over users, so not compared")
     files = files_of_comparison(table, reports, values, level)
-    output.show(table, lambda: json_of(table.to_records()), files)
+    output.show(table, lambda: json_text(table.to_records()), files)
 
 
 def run_gate(options: Options, output: Output) -> int:
@@ -359,7 +359,7 @@ def run_metrics(options: Options, output: Output) -> None:
     every, names = ordered_names(), options["names"]
     check_names(names or ())
     text = "\n\n".join(map(full_text, names)) if names else list_text(every)
-    output.show(text, lambda: json_of([about_metric(name) for name in names or every]))
+    output.show(text, lambda: json_text([about_metric(name) for name in names or every]))
 
 
 COMMANDS: dict[str, Callable[[Options, Output], int | None]] = {

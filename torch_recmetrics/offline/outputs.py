@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import tempfile
@@ -25,7 +24,6 @@ from torch_recmetrics.offline.sources import InputError, digest
 from torch_recmetrics.state.intervals import Method, spread_of
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import whole_file
-from torch_recmetrics.users.texts import finite
 from torch_recmetrics.users.user_values import UserValues
 
 Files = Mapping[str, Callable[[Path], object]]  # the name of each, and what writes it
@@ -69,10 +67,6 @@ def folder_of(options: dict[str, Any]) -> str | None:
     if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
         raise InputError(f"`report` must be a folder, {folder!r} is {'a file' if folder else 'none'}")
     return folder
-
-
-def json_of(content: Any) -> str:
-    return json.dumps(finite(content), indent=2, ensure_ascii=False)
 
 
 def files_of(report: Report) -> Files:

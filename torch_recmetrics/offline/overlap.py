@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
@@ -13,7 +12,7 @@ from torch_recmetrics.offline.sources import InputError, Source, quoted
 from torch_recmetrics.offline.spark import workspace_of
 from torch_recmetrics.offline.tables import UNORDERED
 from torch_recmetrics.users.extras import write_text
-from torch_recmetrics.users.texts import words
+from torch_recmetrics.users.texts import json_text, words
 
 Kind = Literal["interactions", "new_users", "new_items", "earlier_events", "duplicates"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -78,7 +77,7 @@ class Overlap:
             "inputs": [vars(given) for given in self.inputs],
             "notes": self.notes,
         }
-        return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        return write_text(path, json_text(content) + "\n")
 
 
 def overlap(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.page import page_of
 from torch_recmetrics.users.extras import write_text
-from torch_recmetrics.users.texts import Column, aligned, finite, words
+from torch_recmetrics.users.texts import Column, aligned, finite, json_text, words
 from torch_recmetrics.users.user_values import UserValues, current_versions
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class Report(Mapping[str, float]):
 
         The values of the users are written by ``report.users.save(path)``.
         """
-        return write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        return write_text(path, json_text(self.to_dict()) + "\n")
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """One page with tables and pictures that needs nothing from outside; written to `path`, whole or not at all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,11 @@ def words(name: str) -> str:
     """
     count, slash, own = name.partition("/")
     return count.replace("_", " ") + slash + own
+
+
+def json_text(content: Any) -> str:
+    """JSON for people to read, null for what is not finite."""
+    return json.dumps(finite(content), indent=2, ensure_ascii=False)
 
 
 def finite(value: Any) -> Any:
