@@ -203,11 +203,12 @@ def test_seen_items_are_taken_out_and_the_rest_moves_up() -> None:
     lists = pa.table({"user_id": [1, 1, 2], "item_id": [5, 6, 5], "score": [0.9, 0.8, 0.7]})
     truth = pa.table({"user_id": [1, 2], "item_id": [6, 5]})
     seen = pa.table({"user_id": [1, 1, 2], "item_id": [5, 7, 5]})
-    report = evaluate(lists, truth, "mrr", 2, seen=seen)
+    foreign = pa.table({"user_id": [9], "item_id": [6], "score": [1.0]})  # of nobody in the truth
+    report = evaluate(pa.concat_tables([lists, foreign]), truth, "mrr", 2, seen=seen)
     assert report.users["mrr@2"].tolist() == [1.0, 0.0]
-    assert report.counts["rows_seen"] == 2
-    assert report.counts["users_without_list"] == 1
-    assert [given.rows for given in report.inputs[:2]] == [3, 2]
+    counts = {name: report.counts[name] for name in ("rows", "rows_without_truth", "rows_seen", "users_without_list")}
+    assert counts == {"rows": 4, "rows_without_truth": 1, "rows_seen": 2, "users_without_list": 1}
+    assert [given.rows for given in report.inputs[:2]] == [4, 2]
     assert evaluate(lists, truth, "mrr", 2, seen=seen[:0])["mrr@2"] == 0.75  # a fold in which nobody has seen anything
 
 
