@@ -20,7 +20,6 @@ from torch_recmetrics.core.tensors.scatter import joined
 PROBABILITIES = ("logged", "policy")
 ESTIMATES = ("expected", "expected_policy")
 OF_ROWS = ("indexes", "sample_ids", "weights")  # (M,) each
-NOTHING = torch.zeros(0, dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +74,8 @@ class LoggedRows:
         arrays = {name: column.contiguous().numpy() for name, column in known.items()}
         optional, n_rows = ("weights", *ESTIMATES), self.columns["reward"].shape[0]
         bounds = (math.inf if bound is None else float(bound) for bound in (max_weight, switch))
-        in_order = (arrays.get(name, NOTHING.numpy()) for name in ("reward", *PROBABILITIES, *optional))
+        # What is not there is told by the flags after it, and not read.
+        in_order = (arrays.get(name, arrays["reward"]) for name in ("reward", *PROBABILITIES, *optional))
         rows = (*in_order, *(name in arrays for name in optional), *bounds)
         n_parts = max(1, -(-n_rows // rewards.PART))
         parts, most, broken = (sums.new_zeros(n_parts, *shape) for shape in (sums.shape, (), ()))

@@ -50,8 +50,8 @@ class Sampling:
         k = torch.arange(n_sampled + 1, dtype=torch.float64)
         steps = ((n_sampled - k[:-1]) / (k[:-1] + 1)).log()  # sums of small numbers keep the digits that lgamma loses
         logs = torch.cat([steps.new_zeros(1), steps.cumsum(0)])
-        share = above / max(others, 1)
-        return (logs + torch.xlogy(k, share) + torch.xlogy(n_sampled - k, (others - above) / max(others, 1))).softmax(1)
+        share = above / others
+        return (logs + torch.xlogy(k, share) + torch.xlogy(n_sampled - k, (others - above) / others)).softmax(1)
 
     def blocks(self, n_sampled: int) -> list[tuple[int, int]]:
         """First and last ranks, counted from 0 and without the last, within each of which P is smooth."""
