@@ -26,11 +26,11 @@ RELEVANCE = {
 
 def scores(dtype: torch.dtype, shape: tuple[int, int], *, tied: bool) -> torch.Tensor:
     preds = torch.randn(shape)
-    if tied:
+    if tied or dtype == torch.float64:
         preds = (preds * 2).round() / 2
     preds = preds.to(dtype)
     if dtype == torch.float64 and not tied:
-        preds += torch.randn(shape, dtype=dtype) * 1e-12  # float32 does not hold these
+        preds += torch.randn(shape, dtype=dtype) * 1e-12  # of which float32 makes equal scores
     preds[torch.rand(shape) < 0.2] = float("-inf")
     preds[torch.rand(shape) < 0.05] = float("inf")
     return preds
