@@ -198,7 +198,7 @@ def ranks_within(
     n_ids, none = ids.shape[1], np.int64(0)
     in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] * MEDIUM <= n_items
     n_seen = seen_ids.shape[1] if in_place else 0
-    seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int64)  # the last row + 1
+    seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int32)  # the last row + 1
     whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     buffer = whole.view(values.dtype)
     high, levels = np.empty(WIDE + 1, values.dtype), np.empty((n_ids + LANES - 1) // LANES * LANES, values.dtype)
