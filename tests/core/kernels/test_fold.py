@@ -72,6 +72,13 @@ def test_both_ways_give_the_same_bits(graded: bool, places: tuple[int, ...]) -> 
         assert found.shape == value.shape and torch.equal(found, value)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bfloat16])
+def test_a_graded_item_is_one_hit(dtype: torch.dtype) -> None:
+    relevance = torch.tensor([[3, 0, 2], [0, 255, 0]]).to(dtype)
+    stats = columns(relevance, binary=False)
+    assert [stats.hits((2,)).tolist(), stats.reciprocal((2,)).tolist()] == [[[2.0], [1.0]], [[1.0], [0.5]]]
+
+
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("share", [0.2, 0.9, 1.0])
 @pytest.mark.parametrize("graded", [False, True])

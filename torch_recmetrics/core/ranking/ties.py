@@ -222,7 +222,8 @@ class CumulativeStats:
         if places is None or not foldable(self._depth, self._items, self._above):
             return None
         if places not in self._folded:
-            relevant = self._items if self._items.dtype == torch.uint8 else (self._items > 0).view(torch.uint8)
+            marked = self.binary and self._items.dtype == torch.uint8  # integers may be graded
+            relevant = self._items if marked else (self._items > 0).view(torch.uint8)
             counts = counts_of(log2_discount, self._depth, relevant.device)
             given = relevant.contiguous(), self._above.contiguous(), counts
             self._folded[places] = fold.read_lists(fold.hit_sums, places, *given, n=4)
