@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from torch_recmetrics import ERR, MAP, MRR, NDCG, Coverage, rank
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.ranking import full_lists, ranking, ties
 
 
@@ -59,3 +61,13 @@ def test_long_blocks_of_equal_scores_are_summed_some_places_at_a_time(metric: An
         own.update(scores, target)
         found.append(float(own.compute()))
     assert found[1] == pytest.approx(found[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("way", [contextlib.nullcontext, plain])
+def test_unchecked_items_that_are_listed_twice_stand_in_the_list(way: Any) -> None:
+    """There are more of them than equal scores, and none stands before the first rank."""
+    scores, twice = torch.tensor([[1.0, 1.0, 0.0]]), torch.tensor([[0, 0, 0, 0]])
+    with way():
+        ranked = rank(scores, target_ids=twice, top_k=1, validate_args=False)
+        assert ranked.ranks("pessimistic").tolist() == [[1, 0, 0, 0]]
+        assert ranked.stats("pessimistic").reciprocal((1,)).tolist() == [[1.0]]

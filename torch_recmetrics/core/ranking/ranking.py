@@ -163,7 +163,8 @@ class Ranking:
         if self.equal is None:
             return self.above
         place = self._place_among_equal
-        ranks = self.above + place if ties == "optimistic" else self.above + self.equal - 1 - place
+        # Where checks are off an item may be listed twice, or have no equal as NaN does: no rank is below `above`.
+        ranks = self.above + (place if ties == "optimistic" else (self.equal - 1 - place).clamp_(min=0))
         return torch.where(self.above < (FAR if self.whole else self.width), ranks, self.above)
 
     @cached_property
