@@ -372,6 +372,14 @@ def test_an_interval_on_the_scale_of_log_odds_goes_with_the_range(error: float, 
         assert high - low == pytest.approx(2 * error * student_quantile(50.0, 0.95), rel=0.01) or alike
 
 
+def test_intervals_of_chances_next_to_one_end_at_one() -> None:
+    """All scores are equal, and of 167 items 59 are relevant: a list of 50 without any is drawn once in 10^12 times."""
+    metric = HitRate(50)
+    metric.update(torch.zeros(3, 167), torch.arange(167).expand(3, -1) < 59)
+    low, high = metric.confidence_interval()
+    assert metric.compute() < 1 and 0.43 < low < 0.44 and high == 1
+
+
 @pytest.mark.skipif(Version(scipy.__version__) < Version("1.12"), reason="quantiles of SciPy 1.11 are off by 2e-9")
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-9])
 def test_quantiles_are_those_of_student(level: float) -> None:

@@ -109,8 +109,10 @@ def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Ten
     shrunk = 1 + z * z / n
     middle = (share + z * z / (2 * n)) / shrunk
     reach = z / shrunk * (share * (1 - share) / n + z * z / (4 * n * n)).sqrt()
+    # Rounding of shares next to 0 and 1, such as those of chances to hit, may lead beyond these.
+    low, high = (middle - reach).clamp(min=0), (middle + reach).clamp(max=1)
     # What no digit is left of: all or none were hits.
-    low, high = torch.where(share <= 0, 0, middle - reach), torch.where(share >= 1, 1, middle + reach)
+    low, high = torch.where(share <= 0, 0, low), torch.where(share >= 1, 1, high)
     return torch.where(n > 1, low, float("nan")), torch.where(n > 1, high, float("nan"))
 
 
