@@ -538,3 +538,10 @@ def test_nobody_needs_relevant_items_in_every_slice() -> None:
 def test_the_rows_of_a_slice_are_those_that_the_laws_look_at() -> None:
     updates = with_slices(HISTORIES["sample ids"](4), overlapping=True)
     assert sum(len(one["preds"]) for one in of_slice(updates, None)) == 13  # 16 rows, three of them repeated
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(torch.uint8, 250), (torch.int8, 100), (torch.int16, 299)])
+def test_numbers_of_slices_are_read_in_narrow_integers(dtype: torch.dtype, number: int) -> None:
+    metric = Sliced(Recall(1), [f"slice {n}" for n in range(300)])
+    metric.update(torch.eye(2), target_ids=torch.tensor([[0], [0]]), slice_ids=torch.tensor([0, number]).to(dtype))
+    assert (float(metric.compute()["slice 0"]), float(metric.compute()[f"slice {number}"])) == (1, 0)

@@ -327,7 +327,7 @@ def check_slice_ids(slice_ids: Any, n_slices: int, validate: bool) -> None:
         return
     check.check_ids("slice_ids", slice_ids)
     if validate:
-        flat = slice_ids.flatten()
+        flat = slice_ids.flatten().to(torch.int64)  # in narrow integers the bounds would be cut to their bits
         check.refuse(
             (flat < -1) | (flat >= n_slices),
             lambda row: (
