@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) -> list[Tensor]:
-    """What a loop over lists makes of some contiguous tensors, the first of them (B, D): `n` of (B, C)."""
+    """What a loop over lists makes of some contiguous tensors, the first with a row for each: `n` of (B, C)."""
     ascending, columns = in_order(places)
     out = np.empty((n, ascending.shape[0], tensors[0].shape[0]))
     over_rows(loop, out.shape[2], *(tensor.numpy() for tensor in tensors), ascending, out, work=tensors[0].numel())
