@@ -131,7 +131,8 @@ def overlap(
         if time is not None or all(any(name in source.types for name in TIMES) for source in sources):
             time = chosen(sources, "time", time, TIMES)
         users, items = (id_columns(work, *((source, column) for source in sources)) for column in (user, item))
-        times, notes = times_of(work, sources, time)
+        times = [Column("NULL") if time is None else time_column(work, source, time) for source in sources]
+        notes = ["There is no column of times in both: earlier events were not looked for."] if time is None else []
         columns = list(zip(users, items, times))
         rows = [checked_rows(work, source, *own) for source, own in zip(sources, columns)]
         refuse_two_kinds(work, sources, times, time)
@@ -145,13 +146,6 @@ def overlap(
         kept = work.frame(stay) if dropped else None
         inputs = [source.describe(n) for source, n in zip(sources, rows)]
     return Overlap(counts, frames, kept, n_kept, dropped, rows[1], inputs, notes)
-
-
-def times_of(work: Any, sources: Sequence[Source], time: str | None) -> tuple[list[Column], list[str]]:
-    """The times of both, and what must be said of them."""
-    if time is None:
-        return [Column("NULL")] * 2, ["There is no column of times in both: earlier events were not looked for."]
-    return [time_column(work, source, time) for source in sources], []
 
 
 def refuse_two_kinds(work: Any, sources: Sequence[Source], times: Sequence[Column], time: str | None) -> None:

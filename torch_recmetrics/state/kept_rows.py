@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -37,9 +37,8 @@ class KeptRows:
             piece = self.empty_row(stem) if column is None else column.clone() if stem in VIEWS else column
             self.set_state(stem, [*self.state(stem), piece])
 
-    def keep_only(self, which: Iterable[bool] = ()) -> None:
+    def keep_only(self, which: Sequence[bool] = ()) -> None:
         """Forget all pieces but some."""
-        which = list(which)
         for stem in self.stems:
             self.set_state(stem, [part for part, kept in zip(self.state(stem), which, strict=False) if kept])
 

@@ -45,7 +45,7 @@ class RewardTable(SumTable):
     def arrange(self) -> None:
         super().arrange()
         if not self.drawn:
-            self.of_sums = "scatter"
+            self.of_sums, self.keeps_rows = "scatter", True  # a user may have more rows, here or on another rank
             # Of `users` whether a row has one, and which.
             self.columns = {"terms": RowsOf(torch.float64, (COLUMNS,)), "users": RowsOf(columns=(2,))}
 
@@ -67,9 +67,6 @@ class RewardTable(SumTable):
     def at_once(self, *, named: bool, keyed: bool) -> bool:
         return super().at_once(named=named, keyed=keyed) if self.drawn else not (named or keyed)
 
-    def many(self, n_rows: int, n_pieces: int) -> bool:
-        return self.drawn and super().many(n_rows, n_pieces)  # else users wait for more rows of theirs
-
     def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """(S + 1, 1 + C + C^2): of all rows; those of one user in one slot are a unit."""
         terms, users = columns
@@ -80,10 +77,6 @@ class RewardTable(SumTable):
         units, place = torch.unique(torch.stack([alone, users[:, 1], slots], 1), dim=0, return_inverse=True)
         sums = terms.new_zeros((units.shape[0], COLUMNS)).index_add_(0, place, terms)
         return scatter_by(units[:, 2].contiguous(), sums, sums[:, ROWS] > 0, self.slots.number)
-
-    @property
-    def gathers(self) -> bool:
-        return True
 
     def sums_everywhere(self, process_group: Any) -> Tensor:
         if self.drawn:

@@ -240,7 +240,7 @@ class ScoredRows(RowMetric):
             return
         parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
         tables = ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables
-        self.keep_only(not wait for wait in waits)
+        self.keep_only([not wait for wait in waits])
         self._own_tables(tables, {part.dtype for part in parts})
 
     def _own_tables(self, tables: Tables, made: Collection[torch.dtype]) -> None:

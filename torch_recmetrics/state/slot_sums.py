@@ -50,6 +50,7 @@ class SumTable(SlotTable):
     """
 
     of_sums = "sums"  # the name of their state
+    keeps_rows = False  # whether all rows wait, until those of every rank are known
 
     def arrange(self) -> None:
         several = RowsOf(torch.float64, (self.n_columns,))
@@ -89,11 +90,12 @@ class SumTable(SlotTable):
 
     def at_once(self, *, named: bool, keyed: bool) -> bool:  # noqa: ARG002
         """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many."""
-        return not named and not self.sliced
+        return not (named or self.sliced or self.keeps_rows)
 
     def many(self, n_rows: int, n_pieces: int) -> bool:
         """Whether so many rows without sample ids wait no longer."""
-        return n_rows >= max(WAITING_ROWS, 2 * self.slots.number) or n_pieces >= WAITING_PIECES
+        enough = n_rows >= max(WAITING_ROWS, 2 * self.slots.number) or n_pieces >= WAITING_PIECES
+        return enough and not self.keeps_rows
 
     # Sums
 
@@ -157,7 +159,7 @@ class SumTable(SlotTable):
     @property
     def gathers(self) -> bool:
         """Whether every rank gets all rows that wait, and their sums are not exchanged alone."""
-        return self.drawn
+        return self.drawn or self.keeps_rows
 
     def sums_everywhere(self, process_group: Any) -> Tensor:
         """The present sums of all ranks."""
@@ -199,11 +201,7 @@ class MeanTable(SumTable):
         super().arrange()
         # Of `indexes` (P, 2): a user of flat rows, and a slice that it is in.
         self.flat_stems = {"packed": 0, "indexes": 2} if self.sliced else {"packed": 0}
-        self.keeps_values = any(member.keeps_values for member in self.members.values())
-
-    @property
-    def gathers(self) -> bool:
-        return self.drawn or self.keeps_values
+        self.keeps_rows = any(member.keeps_values for member in self.members.values())
 
     @classmethod
     def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003
@@ -217,12 +215,6 @@ class MeanTable(SumTable):
     def sizes(self) -> list[int]:
         """How many numbers each member has."""
         return [member.n_parts for member in self.members.values()]
-
-    def at_once(self, *, named: bool, keyed: bool) -> bool:
-        return super().at_once(named=named, keyed=keyed) and not self.keeps_values
-
-    def many(self, n_rows: int, n_pieces: int) -> bool:
-        return super().many(n_rows, n_pieces) and not self.keeps_values
 
     def declare(self) -> None:
         super().declare()
@@ -304,7 +296,7 @@ class MeanTable(SumTable):
     def spreads(self) -> dict[str, Spread]:
         total = self.total()
         found: list[Spread] = []
-        of_slots: Iterable[Any] = self._values_of_slots() if self.keeps_values else itertools.repeat(None)
+        of_slots: Iterable[Any] = self._values_of_slots() if self.keeps_rows else itertools.repeat(None)
         members = self.members.values()
         for member, sums, of_users in zip(members, torch.split(total, self.sizes, 1), of_slots, strict=False):
             values = of_users if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
@@ -338,7 +330,7 @@ class MeanTable(SumTable):
         return torch.cat([part[:, : len(member.value_labels) or 1] for member, part in members], 1)
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
-        if not self.keeps_values:
+        if not self.keeps_rows:
             return super().replicates()
         slots = [self._of_values(*units) for units in self.units_by_slot()]
         return {name: list(of_each) for name, of_each in zip(self.results, zip(*slots, strict=True), strict=True)}

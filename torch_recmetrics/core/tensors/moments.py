@@ -49,12 +49,11 @@ def moments(numerators: Tensor, denominators: Tensor, sums: Tensor | None = None
         denominators: (B,), or (B, columns).
         sums: (2, columns), the first two where they are known.
     """
+    wide = denominators if denominators.ndim == 2 else denominators.unsqueeze(1)
     if sums is None:
-        alike = denominators.unsqueeze(1) if denominators.ndim == 1 else denominators
-        sums = torch.stack([numerators, alike.expand_as(numerators)]).sum(1)  # one order of adding up: no mean above 1
+        sums = torch.stack([numerators, wide.expand_as(numerators)]).sum(1)  # one order of adding up: no mean above 1
     centre = ratio(*sums)
     count = (denominators != 0).sum(0)
-    wide = denominators if denominators.ndim == 2 else denominators.unsqueeze(1)
     deviations = torch.addcmul(numerators, wide, centre, value=-1)
     products, squares = (deviations * wide).sum(0), wide.square().sum(0)
     rest = [count.to(sums.dtype).expand_as(centre), deviations.square_().sum(0), products, squares.expand_as(centre)]
