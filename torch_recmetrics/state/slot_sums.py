@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ class SumTable(SlotTable):
     """
 
     of_sums = "sums"  # the name of their state
+    flat_stems: Mapping[str, int] = MappingProxyType({})  # of the states of flat rows, how many columns each has
     keeps_rows = False  # whether all rows wait, until those of every rank are known
 
     def arrange(self) -> None:
@@ -147,14 +149,12 @@ class SumTable(SlotTable):
 
     def total(self, *, named: bool | None = None) -> Tensor:
         """The sums, and those of the rows that wait; of all, or only of those without sample ids."""
-        waits = any(named in (None, own) for own in self.named())
-        return self.added(self.sums, self.summed(*self.in_order(*self.rows(named=named)))) if waits else self.sums
-
-    def in_order(self, entries: Tensor, columns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """The same; what is drawn ascends by its key, so that its sums depend on no split."""
-        if self.drawn:
+        if not any(map(self.state, ("entries", *self.flat_stems))):
+            return self.sums
+        entries, columns = self.all_rows() if named is None else self.rows(named=named)
+        if self.drawn:  # by the keys, so that the sums depend on no split
             entries = entries[order_by(*self.entry_columns(entries)[1:])]
-        return entries, columns
+        return self.added(self.sums, self.summed(entries, columns))
 
     @property
     def gathers(self) -> bool:
@@ -199,7 +199,7 @@ class MeanTable(SumTable):
 
     def arrange(self) -> None:
         super().arrange()
-        # Of `indexes` (P, 2): a user of flat rows, and a slice that it is in.
+        # Of `indexes` (P, 2): a user, and a slice that it is in.
         self.flat_stems = {"packed": 0, "indexes": 2} if self.sliced else {"packed": 0}
         self.keeps_rows = any(member.keeps_values for member in self.members.values())
 
@@ -262,11 +262,6 @@ class MeanTable(SumTable):
         flat = torch.cat([flat[:, :1] + columns[0].shape[0], flat[:, 1:]], 1)
         return torch.cat([entries, flat]), [torch.cat(both) for both in zip(columns, numbers, strict=True)]
 
-    def total(self, *, named: bool | None = None) -> Tensor:
-        if named is None and self.state("packed"):
-            return self.added(self.sums, self.summed(*self.in_order(*self.all_rows())))
-        return super().total(named=named)
-
     def exchange(self, process_group: Any) -> None:
         super().exchange(process_group)
         wide = any(part.shape[1] == WIDE for part in self.state("packed"))
@@ -281,12 +276,10 @@ class MeanTable(SumTable):
                 self.set_state(stem, [torch.cat(gather_rows(part, process_group))])
             return
         packed, pairs = (send_rows(part, part[:, 0], process_group) for part in rows)
-        nothing = addable(self.nothing()[0])
-
-        def here() -> Tensor:
-            return addable(self.summed(*self.of_flat(packed, pairs))) if packed.shape[0] else nothing
-
-        summed = sum_of_users(here, tuple(nothing.shape), self.device, process_group)
+        shape = (*self.sums.shape[:-1], ADDABLE)
+        summed = sum_of_users(
+            lambda: addable(self.summed(*self.of_flat(packed, pairs))), shape, self.device, process_group
+        )
         self.sums = added(self.sums, from_added(summed))
         for stem in self.flat_stems:
             self.set_state(stem, [])
