@@ -89,12 +89,11 @@ class Contrast:
     size_variance: float
     n: int | None  # users; None where only summaries are known
     undefined: int
-    paired: bool
-    users: Users | None = None
+    users: Users | None = None  # of paired differences
 
     @property
     def degrees_of_freedom(self) -> float:
-        return self.n - 1 if self.paired and self.n is not None else math.inf
+        return math.inf if self.users is None else len(self.users.gains) - 1
 
     def statistic(self, relative: float) -> float:
         """How far the gain is beyond `relative` times the size, in standard errors."""
@@ -149,7 +148,6 @@ def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, di
         size_variance=other_error**2,
         n=min(known) if len(known) == 2 else None,
         undefined=0,
-        paired=False,
     )
 
 
@@ -177,7 +175,6 @@ def paired_contrast(
         size_variance=size.standard_error**2,
         n=n,
         undefined=undefined,
-        paired=True,
         users=Users(gains, sizes, w, lost, gained),
     )
 
@@ -191,7 +188,18 @@ def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
         least, most = min(0.0, float(values.min())), largest(values, np.array([max(1.0, bound)]))
         users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
         n = len(values)
-    return Contrast(mean, bound, mean - bound, bound, error**2, 0.0, 0.0, n, 0, users is not None, users)
+    return Contrast(
+        candidate=mean,
+        incumbent=bound,
+        gain=mean - bound,
+        size=bound,
+        gain_variance=error**2,
+        covariance=0.0,
+        size_variance=0.0,
+        n=n,
+        undefined=0,
+        users=users,
+    )
 
 
 def largest(values: Array, others: Array) -> float:
@@ -220,7 +228,7 @@ def deciding_users(own: Contrast, statistic: float, tail: float) -> float:
     """How many users would decide a rule, if the difference that is seen is the true one."""
     if own.n is None or statistic == 0 or math.isnan(statistic):
         return math.inf
-    if own.paired:
+    if own.users is not None:
         return users_needed(statistic / math.sqrt(own.n), 1 - tail, sides=1)
     normal = NormalDist()
     wanted = normal.inv_cdf(1 - tail) + normal.inv_cdf(POWER)

@@ -351,6 +351,6 @@ def rule_verdict(
         outcome="held" if held else "failed" if failed else "undecided",
         n=own.n,
         users_needed=None if no_number else deciding_users(own, t, tails[0] if t > 0 else tails[1]),
-        paired=own.paired,
+        paired=own.users is not None,
         undefined=own.undefined,
     )
