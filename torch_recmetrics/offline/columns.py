@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, cast, finite, quoted
+from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, finite, quoted
 
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')  # what frames without a row have as types too
 LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")  # some of whose integers no int64 holds
@@ -141,10 +141,10 @@ def id_as(name: str, kind: str, common: str) -> str:
     if kind == common:
         return name
     if kind in FLOATS:
-        return cast(cast(name, "BIGINT"), common)
+        return f"CAST(CAST({name} AS BIGINT) AS {common})"
     if kind == ZONED:  # some dialects name the zone in texts, UTC, and others do not
-        return f"({cast(cast(name, 'TIMESTAMP'), TEXT)} || '+00')"
-    return cast(name, common)
+        return f"(CAST(CAST({name} AS TIMESTAMP) AS {TEXT}) || '+00')"
+    return f"CAST({name} AS {common})"
 
 
 def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:

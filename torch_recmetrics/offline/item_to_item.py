@@ -248,17 +248,12 @@ def measured(work: Workspace, plan: Plan) -> Measured:
 
 def ratios_of(sums: Tensor, cutoffs: Sequence[int]) -> dict[str, tuple[Tensor, Tensor]]:
     """Name -> (U,) numerators and (U,) denominators, of what :func:`sums_of_rows` gives."""
-    found, (events, relevant) = {}, sums[:, :2].unbind(1)
-    at_cutoffs = sums[:, 2:].reshape(len(sums), len(cutoffs), len(SUMS))
-    for name in NAMES:
-        for place, k in enumerate(cutoffs):
-            hits, retrieved, *means = at_cutoffs[:, place].unbind(1)
-            found[f"{name}@{k}"] = {
-                "precision": (hits, retrieved),
-                "recall": (hits, relevant),
-                "f1": (2 * hits, retrieved + relevant),
-            }.get(name) or (means[SUMS.index(name) - 2], events)
-    return found
+    at_cutoffs, (events, relevant) = [], sums[:, :2].unbind(1)
+    for own in sums[:, 2:].reshape(len(sums), len(cutoffs), len(SUMS)).unbind(1):
+        hits, retrieved, *of_events = own.unbind(1)
+        ratios = {"precision": (hits, retrieved), "recall": (hits, relevant), "f1": (2 * hits, retrieved + relevant)}
+        at_cutoffs.append(ratios | {name: (column, events) for name, column in zip(SUMS[2:], of_events)})
+    return {f"{name}@{k}": ratios[name] for name in NAMES for k, ratios in zip(cutoffs, at_cutoffs)}
 
 
 def sums_of_rows(work: Workspace, sql: str, n_groups: int, plan: Plan) -> Tensor:
@@ -416,6 +411,7 @@ def report_of(
         spread = spread_of(sums)
         low, high = spread.interval(level, None, (0, 1))
         values[name], intervals[name] = float(spread.value), (float(low), float(high))
-    about: dict[str, Any] = {"level": level, "title": "Item to item"}
     user_ids = None if users is None else found.ids
-    return Report(values, intervals, counts, users, user_ids, definitions, inputs, details, **about)
+    return Report(
+        values, intervals, counts, users, user_ids, definitions, inputs, details, level=level, title="Item to item"
+    )

@@ -13,7 +13,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
 from torch_recmetrics.offline.columns import Column, Fault, checked_rows, need_columns, need_different, number_column
 from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import Source, cast, quoted
+from torch_recmetrics.offline.sources import Source, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
 BATCH_ROWS = 1 << 16  # what an update makes of them stays in the cache: half a million take four times as long
@@ -127,7 +127,7 @@ def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], coun
         for name, column in columns.items()
         if name != "user"
     }
-    picked = {name: cast(own.sql, "DOUBLE") for name, own in values.items()}
+    picked = {name: f"CAST({own.sql} AS DOUBLE)" for name, own in values.items()}
     if "user" in columns:
         ids = Ids(workspace, [(source, columns["user"])])
         picked["user"] = ids.of(source)

@@ -99,11 +99,6 @@ class Source:
         return Input(self.role, self.name, rows, whole if digests else None)
 
 
-def cast(sql: str, kind: str) -> str:
-    """A value in another type."""
-    return f"CAST({sql} AS {kind})"
-
-
 def finite(number: str) -> str:
     """SQL of whether a number is neither NaN nor infinite, in every dialect."""
     return f"({number} - {number} = 0)"

@@ -11,7 +11,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.measuring import Outcome, measured
-from torch_recmetrics.offline.sources import TEXT, Source, cast, quoted
+from torch_recmetrics.offline.sources import TEXT, Source, quoted
 from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
 from torch_recmetrics.offline.tables import UNORDERED, Tables, versions_of_ids
 from torch_recmetrics.offline.workspace import Workspace
@@ -121,7 +121,7 @@ def sql_of(tables: Tables, source: Source, key: str) -> str:
     column = tables.columns[source.role].get(key)
     if column is None:
         return "NULL"
-    return cast(quoted(column), TEXT) if key == "slice" else tables.value(source, key)
+    return f"CAST({quoted(column)} AS {TEXT})" if key == "slice" else tables.value(source, key)
 
 
 def rows_of_role(rows: Any, place: int, columns: Mapping[str, str]) -> Any:

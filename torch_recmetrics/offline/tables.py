@@ -23,7 +23,7 @@ from torch_recmetrics.offline.columns import (
     need_columns,
     need_different,
 )
-from torch_recmetrics.offline.sources import FLOATS, TEXT, InputError, Source, cast, finite, format_of, quoted
+from torch_recmetrics.offline.sources import FLOATS, TEXT, InputError, Source, finite, format_of, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
@@ -323,7 +323,7 @@ class Tables:
             ids: of users or of items.
             numbers: the table of their numbers, ``"users"`` or ``"items"``.
         """
-        named = cast(quoted(self.columns[source.role][name]), TEXT)
+        named = f"CAST({quoted(self.columns[source.role][name])} AS {TEXT})"
         pairs = f"SELECT DISTINCT {ids.of(source)} AS id, {named} AS name FROM {source.sql}"
         self.workspace.table(
             "named",
