@@ -130,7 +130,7 @@ class ClassMetrics(RecMetricCollection):
         else:
             check.check_float("preds", preds)
             check.check_shape("preds", preds, (target.shape[0], self.num_classes), "rows and classes")
-            check.defer_nan(checks, "preds", preds.detach().isnan().any(1).logical_and_(~ignored))
+            check.defer_nan(checks, preds.detach().isnan().any(1).logical_and_(~ignored))
         self._defer_classes(checks, "target", target, ignored)
         checks.raise_first()
 

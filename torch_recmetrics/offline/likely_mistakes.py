@@ -13,7 +13,7 @@ RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken 
 
 
 def warned_of_foreign_items(tables: Tables) -> bool:
-    """Whether no recommended item is anybody's truth, which is told: then the ids may not be of one kind."""
+    """Whether no recommended item is relevant to anybody, with a warning: the ids may not be of one kind then."""
     known = [f"SELECT {tables.item_ids.of(source)} FROM {source.sql}" for source in (tables.lists, tables.truth)]
     foreign = not tables.workspace.size(f"(({known[0]}) INTERSECT ({known[1]}))")
     if foreign:
@@ -40,7 +40,7 @@ def warn_of_kinds_of_ids(tables: Tables) -> None:
 
 
 def _warned_of_kinds(tables: Tables, ids: Ids, column: str, texts: Source, integers: Source) -> bool:
-    """Whether ids of two tables are lost for how they are written, which is told."""
+    """Whether ids of two tables are the same but for how they are written, with a warning."""
     own = [f"SELECT DISTINCT {ids.of(source)} AS id FROM {source.sql}" for source in (texts, integers)]
     lost, one, other = tables.workspace.one(
         f"WITH texts AS ({own[0]}), integers AS ({own[1]}) SELECT count(*), min(t.id), arg_min(n.id, t.id) FROM "

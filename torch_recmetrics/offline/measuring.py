@@ -37,7 +37,7 @@ class Outcome:
     users: dict[str, Any] | None = None
 
 
-def measure(
+def count_users(
     tables: Tables,
     collection: RecMetricCollection,
     collector: UserCollector | None,
@@ -141,7 +141,7 @@ def measured(
     collector = UserCollector(collection, tables.n_users, kept_ranks) if wanted else None
     weights = tables.weights()
     with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
-        met, longest_list = measure(tables, collection, collector, weights, advance, numbered=numbered)
+        met, longest_list = count_users(tables, collection, collector, weights, advance, numbered=numbered)
     list_rows, truth_rows = met.pop("list_rows"), met.pop("truth_rows")
     counts = {"users": tables.n_users, **met, **listed, "truth_rows": truth_rows}
     if tables.hidden is tables.lists:

@@ -135,7 +135,7 @@ def overlap(
         notes = ["There is no column of times in both: earlier events were not looked for."] if time is None else []
         columns = list(zip(users, items, times))
         rows = [checked_rows(work, source, *own) for source, own in zip(sources, columns)]
-        refuse_two_kinds(work, sources, times, time)
+        refuse_two_kinds_of_times(work, sources, times, time)
         flag_rows(work, sources, columns)
         counts, n_kept = counts_of(work, dropped)
         frames: dict[str, Any] = {kind: work.frame(rows_of(kind, sources[1], user, item)) for kind in KINDS}
@@ -148,9 +148,9 @@ def overlap(
     return Overlap(counts, frames, kept, n_kept, dropped, rows[1], inputs, notes)
 
 
-def refuse_two_kinds(work: Any, sources: Sequence[Source], times: Sequence[Column], time: str | None) -> None:
+def refuse_two_kinds_of_times(work: Any, sources: Sequence[Source], times: Sequence[Column], time: str | None) -> None:
     """InputError for times of two kinds."""
-    kinds = [kind_of(work, source, own.sql) for source, own in zip(sources, times)] if time is not None else []
+    kinds = [kind_of_times(work, source, own.sql) for source, own in zip(sources, times)] if time is not None else []
     if len(set(kinds)) > 1:
         raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {' and '.join(kinds)}")
 
@@ -175,7 +175,7 @@ def chosen(sources: Sequence[Source], argument: str, column: str | None, names: 
     return column
 
 
-def kind_of(work: Any, source: Source, time: str) -> str:
+def kind_of_times(work: Any, source: Source, time: str) -> str:
     """What times are, in words; only those of one kind can be compared."""
     kind = work.one(f"SELECT typeof({time}) FROM {source.sql} LIMIT 1")[0].upper()
     if kind.startswith(("DATE", "TIMESTAMP")):
@@ -217,9 +217,9 @@ def flag_rows(work: Any, sources: Sequence[Source], columns: Sequence[tuple[Colu
 
 def counts_of(work: Any, dropped: Sequence[Kind]) -> tuple[dict[str, int], int]:
     """How many rows, users or items there are of each kind, and how many rows are kept."""
-    told = {"new_users": f"{OWN}user", "new_items": f"{OWN}item"}
+    owners = {"new_users": f"{OWN}user", "new_items": f"{OWN}item"}
     counted = [
-        f"count(DISTINCT CASE WHEN {OWN}{kind} THEN {told[kind]} END)" if kind in told else f"count_if({OWN}{kind})"
+        f"count(DISTINCT CASE WHEN {OWN}{kind} THEN {owners[kind]} END)" if kind in owners else f"count_if({OWN}{kind})"
         for kind in KINDS
     ]
     *counts, kept = work.one(f"SELECT {', '.join(counted)}, count_if({stays(dropped)}) FROM flags")

@@ -66,9 +66,9 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 
-def dot(x: float, y: float, kind: str = "dot", radius: float = 3.5) -> str:
+def dot(x: float, y: float, kind: str = "dot") -> str:
     """A point."""
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" class="{kind}"/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="{kind}"/>'
 
 
 def curve(points: Iterable[tuple[float, float]]) -> str:

@@ -102,8 +102,8 @@ class ClickSums(RowMetric):
 
     def setup(self) -> None:
         super().setup()
-        self.add("sums", self.empty_row("sums_of_sample").sum(0))
-        self.add("spread", self.empty_row("spread_of_sample").sum(0).view(2, MOMENTS), combined)
+        self.add("sums", torch.zeros(4, dtype=self.wide, device=self.device))
+        self.add("spread", torch.zeros((2, MOMENTS), dtype=self.wide, device=self.device), combined)
 
     @staticmethod
     @abstractmethod

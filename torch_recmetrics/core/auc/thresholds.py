@@ -1,7 +1,7 @@
 """What a threshold at each score of a positive row finds. Average precision and the partial AUC follow from it.
 
-Elsewhere a threshold finds no positive row that the next higher of these did not, so no other is needed: over ranks the
-scores of the positive rows travel, and of the negative ones their number above each.
+A threshold between two of these scores finds the same positive rows as the higher one, so no other is needed. Ranks
+send each other the scores of their positive rows, and how many negative rows they have above each score.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class FlatLayout(Layout):
         preds = rows.preds
         if needs.nan_hidden:
             preds = preds.masked_fill(preds.isnan(), float("-inf"))
-        check.defer_nan(checks, "preds", preds.isnan())
+        check.defer_nan(checks, preds.isnan())
         check.defer_relevance(checks, "target", rows.relevance)
         if rows.weights is not None:
             check.defer_weights(checks, rows.weights)

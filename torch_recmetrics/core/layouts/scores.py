@@ -55,7 +55,7 @@ def rank_scores(
         return _ranking(targets, *ranks, depth, n_items, lengths=lengths, whole=needs.full_list)
     top = topk_scores(scores, min(depth + 1, n_items))  # one more than is kept, to see whether a tie crosses the cutoff
     if n_items:
-        check.defer_nan(checks, "preds", top.values[:, 0].isnan())
+        check.defer_nan(checks, top.values[:, 0].isnan())
     if ranks is None and not targets.width:
         ranks = torch.zeros((scores.n_users, 0), dtype=torch.int32, device=scores.device), None
     if ranks is None:
@@ -164,7 +164,7 @@ def _whole_ranks(
         own, place = targets.first_alone(own)
         counted = own.gather(1, place)
     above, equal, lengths = full_ranks(scores, counted)
-    check.defer_nan(checks, "preds", lengths < 0)
+    check.defer_nan(checks, lengths < 0)
     above, equal = (of.to(torch.int32).expand(own.shape) for of in (above, equal))
     above = torch.where(own > HIDDEN, above, FAR)
     return (above, equal if bool((equal > 1).any()) else None), lengths

@@ -351,10 +351,10 @@ class RankingStats:
         lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
         return torch.minimum(lengths, self._table(cutoffs, float("inf")))
 
-    def at(self, cutoffs: Cutoffs, running: Tensor, of_nothing: float = 0.0) -> Tensor:
+    def at(self, cutoffs: Cutoffs, running: Tensor) -> Tensor:
         """(B, cutoffs): what stands at the cutoffs of something that was summed up along :meth:`items`."""
         if not running.shape[1]:
-            return running.new_full((running.shape[0], len(cutoffs)), of_nothing)
+            return running.new_zeros((running.shape[0], len(cutoffs)))
         columns = columns_at(cutoffs, None, running.shape[1], True)
         return running.index_select(1, constants(columns, torch.int64, running.device))
 

@@ -285,9 +285,9 @@ def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor])
     return values[rule(values)][0].item()
 
 
-def defer_nan(checks: ValueChecks, name: str, is_nan: Tensor) -> None:
+def defer_nan(checks: ValueChecks, is_nan: Tensor) -> None:
     """Scores that are not numbers have no order."""
-    checks.defer(is_nan, lambda row: f"`{name}` must not be NaN, got NaN in row {row}")
+    checks.defer(is_nan, lambda row: f"`preds` must not be NaN, got NaN in row {row}")
 
 
 def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
@@ -366,23 +366,23 @@ def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
         )
 
 
-def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None, lowest: int = -1) -> bool:
-    """Ids below `lowest` (-1 is padding), or outside a catalogue of `below` items; True where they are known to be in
-    range already."""
+def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
+    """Ids below -1, which is padding, or outside a catalogue of `below` items; True where they are known to be in range
+    already."""
     if not checks.active or ids.numel() == 0:
         return ids.numel() == 0
     dense = below is not None and below > SMALL_CATALOGUE and ids.ndim == 2 and ids.shape[1] == below
     if is_sync_free(ids.device) and not dense:
         low, high = ids.aminmax()
-        if int(low) >= lowest and (below is None or int(high) < below):
+        if int(low) >= -1 and (below is None or int(high) < below):
             return True
     low, high = ids.reshape(ids.shape[0], -1).aminmax(dim=1)
-    rule, hint = "must be 0 or more, or -1 for padding", " (another padding: `ignore_index`)"
-    if lowest >= 0:
-        rule, hint = f"must be {lowest} or more", ""
     checks.defer(
-        low < lowest,
-        lambda row: f"`{name}` {rule}, got {first_value_with(ids, row, lambda v: v < lowest)} in row {row}{hint}",
+        low < -1,
+        lambda row: (
+            f"`{name}` must be 0 or more, or -1 for padding, got {first_value_with(ids, row, lambda v: v < -1)} in row "
+            f"{row} (another padding: `ignore_index`)"
+        ),
     )
     if dense:
         checks.defer(

@@ -1,4 +1,4 @@
-"""Large matrices in parts: chunks of rows that stay in the cache, and where a nearly empty matrix is marked."""
+"""Large matrices in parts: rows that stay in the cache, and the marked places of a matrix that has few."""
 
 from __future__ import annotations
 
