@@ -190,9 +190,8 @@ class CategoryCalibration(CategoryMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, alpha: float) -> Tensor:
-        profiles, sample_ids = table["profiles"], stats.ranking.sample_ids
-        if sample_ids is None:
-            raise ValueError("`sample_ids` is missing: it finds the users' profiles")
+        profiles = table["profiles"]
+        sample_ids: Any = stats.ranking.sample_ids  # see defer_unknown_users
         p = profiles[sample_ids.clamp(0, profiles.shape[0] - 1)].unsqueeze(1)
         sums = category_sums(stats, cutoffs, table)
         q = sums / sums.sum(2, keepdim=True)

@@ -86,9 +86,6 @@ class RewardTable(SumTable):
     def spreads(self) -> dict[str, Spread]:
         return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}
 
-    def values(self, sums: Tensor) -> Sequence[Tensor]:
-        return [self.metric.value(sums.movedim(-1, 0))]
-
     def counted(self, numbers: Tensor) -> Tensor:
         return (numbers[:, ROWS] > 0).unsqueeze(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -69,9 +69,6 @@ class ClickTable(SumTable):
         rows[PASSED : CLICKS + 1] = total[..., DENOMINATOR].T
         rows[PREDICTED if metric.measured == PREDICTED else LOSS] = total[..., NUMERATOR].sum(1)
         return {name: metric.spread_of(rows, total)}
-
-    def values(self, sums: Tensor) -> Sequence[Tensor]:
-        return [self.metric.value(sums.movedim(-1, 0))]
 
     def counted(self, numbers: Tensor) -> Tensor:
         return (numbers[:, PASSED : CLICKS + 1] > 0).any(1, keepdim=True)

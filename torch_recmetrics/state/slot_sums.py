@@ -82,9 +82,9 @@ class SumTable(SlotTable):
         """How many numbers of a unit are drawn."""
         return 2 * self.n_columns
 
-    @abstractmethod
     def values(self, sums: Tensor) -> Sequence[Tensor]:
-        """Of each value (S + 1, R + 1), what (S + 1, R + 1, numbers) sums come to."""
+        """Of each value (S + 1, R + 1), what (S + 1, R + 1, numbers) sums come to; by default of one metric alone."""
+        return [self.metric.value(sums.movedim(-1, 0))]
 
     @abstractmethod
     def counted(self, numbers: Tensor) -> Tensor:

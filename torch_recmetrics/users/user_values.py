@@ -286,7 +286,8 @@ class UserValues:
             kind = pyarrow.int64() if self.user_ids and isinstance(self.user_ids[0], int) else pyarrow.string()
             named = {USER: pyarrow.array(self.user_ids, kind)}
         if self.lists is not None:
-            kind = pyarrow.string() if has_text(self.lists) else pyarrow.int64()
+            has_text = any(isinstance(item, str) for row in self.lists for item in row)
+            kind = pyarrow.string() if has_text else pyarrow.int64()
             named[LISTS] = pyarrow.array(self.lists, pyarrow.list_(kind))
         weights = {} if self.weights is None else {WEIGHT: self.weights.numpy()}
         values = {name: column.numpy() for name, column in self._values.items()}
@@ -455,11 +456,6 @@ def checked_lists(ids: Tensor, once: Tensor, lists: Any) -> list[list[Any]]:
     for number, row in zip(ids.tolist(), rows):
         first.setdefault(number, row)
     return [first[number] for number in once.tolist()]
-
-
-def has_text(lists: Sequence[Sequence[Any]]) -> bool:
-    """Whether items are called by text."""
-    return any(isinstance(item, str) for row in lists for item in row)
 
 
 def lists_of_both(one: UserValues, other: UserValues) -> tuple[Tensor, Tensor]:
