@@ -114,7 +114,6 @@ RULES: Options = {
 }
 OVERLAP: Options = {
     "output": (str | None, None, "a Parquet file for the test data without what was dropped"),
-    "level": (float, 0.95, "of intervals, which overlap has not"),
 }
 NOT_OF_EVALUATE = ("metrics", "progress", "keep_users", "keep_lists", "curves")
 NOT_OF_RUNS = (*NOT_OF_EVALUATE, "recommendations", "order", "users")

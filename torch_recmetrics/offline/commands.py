@@ -340,7 +340,6 @@ def run_overlap(options: Options, output: Output) -> None:
     train, test, target = required(options, "train"), required(options, "test"), options.pop("output")
     if target is not None and (not target or Path(target).is_dir()):
         raise InputError(f"`output` must be a Parquet file, {target!r} is {'a folder' if target else 'none'}")
-    options.pop("level")
     with engine_of(options) as read:
         found = overlap(read(train), read(test), options.pop("drop") or target is not None, **options)
         if target is not None and is_spark(found.kept):

@@ -274,7 +274,7 @@ class ScoredRows(RowMetric):
             self.set_state("verdict", [self.judged_everywhere(seen, agreed, process_group)])
             return
         self.keep_only()
-        if agreed.positives + agreed.negatives:
+        if agreed.positives or agreed.negatives:
             how = {"weighted": agreed.weighted_rows, "grouped": "groups" in self.stems}
             rows = joined(seen.rows, agreed.kept_dtype, self.device, **how)
             self.keep(gathered(rows, process_group))
