@@ -78,7 +78,7 @@ class ClickMetrics(RecMetricCollection):
         counting: list[Any] = [(member, given) for member, given in taken if counts_cells(member)]
         if method == "forward" or not counting:
             return super()._advance_others(taken, method)
-        first, rows = counting[0]
+        (first, rows), *_ = counting
         how = {"threshold": first.threshold, "ignore_index": first.ignore_index}
         alike = {id(m): m for m, _ in counting if {"threshold": m.threshold, "ignore_index": m.ignore_index} == how}
         cells: Any = own.BinaryStatScores(**how, validate_args=False).to(first.device)  # checked already

@@ -189,8 +189,9 @@ def options_of(cls: type) -> dict[str, Option]:
 
 def documented(docstring: str | None, options: dict[str, Option]) -> str | None:
     """A docstring of a metric with a section of its options, before the errors and the example."""
-    places = [place for mark in ("\n    Raises:", "\n    >>>") if (place := (docstring or "").find(mark)) >= 0]
-    if docstring is None or not places:
+    known = docstring or ""
+    places = [known.find(mark) for mark in ("\n    Raises:", "\n    >>>") if mark in known]
+    if not places:
         return docstring
     text = "\n    Args:\n"
     for name, declared in options.items():
@@ -199,7 +200,7 @@ def documented(docstring: str | None, options: dict[str, Option]) -> str | None:
             default = "" if declared.default is REQUIRED else f"Default: {declared.default!r}."
             sentence = f"{name}: {declared.doc} {choices if declared.choices else default}"
             text += textwrap.fill(sentence, 116, initial_indent=8 * " ", subsequent_indent=12 * " ") + "\n"
-    return docstring[: min(places)] + text + docstring[min(places) :]
+    return known[: min(places)] + text + known[min(places) :]
 
 
 def annotations_of(cls: type, names: dict[str, Option]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from torch_recmetrics.core.tensors.sort_keys import bits_of, integers, keys_from
 
 HALF_BINS = 1 << 16
 BLOCK = 128  # cells of a histogram that are looked at together
-LARGEST_INT64 = (1 << 63) - 1
 
 
 def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: int) -> Tensor:
@@ -74,7 +73,7 @@ def pairs_of(counts: Tensor) -> Pairs:
     _, negatives, positives = used_bins(counts)
     number = float if counts.is_floating_point() else int
     n_positive, n_negative = number(positives.sum()), number(negatives.sum())
-    if number is int and 2 * n_positive * n_negative > LARGEST_INT64:
+    if number is int and 2 * n_positive * n_negative > torch.iinfo(torch.int64).max:
         return _pairs_of_many(negatives.tolist(), positives.tolist())
     below = negatives.cumsum(0) - negatives
     twice_u, shared = (positives * (2 * below + negatives)).sum(), (positives * negatives).sum()
