@@ -36,7 +36,7 @@ from torch_recmetrics import (
     Sliced,
     ranking_metrics,
 )
-from torch_recmetrics.state.intervals import Spread, student_quantile
+from torch_recmetrics.state.intervals import Spread, draw_interval, student_quantile
 
 CLICKS = [v for v in CLICKED if v.label != "bins" and v.make().has_interval]
 MEANS = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists")]
@@ -370,6 +370,14 @@ def test_an_interval_on_the_scale_of_log_odds_goes_with_the_range(error: float, 
         low, high = (float(end - bottom) / width for end in spread.interval(0.95, "logit", (bottom, bottom + width)))
         assert (low, high) == pytest.approx((value * 0.025 ** (1 / 50), value + room), rel=1e-9) or not alike
         assert high - low == pytest.approx(2 * error * student_quantile(50.0, 0.95), rel=0.01) or alike
+
+
+def test_axes_make_room_for_an_interval_and_a_twentieth_beyond_it() -> None:
+    axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    for low, high, expected in ((0.3, 0.7, (0.28, 0.72)), (0.4, 0.5, (0.28, 0.72)), (0.6, 1.0, (0.28, 1.02))):
+        axes.set_ylim(0.45, 0.5) if low == 0.3 else None
+        draw_interval(axes, 0, torch.tensor((low + high) / 2), (torch.tensor(low), torch.tensor(high)))
+        assert axes.get_ylim() == pytest.approx(expected)
 
 
 def test_intervals_of_chances_next_to_one_end_at_one() -> None:
