@@ -3,11 +3,11 @@
 ``python -m tests.tools.mutate --count 100 --seed 0 core/ranking compare``. A change is one operator, comparison,
 condition, constant or argument. Left out are docstrings, annotations, the texts of errors and warnings, decorators,
 declarations of options, ``if TYPE_CHECKING``, where the axes of a figure end, the arguments of ``LEFT_OUT``, and the
-order of those of ``SYMMETRIC`` functions; and what changes time and memory alone: the numbers of ``thresholds.py`` and
-``SIZES``, whether a comparison with one of them takes in the size itself, how much ``work`` a loop has, and more room
-in an array of a compiled loop, which writes it before it reads it. A run that takes too long counts as caught.
-``--record FILE`` keeps which test caught what; ``--again FILE`` runs the same changes, each with the test that caught
-it first.
+order of those of ``SYMMETRIC`` functions. So is what changes time, memory and last bits alone: the numbers of
+``thresholds.py`` and ``SIZES``, whether a comparison with one of them takes in the size itself, how much ``work`` a
+loop has, and more room in an array of a compiled loop, which writes it before it reads it. A run that takes too long
+counts as caught. ``--record FILE`` keeps which test caught what; ``--again FILE`` runs the same changes, each with the
+test that caught it first.
 
 One copy of the package holds all changes, each behind a question (``switch.py``), so that all tests are imported and
 collected once, and a change costs the tests that come by it (``forked.py``). A change that this cannot make, in a loop
@@ -82,7 +82,7 @@ SKIPPED_CALLS = ("option", "rank_zero_warn", "warn", "TypeVar", "namedtuple", "f
 
 
 def names_a_size(node: ast.AST, sizes: Collection[str]) -> bool:
-    """Whether a number is in it that changes time and memory alone."""
+    """Whether a number is in it that changes time, memory and last bits alone."""
     return any(
         (isinstance(own, ast.Name) and own.id in sizes)
         or (isinstance(own, ast.Attribute) and ast.unparse(own.value) == "thresholds")
