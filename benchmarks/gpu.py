@@ -22,6 +22,7 @@ KEPT = ROOT / "docs" / "performance" / "gpu.txt"
 METRICS = ("hit_rate", "precision", "recall", "f1", "ndcg", "dcg", "map", "mrr")
 CUTS = (5, 10, 20)
 SHAPES = ((256, 3706), (1024, 3706), (1024, 100_000), (64, 1_000_000))
+CATALOGUE, WIDTH = (500, 200_000), 64
 ROUNDS, UPDATES = 20, 16
 
 
@@ -97,6 +98,38 @@ def rows(n_users: int, n_items: int, device: torch.device) -> list[str]:
     return lines
 
 
+def catalogue_rows(n_users: int, n_items: int, device: torch.device) -> list[str]:
+    """The lines of a search of a catalogue, and of an update from the same embeddings."""
+    from torch_recmetrics import ranking_metrics, topk_catalogue
+
+    generator = torch.Generator(device).manual_seed(0)
+    users, items = (torch.randn(n, WIDTH, generator=generator, device=device) for n in (n_users, n_items))
+    target_ids = torch.randint(n_items, (n_users, 20), generator=generator, device=device)
+    product = seconds(lambda: torch.topk(users @ items.T, 20, dim=1))
+    metrics = ranking_metrics(METRICS, top_k=CUTS, validate_args=False).to(device)
+
+    def update() -> None:
+        metrics.reset()
+        metrics.update(user_embeddings=users, item_embeddings=items, target_ids=target_ids)
+        metrics.compute()
+
+    lines = []
+    for name, run in {
+        "topk_catalogue": lambda: topk_catalogue(users, items, 20),
+        "an update of 24 numbers and their values": update,
+    }.items():
+        time = seconds(run)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        memory = (torch.cuda.max_memory_allocated() - before) >> 20
+        lines.append(
+            f"{n_users:,} users x {n_items:,} items of {WIDTH} numbers, {name}: {time * 1e3:.2f} ms, {memory} MB, "
+            f"product and torch.topk / ours {product / time:.2f}"
+        )
+    return lines
+
+
 def main() -> None:
     if not torch.cuda.is_available():
         print("no CUDA device on this machine: nothing was run")
@@ -105,6 +138,7 @@ def main() -> None:
     lines = [machine()]
     for n_users, n_items in SHAPES:
         lines += rows(n_users, n_items, torch.device("cuda"))
+    lines += catalogue_rows(*CATALOGUE, torch.device("cuda"))
     print("\n".join(lines))
     KEPT.write_text("\n".join(lines) + "\n")
     if tests.returncode:

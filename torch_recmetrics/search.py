@@ -47,8 +47,9 @@ def topk_catalogue(
     the best, with a margin for its error.
 
     Beside the tables and a few copies of the seen ids and of the result, it needs less than 200 MB for any number of
-    items; a large ``chunk_size`` needs more. Gradients are not tracked, and no argument is changed. If very many items
-    have the score of the last place (because all items have the same vector, for example), the search takes far longer.
+    items (on a GPU less than 1 GB); a large ``chunk_size`` needs more. Gradients are not tracked, and no argument is
+    changed. If very many items have the score of the last place (because all items have the same vector, for example),
+    the search takes far longer.
 
     Args:
         user_embeddings: (U, d), float16, bfloat16, float32 or float64, finite.

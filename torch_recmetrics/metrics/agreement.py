@@ -21,7 +21,7 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import constants, ranks
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.chunks import steps
+from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.list_means import ListMeans
 from torch_recmetrics.state.options import option
@@ -342,7 +342,7 @@ def pair_counts(places: Tensor, cuts: Cuts) -> Tensor:
     own = torch.arange(depth, device=places.device)
     counts = [(ranks.unsqueeze(2) * shared).sum(1) for ranks in (own.expand_as(places), places)]
     opposite = torch.zeros_like(counts[0])
-    for part in steps(places.shape[0], max(1, depth * depth * len(cuts))):
+    for part in steps(places.shape[0], max(1, depth * depth * len(cuts)), step_elements(places.device)):
         # What one list alone holds stands below what is above it, and above what is below.
         above, below = (torch.where(shared[part], places[part].unsqueeze(2), none) for none in (-1, LAST))
         earlier = (own.unsqueeze(1) < own).unsqueeze(2)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from fixtures.devices import Each
+from fixtures.devices import Each, take_the_cpu_for_a_gpu
 from fixtures.histories import updated
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from torch_recmetrics.core.catalogue import approx_scores as scan
 from torch_recmetrics.core.catalogue import pair_scores as embeddings
 from torch_recmetrics.core.catalogue import topk as search
 from torch_recmetrics.core.catalogue.pair_scores import rounded_sqrt
+from torch_recmetrics.core.tensors import thresholds
 
 CHUNKS = (1, 3, 64, 333, None)
 KERNELS = ("bfloat16", "float32", "narrowed float32")
@@ -215,7 +216,7 @@ def test_the_bound_is_needed():
     """Half of the bound for bfloat16 would not hold for the vectors that rounding hits worst."""
     users, items = draw("rounding at its worst", 3, 400, 64, torch.Generator().manual_seed(7))
     pairs = embeddings.PairScores(users, items)
-    (piece,) = scan.ApproxScores(pairs, None, torch.bfloat16, None)
+    (piece,) = scan.ApproxScores(pairs, None, torch.bfloat16, 800)
     exact = pairs.pair_scores(torch.zeros(400, dtype=torch.int64), torch.arange(400))
     off = (piece.scores[:400, 0].double() - exact).abs()
     assert (off > 0.5 * (piece.margin[0] + piece.rounding * exact.abs())).any()
@@ -277,6 +278,18 @@ def test_nothing_is_changed_or_tracked():
     assert torch.equal(users, before[0]) and torch.equal(items, before[1]) and not seen.any()
     strided = topk_catalogue(users.T.contiguous().T, items.T.contiguous().T, 5, seen_ids=seen)
     assert_same(strided, (scores, topk_catalogue(users, items, 5, seen_ids=seen)[1]))
+
+
+def test_steps_elsewhere_are_larger(monkeypatch):
+    monkeypatch.setattr(thresholds, "CHUNK_NUMBERS", 1 << 10)
+    steps = []
+    users, items = torch.randn(30, 4), torch.randn(100, 4)
+    expected = topk_catalogue(users, items, 5, progress=lambda *told: steps.append(told))
+    assert len(steps) == 4  # each of 1,024 // (30 + 4) items, in whole blocks of 16
+    take_the_cpu_for_a_gpu(monkeypatch)
+    found = topk_catalogue(users, items, 5, progress=lambda *told: steps.append(told))
+    assert len(steps) == 5
+    assert_same(found, expected)
 
 
 def test_progress_comes_to_an_end():

@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from fixtures.devices import watched
+from fixtures.devices import take_the_cpu_for_a_gpu, watched
 from fixtures.items import NUM_ITEMS
 from fixtures.refusals import refused
 from fixtures.variants import LISTED, RANKING_NAMES, Variant
@@ -288,6 +288,22 @@ def test_the_first_relevant_item_alone_is_counted(kind: str, rule: str, monkeypa
         torch.testing.assert_close(alone.compute(), together.compute()["mrr"], rtol=0, atol=1e-14)
         if searches:  # the stable order of scores is read from the whole list
             assert [given[1].shape[1] for given, _ in searches] == [update["target_ids"].shape[1], 1]
+
+
+@pytest.mark.parametrize("on_a_gpu", [False, True])
+def test_only_users_with_a_tie_at_the_cutoff_are_counted(on_a_gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch_recmetrics.core.layouts import embeddings
+
+    if on_a_gpu:
+        take_the_cpu_for_a_gpu(monkeypatch)
+    counted = watched(monkeypatch, embeddings, "catalogue_ranks")
+    users, items = torch.eye(3), torch.arange(18.0).view(6, 3)
+    items[3, 1] = items[4, 1]  # of the second user the second and the third best are equal
+    update = {"user_embeddings": users, "item_embeddings": items, "target_ids": torch.tensor([[4], [4], [4]])}
+    NDCG(3).update(**update)
+    assert not counted
+    NDCG(2).update(**update)
+    assert [given[1].tolist() for given, _ in counted] == [[[13.0]]]
 
 
 def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

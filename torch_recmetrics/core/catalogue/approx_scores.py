@@ -76,7 +76,7 @@ class ApproxScores:
         pairs: PairScores,
         seen_ids: Tensor | None,
         dtype: torch.dtype,
-        chunk_size: int | None,
+        chunk_size: int,
         mask: Tensor | None = None,
         *,
         by_user: bool = False,
@@ -85,9 +85,6 @@ class ApproxScores:
         self._by_user = by_user  # the scores of one user lie together
         self._mask = mask  # (B, N) bool, True = may be found
         self.dtype = dtype
-        block = thresholds.ITEM_BLOCK
-        if chunk_size is None:
-            chunk_size = max(1, thresholds.CHUNK_NUMBERS // (pairs.n_users + pairs.width) // block) * block
         self.chunk_size = max(1, min(chunk_size, pairs.n_items))
         self._users = directions(pairs.users) if pairs.cosine else pairs.users
         self._lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
@@ -115,7 +112,7 @@ class ApproxScores:
 
     def _scores(self, part: slice, users: PreparedUsers) -> Tensor:
         pairs, n_items, dtype = self.pairs, part.stop - part.start, users.vectors.dtype
-        scores = users.buffer[: _whole_blocks(n_items)]
+        scores = users.buffer[: whole_blocks(n_items)]
         items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
         torch.mm(items.to(dtype), users.vectors.T, out=scores[:n_items])
         if pairs.bias is not None:
@@ -137,7 +134,7 @@ class ApproxScores:
         scores and, three times over, for the directions of the cosine.
         """
         pairs, users, user_lengths = self.pairs, self._users.to(dtype), self._lengths
-        shape = _whole_blocks(self.chunk_size), pairs.n_users
+        shape = whole_blocks(self.chunk_size), pairs.n_users
         buffer = torch.empty(shape[::-1] if self._by_user else shape, dtype=dtype, device=users.device)
         buffer = buffer.T if self._by_user else buffer
         narrow = dtype == torch.bfloat16
@@ -160,7 +157,7 @@ class ApproxScores:
         return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + user_lengths), error, rounding)
 
 
-def _whole_blocks(n_items: int) -> int:
+def whole_blocks(n_items: int) -> int:
     """The number of items, rounded up to whole blocks."""
     return -(-n_items // thresholds.ITEM_BLOCK) * thresholds.ITEM_BLOCK
 

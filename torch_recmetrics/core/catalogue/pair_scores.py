@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.chunks import step_elements
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import slices
 
@@ -63,7 +63,7 @@ class PairScores:
         """(P,) float64 scores of pairs of a user and an item, by their rows."""
         dtype, device = accumulator_dtype(users.device), users.device
         scores = torch.empty(users.shape[0], dtype=dtype, device=device)
-        step = max(1, thresholds.STEP_ELEMENTS // max(1, self.width))
+        step = max(1, step_elements(device) // max(1, self.width))
         # Fresh memory would cost more than the work in it, so all steps share buffers.
         shape = min(step, users.shape[0]), self.width
         narrow_items = torch.empty(shape, dtype=self.items.dtype, device=device)
@@ -128,7 +128,7 @@ def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = 
 
     `first` is the row of the first one, or `rows` (P,) those of all, for the message.
     """
-    dtype, step = accumulator_dtype(vectors.device), max(1, thresholds.STEP_ELEMENTS // max(1, vectors.shape[1]))
+    dtype, step = accumulator_dtype(vectors.device), max(1, step_elements(vectors.device) // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
     short = (norms < SMALLEST).nonzero().squeeze(1)
     if short.shape[0] and vectors.shape[1]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.chunks import sparse_nonzero, steps
+from torch_recmetrics.core.tensors.chunks import sparse_nonzero, step_elements, steps
 from torch_recmetrics.core.tensors.sorts import sorted_pieces
 
 
@@ -40,7 +40,7 @@ def catalogue_ranks(
             batch = pairs.of_users(part)
             seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
             of_batch = RankCounts(batch, target_scores[part], ids[part])
-            size = chunk_size or thresholds.STEP_ELEMENTS // thresholds.SEARCHED_USERS
+            size = chunk_size or step_elements(target_scores.device) // thresholds.SEARCHED_USERS
             for chunk in ApproxScores(batch, seen, torch.float32, size, shown, by_user=of_batch.sorts):
                 of_batch.add(chunk)
             counts[:, part].scatter_(2, order[part].expand(3, -1, -1), of_batch.all_counts())
@@ -118,7 +118,7 @@ class RankCounts:
             bounds: of the coarse scores that leave a target open.
         """
         low, high = bounds
-        for part in steps(rows.shape[0], scores.shape[1]):
+        for part in steps(rows.shape[0], scores.shape[1], step_elements(scores.device)):
             user, column = users[part], columns[part]
             values = scores.index_select(0, rows[part])
             # Compared into floats, which are faster to write than bool.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -48,7 +48,8 @@ def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequir
     if whole:
         above, equal, place, lengths = scored.whole_ranks(targets, needs)
     else:
-        above, equal = ranks_in_list(values, scored.scores, depth, lambda rows: scored.count_equal(values, depth, rows))
+        count = partial(scored.count_equal, values, depth)
+        above, equal = ranks_in_list(values, scored.scores, depth, count, waits=True)
         place = above if equal is None else places_in(item_ids, scored.columns, above)
         lengths = (item_ids >= 0).sum(1)
     return Ranking(
@@ -90,10 +91,8 @@ class ScoredItems:
         scores = self.pairs.pair_scores(users, ids.flatten().clamp(min=0)).view(ids.shape)
         return torch.where(shown, scores, HIDDEN)
 
-    def count_equal(self, best: Tensor, depth: int, rows: Tensor | None) -> Tensor:
+    def count_equal(self, best: Tensor, depth: int, rows: Tensor) -> Tensor:
         """(R,) how many scores of some users equal the last of their list, of which (B, >= D) are the scores."""
-        if rows is None:
-            rows = torch.arange(best.shape[0], device=best.device)
         last = best[rows, depth - 1].unsqueeze(1)
         seen, mask = (None if hides is None else hides[rows] for hides in (self.seen_ids, self.mask))
         nobody = torch.zeros_like(last, dtype=torch.int64)

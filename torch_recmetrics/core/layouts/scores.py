@@ -60,7 +60,7 @@ def rank_scores(
         ranks = torch.zeros((scores.n_users, 0), dtype=torch.int32, device=scores.device), None
     if ranks is None:
         count = partial(_count_kth, scores, top, depth) if needs.rules - {"stable"} else None
-        ranks = ranks_in_list(top.values, scores.all_or(columns), depth, count)
+        ranks = ranks_in_list(top.values, scores.all_or(columns), depth, count, waits=scores.is_sync_free)
     if not sorts and depth < n_items:
         return _ranking(targets, *ranks, depth, n_items)
     item_ids = _ordered(scores, top, depth) if needs.ordered else top.ids[:, :depth]

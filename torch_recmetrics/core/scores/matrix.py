@@ -15,8 +15,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import usable
-from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.chunks import steps
+from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 HIDDEN = float("-inf")
@@ -87,8 +86,7 @@ class ScoreMatrix:
             yield slice(None), self._scores
             return
         n_rows = self.n_users if rows is None else rows.shape[0]
-        elements = thresholds.STEP_ELEMENTS if self.is_sync_free else thresholds.STEP_ELEMENTS_ELSEWHERE
-        for part in steps(n_rows, self.n_items, elements):
+        for part in steps(n_rows, self.n_items, step_elements(self.device)):
             yield part, self.of(part if rows is None else rows[part]).dense()
 
     def over_tiles(

@@ -13,7 +13,6 @@ from torch_recmetrics.core.kernels.runtime import over_rows
 from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
@@ -36,7 +35,7 @@ def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tens
 
 
 def ranks_in_list(
-    best: Tensor, scores: Tensor, depth: int, count_equal: Callable[[Tensor | None], Tensor] | None
+    best: Tensor, scores: Tensor, depth: int, count_equal: Callable[[Tensor | None], Tensor] | None, *, waits: bool
 ) -> tuple[Tensor, Tensor | None]:
     """The same from the D + 1 best scores of each row.
 
@@ -46,8 +45,8 @@ def ranks_in_list(
         depth: D.
         count_equal: gives (R,) how many scores of each of (R,) rows, or of all for None, equal the D-th; None where
             nobody asks for those beyond the list.
+        waits: look whether anything ties, and count for those rows alone; else no shape follows from values.
     """
-    on_cpu = is_sync_free(best.device)
     ascending, wanted = best.flip(1).contiguous(), scores.contiguous()
     if best.element_size() == 2:  # not every device searches such numbers
         ascending, wanted = ascending.float(), wanted.float()
@@ -55,7 +54,7 @@ def ranks_in_list(
     n_not_higher = torch.searchsorted(ascending, wanted, right=True, out_int32=True)
     above, equal = torch.where(wanted > HIDDEN, best.shape[1] - n_not_higher, FAR), n_not_higher - n_lower
     crosses, rows = n_lower == 0, None  # of those who stand in the list; the numbers of others mean nothing
-    if on_cpu:
+    if waits:
         near = above < depth
         if not bool(((equal > 1) & near).any()):
             return above, None

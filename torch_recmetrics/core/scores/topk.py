@@ -31,7 +31,7 @@ def topk_scores(scores: ScoreMatrix, k: int) -> TopK:
     top = _compiled_topk(scores, k) if scores.compiled and 0 < k <= thresholds.LOOPED_ITEMS else None
     if top is not None:
         return top
-    values, ids = scores.over_tiles(lambda _, values: plain_topk(values, k, in_blocks=scores.is_sync_free))
+    values, ids = scores.over_tiles(lambda _, values: plain_topk(values, k))
     return TopK(values, ids, False, None)
 
 
@@ -48,15 +48,15 @@ def _compiled_topk(scores: ScoreMatrix, k: int) -> TopK | None:
     return TopK(values, ids, True, n_kth)
 
 
-def plain_topk(values: Tensor, k: int, *, in_blocks: bool) -> tuple[Tensor, Tensor]:
+def plain_topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest of each row, descending, and their columns.
 
-    In a long row on a CPU they are looked for in the k blocks whose maxima are largest: one read, and little more.
+    In a long row they are looked for in the k blocks whose maxima are largest: one read, and little more.
     """
     n_rows, n_columns = values.shape
     width = thresholds.BLOCK
     n_blocks = n_columns // width
-    if not in_blocks or n_blocks < thresholds.BLOCKS_PER_ITEM * max(k, 1):
+    if n_blocks < thresholds.BLOCKS_PER_ITEM * max(k, 1):
         return torch.topk(values, k, dim=1)
     blocks = values[:, : n_blocks * width].unflatten(1, (n_blocks, width))  # type: ignore[no-untyped-call]
     best = blocks.amax(2).topk(k, dim=1, sorted=False).indices  # NaN is the largest

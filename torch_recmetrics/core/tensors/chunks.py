@@ -9,12 +9,18 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.sort_keys import bits_of
 
 
-def steps(n_rows: int, n_columns: int, elements: int | None = None) -> Iterator[slice]:
-    """Slices of rows that cover a matrix, of about `elements` each; by default of as many as are best on a CPU."""
-    step = max(1, (elements or thresholds.STEP_ELEMENTS) // max(1, n_columns))
+def step_elements(device: torch.device) -> int:
+    """How many numbers a step should have that needs a buffer."""
+    return thresholds.STEP_ELEMENTS if is_sync_free(device) else thresholds.STEP_ELEMENTS_ELSEWHERE
+
+
+def steps(n_rows: int, n_columns: int, elements: int) -> Iterator[slice]:
+    """Slices of rows that cover a matrix, of about `elements` each."""
+    step = max(1, elements // max(1, n_columns))
     for first in range(0, n_rows, step):
         yield slice(first, min(first + step, n_rows))
 
