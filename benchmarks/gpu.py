@@ -1,7 +1,7 @@
 """What only a GPU can show: its tests, that updates never wait for it, and times by its own clock.
 
-On a machine without one it says so. Times are the fastest by CUDA events; a read is one pass over the scores (`amax`) in
-the same run, so "reads" compares with the speed of the memory. `docs/performance/gpu.txt` keeps the table.
+On a machine without one it says so. Times are the fastest by CUDA events; a read is one pass over the scores (`amax`)
+in the same run, so "reads" compares with the speed of the memory. `docs/performance/gpu.txt` keeps the table.
 """
 
 from __future__ import annotations

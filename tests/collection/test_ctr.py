@@ -70,6 +70,16 @@ def test_each_number_is_that_of_its_definition(dtype: torch.dtype, threshold: fl
         ), name
 
 
+def test_members_of_torchmetrics_are_given_no_logits() -> None:
+    metrics = ctr_metrics(weighting=None)
+    for name in set(metrics) - {"accuracy"}:
+        del metrics[name]
+    with pytest.raises(ValueError, match=r"`preds` must be probabilities in \[0, 1\], got 1.5 in row 1"):
+        metrics.update(torch.tensor([0.5, 1.5]), torch.tensor([0, 1]))
+    metrics.update(torch.tensor([0.6, 0.2]), torch.tensor([1, 1]))
+    assert metrics.compute() == {"accuracy": 0.5}
+
+
 def test_forward_and_copies() -> None:
     metrics = ctr_metrics()
     first, second = clicks(1), clicks(2)

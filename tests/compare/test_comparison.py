@@ -501,6 +501,7 @@ def test_as_a_forest_plot() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["good, ndcg@10", "good, hit_rate@10"]
     low, high = axes.get_ylim()  # as much space below the last row as above the first
     assert 1 - low == pytest.approx(high - len(table))
+    assert [0, 0] in [list(line.get_xdata()) for line in axes.get_lines()]  # where no system is better
     figure.canvas.draw()
     _, own = plt.subplots()
     assert table.plot(own)[1] is own

@@ -37,6 +37,19 @@ def test_every_public_metric_is_registered() -> None:
     assert {each.stem: each for each in metrics if not issubclass(each, Wrapper)} == METRICS
 
 
+LOWER_IS_BETTER = {
+    "category_calibration", "collapse_rate", "exposure_disparity", "gini", "ils", "log_loss", "mean_percentile_rank",
+    "mean_rank", "normalized_entropy", "popularity", "tie_rate",
+}  # fmt: skip
+NEITHER = {"calibration", "exposure", "jaccard", "kendall_tau", "overlap", "rbo"}
+
+
+def test_which_way_is_better() -> None:
+    ways = {name: metric.higher_is_better for name, metric in METRICS.items()}
+    assert {name for name, way in ways.items() if way is False} == LOWER_IS_BETTER
+    assert {name for name, way in ways.items() if way is None} == NEITHER
+
+
 def test_what_is_missing_is_named() -> None:
     class Unknown:
         """Source: nobody."""

@@ -71,6 +71,10 @@ FILES: dict[str, tuple[bytes, str]] = {
         b"user_id,item_id,Item_ID,score\nu,a,b,1\n",
         r"case.csv, line 1\): the names of two columns must differ in more than upper and lower case, got 'Item_ID'",
     ),
+    "unnamed.csv": (
+        b",user_id,item_id,score\n0,u,a,1\n",
+        r"unnamed.csv, line 1\): a CSV file must begin with the names of its columns, got ',user_id,item_id,score'",
+    ),
     "head.csv": (b"user_id,item_id," + b"x" * 200_000 + b"\nu,a,1\n", r"head.csv, line 1\): field larger than"),
     "upper.csv": (b"USER_ID,item_id,score\nu,a,1\n", "no column 'user_id': did you mean 'USER_ID'"),
     "columns.csv": (b"user_id,item,score\nu,a,1\n", "no column 'item_id': did you mean 'item'"),

@@ -143,9 +143,13 @@ def test_ids_of_different_types_meet(work: Workspace) -> None:
         "text": {"id": ["1", "2"]},
         "uuids": {"id": [one]},
         "named": {"id": [str(one)]},
+        "large": {"id": pd.Series([1, 2], dtype="uint64")},
+        "largest": {"id": pd.Series([1, (1 << 64) - 1], dtype="uint64")},
+        "digits": {"id": ["1", str((1 << 64) - 1)]},
     }
     sources = {name: work.open(name, pd.DataFrame(frame)) for name, frame in frames.items()}
     pairs = [("numbers", "text"), ("numbers", "floats"), ("small", "text"), ("floats", "text"), ("uuids", "named")]
+    pairs += [("large", "numbers"), ("large", "text"), ("largest", "digits")]
     for left, right in pairs:
         one_id, other_id = (own.sql for own in id_columns(work, (sources[left], "id"), (sources[right], "id")))
         ids, others = f"SELECT {one_id} k FROM {sources[left].sql}", f"SELECT {other_id} k FROM {sources[right].sql}"
@@ -156,6 +160,8 @@ def test_ids_of_different_types_meet(work: Workspace) -> None:
             f"SELECT {both.of(sources[side])} FROM {sources[side].sql}" for side in (left, right)
         )
         assert len(work.rows(joined)) == len(frames[left]["id"]), (left, right)
+    kinds = {name: Ids(work, [(sources[name], "id")]).kind for name in ("numbers", "large", "largest", "text")}
+    assert kinds == {"numbers": "BIGINT", "large": "BIGINT", "largest": "VARCHAR", "text": "VARCHAR"}
     source = work.open("halves", pd.DataFrame({"id": [1.0, 1.5]}))
     with pytest.raises(InputError, match=r"row 2\): .* a whole number, .*got '1.5'"):
         id_columns(work, (source, "id"))

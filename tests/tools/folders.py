@@ -13,7 +13,7 @@ LAWS = "tests/laws"
 TESTS: dict[str, tuple[str, ...]] = {
     "core/auc": (
         "tests/core/auc", "tests/metrics/test_auc.py", "tests/metrics/test_group_auc.py", f"{LAWS}/test_intervals.py",
-        f"{LAWS}/test_slices.py",
+        f"{LAWS}/test_slices.py", f"{LAWS}/test_processes.py",
     ),
     "core/catalogue": ("tests/core/catalogue",),
     "core/distributed": ("tests/core/distributed", f"{LAWS}/test_processes.py"),
@@ -38,14 +38,17 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{LAWS}/test_processes.py", f"{LAWS}/test_processes_intervals.py", f"{LAWS}/test_collections.py",
         f"{LAWS}/test_slices.py", f"{LAWS}/test_aliasing.py", f"{LAWS}/test_compilers.py", "tests/wrappers",
     ),
-    "metrics": ("tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_collections.py"),
+    "metrics": (
+        "tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_collections.py",
+        f"{LAWS}/test_processes.py",
+    ),
     "collection": ("tests/collection", "tests/metrics/test_from_sampled.py", f"{LAWS}/test_collections.py"),
     "wrappers": ("tests/wrappers", f"{LAWS}/test_slices.py", f"{LAWS}/test_processes_intervals.py"),
     "users": ("tests/users", "tests/compare", "tests/laws/test_kept_users.py"),
     "compare": ("tests/compare",),
     "lightning": ("tests/lightning",),
     "offline": ("tests/offline",),
-    "versions.py": ("tests/users",),
+    "versions.py": ("tests/test_versions.py", "tests/users"),
     "functional.py": ("tests/test_functional.py", "tests/metrics/test_options.py", f"{LAWS}/test_labels.py"),
     "search.py": ("tests/core/catalogue/test_topk.py", "tests/core/catalogue/test_parts.py"),
 }  # fmt: skip

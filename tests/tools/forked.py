@@ -103,7 +103,7 @@ def soonest(items: list[Any], seconds: dict[Any, float]) -> list[Any]:
 
 
 def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float]) -> list[Any]:
-    """The test that is known to catch it, the soonest of its folder and of others, the rest of the folder by file."""
+    """The test that is known to catch it, the soonest of the module, of its folder and of others, the rest by file."""
     inside = [item for item in items if item.nodeid.startswith(tuple(change["tests"]))]
     of_file: dict[Any, float] = defaultdict(float)
     for item in inside:
@@ -111,7 +111,9 @@ def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float])
     known = [item for item in items if item.nodeid == change["known"]]
     by_file = sorted(inside, key=lambda item: (waits(item), of_file[item.path]))
     others = [item for item in items if item not in set(inside)]
-    return list(dict.fromkeys([*known, *soonest(inside, seconds), *soonest(others, seconds), *by_file]))
+    own = [item for item in items if item.path.stem == f"test_{Path(change['name'][0]).stem}"]
+    firsts = (*known, *soonest(own, seconds), *soonest(inside, seconds), *soonest(others, seconds))
+    return list(dict.fromkeys([*firsts, *by_file]))
 
 
 def started_by(process: int) -> list[int]:

@@ -77,7 +77,16 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "spark": ("FAN_IN", "ROWS_AT_ONCE"),
     "ties": ("SMALL_STEP", "TABLE_ELEMENTS"),
 }
-SYMMETRIC = {"max", "min", "maximum", "minimum", "equal", "hypot", "promote_types"}  # in their first two arguments
+SYMMETRIC = {
+    "max",
+    "min",
+    "maximum",
+    "minimum",
+    "equal",
+    "hypot",
+    "promote_types",
+    "usable",
+}  # in their first two arguments
 SKIPPED_CALLS = ("option", "rank_zero_warn", "warn", "TypeVar", "namedtuple", "field", "set_ylim")
 
 

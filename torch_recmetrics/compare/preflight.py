@@ -335,7 +335,7 @@ def chance_value(name: str, n_relevant: Tensor, n_items: int, top_k: int) -> flo
 def random_lists(rows: int, width: int, n_items: int, generator: torch.Generator) -> Tensor:
     """(rows, width) different items, every list as likely."""
     if 2 * width > n_items:
-        return torch.rand(rows, n_items, generator=generator).argsort(dim=1)[:, :width]
+        return torch.rand(rows, n_items, generator=generator).argsort()[:, :width]
     lists = torch.full((rows, width), -1)
     for place in range(width):
         left = torch.arange(rows)

@@ -209,6 +209,9 @@ def test_coarse_scores_keep_their_bound(kind, dtype):
         off = (coarse - exact).abs()
         assert (off <= piece.margin + piece.rounding * coarse.abs()).all()
         assert (off <= piece.margin + piece.rounding * exact.abs()).all()
+        assert (piece.lower_bound(coarse.T) <= exact.T).all() and (piece.lower_bound(exact.T) <= coarse.T).all()
+        low, high = piece.coarse_range(exact.T)
+        assert (low <= coarse.T).all() and (high >= coarse.T).all()
         assert (piece.scores[piece.n_items :] == float("-inf")).all()
 
 
