@@ -219,7 +219,7 @@ HEAVY = (
     "pytest",
 )
 COMPILED = f"{PACKAGE}/core/kernels/"  # by Numba, which asks no questions
-LIMIT = 1800.0  # seconds of all tests of a folder
+LIMIT = 300.0  # seconds beyond those of the tests: a compiled loop does not end then
 ASKED = ast.parse("from tests.tools.switch import active as _active").body
 
 
@@ -331,7 +331,7 @@ class Tree:
                 if not words or caught:
                     continue
                 output.unlink(missing_ok=True)
-                codes = process.run([("tests.tools.mutate:run_pytest", [words, seconds], output)], LIMIT)
+                codes = process.run([("tests.tools.mutate:run_pytest", [words, seconds], output)], seconds + LIMIT)
                 failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output.read_text("utf-8", "replace"), re.MULTILINE)
                 caught = "" if codes == [0] else failed[0] if failed else f"pytest ended with {codes}"
             (self.path / path).write_text(self.texts[path], "utf-8")

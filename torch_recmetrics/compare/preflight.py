@@ -262,7 +262,7 @@ def id_matrix(name: str, value: Any) -> Tensor:
     ids: Tensor = tensor.detach().cpu().to(torch.int64)
     if bool((ids < -1).any()):
         raise ValueError(f"`{name}` must hold ids >= 0, and -1 for none, got {int(ids.min())}")
-    ordered = ids.sort(dim=1).values
+    ordered = ids.sort().values
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if bool(twice.any()):
         row, place = twice.nonzero()[0].tolist()
@@ -309,7 +309,7 @@ def catalogue_size(given: Mapping[str, Tensor | None], counts: Tensor | None, nu
 
 def packed(ids: Tensor) -> Tensor:
     """Rows with what is there first, in its order."""
-    return ids.gather(1, (ids < 0).to(torch.uint8).argsort(dim=1, stable=True))
+    return ids.gather(1, (ids < 0).to(torch.uint8).argsort(stable=True))
 
 
 def best_values(metric: str, n_relevant: Tensor, top_k: int) -> Tensor:
@@ -364,7 +364,7 @@ def popular_lists(counts: Tensor, train: Tensor | None, rows: int, top_k: int) -
     parts = []
     for had in torch.split(train, step):
         seen = in_own_row(first.expand(len(had), -1), had)
-        kept = first.expand(len(had), -1).gather(1, seen.to(torch.uint8).argsort(dim=1, stable=True))[:, :top_k]
+        kept = first.expand(len(had), -1).gather(1, seen.to(torch.uint8).argsort(stable=True))[:, :top_k]
         n_kept = (~seen).sum(1, keepdim=True)
         parts.append(kept.where(torch.arange(kept.shape[1]) < n_kept, torch.tensor(-1)))
     return torch.cat(parts)

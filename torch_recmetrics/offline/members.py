@@ -330,5 +330,5 @@ def ranked_ids(arguments: Mapping[str, Tensor]) -> Tensor:
     if "preds" not in arguments:
         return ids
     return ids.gather(
-        1, arguments["preds"].masked_fill(ids < 0, -torch.inf).argsort(dim=1, descending=True, stable=True)
+        1, arguments["preds"].masked_fill(ids < 0, -torch.inf).argsort(descending=True, stable=True)
     )

@@ -97,7 +97,7 @@ class RunningTopK:
         scores = torch.cat([self.scores, new_scores], 1)
         ids = torch.cat([self.ids, table(users, place, ids, shape, -1)], 1)
         # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
-        best = torch.sort(scores, dim=1, descending=True, stable=True)
+        best = torch.sort(scores, descending=True, stable=True)
         self.scores, self.ids = best.values[:, : self.k], ids.gather(1, best.indices[:, : self.k])
 
 
@@ -127,7 +127,7 @@ def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
     coarse = (block_max if block_max.shape[0] >= top.k else chunk.scores).T
     coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
     here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
-    kth = torch.cat([top.scores, here], 1).topk(top.k, dim=1).values[:, -1:]
+    kth = torch.cat([top.scores, here], 1).topk(top.k).values[:, -1:]
     # An item of this chunk may itself be the k-th, so items with its score count.
     return below(chunk.lower_bound(kth).squeeze(1), chunk.scores.dtype, strictly=True)
 

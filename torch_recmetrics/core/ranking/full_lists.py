@@ -153,7 +153,7 @@ class FullListStats(Entries):
         heads = self._block[tied]
         counts, rows = run_sizes(heads)[heads], heads.cumsum(0) - 1
         shape = (counts.shape[0], int(counts.max()))
-        members = table(rows, place_in_run(heads), chances[tied], shape).sort(dim=1, descending=True).values
+        members = table(rows, place_in_run(heads), chances[tied], shape).sort(descending=True).values
         of_block = torch.stack([self.start[tied], self.size[tied], self._in_block[tied].to(torch.int64)], 1)[heads]
         keys = torch.cat([of_block.to(chances.dtype), stop_means(members, counts, shape[1])], 1)
 

@@ -138,7 +138,7 @@ class Ranking:
         width = relevance.shape[1] if self.depth is None else min(self.depth, relevance.shape[1])
         if relevance.dtype == torch.bool:
             relevance = relevance.to(torch.uint8)
-        return exact(relevance.topk(width, dim=1).values)
+        return exact(relevance.topk(width).values)
 
     def largest(self) -> Tensor:
         """(B,) the largest relevance of each user, retrieved or not."""
@@ -170,7 +170,7 @@ class Ranking:
     @cached_property
     def _place_among_equal(self) -> Tensor:
         """(B, T) int32: how many relevant items of its score are more relevant than each, or as much and before it."""
-        by_relevance = torch.sort(self.target_relevance, dim=1, stable=True, descending=True).indices
+        by_relevance = torch.sort(self.target_relevance, stable=True, descending=True).indices
         by_score = torch.sort(self.above.gather(1, by_relevance), dim=1, stable=True)
         column = torch.arange(self.above.shape[1], device=self.above.device).expand(self.above.shape)
         begins = torch.ones_like(column, dtype=torch.bool)
@@ -315,7 +315,7 @@ class RankingStats:
         lengths = ranking.width if ranking.lengths is None else ranking.lengths
         n_others = (lengths - listed.sum(1)).clamp(min=0)
         if above.shape[1] > 1:
-            above, order = above.sort(dim=1)
+            above, order = above.sort()
             relevant, listed, earlier = relevant.gather(1, order), above < FAR, torch.searchsorted(above, above)
             if equal is not None:
                 beside = equal.gather(1, order) - (torch.searchsorted(above, above, right=True) - earlier)

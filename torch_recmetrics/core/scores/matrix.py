@@ -114,7 +114,7 @@ class ScoreMatrix:
         if self.nan_hidden:
             shown = shown & ~values.isnan()
         if self._seen is not None:
-            ascending = self._seen.sort(dim=1).values
+            ascending = self._seen.sort().values
             place = torch.searchsorted(ascending, columns.contiguous()).clamp(max=ascending.shape[1] - 1)
             shown = shown & (ascending.gather(1, place) != columns)
         return torch.where(shown, values, HIDDEN)

@@ -57,9 +57,9 @@ def plain_topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     width = thresholds.BLOCK
     n_blocks = n_columns // width
     if n_blocks < thresholds.BLOCKS_PER_ITEM * max(k, 1):
-        return torch.topk(values, k, dim=1)
+        return torch.topk(values, k)
     blocks = values[:, : n_blocks * width].unflatten(1, (n_blocks, width))  # type: ignore[no-untyped-call]
-    best = blocks.amax(2).topk(k, dim=1, sorted=False).indices  # NaN is the largest
+    best = blocks.amax(2).topk(k, sorted=False).indices  # NaN is the largest
     columns = (best.unsqueeze(2) * width + torch.arange(width, device=best.device)).flatten(1)
     rest = torch.arange(n_blocks * width, n_columns, device=best.device).expand(n_rows, -1)
     columns = torch.cat([columns, rest], 1)
@@ -94,12 +94,12 @@ def in_input_order(scores: ScoreMatrix, values: Tensor, ids: Tensor, rows: Tenso
         countdown = torch.arange(n_items, 0, -1, dtype=torch.int32, device=scores.device)
 
         def earliest(part: slice, values: Tensor) -> tuple[Tensor, ...]:
-            return (torch.where(values == kth[part], countdown, 0).topk(depth, dim=1).indices,)
+            return (torch.where(values == kth[part], countdown, 0).topk(depth).indices,)
 
         (tied_ids,) = scores.over_tiles(earliest, rows, compared=True)
         place = torch.arange(depth, device=scores.device) - above
         ids = torch.where(place < 0, ids, tied_ids.gather(1, place.clamp(min=0)))
-    by_column = torch.sort(ids, dim=1).values
+    by_column = torch.sort(ids).values
     if rows is None:
         by_score = scores.gather(by_column)
     else:
@@ -107,4 +107,4 @@ def in_input_order(scores: ScoreMatrix, values: Tensor, ids: Tensor, rows: Tenso
         every[rows] = by_column
         by_score = scores.gather(every)[rows]
     # A stable sort by score of what is sorted by column.
-    return by_column.gather(1, torch.sort(by_score, dim=1, descending=True, stable=True).indices)
+    return by_column.gather(1, torch.sort(by_score, descending=True, stable=True).indices)
