@@ -283,6 +283,17 @@ def test_nothing_is_changed_or_tracked():
     assert_same(strided, (scores, topk_catalogue(users, items, 5, seen_ids=seen)[1]))
 
 
+@pytest.mark.parametrize("strictly", [False, True])
+def test_a_bound_in_another_dtype_is_the_next_below(strictly):
+    bounds = torch.tensor([0.1, -0.1, 1.0, 1e39, -1e39], dtype=torch.float64)
+    found = search.below(bounds, torch.float32, strictly=strictly)
+    above = np.nextafter(found.numpy(), np.float32(math.inf))
+    if strictly:
+        assert (found < bounds).all() and (torch.from_numpy(above) >= bounds).all()
+    else:
+        assert (found <= bounds).all() and (torch.from_numpy(above) > bounds).all()
+
+
 def test_steps_elsewhere_are_larger(monkeypatch):
     monkeypatch.setattr(thresholds, "CHUNK_NUMBERS", 1 << 10)
     steps = []

@@ -61,14 +61,14 @@ def rank_scores(
     if ranks is None:
         count = partial(_count_kth, scores, top, depth) if needs.rules - {"stable"} else None
         ranks = ranks_in_list(top.values, scores.all_or(columns), depth, count, waits=scores.is_sync_free)
-    if not sorts and depth < n_items:
+    if not sorts:
         return _ranking(targets, *ranks, depth, n_items)
     item_ids = _ordered(scores, top, depth) if needs.ordered else top.ids[:, :depth]
     item_ids = torch.where(top.values[:, :depth] > HIDDEN, item_ids, -1)
     place = None
     if needs.ordered:
         place = ranks[0] if ranks[1] is None else places_in(item_ids, columns, ranks[0])
-    asked = depth == n_items or needs.items or needs.lists
+    asked = needs.depth is None or needs.items or needs.lists
     return _ranking(
         targets,
         *ranks,
