@@ -243,6 +243,14 @@ def test_flags(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[st
     assert message in refused(tmp_path, capfd, ["evaluate", *files, *flags])
 
 
+@pytest.mark.parametrize("arguments", [["evaluat"], ["evaluate", "--nothing", "3"]])
+def test_an_unknown_command_or_flag_points_to_the_help(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capfd.readouterr().err.endswith(" (see torch-recmetrics --help)\n")
+
+
 def test_columns_of_another_type() -> None:
     truth = pa.table({"user_id": ["u"], "item_id": ["a"]})
     for column, values, message in (
