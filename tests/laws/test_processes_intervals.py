@@ -10,9 +10,10 @@ from fixtures import clicks
 from fixtures.cases import users_of
 from fixtures.histories import fed, floats
 from oracles import intervals
-from processes.intervals import AROUND, AT_MOST, INTERVALS, USERS, asked, keeping, shards_of, told_of
+from processes.intervals import AROUND, AT_MOST, INTERVALS, SCENARIOS, USERS, asked, keeping, shards_of, told_of
 from processes.start import Outcomes, outcomes_of, plays
 from processes.wrappers import (
+    OTHERS,
     WHO,
     bootstrap,
     has_ids,
@@ -27,6 +28,16 @@ from processes.wrappers import (
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.processes]
 outcomes = outcomes_of("intervals")
+AROUND_ALL = [name for name in SCENARIOS if name.startswith(AROUND)]
+
+
+def played(name: str, outcomes: Outcomes) -> tuple[str, int, list[dict[str, Any]]]:
+    """Who had which updates, in how many processes, and what each of these says."""
+    world, told = outcomes[0], outcomes[1][name]
+    if name.startswith(AROUND + OTHERS):
+        assert told[0] == {}
+        world, told = world - 1, told[1:]
+    return name.removeprefix(AROUND).removeprefix(OTHERS), world, told
 
 
 @plays("intervals", *INTERVALS)
@@ -83,11 +94,10 @@ def test_intervals_of_a_collection_take_no_more_than_its_values(name: str, outco
     assert {outcome.get("collectives") for outcome in outcomes[1][name]} <= set(range(AT_MOST[name] + 1))
 
 
-@plays("intervals", *(AROUND + who for who in WHO))
+@plays("intervals", *AROUND_ALL)
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_every_process_says_what_one_would(name: str, outcomes: Outcomes) -> None:
-    world, told = outcomes[0], outcomes[1][name]
-    name = name.removeprefix(AROUND)
+    name, world, told = played(name, outcomes)
     metric = sliced(name)
     shards = sliced_shards(name, world)
     updates = [update for shard in shards for update in shard]
@@ -102,11 +112,10 @@ def test_every_process_says_what_one_would(name: str, outcomes: Outcomes) -> Non
         assert outcome["kept"]
 
 
-@plays("intervals", *(AROUND + who for who in WHO))
+@plays("intervals", *AROUND_ALL)
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_replicates_are_those_of_one_process(name: str, outcomes: Outcomes) -> None:
-    world, told = outcomes[0], outcomes[1][name]
-    name = name.removeprefix(AROUND)
+    name, world, told = played(name, outcomes)
     metric = bootstrap(name)
     updates = [update for shard in WHO[name](world) for update in shard]
     one = said_of_replicates(fed(metric, taken(metric, updates)))
@@ -121,11 +130,10 @@ def test_replicates_are_those_of_one_process(name: str, outcomes: Outcomes) -> N
                 assert found["replicates"][member] != replicates or len(set(replicates)) == 1, member
 
 
-@plays("intervals", *(AROUND + who for who in WHO))
+@plays("intervals", *AROUND_ALL)
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_resamples_of_slices_are_those_of_one_process(name: str, outcomes: Outcomes) -> None:
-    world, told = outcomes[0], outcomes[1][name]
-    name = name.removeprefix(AROUND)
+    name, world, told = played(name, outcomes)
     metric = nested(name)[1]
     updates = [update for shard in sliced_shards(name, world) for update in shard]
     one = said_of_replicates(fed(metric, taken(metric, updates)))
@@ -141,4 +149,5 @@ def test_resamples_of_slices_are_those_of_one_process(name: str, outcomes: Outco
 
 def test_processes_agree_to_the_last_bit(outcomes: Outcomes) -> None:
     for name, of_each in outcomes[1].items():
-        assert all(str(outcome) == str(of_each[0]) for outcome in of_each), name
+        _, _, of_group = played(name, (outcomes[0], {name: of_each}))
+        assert all(str(outcome) == str(of_group[0]) for outcome in of_group), name

@@ -117,6 +117,7 @@ def test_in_a_collection_with_others() -> None:
     ("make", "message"),
     [
         (lambda: ours.NDCG(3, propensities=P), "NDCG has no option `propensities`: that is one of .*Recall.*DCG.*RBP"),
+        (lambda: ours.Recall(3, propensities=P.unsqueeze(0)), "`propensities` must have 1 dimension"),
         (lambda: ours.Recall(3, propensities=P * 2), r"`propensities` must be in \(0, 1\].*got 2 for item 0"),
         (lambda: ours.Recall(3, propensities=-P), "got -1 for item 0"),
         (lambda: ours.Recall(3, propensities=P / 0 * 0), "got nan for item 0"),

@@ -66,6 +66,7 @@ USERS["users, sampled candidates"] = (sampled_candidates, "users")
 AROUND = "around, "  # scenarios of metrics around metrics
 SCENARIOS = {**INTERVALS, **USERS, **{AROUND + who: share for who, share in wrappers.WHO.items()}}
 OF_TWO = [name for name in SCENARIOS if "uneven" in name]  # what two processes do else three do too
+SCENARIOS |= {AROUND + wrappers.OTHERS + who: wrappers.WHO[who] for who in wrappers.WHO_OF_OTHERS}
 OF_TWO += [f"clicks, {name}" for name in ("the first idle", "samples again")] + ["users, sampled candidates"]
 NAMELESS = {"uneven, sums", "idle, sums", "an empty batch", "mixed memories"}  # some users have no id
 AT_MOST = {f"{who}, {h}, together": n for h, n in COST.items() for who in ("uneven", "idle")}

@@ -39,6 +39,11 @@ WHO: dict[str, Share] = {
         [as_log(update, slates=False) for update in shard] for shard in uneven("clicks")(world)
     ],
 }
+OTHERS = "of others, "  # the first process belongs to another group
+WHO_OF_OTHERS = (
+    *("uneven, sums", "uneven, flat rows", "idle, sample ids"),
+    *("uneven, clicks with sample ids", "idle, weighted clicks", "uneven, clicks as a log"),
+)
 SLICES = 5  # one click alone is in the last but one, nobody in the last
 WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
 
@@ -138,20 +143,28 @@ def said_of_replicates(metric: Any) -> dict[str, Any]:
 
 
 def play(name: str, rank: int, world: int) -> dict[str, Any]:
-    """What this process says, and that its own updates are there afterwards."""
-    metric = sliced(name)
+    """What this process says, and that its own updates are there afterwards; nothing of one outside of the group."""
+    group: Any = None
+    if name.startswith(OTHERS):
+        import torch.distributed as dist
+
+        group = dist.new_group(range(1, world))
+        if not rank:
+            return {}
+        name, rank, world = name.removeprefix(OTHERS), rank - 1, world - 1
+    median, both = medians(name), nested(name)
+    metric, drawn = sliced(name), bootstrap(name)
+    for one in (metric, drawn, *both, *([median] if median is not None else [])):
+        one.process_group = group
     for update in taken(metric, sliced_shards(name, world)[rank]):
         metric.update(**update)
     before = str(metric.metric_state)
     said = said_of_slices(metric)
-    drawn = bootstrap(name)
     for update in taken(drawn, WHO[name](world)[rank]):
         drawn.update(**update)
-    both = nested(name)
     for one in both:
         for update in taken(one, sliced_shards(name, world)[rank]):
             one.update(**update)
-    median = medians(name)
     for update in [] if median is None else taken(median, sliced_shards(name, world)[rank]):
         median.update(**update)
     return {
