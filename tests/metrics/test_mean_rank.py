@@ -1,5 +1,6 @@
 """Where relevant items stand that are not in a finished list; users who would count as the best."""
 
+import re
 import warnings
 
 import pytest
@@ -65,6 +66,14 @@ def test_users_whose_rank_nobody_knows_are_left_out_and_counted(metric, pooled: 
             known = both(alone, **{name: value[:1] for name, value in update.items()})
             metrics.update(**given)  # once
         assert found == known
+    hidden, listed = {**update, "seen_ids": torch.tensor([[0], [9], [9]])}, {**update, "target_ids": LISTS[:, :1]}
+    for first in (hidden, listed):  # other looks, or updates without such users, do not keep it back
+        later = metric(pooled=pooled)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for each in (first, update, update):
+                later.update(**each)
+        assert len(said) == 1 and re.search(says, str(said[0].message))
     everybody = torch.tensor([[8], [8], [8]])
     for function in (F.mean_rank, F.mean_percentile_rank):
         assert function(item_ids=LISTS, target_ids=everybody).isnan().all()

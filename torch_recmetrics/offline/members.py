@@ -329,6 +329,4 @@ def ranked_ids(arguments: Mapping[str, Tensor]) -> Tensor:
     ids = arguments["item_ids"]
     if "preds" not in arguments:
         return ids
-    return ids.gather(
-        1, arguments["preds"].masked_fill(ids < 0, -torch.inf).argsort(descending=True, stable=True)
-    )
+    return ids.gather(1, arguments["preds"].masked_fill(ids < 0, -torch.inf).argsort(descending=True, stable=True))

@@ -12,13 +12,13 @@ from fixtures.devices import Reads, take_the_cpu_for_a_gpu
 
 from torch_recmetrics import ERR, NDCG, Recall
 from torch_recmetrics.core.tensors import checks
-from torch_recmetrics.core.tensors.checks import ValueChecks, plain_tensor
+from torch_recmetrics.core.tensors.checks import LOOKS, ValueChecks, plain_tensor
 
 FALSE, SECOND_ROW = torch.zeros(3, dtype=torch.bool), torch.tensor([False, True, False])
 
 
 def collected(*rules: torch.Tensor, warned: tuple[torch.Tensor, ...] = ()) -> ValueChecks:
-    checks = ValueChecks(warns=True)
+    checks = ValueChecks(warns=LOOKS)
     for number, broken in enumerate(rules):
         checks.defer(broken, lambda row, number=number: f"rule {number} in row {row}")
     for number, holds in enumerate(warned):

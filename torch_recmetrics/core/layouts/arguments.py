@@ -268,9 +268,9 @@ class UserLayout(Layout):
         seen_ids = self.seen_ids
         if seen_ids is not None and not check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items):
             seen_ids = kept_inside(seen_ids, self.n_items)
-        looks = checks.warns and self.targets is not None and (self.hides or relevance.width == self.n_items)
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
-        if looks and self.like.shape[0]:
+        may_err = self.targets is not None and (self.hides or relevance.width == self.n_items)
+        if check.MISTAKES in checks.warns and may_err and self.like.shape[0]:
             defer_likely_mistakes(checks, relevance, seen_ids, self.mask, self.n_items)
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights, sample_ids = self.weights, self.sample_ids
@@ -335,7 +335,7 @@ class ScoresLayout(UserLayout):
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> Ranking:
-        if self.n_items == 1 and checks.warns and self.targets is not None and self.like.shape[0] > 1:
+        if self.n_items == 1 and check.MISTAKES in checks.warns and self.targets is not None and self.like.shape[0] > 1:
             checks.defer_warning(torch.ones((), dtype=torch.bool, device=self.like.device), ONE_COLUMN)
         scores = ScoreMatrix(self.like, seen_ids, self.mask, nan_hidden=needs.nan_hidden)
         return rank_scores(scores, relevance.ids, relevance, needs, checks)

@@ -9,7 +9,7 @@ from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.layouts.relevance import Relevance, columns_of
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.tensors.checks import ValueChecks
+from torch_recmetrics.core.tensors.checks import UNLISTED, ValueChecks
 
 HIDES_EVERY_TARGET = (
     "`mask` or `seen_ids` hide every relevant item of all users of this update, so nothing that is recommended can be "
@@ -28,7 +28,7 @@ ALL_RELEVANT = (
     "every item is relevant to every user of this update, by numbers that are no grades: are `preds` and `target` "
     "swapped?"
 )
-UNLISTED = (
+LEFT_OUT = (
     "{} of the {} users of this update have a relevant item that is not in their list, and nobody knows how many items "
     "could have been listed: `mean_rank`, `mean_percentile_rank` and `user_auc` without a cutoff leave these users "
     "out. Give `num_items`, the number of all items, or a cutoff, `top_k`"
@@ -66,10 +66,14 @@ def defer_likely_mistakes(
 
 def defer_unlisted(checks: ValueChecks, ranking: Ranking, needs: RankingRequirements) -> None:
     """Users whose finished list lacks a relevant item, where somebody asks for its place and nobody knows it."""
-    if not ranking.finished or None not in needs.list_places or not checks.warns:
+    if not ranking.finished or None not in needs.list_places or UNLISTED not in checks.warns:
         return
     lacking = (ranking.target_relevance > 0) & (ranking.above >= FAR)
     if ranking.weights is not None:
         lacking = lacking & (ranking.weights.unsqueeze(1) > 0)
     of_users = lacking.any(1)
-    checks.defer_warning(of_users, lambda: UNLISTED.format(f"{int(of_users.sum()):,}", f"{ranking.n_users:,}"))
+
+    def text() -> str:
+        return LEFT_OUT.format(f"{int(of_users.sum()):,}", f"{ranking.n_users:,}")
+
+    checks.defer_warning(of_users, text, UNLISTED)

@@ -56,7 +56,7 @@ def rank(
     check.check_ignore_index("ignore_index", labels.ignore_index)
     check.check_min_relevance("min_relevance", labels.min_relevance)
     with torch.no_grad():
-        checks = check.ValueChecks(validate_args, warns=True)
+        checks = check.ValueChecks(validate_args, warns=check.LOOKS)
         needs = RankingRequirements(
             top_k,
             rules=frozenset(TIES),

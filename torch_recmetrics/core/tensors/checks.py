@@ -215,42 +215,48 @@ def check_device(device: torch.device, tensors: Mapping[str, object]) -> None:
             raise ValueError(f"all arguments must be on one device: `{name}` is on {tensor.device}, others on {device}")
 
 
+MISTAKES, UNLISTED = "mistakes", "unlisted"
+LOOKS = frozenset({MISTAKES, UNLISTED})  # for what is warned of
+
+
 class ValueChecks:
     """Rules about values: collected while a ranking is made, read once by :meth:`raise_first`.
 
     Args:
         active: False leaves every optional rule out, so nothing is read from the device.
-        warns: whether to look for input that is allowed but looks like a mistake.
+        warns: what is still looked for: input that is allowed but looks like a mistake, and users who are left out
+            because nobody knows where an item stands that is not in their list.
     """
 
-    def __init__(self, active: bool = True, *, warns: bool = False) -> None:
+    def __init__(self, active: bool = True, *, warns: frozenset[str] = frozenset()) -> None:
         self.active = active
-        self.warns = warns and active
+        self.warns = warns if active else frozenset()
         self.steps: tuple[Tensor, Tensor] | None = None  # (sequence, step) of each row, where rows are steps
         self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
-        self._warnings: list[tuple[Tensor, str | Callable[[], str]]] = []
+        self._warnings: list[tuple[Tensor, str | Callable[[], str], str]] = []
 
     def defer(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
         """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them."""
         if (self.active or always) and broken.numel() and broken.device.type != "meta":
             self._rules.append((broken, message))
 
-    def defer_warning(self, holds: Tensor, text: str | Callable[[], str]) -> None:
-        """Warn if `holds` and no rule is broken. In either case no other likely mistake is looked for later."""
-        self.warns = False
+    def defer_warning(self, holds: Tensor, text: str | Callable[[], str], look: str = MISTAKES) -> None:
+        """Warn if `holds` and no rule is broken; then it is not looked for again. Mistakes never are."""
+        if look == MISTAKES:
+            self.warns -= {look}
         if holds.device.type != "meta":
-            self._warnings.append((holds, text))
+            self._warnings.append((holds, text, look))
 
     def raise_first(self) -> None:
         """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
         rules, warned, self._rules, self._warnings = self._rules, self._warnings, [], []
-        both = (*rules, *warned)
+        both = [*(broken for broken, _ in rules), *(holds for holds, _, _ in warned)]
         if not both:
             return
         # On a CPU a read costs nothing, so there each is read when its turn comes.
-        each: Iterator[Tensor | bool] = (holds.any() for holds, _ in both)
-        if not is_sync_free(both[0][0].device):
-            every = torch.stack([holds.any() for holds, _ in both])
+        each: Iterator[Tensor | bool] = (holds.any() for holds in both)
+        if not is_sync_free(both[0].device):
+            every = torch.stack([holds.any() for holds in both])
             if not bool(every.any()):  # one read for all of them, and another one where any holds
                 return
             each = iter(every.tolist())
@@ -264,8 +270,9 @@ class ValueChecks:
                     sequence, step = (int(of_rows[row]) for of_rows in self.steps)
                     text = text.replace(f"row {row}", f"step {step} of sequence {sequence}")
                 raise ValueError(text)
-        for (_, warning), holds in zip(warned, each):
+        for (_, warning, look), holds in zip(warned, each):
             if holds:
+                self.warns -= {look}
                 said = warning if isinstance(warning, str) else warning()
                 warnings.warn(said, UserWarning, stacklevel=callers_level())
 
