@@ -50,7 +50,7 @@ compare: $(READY)  ## which of the demo's two models is better, and is that beyo
 sampled: $(READY)  ## rank the models of the demo among 100 sampled negatives, 200 times
 	$(BIN)/python -m examples.movielens.sampled $(if $(DATA),--data $(DATA)) $(ARGS)
 
-evaluate: $(READY)  ## export the MovieLens models' lists, evaluate and compare the files (DATA=path: of your own)
+evaluate: $(READY)  ## train the demo's models for 3 epochs, export their lists, evaluate and compare the files (DATA=path: of your own)
 	$(BIN)/python -m examples.offline $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: $(READY)  ## run all tests, doctests and examples

@@ -59,6 +59,13 @@ def test_every_link_to_a_file_leads_to_one() -> None:
     assert found > 100
 
 
+def test_marks_of_blocks_begin_their_lines() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        for line in page.read_text("utf-8").splitlines():
+            assert ":::" not in line.lstrip(":"), f"{page}: {line}"
+            assert not re.match(r"`[^|]*` : ", line), f"{page}: {line}"  # of a list of definitions
+
+
 def test_a_dead_link_of_a_built_page_is_found(tmp_path: Path) -> None:
     pytest.importorskip("sphinx")
     with mock.patch.object(sys, "path", [*sys.path, str(DOCS)]):

@@ -110,6 +110,9 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     roles = [given["role"] for given in json.loads((files / "out" / "report.json").read_text())["inputs"]]
     assert roles == ["old: recommendations", "new: recommendations", "truth"]
     assert run(capfd, "compare", *runs[:1], *flags)[0] == 2
+    nowhere = ("compare", "a=nowhere.csv", "b=nowhere.csv", *flags)  # told before a file is read
+    assert "--baseline must be one of a, b, got 'c'" in run(capfd, *nowhere, "--baseline", "c")[2]
+    assert "--test must be one of 'randomization', 't'" in run(capfd, *nowhere, "--test", "ttest")[2]
     old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
     assert run(capfd, "compare", f"old={old}", f"new={new}", "--report", files / "users")[0] == 0
     told, before = (json.loads((files / name / "report.json").read_text()) for name in ("users", "out"))

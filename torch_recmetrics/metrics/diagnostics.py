@@ -15,7 +15,7 @@ __all__ = ["CollapseRate", "TieRate"]
 
 
 class TieRate(RelevanceMeans):
-    r"""The share of users whose list of K depends on the order of items with equal scores.
+    r"""The share of users for whom the order of equal scores decides how relevant one of the first K items is.
 
     .. math:: \text{TieRate@K} = [\text{some order of equal scores changes the relevance at a rank} \le K]
 

@@ -22,8 +22,9 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.ranking import check_names, cutoffs_of
 from torch_recmetrics.compare.agreement import agreement, metric_named
-from torch_recmetrics.compare.comparison import compare
+from torch_recmetrics.compare.comparison import TESTS, compare
 from torch_recmetrics.compare.gate import Gate
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.arguments import add_arguments, arranged
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.glossary import about_metric, full_text, list_text, ordered_names
@@ -236,13 +237,14 @@ def run_compare(options: Options, output: Output) -> None:
         raise InputError(f"compare needs two runs or more as NAME=FILE, each name once, got {' '.join(runs) or 'none'}")
     own = {name: options.pop(name) for name in ("test", "correction", "num_draws", "seed")}
     baseline = options.pop("baseline") or next(iter(named))
+    if baseline not in named:
+        raise InputError(f"`baseline` must be one of {', '.join(named)}, got {baseline!r}")
+    check.check_choice("test", own["test"], TESTS)
     options["keep_lists"] = options["truth"] is not None
     level, reports, values = options["level"], dict[str, Report](), dict[str, UserValues]()
     for name, path in named.items():
         report, values[name] = users_of(name, path, dict(options))
         reports[name] = report or report_of_users(path, values[name], level)
-    if baseline not in values:
-        raise InputError(f"`baseline` must be one of {', '.join(values)}, got {baseline!r}")
     # Lists have the metrics that were asked for; files of values may have more, which would be tests too.
     chosen = options["metric"] if options["truth"] is None else None
     table = compare(values, baseline=baseline, metrics=chosen, level=level, **own)
