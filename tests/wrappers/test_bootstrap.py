@@ -198,7 +198,7 @@ ONE: dict[str, Any] = {  # a metric whose rows here are one user, or for clicks 
     "median": lambda: NDCG(2, aggregation="median"),
     "counts": lambda: Coverage(3, 2),
     "flat rows": lambda: NDCG(2),
-    "groups": lambda: GroupAUC(),
+    "groups": lambda: GroupAUC(weighting="uniform"),
     "clusters": lambda: BinaryAUC(clustered=True),
     "auc": lambda: BinaryAUC(),
     "precision": lambda: AveragePrecision(),

@@ -228,6 +228,11 @@ def test_a_ranking_is_read_at_any_depth_unless_it_was_cut_above(layout: dict[str
         assert torch.equal(updated(deeper, whole).compute(), updated(make(), **layout).compute())
 
 
+def test_a_ranking_hides_no_nan() -> None:
+    with pytest.raises(ValueError, match="`preds` must not be NaN, got NaN in row 1"):
+        torch_recmetrics.rank(torch.tensor([[0.5, 0.1], [NAN, 0.5]]), target_ids=torch.tensor([[0], [1]]))
+
+
 def test_a_ready_ranking_takes_nothing_beside_it() -> None:
     metric, ranking = torch_recmetrics.NDCG(2), torch_recmetrics.rank(**DENSE, top_k=2)
     more = {"weights": torch.ones(2), "target": TARGET, "mask": torch.ones(2, 3, dtype=torch.bool)}
