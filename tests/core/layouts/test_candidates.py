@@ -83,6 +83,12 @@ def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], way: 
     assert columns.dtype == torch.int64 and columns.tolist() == expected
 
 
+def test_of_a_candidate_that_comes_again_the_first_is_found(way: str) -> None:
+    item_ids = torch.randint(4, (3, 60), generator=torch.Generator().manual_seed(0))  # with checks off
+    found = Candidates(item_ids).columns_of(torch.arange(4).expand(3, -1))
+    assert found.tolist() == [[ids.index(item) for item in range(4)] for ids in item_ids.tolist()]
+
+
 def test_a_candidate_that_comes_again_is_refused_wherever_it_stands(way: str) -> None:
     item_ids = torch.tensor([[4, 9, 1, -1, -1], [7, 2, 5, 7, 3]])
     metric = HitRate(2)

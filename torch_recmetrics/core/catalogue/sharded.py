@@ -65,7 +65,7 @@ def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device,
     _refuse([Word(*numbers) for numbers in words])
     ids, bits = (torch.cat(list(part), 1) for part in gather_counts(packed, group).unbind(1))
     by_id = torch.sort(ids)
-    order = torch.sort(bits_float(bits).gather(1, by_id.indices), dim=1, descending=True, stable=True)
+    order = torch.sort(bits_float(bits).gather(1, by_id.indices), descending=True, stable=True)
     return order.values[:, : word.top_k], by_id.values.gather(1, order.indices[:, : word.top_k])
 
 

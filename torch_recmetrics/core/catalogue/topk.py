@@ -126,7 +126,7 @@ def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
     """(B,) what a coarse score must exceed, from the k-th best of the lists so far and of this chunk."""
     coarse = (block_max if block_max.shape[0] >= top.k else chunk.scores).T
     coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
-    here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1]), dim=1).values)
+    here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1])).values)
     kth = torch.cat([top.scores, here], 1).topk(top.k).values[:, -1:]
     # An item of this chunk may itself be the k-th, so items with its score count.
     return below(chunk.lower_bound(kth).squeeze(1), chunk.scores.dtype, strictly=True)

@@ -26,7 +26,7 @@ class Candidates:
     @cached_property
     def _by_id(self) -> tuple[Tensor, Tensor]:
         """The ids ascending along each row, and the column of each."""
-        ascending = self.item_ids.sort()
+        ascending = self.item_ids.sort(stable=True)
         return ascending.values, ascending.indices
 
     def defer_rules(self, checks: check.ValueChecks) -> None:

@@ -21,7 +21,7 @@ def shown(item_ids: Tensor, seen_ids: Tensor | None, *, may_look: bool) -> Tenso
         ids = torch.where(columns_of(seen_ids, ids) < 0, ids, -1)
     padding = ids < 0
     if not may_look or (bool(padding.any()) and bool((padding[:, :-1] & ~padding[:, 1:]).any())):
-        order = torch.sort(padding.to(torch.uint8), dim=1, stable=True).indices
+        order = torch.sort(padding.to(torch.uint8), stable=True).indices
         ids = ids.gather(1, order)
     return ids
 

@@ -171,7 +171,7 @@ class Ranking:
     def _place_among_equal(self) -> Tensor:
         """(B, T) int32: how many relevant items of its score are more relevant than each, or as much and before it."""
         by_relevance = torch.sort(self.target_relevance, stable=True, descending=True).indices
-        by_score = torch.sort(self.above.gather(1, by_relevance), dim=1, stable=True)
+        by_score = torch.sort(self.above.gather(1, by_relevance), stable=True)
         column = torch.arange(self.above.shape[1], device=self.above.device).expand(self.above.shape)
         begins = torch.ones_like(column, dtype=torch.bool)
         begins[:, 1:] = by_score.values[:, 1:] != by_score.values[:, :-1]

@@ -26,7 +26,7 @@ class TopK:
 def topk_scores(scores: ScoreMatrix, k: int) -> TopK:
     """The k largest scores of each row and their columns."""
     if k >= scores.n_items:
-        order = torch.sort(scores.dense(), dim=1, descending=True, stable=True)
+        order = torch.sort(scores.dense(), descending=True, stable=True)
         return TopK(order.values, order.indices, True, None)
     top = _compiled_topk(scores, k) if scores.compiled and 0 < k <= thresholds.LOOPED_ITEMS else None
     if top is not None:
@@ -63,7 +63,7 @@ def plain_topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     columns = (best.unsqueeze(2) * width + torch.arange(width, device=best.device)).flatten(1)
     rest = torch.arange(n_blocks * width, n_columns, device=best.device).expand(n_rows, -1)
     columns = torch.cat([columns, rest], 1)
-    top = torch.topk(values.gather(1, columns), k, dim=1)
+    top = torch.topk(values.gather(1, columns), k)
     return top.values, columns.gather(1, top.indices)
 
 
