@@ -98,8 +98,13 @@ def soonest(items: list[Any], seconds: dict[Any, float]) -> list[Any]:
     quickest: dict[str, Any] = {}
     for item in sorted(items, key=lambda item: (waits(item), seconds[item])):
         quickest.setdefault(item.nodeid.partition("[")[0], item)
-    ends = itertools.accumulate(seconds[item] for item in quickest.values())
-    return [item for item, end in zip(quickest.values(), ends) if end < SOON]
+    return in_time(list(quickest.values()), seconds)
+
+
+def in_time(items: list[Any], seconds: dict[Any, float]) -> list[Any]:
+    """As many of the first as there is time for."""
+    ends = itertools.accumulate(seconds[item] for item in items)
+    return [item for item, end in zip(items, ends) if end < SOON]
 
 
 def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float]) -> list[Any]:
@@ -112,7 +117,8 @@ def ordered(items: list[Any], change: dict[str, Any], seconds: dict[Any, float])
     by_file = sorted(inside, key=lambda item: (waits(item), of_file[item.path]))
     others = [item for item in items if item not in set(inside)]
     own = [item for item in items if item.path.stem == f"test_{Path(change['name'][0]).stem}"]
-    firsts = (*known, *soonest(own, seconds), *soonest(inside, seconds), *soonest(others, seconds))
+    own = in_time(sorted(own, key=lambda item: (waits(item), seconds[item])), seconds)
+    firsts = (*known, *own, *soonest(inside, seconds), *soonest(others, seconds))
     return list(dict.fromkeys([*firsts, *by_file]))
 
 

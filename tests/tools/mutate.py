@@ -185,6 +185,8 @@ def named(text: str, path: str) -> dict[Name, tuple[int, int]]:
         for which, change in enumerate(own):
             changed = copy.deepcopy(node)
             change(changed)
+            if shown(changed) == shown(node):  # two arguments that are one
+                continue
             key = inside.get(id(node), ""), f"{shown(node)} -> {shown(changed)}"
             found[(path, *key, n_alike[key])] = (number, which)
             n_alike[key] += 1

@@ -235,7 +235,7 @@ def test_the_users_own_ids_go_with_their_numbers(tmp_path: Path) -> None:
 
 def test_a_frame() -> None:
     frame = example().to_frame()
-    assert frame.index.tolist() == [2, 5, 9]
+    assert frame.index.tolist() == [2, 5, 9] and frame.index.name == "sample_id"
     assert list(frame.columns) == ["ndcg@10", "hit_rate@10", "weight"]
     assert frame.loc[9, "ndcg@10"] == 0.5
 

@@ -50,6 +50,7 @@ Cutoffs = tuple["int | None", ...]
 
 
 UNORDERED_ITEMS = "the Ranking does not know its items in order; make it with rank(...) from scores or ids"
+NO_LENGTHS = "the Ranking does not know how long the lists are; make it with rank(..., top_k=None)"
 NO_REFERENCE = "the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`"
 NO_RELEVANT_IDS = "the Ranking does not know the ids of what is relevant; make it with rank(...) from ids"
 
@@ -203,8 +204,7 @@ class Ranking:
         start = ranks[users, item].to(torch.int64)
         size, place = (None if of is None else of[users, item].to(torch.int64) for of in tied)
         entries = Entries(users, start, torch.ones_like(start) if size is None else size, place, relevance)
-        lengths = torch.full_like(self.n_relevant, self.width) if self.lengths is None else self.lengths
-        return full_list_stats(lengths, entries.pick(listed), users, relevance)
+        return full_list_stats(known(self.lengths, NO_LENGTHS), entries.pick(listed), users, relevance)
 
     # -- users of several updates -------------------------------------------------------------------------------------
 
@@ -505,8 +505,7 @@ class RankingStats:
         if None not in cutoffs:
             return table
         self._columns_at((None,))
-        no_lengths = "the Ranking does not know how long the lists are; make it with rank(..., top_k=None)"
-        lengths = known(self.ranking.lengths, no_lengths)
+        lengths = known(self.ranking.lengths, NO_LENGTHS)
         return torch.where(table == 0, lengths.to(table.dtype).unsqueeze(1), table)
 
     def places(self, cutoffs: Cutoffs, num_items: int | None) -> tuple[Tensor, Tensor]:
