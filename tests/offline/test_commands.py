@@ -261,6 +261,12 @@ def test_the_metrics_that_most_people_know_come_first(capfd: pytest.CaptureFixtu
     assert [own["name"] for own in json.loads(run(capfd, "metrics", "--json")[1])] == names
 
 
+def test_what_is_said_of_a_metric_has_no_marks_of_documentation(capfd: pytest.CaptureFixture[str]) -> None:
+    text = run(capfd, "metrics", *METRICS)[1]
+    assert "`item_ids`" in text
+    assert not any(mark in text for mark in ("``", ".. math", ":class:", ":func:"))
+
+
 def test_all_of_one_metric(capfd: pytest.CaptureFixture[str]) -> None:
     text = run(capfd, "metrics", "ndcg")[1]
     lines = text.splitlines()

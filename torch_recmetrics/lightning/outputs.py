@@ -52,7 +52,7 @@ def check_known(
     """Refuse a key that no metric takes; `known` None takes all."""
     for name in arguments:
         if known is not None and name not in known:
-            near = difflib.get_close_matches(str(name), known, 1)
+            near = difflib.get_close_matches(str(name), known)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ValueError(
                 f"`{step}` returned {name!r}, which no metric takes: {hint}The keys there are: {', '.join(known)}. "

@@ -30,7 +30,7 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
             raise InputError(f"`{argument}` must be the name of a column of {source}, got {column!r}")
         if column not in source.types:
             near = [name for name in source.types if name.lower() == column.lower()]
-            near = near or difflib.get_close_matches(column, source.types, 1)
+            near = near or difflib.get_close_matches(column, source.types)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
             shared = ", one name for all tables" if argument in ("user", "item") else ""
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{shared}")

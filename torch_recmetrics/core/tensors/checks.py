@@ -66,7 +66,7 @@ def plain_tensor(name: str, value: Any) -> Any:
 
 def did_you_mean(word: Any, known: Iterable[str], otherwise: str = "", mark: str = "'") -> str:
     """The known word that is nearest to another, as a question; what is said where none is near."""
-    near = difflib.get_close_matches(str(word), known, 1)
+    near = difflib.get_close_matches(str(word), known)
     return f"did you mean {mark}{near[0]}{mark}?" if near else otherwise
 
 
