@@ -59,6 +59,20 @@ def load(rows: tuple[Any, ...], row: int, whole: Array, buffer: Array) -> None:
 
 
 @compiled
+def source_of(rows: tuple[Any, ...], few_seen: bool) -> Any:
+    """Room for the bits of a row, what its scores are read from, and how far apart rows begin there.
+
+    There is no room where scores are read in place, since nothing is hidden, or nothing but `few_seen`.
+    """
+    values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
+    in_place = kind == 0 and mask.shape[0] == 0 and (few_seen or seen_ids.shape[1] == 0)
+    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
+    if in_place:
+        return whole, values, stride
+    return whole, whole.view(values.dtype), np.int64(0)
+
+
+@compiled
 def count_nan(scores: Array, begin: int, end: int) -> Any:
     """How many scores are NaN."""
     count = np.int32(0)
@@ -77,8 +91,10 @@ def count_not_below(scores: Array, begin: int, end: int, least: float) -> Any:
 
 
 @compiled
-def count_above(scores: Array, begin: int, end: int, levels: Array, above: Array) -> None:
-    """Add how many scores are above each level, four scores at a time; few scores, and levels that end in padding."""
+def count_above(scores: Array, begin: int, end: int, levels: Array, n: int, above: Array) -> None:
+    """Add how many of few scores are above each of n levels, four at a time; there is room for a multiple of LANES."""
+    levels[n:] = INF
+    above[n:] = 0
     one = np.uint64(1)
     for i in range(np.uint64(begin), np.uint64(end), np.uint64(4)):
         a, b, c, d = scores[i], scores[i + one], scores[i + one + one], scores[i + one + one + one]
@@ -105,7 +121,8 @@ def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: i
 def pick_seen(scores: Array, start: int, seen_ids: Array, row: int, seen: Array, seen_in: Array) -> Any:
     """Write the scores of what a row has seen, each item once, and its number + 1 for them; how many there are."""
     n = np.int64(0)
-    for item in seen_ids:
+    for place in range(seen.shape[0]):
+        item = seen_ids[row, place]
         if item >= 0 and seen_in[item] <= row:
             seen[n], seen_in[item] = scores[start + item], row + 1
             n += 1
@@ -122,18 +139,6 @@ def take_off(seen: Array, n_seen: int, levels: Array, n_levels: int, above: Arra
             higher = np.int32(higher + (seen[i] > least))
             not_lower = np.int32(not_lower + (seen[i] >= least))
         above[level], equal[level] = -higher, higher - not_lower
-
-
-@compiled
-def keep_near(levels: Array, columns: Array, above: Array, equal: Array, n: int, depth: int) -> Any:
-    """Keep those of n levels that have fewer than so many scores above; how many they are."""
-    kept = np.int64(0)
-    for level in range(n):
-        near = above[level] < depth
-        levels[kept], columns[kept] = levels[level], columns[level]
-        above[kept], equal[kept] = above[level], equal[level]
-        kept += near
-    return kept
 
 
 @compiled
@@ -170,6 +175,50 @@ def count_higher(scores: Array, n: int, above: Array) -> None:
 
 
 @compiled
+def pick_shown(scores: Array, start: int, ids: Array, row: int, seen_in: Array, levels: Array, columns: Array) -> Any:
+    """Write the scores of those items of a row that are not hidden, and their columns; how many there are."""
+    n = np.int64(0)
+    for column in range(ids.shape[1]):
+        item = ids[row, column]
+        if item >= 0 and (seen_in.shape[0] == 0 or seen_in[item] <= row):
+            score = scores[start + item]
+            levels[n], columns[n] = score, column
+            n += score > -INF
+    return n
+
+
+@compiled
+def keep_near(levels: Array, columns: Array, above: Array, equal: Array, n: int, depth: int) -> Any:
+    """Keep those of n levels that have fewer than so many scores above; how many they are."""
+    kept = np.int64(0)
+    for level in range(n):
+        near = above[level] < depth
+        levels[kept], columns[kept] = levels[level], columns[level]
+        above[kept], equal[kept] = above[level], equal[level]
+        kept += near
+    return kept
+
+
+@compiled
+def lowest(levels: Array, n: int) -> Any:
+    """The lowest of n numbers."""
+    least = levels.dtype.type(np.inf)
+    for level in range(n):
+        least = min(least, levels[level])
+    return least
+
+
+@compiled
+def count_picked(picked: Array, n_picked: int, levels: Array, n: int, above: Array, equal: Array) -> None:
+    """Add how many of few scores are above each level, and how many are equal to it."""
+    for i in range(n_picked):
+        score = picked[i]
+        for level in range(n):
+            above[level] += score > levels[level]
+            equal[level] += score == levels[level]
+
+
+@compiled
 def ranks_within(
     first_row: int,
     last_row: int,
@@ -194,66 +243,48 @@ def ranks_within(
             equal, its own included (1 where it is not among the first).
         flags: (B,) uint8; of ties among those that are.
     """
-    values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
+    values, _bits, _kind, _stride, _mask, _mask_stride, seen_ids, n_items = rows
     n_ids, none = ids.shape[1], np.int64(0)
-    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] * MEDIUM <= n_items
-    n_seen = seen_ids.shape[1] if in_place else 0
+    whole, source, stride = source_of(rows, seen_ids.shape[1] * MEDIUM <= n_items)
+    n_seen = 0 if whole.shape[0] else seen_ids.shape[1]
     seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int32)  # the last row + 1
-    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
-    buffer = whole.view(values.dtype)
     high, levels = np.empty(WIDE + 1, values.dtype), np.empty((n_ids + LANES - 1) // LANES * LANES, values.dtype)
     high_columns, columns = np.empty(WIDE + 1, np.int32), np.empty(n_ids, np.int32)
     n_above, n_equal = np.empty(levels.shape[0], np.int32), np.empty(n_ids, np.int32)
-    source = values if in_place else buffer
+    above[first_row:last_row] = FAR
+    equal[first_row:last_row] = 1
     for row in range(first_row, last_row):
         start = row * stride
-        if not in_place:
-            load(rows, row, whole, buffer)
-            start = 0
+        if whole.shape[0]:
+            load(rows, row, whole, source)
         # One pass from the first score to the last: what is read again, here and there, is in the cache then.
         n_nan = count_nan(source, start, start + n_items) if nan_matters else 0
-        n_hidden = pick_seen(source, start, seen_ids[row, :n_seen], row, seen, seen_in)
-        flags[row] = HAS_NAN if n_nan and n_nan != count_nan(seen, 0, n_hidden) else 0
-        n = np.int64(0)
-        for column in range(n_ids):
-            above[row, column], equal[row, column] = FAR, 1
-            if ids[row, column] >= 0 and (n_seen == 0 or seen_in[ids[row, column]] <= row):
-                score = source[start + ids[row, column]]
-                if score > -INF:
-                    above[row, column] = depth
-                    levels[n], columns[n] = score, column
-                    n += 1
+        n_hidden = pick_seen(source, start, seen_ids, row, seen, seen_in) if n_seen else none
+        flags[row] = HAS_NAN if n_nan and n_nan != count_nan(seen, none, n_hidden) else 0
+        n = pick_shown(source, start, ids, row, seen_in, levels, columns)
+        for i in range(n):
+            above[row, columns[i]] = depth
         if n > FEW and n_items >= NARROW:
-            levels[n:] = INF
-            n_above[:] = 0
             take_off(seen, n_hidden, levels, n, n_above, n_equal)
-            count_above(source, start, start + NARROW, levels, n_above)
+            count_above(source, start, start + NARROW, levels, n, n_above)
             n = keep_near(levels, columns, n_above, n_equal, n, depth)
         take_off(seen, n_hidden, levels, n, n_above, n_equal)
-        first = np.int64(0)
-        while first < n_items and n:
-            width = min(n_items - first, WIDE, max(MEDIUM, first))
-            begin, end = start + first, start + first + width
-            least = values.dtype.type(np.inf)
-            for level in range(n):
-                least = min(least, levels[level])
+        begin, stop = start, start + n_items
+        while begin < stop and n:
+            end = min(stop, begin + min(WIDE, max(MEDIUM, begin - start)))
+            least = lowest(levels, n)
             n_high = count_not_below(source, begin, end, least)
             if n_high:
                 if 2 * n < 16 + n_high:
                     count_levels(source, begin, end, levels, n, n_above, n_equal)
                 else:
-                    n_picked = pick(source, begin, end, least, first, high, high_columns, none)
-                    for i in range(n_picked):
-                        score = high[i]
-                        for level in range(n):
-                            n_above[level] += score > levels[level]
-                            n_equal[level] += score == levels[level]
+                    n_picked = pick(source, begin, end, least, begin, high, high_columns, none)
+                    count_picked(high, n_picked, levels, n, n_above, n_equal)
                 n = keep_near(levels, columns, n_above, n_equal, n, depth)
-            first += width
+            begin = end
         for i in range(n):
             above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
-            if n_equal[i] > 1:
-                flags[row] |= HAS_TIES
+            flags[row] |= HAS_TIES * (n_equal[i] > 1)
 
 
 @compiled
@@ -275,19 +306,14 @@ def full_ranks(
         above, equal: (B, T) int64, zeros.
         lengths: (B,) int64: how many scores are above -inf; -1 where the row has a NaN.
     """
-    values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
-    n_wanted = wanted.shape[1]
-    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
-    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
-    buffer = whole.view(values.dtype)
+    values, n_items, n_wanted = rows[0], rows[-1], wanted.shape[1]
+    whole, source, stride = source_of(rows, False)
     levels, columns = np.empty(n_wanted + 1, values.dtype), np.empty(n_wanted, np.int32)
     n_above, n_equal = np.empty(n_wanted + 1, np.int32), np.empty(n_wanted + 1, np.int32)
-    source = values if in_place else buffer
     for row in range(first_row, last_row):
         start = row * stride
-        if not in_place:
-            load(rows, row, whole, buffer)
-            start = 0
+        if whole.shape[0]:
+            load(rows, row, whole, source)
         n = np.int64(0)
         for column in range(n_wanted):
             if wanted[row, column] > -INF:
@@ -334,7 +360,8 @@ def kth_largest(scores: Array, n: int, k: int) -> Any:
 @compiled
 def keep_best(scores: Array, columns: Array, n: int, k: int, work: Array) -> Any:
     """Keep the k best of n scores in their order, of equal ones the first; the least of them."""
-    work[:n] = scores[:n]
+    for i in range(np.uint64(n)):  # an assignment of slices would take Numba another half a second
+        work[i] = scores[i]
     least = kth_largest(work, n, k)
     n_equal = k
     for i in range(n):
@@ -370,18 +397,26 @@ def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array, above:
 
 @compiled
 def write_in_order(
-    scores: Array, columns: Array, n: int, above: Array, n_placed: Array, best_scores: Array, best_ids: Array
+    scores: Array,
+    columns: Array,
+    n: int,
+    above: Array,
+    n_placed: Array,
+    row: int,
+    best_scores: Array,
+    best_ids: Array,
 ) -> None:
-    """Write the k best of n scores, descending, and their columns; of equal ones the first comes first."""
-    k = best_scores.shape[0]
-    count_higher(scores, n, above)
+    """Write the k best of n scores, descending, and their columns to a row; of equal ones the first comes first."""
+    k = best_scores.shape[1]
+    for place in range(k):
+        best_scores[row, place], best_ids[row, place] = -INF, 0
     n_placed[:] = 0
     for i in range(n):
         rank = min(above[i], np.int32(k))
         place = rank + n_placed[rank]
         n_placed[rank] += 1
         if place < k:
-            best_scores[place], best_ids[place] = scores[i], columns[i]
+            best_scores[row, place], best_ids[row, place] = scores[i], columns[i]
 
 
 @compiled
@@ -406,26 +441,22 @@ def best(
         n_kth: (B,) int64: how many scores equal the k-th, where the one before does.
         flags: (B,) uint8.
     """
-    values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
-    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] == 0
-    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
-    buffer = whole.view(values.dtype)
+    values, n_items = rows[0], rows[-1]
+    whole, source, stride = source_of(rows, False)
     most = 2 * k + 2 * NARROW
     scores, work = np.empty(most + WIDE + LANES, values.dtype), np.empty(most + WIDE + LANES, values.dtype)
     maxima = np.empty((2 * k + NARROW) // LANES * LANES, values.dtype)
     columns, above = np.empty(scores.shape[0], np.int32), np.empty(scores.shape[0], np.int32)
     n_placed = np.empty(k + 1, np.int32)
-    level, n_above, n_equal = np.empty(2, values.dtype), np.empty(1, np.int32), np.empty(1, np.int32)
-    level[0], level[1] = -INF, INF
-    source = values if in_place else buffer
+    n_above, n_equal = np.empty(1, np.int32), np.empty(1, np.int32)
+    lowest_shown = np.nextafter(values.dtype.type(-np.inf), INF)
     for row in range(first_row, last_row):
         start = row * stride
-        if not in_place:
-            load(rows, row, whole, buffer)
-            start = 0
+        if whole.shape[0]:
+            load(rows, row, whole, source)
         n: Any = np.int64(0)
         flag = 0
-        least = np.nextafter(level[0], level[1])
+        least = lowest_shown
         if n_items > 2 * maxima.shape[0]:
             least = max(least, lower_bound(source, start, n_items, k, maxima, above))
         for first in range(0, n_items, WIDE):
@@ -437,11 +468,10 @@ def best(
                 if n - n_before != n_high and nan_matters:
                     flag |= HAS_NAN
                 if n >= most:
-                    least = np.nextafter(keep_best(scores, columns, n, k, work), level[1])
+                    least = np.nextafter(keep_best(scores, columns, n, k, work), INF)
                     n = k
-        best_scores[row] = -INF
-        best_ids[row] = 0
-        write_in_order(scores, columns, n, above, n_placed, best_scores[row], best_ids[row])
+        count_higher(scores, n, above)
+        write_in_order(scores, columns, n, above, n_placed, row, best_scores, best_ids)
         n_kth[row], flags[row] = 1, flag
         if n >= k and k > 1 and best_scores[row, k - 1] == best_scores[row, k - 2]:
             n_equal[0] = 0
