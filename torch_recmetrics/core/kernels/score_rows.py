@@ -59,13 +59,13 @@ def load(rows: tuple[Any, ...], row: int, whole: Array, buffer: Array) -> None:
 
 
 @compiled
-def source_of(rows: tuple[Any, ...], few_seen: bool) -> Any:
+def source_of(rows: tuple[Any, ...], most_seen: int) -> Any:
     """Room for the bits of a row, what its scores are read from, and how far apart rows begin there.
 
-    There is no room where scores are read in place, since nothing is hidden, or nothing but `few_seen`.
+    There is no room where scores are read in place, since nothing is hidden but so many seen items at most.
     """
     values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
-    in_place = kind == 0 and mask.shape[0] == 0 and (few_seen or seen_ids.shape[1] == 0)
+    in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] <= most_seen
     whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     if in_place:
         return whole, values, stride
@@ -91,30 +91,36 @@ def count_not_below(scores: Array, begin: int, end: int, least: float) -> Any:
 
 
 @compiled
-def count_above(scores: Array, begin: int, end: int, levels: Array, n: int, above: Array) -> None:
-    """Add how many of few scores are above each of n levels, four at a time; there is room for a multiple of LANES."""
-    levels[n:] = INF
-    above[n:] = 0
+def count_few(scores: Array, begin: int, end: int, levels: Array, n: int, above: Array, equal: Array) -> None:
+    """Add how many of few scores, four at a time, are above each of n levels, and how many are equal to it.
+
+    Whatever stands behind the levels is counted too, up to a multiple of LANES.
+    """
     one = np.uint64(1)
+    whole = np.uint64((n + LANES - 1) // LANES * LANES)
     for i in range(np.uint64(begin), np.uint64(end), np.uint64(4)):
         a, b, c, d = scores[i], scores[i + one], scores[i + one + one], scores[i + one + one + one]
-        for place in range(np.uint64(levels.shape[0])):
+        for place in range(whole):
             level = levels[place]
             higher = np.int32(np.int32(a > level) + np.int32(b > level))
             above[place] += np.int32(higher + np.int32(np.int32(c > level) + np.int32(d > level)))
+            same = np.int32(np.int32(a == level) + np.int32(b == level))
+            equal[place] += np.int32(same + np.int32(np.int32(c == level) + np.int32(d == level)))
 
 
 @compiled
-def count_levels(scores: Array, begin: int, end: int, levels: Array, n_levels: int, above: Array, equal: Array) -> None:
-    """Add how many scores are above each level, and how many are equal to it."""
-    for level in range(n_levels):
+def count_levels(
+    scores: Array, begin: int, end: int, levels: Array, n: int, above: Array, equal: Array, sign: int
+) -> None:
+    """Add how many scores are above each of n levels, and how many are equal to it; with the sign -1, take them off."""
+    for level in range(n):
         least = levels[level]
         higher, not_lower = np.int32(0), np.int32(0)
         for i in range(np.uint64(begin), np.uint64(end)):
             higher = np.int32(higher + (scores[i] > least))
             not_lower = np.int32(not_lower + (scores[i] >= least))
-        above[level] += higher
-        equal[level] += not_lower - higher
+        above[level] += sign * higher
+        equal[level] += sign * (not_lower - higher)
 
 
 @compiled
@@ -127,18 +133,6 @@ def pick_seen(scores: Array, start: int, seen_ids: Array, row: int, seen: Array,
             seen[n], seen_in[item] = scores[start + item], row + 1
             n += 1
     return n
-
-
-@compiled
-def take_off(seen: Array, n_seen: int, levels: Array, n_levels: int, above: Array, equal: Array) -> None:
-    """Begin counts of levels with what they must not hold: so many of the seen scores, as negative numbers."""
-    for level in range(n_levels):
-        least = levels[level]
-        higher, not_lower = np.int32(0), np.int32(0)
-        for i in range(np.uint64(n_seen)):
-            higher = np.int32(higher + (seen[i] > least))
-            not_lower = np.int32(not_lower + (seen[i] >= least))
-        above[level], equal[level] = -higher, higher - not_lower
 
 
 @compiled
@@ -209,16 +203,6 @@ def lowest(levels: Array, n: int) -> Any:
 
 
 @compiled
-def count_picked(picked: Array, n_picked: int, levels: Array, n: int, above: Array, equal: Array) -> None:
-    """Add how many of few scores are above each level, and how many are equal to it."""
-    for i in range(n_picked):
-        score = picked[i]
-        for level in range(n):
-            above[level] += score > levels[level]
-            equal[level] += score == levels[level]
-
-
-@compiled
 def ranks_within(
     first_row: int,
     last_row: int,
@@ -244,42 +228,42 @@ def ranks_within(
         flags: (B,) uint8; of ties among those that are.
     """
     values, _bits, _kind, _stride, _mask, _mask_stride, seen_ids, n_items = rows
-    n_ids, none = ids.shape[1], np.int64(0)
-    whole, source, stride = source_of(rows, seen_ids.shape[1] * MEDIUM <= n_items)
+    whole, source, stride = source_of(rows, n_items // MEDIUM)
     n_seen = 0 if whole.shape[0] else seen_ids.shape[1]
     seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int32)  # the last row + 1
-    high, levels = np.empty(WIDE + 1, values.dtype), np.empty((n_ids + LANES - 1) // LANES * LANES, values.dtype)
-    high_columns, columns = np.empty(WIDE + 1, np.int32), np.empty(n_ids, np.int32)
-    n_above, n_equal = np.empty(levels.shape[0], np.int32), np.empty(n_ids, np.int32)
-    above[first_row:last_row] = FAR
-    equal[first_row:last_row] = 1
+    high, levels = np.empty(WIDE + 4, values.dtype), np.empty((ids.shape[1] + LANES - 1) // LANES * LANES, values.dtype)
+    high_columns, columns = np.empty(WIDE + 1, np.int32), np.empty(ids.shape[1], np.int32)
+    n_above, n_equal = np.empty(levels.shape[0], np.int32), np.empty(levels.shape[0], np.int32)
+    above[first_row:last_row], equal[first_row:last_row] = FAR, 1
     for row in range(first_row, last_row):
         start = row * stride
         if whole.shape[0]:
             load(rows, row, whole, source)
         # One pass from the first score to the last: what is read again, here and there, is in the cache then.
         n_nan = count_nan(source, start, start + n_items) if nan_matters else 0
-        n_hidden = pick_seen(source, start, seen_ids, row, seen, seen_in) if n_seen else none
-        flags[row] = HAS_NAN if n_nan and n_nan != count_nan(seen, none, n_hidden) else 0
+        n_hidden = pick_seen(source, start, seen_ids, row, seen, seen_in) if n_seen else np.int64(0)
+        flags[row] = HAS_NAN if n_nan and n_nan != count_nan(seen, np.int64(0), n_hidden) else 0
         n = pick_shown(source, start, ids, row, seen_in, levels, columns)
         for i in range(n):
             above[row, columns[i]] = depth
-        if n > FEW and n_items >= NARROW:
-            take_off(seen, n_hidden, levels, n, n_above, n_equal)
-            count_above(source, start, start + NARROW, levels, n, n_above)
-            n = keep_near(levels, columns, n_above, n_equal, n, depth)
-        take_off(seen, n_hidden, levels, n, n_above, n_equal)
+        n_above[:n], n_equal[:n] = 0, 0
+        count_levels(seen, np.int64(0), n_hidden, levels, n, n_above, n_equal, -1)
         begin, stop = start, start + n_items
+        if n > FEW and n_items >= NARROW:
+            begin = start + NARROW
+            count_few(source, start, begin, levels, n, n_above, n_equal)
+            n = keep_near(levels, columns, n_above, n_equal, n, depth)
         while begin < stop and n:
             end = min(stop, begin + min(WIDE, max(MEDIUM, begin - start)))
             least = lowest(levels, n)
             n_high = count_not_below(source, begin, end, least)
             if n_high:
                 if 2 * n < 16 + n_high:
-                    count_levels(source, begin, end, levels, n, n_above, n_equal)
+                    count_levels(source, begin, end, levels, n, n_above, n_equal, 1)
                 else:
-                    n_picked = pick(source, begin, end, least, begin, high, high_columns, none)
-                    count_picked(high, n_picked, levels, n, n_above, n_equal)
+                    n_picked = pick(source, begin, end, least, begin, high, high_columns, np.int64(0))
+                    high[n_picked : n_picked + 4] = -INF  # for a step of four
+                    count_few(high, np.int64(0), n_picked, levels, n, n_above, n_equal)
                 n = keep_near(levels, columns, n_above, n_equal, n, depth)
             begin = end
         for i in range(n):
@@ -307,7 +291,7 @@ def full_ranks(
         lengths: (B,) int64: how many scores are above -inf; -1 where the row has a NaN.
     """
     values, n_items, n_wanted = rows[0], rows[-1], wanted.shape[1]
-    whole, source, stride = source_of(rows, False)
+    whole, source, stride = source_of(rows, np.int64(0))
     levels, columns = np.empty(n_wanted + 1, values.dtype), np.empty(n_wanted, np.int32)
     n_above, n_equal = np.empty(n_wanted + 1, np.int32), np.empty(n_wanted + 1, np.int32)
     for row in range(first_row, last_row):
@@ -324,7 +308,7 @@ def full_ranks(
         n_equal[: n + 1] = 0
         for begin in range(start, start + n_items, WIDE):
             end = min(begin + WIDE, start + n_items)
-            count_levels(source, begin, end, levels, n + 1, n_above, n_equal)
+            count_levels(source, begin, end, levels, n + 1, n_above, n_equal, 1)
         for i in range(n):
             above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
         lengths[row] = -1 if nan_matters and n_above[n] + n_equal[n] != n_items else n_above[n]
@@ -442,7 +426,7 @@ def best(
         flags: (B,) uint8.
     """
     values, n_items = rows[0], rows[-1]
-    whole, source, stride = source_of(rows, False)
+    whole, source, stride = source_of(rows, np.int64(0))
     most = 2 * k + 2 * NARROW
     scores, work = np.empty(most + WIDE + LANES, values.dtype), np.empty(most + WIDE + LANES, values.dtype)
     maxima = np.empty((2 * k + NARROW) // LANES * LANES, values.dtype)
@@ -475,5 +459,5 @@ def best(
         n_kth[row], flags[row] = 1, flag
         if n >= k and k > 1 and best_scores[row, k - 1] == best_scores[row, k - 2]:
             n_equal[0] = 0
-            count_levels(source, start, start + n_items, best_scores[row, k - 1 : k], np.int64(1), n_above, n_equal)
+            count_levels(source, start, start + n_items, best_scores[row, k - 1 : k], np.int64(1), n_above, n_equal, 1)
             n_kth[row] = n_equal[0]
