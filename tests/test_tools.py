@@ -169,3 +169,4 @@ def test_another_seed_draws_other_cases(monkeypatch: pytest.MonkeyPatch) -> None
 def test_statements_are_counted_without_texts() -> None:
     assert size.size_of(ast.parse(FILE)) == size.Size(statements=8, definitions=1, branches=3)
     assert size.sizes()["all"].statements > 1000
+    assert max(size.functions().values()) <= 40
