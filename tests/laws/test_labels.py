@@ -153,6 +153,9 @@ def test_what_does_not_go_together_is_refused() -> None:
         metric.update(ready)
     with pytest.raises(ValueError, match="the same `ignore_index` and `min_relevance`"):
         RecMetricCollection([NDCG(3, ignore_index=-1), MRR()])
+    lowest = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0)).item()
+    with refused(metric := NDCG(3, min_relevance=lowest), r"`target_relevance` is missing: with min_relevance=1"):
+        metric.update(preds, target_ids=torch.tensor([[0]]).expand(preds.shape[0], 1))
     with refused(metric := NDCG(3, min_relevance=4), r"`target_relevance` is missing: with min_relevance=4"):
         metric.update(preds, target_ids=torch.tensor([1, 0]))
     with refused(metric := NDCG(3, min_relevance=4), r"`target` must be >= 0, got -2 in row 1"):

@@ -111,6 +111,7 @@ def test_options_that_are_none(metric: Any, options: dict[str, Any], error: type
         (lambda: ILS(EYE * 1j), TypeError, "`item_features` must be bool, integer or floating point"),
         (lambda: ILS(EYE, similarity="euclid"), ValueError, "`similarity` must be one of 'cosine', 'dot'"),
         (lambda: ILS(EYE, similarity=EYE), ValueError, "must not be given together"),
+        (lambda: ILS(similarity=EYE[0]), ValueError, "`similarity` must have 2 dimensions"),
         (lambda: ILS(similarity=EYE[:2]), ValueError, r"`similarity` must have the shape \(2, 2\)"),
         (lambda: ILS(similarity=EYE.log()), ValueError, "`similarity` must be finite, row 0 is not"),
         (lambda: ILS(similarity=3), TypeError, "`similarity` must be one of .* a tensor or a function, got int"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -403,6 +404,14 @@ def test_users_of_other_truths_are_not_compared() -> None:
         assert compare({"logged": logged, "one": one}, baseline="logged").rows[0].difference == 0
     with pytest.raises(ValueError, match="must number their users alike, one and other do not"):
         compare({"logged": logged, "one": one, "other": other}, baseline="logged")
+
+
+def test_a_table_of_what_was_seen_may_be_empty_whatever_its_type() -> None:
+    lists = pd.DataFrame({"user_id": [1.0, 2.0], "item_id": [1.0, 2.0], "score": [0.5, 0.4]})
+    truth = pd.DataFrame({"user_id": [1, 2], "item_id": [1, 3]})
+    for kind in ("float64", "int64", "object"):  # what pandas makes of no rows
+        seen = pd.DataFrame({"user_id": pd.Series([], dtype=kind), "item_id": pd.Series([], dtype=kind)})
+        assert evaluate(lists, truth, "recall@1", seen=seen)["recall@1"] == 0.5
 
 
 def test_metric_objects_start_empty_and_stay_as_they_are() -> None:

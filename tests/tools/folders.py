@@ -50,7 +50,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "offline": ("tests/offline",),
     "versions.py": ("tests/test_versions.py", "tests/users"),
     "functional.py": ("tests/test_functional.py", "tests/metrics/test_options.py", f"{LAWS}/test_labels.py"),
-    "search.py": ("tests/core/catalogue/test_topk.py", "tests/core/catalogue/test_parts.py"),
+    "search.py": ("tests/core/catalogue",),
 }  # fmt: skip
 
 
