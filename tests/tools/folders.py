@@ -40,7 +40,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "metrics": (
         "tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_collections.py",
-        f"{LAWS}/test_processes.py", f"{LAWS}/test_registry.py",
+        f"{LAWS}/test_processes.py", f"{LAWS}/test_registry.py", "tests/core/auc/test_exchange.py",
     ),
     "collection": ("tests/collection", "tests/metrics/test_from_sampled.py", f"{LAWS}/test_collections.py"),
     "wrappers": ("tests/wrappers", f"{LAWS}/test_slices.py", f"{LAWS}/test_processes_intervals.py"),
