@@ -379,7 +379,7 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
         raise ValueError(
             f"`expected` must be {len(cells)} counts above 0, one for each of `observed`, got {due.tolist()}"
         )
-    if not math.isclose(due.sum(), cells.sum()):
+    if not math.isclose(due.sum(), cells.sum(), rel_tol=1e-8):
         raise ValueError(f"`expected` must have the sum of `observed`, {cells.sum():g}, got {due.sum():g}")
     off = cells - due
     if correction and len(cells) == 2:

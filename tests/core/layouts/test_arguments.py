@@ -393,6 +393,13 @@ def test_what_is_almost_surely_a_mistake_warns_once(given: Any, says: str) -> No
     assert len(told) == 1
 
 
+def test_two_mistakes_of_one_update_are_both_told() -> None:
+    metric, hidden = torch_recmetrics.NDCG(2), torch.zeros(3, 1, dtype=torch.bool)
+    with pytest.warns(UserWarning, match="hide every relevant item") as told:
+        metric.update(torch.rand(3, 1), torch.ones(3, 1, dtype=torch.int64), mask=hidden)
+    assert [str(own.message).startswith("`preds` have one column") for own in told] == [True, False]
+
+
 @pytest.mark.parametrize("given", MAY_BE_RIGHT.values(), ids=MAY_BE_RIGHT)
 def test_what_may_be_right_is_not_warned_of(given: Any) -> None:
     with warnings.catch_warnings():

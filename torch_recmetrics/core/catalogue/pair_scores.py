@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.chunks import step_elements
+from torch_recmetrics.core.tensors.chunks import pair_elements, step_elements
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import slices
 
@@ -63,7 +63,7 @@ class PairScores:
         """(P,) float64 scores of pairs of a user and an item, by their rows."""
         dtype, device = accumulator_dtype(users.device), users.device
         scores = torch.empty(users.shape[0], dtype=dtype, device=device)
-        step = max(1, step_elements(device) // max(1, self.width))
+        step = max(1, pair_elements(device) // max(1, self.width))
         # Fresh memory would cost more than the work in it, so all steps share buffers.
         shape = min(step, users.shape[0]), self.width
         narrow_items = torch.empty(shape, dtype=self.items.dtype, device=device)

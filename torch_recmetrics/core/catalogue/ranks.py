@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.chunks import sparse_nonzero, step_elements, steps
+from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
 from torch_recmetrics.core.tensors.sorts import sorted_pieces
 
 
@@ -118,7 +118,7 @@ class RankCounts:
             bounds: of the coarse scores that leave a target open.
         """
         low, high = bounds
-        for part in steps(rows.shape[0], scores.shape[1], step_elements(scores.device)):
+        for part in steps(rows.shape[0], scores.shape[1], pair_elements(scores.device)):
             user, column = users[part], columns[part]
             values = scores.index_select(0, rows[part])
             # Compared into floats, which are faster to write than bool.

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk, bfloat16_is_native, whole_blocks
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.chunks import sparse_nonzero, step_elements, steps
+from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, is_sync_free
 from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_starts, table
 
@@ -43,7 +43,7 @@ def topk_items(
     # Of very long lists fewer users are searched for at once.
     for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, depth), numbers):
         batch = pairs.of_users(part)
-        size = chunk_size or whole_blocks(numbers // (batch.n_users + batch.width))
+        size = chunk_size or whole_blocks(max(1, numbers // (batch.n_users + batch.width)))
         top = RunningTopK(batch, depth)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
         for chunk in ApproxScores(batch, seen, dtype, size, shown):
@@ -113,7 +113,7 @@ def _search(chunk: ScoreChunk, top: RunningTopK) -> None:
     if block is None or users is None or users.shape[0] > 2 * top.scores.numel():
         low = torch.maximum(low, _tighter(chunk, block_max.view(low.dtype), top))
         block, users = sparse_nonzero(block_max > low.view(dtype))
-    for part in steps(users.shape[0], thresholds.ITEM_BLOCK, step_elements(users.device)):
+    for part in steps(users.shape[0], thresholds.ITEM_BLOCK, pair_elements(users.device)):
         user, of_block = users[part], block[part]
         scores = blocks[of_block, :, user]
         which, column = sparse_nonzero(scores > low.view(dtype)[user].unsqueeze(1))

@@ -268,9 +268,10 @@ class UserLayout(Layout):
         seen_ids = self.seen_ids
         if seen_ids is not None and not check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items):
             seen_ids = kept_inside(seen_ids, self.n_items)
-        ranking = self.rank_users(relevance, seen_ids, needs, checks)
         may_err = self.targets is not None and (self.hides or relevance.width == self.n_items)
-        if check.MISTAKES in checks.warns and may_err and self.like.shape[0]:
+        looks = may_err and check.MISTAKES in checks.warns and bool(self.like.shape[0])
+        ranking = self.rank_users(relevance, seen_ids, needs, checks)
+        if looks:
             defer_likely_mistakes(checks, relevance, seen_ids, self.mask, self.n_items)
         # Copies: both are kept, and the caller may fill their tensors anew.
         weights, sample_ids = self.weights, self.sample_ids

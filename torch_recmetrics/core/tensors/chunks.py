@@ -18,6 +18,11 @@ def step_elements(device: torch.device) -> int:
     return thresholds.STEP_ELEMENTS if is_sync_free(device) else thresholds.STEP_ELEMENTS_ELSEWHERE
 
 
+def pair_elements(device: torch.device) -> int:
+    """How many numbers a step may look up one by one: fewer, as the places of each come beside it if all are equal."""
+    return max(thresholds.STEP_ELEMENTS, step_elements(device) // 8)
+
+
 def steps(n_rows: int, n_columns: int, elements: int) -> Iterator[slice]:
     """Slices of rows that cover a matrix, of about `elements` each."""
     step = max(1, elements // max(1, n_columns))
