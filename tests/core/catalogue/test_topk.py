@@ -306,6 +306,18 @@ def test_steps_elsewhere_are_larger(monkeypatch):
     assert_same(found, expected)
 
 
+def test_items_that_all_tie_are_looked_up_in_smaller_steps(monkeypatch):
+    """A user whose vector is zero has one score for all items; each pair of them costs more than its coarse score."""
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 1 << 8)
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS_ELSEWHERE", 1 << 14)
+    take_the_cpu_for_a_gpu(monkeypatch)
+    sizes = []
+    with Each(lambda _, made: sizes.extend(t.numel() for t in made if t.dtype == torch.int64)):
+        _, ids = topk_catalogue(torch.zeros(8, 4), torch.randn(2000, 4), 5)
+    assert ids.tolist() == [list(range(5))] * 8
+    assert max(sizes) <= (1 << 11) + 8 * 5
+
+
 def test_progress_comes_to_an_end():
     told: list[tuple[int, int]] = []
     topk_catalogue(

@@ -241,7 +241,7 @@ class ValueChecks:
             self._rules.append((broken, message))
 
     def defer_warning(self, holds: Tensor, text: str | Callable[[], str], look: str = MISTAKES) -> None:
-        """Warn if `holds` and no rule is broken; then it is not looked for again. Mistakes never are."""
+        """Warn if `holds` and no rule is broken, once. Mistakes are looked for once, whether they hold or not."""
         if look == MISTAKES:
             self.warns -= {look}
         if holds.device.type != "meta":
