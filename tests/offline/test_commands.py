@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import itertools
 import json
 from pathlib import Path
@@ -248,6 +249,12 @@ def test_help_says_what_each_command_is_for(capfd: pytest.CaptureFixture[str]) -
     said = capfd.readouterr().out
     assert "The values of metrics of recommended lists." in said
     assert "torch-recmetrics evaluate" not in said  # an example, which the help of the command has
+
+
+def test_the_version(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(capfd, "--version")
+    assert end.value.code == 0 and capfd.readouterr().out.split()[-1] == importlib.metadata.version("torch-recmetrics")
 
 
 def test_the_metrics_that_most_people_know_come_first(capfd: pytest.CaptureFixture[str]) -> None:

@@ -122,8 +122,8 @@ def test_cutoffs_beyond_the_lists() -> None:
         ("recall", (None, 2), 0),
         (("recall@1", "mrr@4"), (), 4),
         ([NDCG(5)], (5, 10, 20), 5),
-        ("recall", (5, 10, 20), 0),  # nobody asked for these
-        (("recall", "mrr@4"), (5, 10, 20), 4),
+        ("recall", (5, 10, 20), 20),  # nobody asked for these, but they are shown
+        (("recall", "mrr@4"), (5, 10, 20), 20),
     ):
         found = told(lists, TRUTH, metrics=metrics, top_k=top_k)[1]
         assert len(found) == bool(largest)

@@ -46,7 +46,7 @@ from torch_recmetrics.offline.sources import InputError
 from torch_recmetrics.offline.spark import is_spark, read_by_spark
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.texts import json_text
-from torch_recmetrics.users.user_values import UserValues
+from torch_recmetrics.users.user_values import UserValues, own_version
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 VERDICTS = {"promoted": 0, "rejected": 3, "undecided": 4}
@@ -192,7 +192,9 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
             sys.exit(complain(" ".join(message.split()) + f" (see {self.prog.split(' [')[0]} --help)", BAD_INPUT))
 
     parser = Parser(
-        prog="torch-recmetrics", description="Recommendation metrics of files: lists and truths in, numbers out."
+        prog="torch-recmetrics",
+        description="Recommendation metrics of files: lists and truths in, numbers out.",
+        version=own_version(),
     )
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
     for name, run in COMMANDS.items():

@@ -200,7 +200,7 @@ def evaluate(
         else:
             check_members(tables, collection, slices=slices is not None)
         warn_of_tables(tables, collection)
-        deepest = largest_cutoff(metrics, top_k, collection) if sampling is None else 0  # cutoffs are among all items
+        deepest = largest_cutoff(collection) if sampling is None else 0  # cutoffs are among all items
         kept: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": max(KEPT_RANKS, deepest) * keep_lists}
         if session is None:
             outcome = measured(tables, collection, counts, progress=progress, **kept)
@@ -259,7 +259,7 @@ def report_of(
     candidates: str | None,
     deepest: int,
 ) -> Report:
-    """What was found; `deepest` is the largest cutoff that was asked for."""
+    """What was found; `deepest` is the largest cutoff."""
     counts, members = outcome.counts, dict[str, Any](collection.items())
     definitions = definitions_of(members, outcome.longest_list)
     found, errors = collection.values_and_errors()

@@ -152,7 +152,7 @@ def among_all(collection: RecMetricCollection, sampling: Mapping[str, Any] | Non
     """The metrics as estimates among all items, where what is ranked is a sample of them."""
     if sampling is None:
         return collection
-    deepest = max(getattr(member, "top_k", None) or 0 for member in collection.values())
+    deepest = largest_cutoff(collection)
     if deepest > sampling["num_items"]:
         raise ValueError(f"`sampled_from` must be at least the largest cutoff {deepest}, got {sampling['num_items']}")
     found: RecMetricCollection = FromSampled(collection, **sampling)  # type: ignore[assignment]
@@ -233,15 +233,9 @@ def labels_of(collection: RecMetricCollection) -> Labels:
     return Labels(member.ignore_index, member.min_relevance)
 
 
-def largest_cutoff(metrics: Any, top_k: Any, collection: RecMetricCollection) -> int:
-    """The largest cutoff that was asked for; 0 where all look at the whole list, or have the cutoffs by default."""
-    if names_of(metrics) and not has_own_cutoffs(top_k):
-        entries = entries_of(metrics)
-        cutoffs = [int(e.partition("@")[2]) for e in entries if isinstance(e, str) and "@" in e]
-        cutoffs += [getattr(entry, "top_k", None) or 0 for entry in entries if not isinstance(entry, str)]
-    else:
-        cutoffs = [getattr(member, "top_k", None) or 0 for member in collection.values()]
-    return max(cutoffs, default=0)
+def largest_cutoff(collection: RecMetricCollection) -> int:
+    """The largest cutoff of all metrics; 0 where all look at the whole list."""
+    return max((getattr(member, "top_k", None) or 0 for member in collection.values()), default=0)
 
 
 def of_lists(collection: RecMetricCollection, tables: Tables) -> RecMetricCollection:
