@@ -49,7 +49,7 @@ def test_transformers_trainer() -> None:
     assert found.Evaluation()(evaluated)["mrr@10"] == (1 / 2 + 1) / 2
     # The callback of Lightning reads what such a model returns.
     outputs = importlib.import_module("transformers.modeling_outputs").MaskedLMOutput(logits=torch.zeros(2, 3))
-    step = Step("validation_step", outputs, {"labels": torch.zeros(2)}, None)
+    step = Step("validation_step", outputs, {"labels": torch.zeros(2)}, None, 0, 0)
     assert named_arguments({"preds": "logits", "target_ids": "batch.labels"}, step)["preds"] is outputs.logits
     with pytest.raises(ValueError, match=r"has no 'loss': .*It has logits"):
         named_arguments({"preds": "loss"}, step)

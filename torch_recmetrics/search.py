@@ -135,7 +135,7 @@ def topk_catalogue(
 
 
 def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *, whole: bool) -> Tensor | None:
-    """(U, S) seen rows of the item table, -1 for others; with a part of the items, ids of other parts are no error."""
+    """(U, S) seen rows of the item table; with a part of the items, ids of other parts are no error, nor rows of it."""
     if seen_ids is None:
         return None
     check.check_argument("seen_ids", seen_ids, ndim=2)
@@ -144,5 +144,4 @@ def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *,
     checks = check.ValueChecks()
     check.defer_ids(checks, "seen_ids", seen_ids, below=first_item + pairs.n_items if whole else None)
     checks.raise_first()
-    rows = seen_ids.to(torch.int64) - first_item
-    return torch.where((rows >= 0) & (rows < pairs.n_items), rows, -1)
+    return seen_ids.to(torch.int64) - first_item

@@ -27,8 +27,8 @@ SCORES, TARGET = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 0, 0]])
 
 
 def test_what_a_step_may_return() -> None:
-    assert arguments_of((SCORES, TARGET), "step") == {"preds": SCORES, "target": TARGET}
-    assert list(arguments_of([SCORES[0], TARGET[0], TARGET[0]], "step")) == ["preds", "target", "indexes"]
+    assert arguments_of((SCORES, TARGET), "step", ()) == {"preds": SCORES, "target": TARGET}
+    assert list(arguments_of([SCORES[0], TARGET[0], TARGET[0]], "step", ())) == ["preds", "target", "indexes"]
     given = {"preds": SCORES, "target": TARGET, "loss": 1.0, "seen_ids": None}
     assert list(arguments_of(given, "step", ["loss"])) == ["preds", "target"]
 
@@ -36,7 +36,7 @@ def test_what_a_step_may_return() -> None:
 def test_embeddings_are_handed_on() -> None:
     """Issue 12, point 10: the metrics have the layout; the callback has none of its own."""
     given = {"user_embeddings": torch.randn(4, 3), "item_embeddings": torch.randn(7, 3), "item_bias": torch.zeros(7)}
-    assert arguments_of(given, "step") == given
+    assert arguments_of(given, "step", ()) == given
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_key_that_no_metric_takes() -> None:
         check_known(["preds", "target_idx"], known, "validation_step", ("loss",))
     assert "RankingMetrics(other_keys=('loss', 'target_idx'))" in str(error.value)
     assert "preds, target, indexes, item_ids, target_ids" in str(error.value)
-    check_known(["anything"], None, "validation_step")
+    check_known(["anything"], None, "validation_step", ())
 
 
 # Rows that are repeats ------------------------------------------------------------------------------------------------

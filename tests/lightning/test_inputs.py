@@ -46,7 +46,7 @@ MODULE = Module()
 
 
 def found(name: str, outputs: Any = None, batch: Any = None, module: Any = MODULE, batch_idx: int = 0) -> Any:
-    return named_arguments({"preds": name}, Step("validation_step", outputs, batch, module, batch_idx)).get("preds")
+    return named_arguments({"preds": name}, Step("validation_step", outputs, batch, module, batch_idx, 0)).get("preds")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_a_name_finds(name: str, outputs: Any, batch: Any, value: Any) -> N
 def test_a_method_of_the_module_is_called_once_for_a_batch() -> None:
     module = Module()
     names = {"preds": "module.predict.logits", "target_ids": "module.predict.ids"}
-    arguments = named_arguments(names, Step("validation_step", None, B, module))
+    arguments = named_arguments(names, Step("validation_step", None, B, module, 0, 0))
     assert arguments["preds"] is A and arguments["target_ids"] is C and module.calls == [B]
     assert found("module.predict_step", batch=B, batch_idx=5) == 5
 

@@ -30,8 +30,8 @@ class Step:
     outputs: Any
     batch: Any
     module: Any
-    batch_idx: int = 0
-    dataloader_idx: int = 0
+    batch_idx: int
+    dataloader_idx: int
 
 
 def checked_names(names: Mapping[str, Any], known: Sequence[str] | None) -> dict[str, str]:

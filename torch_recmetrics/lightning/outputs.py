@@ -15,7 +15,7 @@ EXPECTED = "a dict with the argument names of `update`, or a tuple (preds, targe
 BY_NAME = "or name what is to be read, RankingMetrics(preds='logits', target_ids='batch.labels')"
 
 
-def arguments_of(outputs: Any, step: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:
+def arguments_of(outputs: Any, step: str, other_keys: Sequence[str]) -> dict[str, Any]:
     """The arguments of ``update``; what is None is left out.
 
     Args:
@@ -46,9 +46,7 @@ def arguments_of(outputs: Any, step: str, other_keys: Sequence[str] = ()) -> dic
     return arguments
 
 
-def check_known(
-    arguments: Iterable[str], known: Collection[str] | None, step: str, other_keys: Sequence[str] = ()
-) -> None:
+def check_known(arguments: Iterable[str], known: Collection[str] | None, step: str, other_keys: Sequence[str]) -> None:
     """Refuse a key that no metric takes; `known` None takes all."""
     for name in arguments:
         if known is not None and name not in known:

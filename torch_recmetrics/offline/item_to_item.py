@@ -165,7 +165,6 @@ def item_to_item(
         make_ranks(work, table, {name: own.sql for name, own in pairs.items()}, plan)
         make_events(work, log, {name: own.sql for name, own in events.items()}, plan)
         make_each(work, plan)
-        counts = counts_of(work) | {"similar_rows": n_pairs}
         if work.session is None:
             work.table("found", found_sql(plan))
             found = measured(work, plan)
@@ -174,7 +173,7 @@ def item_to_item(
         else:
             found = measured_by_workers(work, plan, user, memory_limit, users)
         values = None if found.columns is None else values_of_users(found.ids, found.columns, plan)
-        counts["users"] = found.n_users
+        counts = counts_of(work, n_pairs, found.n_users)
         if 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
                 f"no item of {log} that another one follows has a list in {table}, so every value would be 0: are the "

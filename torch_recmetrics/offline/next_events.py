@@ -106,8 +106,8 @@ def make_events(work: Any, log: Source, columns: Mapping[str, str], plan: Plan) 
     work.table("popularity", "SELECT item, popularity FROM taken JOIN popularities ON taken.n = popularities.n")
 
 
-def counts_of(work: Any) -> dict[str, int]:
-    """What was read, and what was left out."""
+def counts_of(work: Any, n_pairs: int, n_users: int) -> dict[str, int]:
+    """What was read, and what was left out, beside so many pairs of items and users with something to find."""
     events, last, tied, checked, listed, items = map(
         int,
         work.one(
@@ -123,9 +123,9 @@ def counts_of(work: Any) -> dict[str, int]:
         "events_at_equal_times": tied,
         "events_without_list": checked - listed,
         "items_without_list": items,
-        "similar_rows": 0,
+        "similar_rows": n_pairs,
         "lists": work.one("SELECT count(*) FROM lists")[0],
-        "users": 0,
+        "users": n_users,
         "events_checked": checked,
     }
 

@@ -461,7 +461,7 @@ class Tables:
 
     # -- what is wrong ------------------------------------------------------------------------------------------------
 
-    def fault(self, error: ValueError, first: int = 0) -> ValueError:
+    def fault(self, error: ValueError, first: int) -> ValueError:
         """What metrics refused of a batch whose users begin with this number, by its row in the file."""
         for source in (self.lists, self.truth):
             self.refuse_twice(source, ("user", "item"))

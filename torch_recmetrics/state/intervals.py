@@ -166,8 +166,7 @@ def refined(freedom: float, outside: float, start: float) -> float:
     for _ in range(200):
         beyond, slope = probability_outside(freedom, t)
         low, high = (t, high) if beyond > outside else (low, t)
-        step = math.log(beyond / outside) * beyond / slope if beyond > 0 and slope > 0 else math.inf
-        new = t + step
+        new = t + math.log(beyond / outside) * beyond / slope
         if not low < new < high:
             new = 2 * low + 1 if high == math.inf else (low + high) / 2
         if abs(new - t) <= 1e-15 * t:

@@ -89,7 +89,7 @@ class KeptRows:
 MANY_REPEATED = 100
 
 
-def counted_ids(ids: Tensor, group: Any = None, *, everywhere: bool = False) -> Tensor:
+def counted_ids(ids: Tensor, group: Any, *, everywhere: bool) -> Tensor:
     """(M,) bool: whether a row with this id counts, which no row before has, here or on any rank of the group.
 
     All ranks must call it where `everywhere` is True; a row then counts on the lowest rank that has it.

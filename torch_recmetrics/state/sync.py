@@ -111,9 +111,7 @@ def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[lis
         yield from ((positions, columns) for positions in groups if n_parts)
 
 
-def waiting_sums(
-    metrics: Sequence[UserMeasure], columns: int, group: Any = None, *, everywhere: bool = False
-) -> Tensor:
+def waiting_sums(metrics: Sequence[UserMeasure], columns: int, group: Any, *, everywhere: bool) -> Tensor:
     """(columns, 6): the sums of the rows that wait in these metrics, which hold the same; here or on all ranks.
 
     A row with a sample id counts on the lowest rank that has it, and there where it arrived first. Flat rows, of so

@@ -68,13 +68,11 @@ class RunningTopK:
         self.scores = torch.full(shape, float("-inf"), dtype=accumulator_dtype(device), device=device)  # (B, k)
         self.ids = torch.full(shape, -1, dtype=torch.int64, device=device)  # (B, k)
         self._waiting: list[tuple[Tensor, Tensor]] = []
-        self._n_waiting = 0
 
     def add(self, users: Tensor, ids: Tensor) -> None:
         """(P,) candidates; for each user the ids are above all that came before."""
         self._waiting.append((users, ids))
-        self._n_waiting += users.shape[0]
-        if self._n_waiting >= self.scores.numel():
+        if sum(users.shape[0] for users, _ in self._waiting) >= self.scores.numel():
             self.compare()
 
     def compare(self) -> None:
@@ -82,7 +80,7 @@ class RunningTopK:
         if not self._waiting:
             return
         users, ids = (torch.cat(columns) for columns in zip(*self._waiting, strict=True))
-        self._waiting, self._n_waiting = [], 0
+        self._waiting = []
         scores = self.pairs.pair_scores(users, ids)
         better = (scores > self.scores[users, -1]).nonzero().squeeze(1)
         if not better.shape[0]:

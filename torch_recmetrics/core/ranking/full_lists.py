@@ -135,7 +135,7 @@ class FullListStats(Entries):
         tied = self.size[first] > 1
         if bool(tied.any()):
             keys = torch.stack([self.start[first], self.size[first], self._in_block[first].to(torch.int64)], 1)[tied]
-            value[tied] = _over_blocks(keys, _first_of_block, value.dtype)
+            value[tied] = _over_blocks(keys, _first_of_block, value.dtype, width=1)
         return sum_by(self.users[first], value, self._n_users)
 
     def stop_reciprocal(self, chance: Gain) -> Tensor:
@@ -207,7 +207,7 @@ class FullListStats(Entries):
         def mean(start: Tensor, size: Tensor, place: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
             return (of_rank(start + place + 1, place) * (place < size)).sum(1) / size.squeeze(1), carry
 
-        return _over_blocks(keys, mean, self.relevance.dtype)
+        return _over_blocks(keys, mean, self.relevance.dtype, width=1)
 
 
 def _first_of_block(
@@ -220,7 +220,7 @@ def _first_of_block(
 
 
 def _over_blocks(
-    keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], dtype: torch.dtype, *, width: int = 1
+    keys: Tensor, function: Callable[..., tuple[Tensor, Tensor]], dtype: torch.dtype, *, width: int
 ) -> Tensor:
     """A sum over the places 0, 1, ... of a block, each distinct block (start, size, ...) worked out once.
 

@@ -28,7 +28,6 @@ from torch_recmetrics.core.ranking.ties import (
     GAINS,
     KEPT_RANKS,
     REMEMBERED_DISCOUNTS,
-    REMEMBERED_GAINS,
     SCALED_GAINS,
     UNORDERED,
     CumulativeStats,
@@ -287,7 +286,7 @@ class RankingStats:
         counted = ranking.n_relevant if ranking.total_weight is None else ranking.total_weight
         self.n_relevant = exact(counted).unsqueeze(1)  # R, or all their weight
         self._decided = ranking.equal is None or ties != "average"  # every place holds one item
-        self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}  # of REMEMBERED_GAINS and _DISCOUNTS
+        self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}
         self.matched: dict[Cutoffs, Any] = {}  # with the second lists, by those who compare them
 
     @cached_property
@@ -374,8 +373,6 @@ class RankingStats:
             gain = "hit"  # 2^1 - 1 = 1
         if self.ranking.total_weight is not None:
             gain = "linear"
-        if gain not in REMEMBERED_GAINS or discount not in REMEMBERED_DISCOUNTS:
-            return self._gain_sum(cutoffs, gain, discount)
         key = gain, discount, cutoffs
         if key not in self._gain_sums:
             self._gain_sums[key] = self._gain_sum(cutoffs, gain, discount)

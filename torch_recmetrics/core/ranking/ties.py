@@ -155,8 +155,7 @@ def scaled_linear(relevance: Tensor) -> Tensor:
 
 
 SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
-# What a ranking remembers the sums of; functions that are made anew at each call would fill it for ever.
-REMEMBERED_GAINS: frozenset[Gain] = frozenset({"hit", *SCALED_GAINS, *SCALED_GAINS.values()})
+# Of these, tables of the best sums are remembered: functions that are made anew at each call would fill them for ever.
 REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount, log2_from_two_discount})
 DISCOUNTS: dict[str, Discount] = {"log2": log2_discount, "log2_from_two": log2_from_two_discount, "none": None}
 

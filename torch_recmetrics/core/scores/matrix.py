@@ -95,7 +95,8 @@ class ScoreMatrix:
         """What a function makes of each tile, the rows of all together."""
         columns = list(zip(*(function(*tile) for tile in self.tiles(rows, **given)), strict=True))
         if not columns:
-            return function(slice(0, 0), self.of(slice(0, 0)).dense())
+            nobody = slice(0)
+            return function(nobody, self.of(nobody).dense())
         return tuple(parts[0] if len(parts) == 1 else torch.cat(parts) for parts in columns)
 
     def of(self, rows: Tensor | slice) -> ScoreMatrix:
