@@ -235,7 +235,7 @@ def labels_of(collection: RecMetricCollection) -> Labels:
 
 def largest_cutoff(collection: RecMetricCollection) -> int:
     """The largest cutoff of all metrics; 0 where all look at the whole list."""
-    return max((getattr(member, "top_k", None) or 0 for member in collection.values()), default=0)
+    return max(getattr(member, "top_k", None) or 0 for member in collection.values())
 
 
 def of_lists(collection: RecMetricCollection, tables: Tables) -> RecMetricCollection:

@@ -99,8 +99,9 @@ class ApproxScores:
         largest_user = float(pairs.user_norms.max())
         for first in range(0, pairs.n_items, self.chunk_size):
             part = slice(first, min(first + self.chunk_size, pairs.n_items))
-            longest_item = float(checked_norms(pairs.items[part], "item_embeddings", first).max())
-            bias = checked_bias(pairs.bias[part], first) if pairs.bias is not None else 0.0
+            rows = range(part.start, part.stop)
+            longest_item = float(checked_norms(pairs.items[part], "item_embeddings", rows).max())
+            bias = checked_bias(pairs.bias[part], rows) if pairs.bias is not None else 0.0
             dtype = self.dtype
             if max(longest_item, bias, largest_user, longest_item * largest_user + bias) > LARGEST_IN_FLOAT32:
                 dtype = accumulator_dtype(pairs.items.device)

@@ -53,7 +53,7 @@ class PairScores:
     @cached_property
     def user_norms(self) -> Tensor:
         """(B,) lengths of the users' vectors; refuses those that are not finite."""
-        return checked_norms(self.users, "user_embeddings", 0)
+        return checked_norms(self.users, "user_embeddings", range(self.n_users))
 
     @cached_property
     def _exact_users(self) -> Tensor:
@@ -123,10 +123,10 @@ def directions(vectors: Tensor) -> Tensor:
     return torch.where(lengths > 0, wide / lengths, 0.0)
 
 
-def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = None) -> Tensor:
+def checked_norms(vectors: Tensor, name: str, rows: range | Tensor) -> Tensor:
     """(P,) lengths, a little more for very short vectors; refuses vectors that are not finite.
 
-    `first` is the row of the first one, or `rows` (P,) those of all, for the message.
+    `rows` (P,) are those of the table, for the message.
     """
     dtype, step = accumulator_dtype(vectors.device), max(1, step_elements(vectors.device) // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
@@ -137,20 +137,19 @@ def checked_norms(vectors: Tensor, name: str, first: int, rows: Tensor | None = 
     if norms.numel() and not bool(norms.max() <= LARGEST):
         row = int((~(norms <= LARGEST)).to(torch.uint8).argmax())
         rule = f"no longer than {LARGEST:g}" if bool(vectors[row].isfinite().all()) else "finite"
-        place = first + row if rows is None else int(rows[row])
-        raise ValueError(f"`{name}` must be {rule}, got a vector of length {float(norms[row]):g} in row {place}")
+        length = float(norms[row])
+        raise ValueError(f"`{name}` must be {rule}, got a vector of length {length:g} in row {int(rows[row])}")
     return norms
 
 
-def checked_bias(bias: Tensor, first: int, rows: Tensor | None = None) -> float:
-    """The largest absolute bias of a chunk; refuses one that is not finite. The rows are those of the message."""
+def checked_bias(bias: Tensor, rows: range | Tensor) -> float:
+    """The largest absolute bias of a chunk; refuses one that is not finite. `rows` are those of the message."""
     size = exact(bias).abs()
     largest = float(size.max())
     if not largest <= LARGEST:
         row = int((~(size <= LARGEST)).to(torch.uint8).argmax())
         rule = f"finite and at most {LARGEST:g}"
-        place = first + row if rows is None else int(rows[row])
-        raise ValueError(f"`item_bias` must be {rule}, got {float(bias[row])} in row {place}")
+        raise ValueError(f"`item_bias` must be {rule}, got {float(bias[row])} in row {int(rows[row])}")
     return largest
 
 
@@ -169,7 +168,7 @@ def checked_embeddings(users: Tensor, items: Tensor, bias: Tensor | None, simila
         check.check_rows("item_bias", bias, items.shape[0], "`item_embeddings`")
         tables["item_bias"] = bias
     check.check_device(users.device, tables)
-    checked_norms(users, "user_embeddings", 0)
+    checked_norms(users, "user_embeddings", range(users.shape[0]))
     return PairScores(
         users.detach(), items.detach(), bias.detach() if bias is not None else None, similarity == "cosine"
     )

@@ -23,10 +23,10 @@ class Part:
         if self.rows is None:
             return pairs
         items = pairs.items[self.rows]
-        checked_norms(items, "item_embeddings", 0, self.rows)
+        checked_norms(items, "item_embeddings", self.rows)
         bias = None if pairs.bias is None else pairs.bias[self.rows]
         if bias is not None and bias.shape[0]:
-            checked_bias(bias, 0, self.rows)
+            checked_bias(bias, self.rows)
         return replace(pairs, items=items, bias=bias)
 
 
