@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_columns, gather_counts, sum_alike
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.scatter import joined, scatter_by, scatter_of, size_of, squares_along
+from torch_recmetrics.core.tensors.scatter import joined, parted, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
@@ -181,7 +181,7 @@ class RewardSums(RowMetric):
         """The value over all rows, 0-dim float64; nan where nothing counts."""
         scatter, largest = self.totals()
         self._warn(scatter, largest)
-        return self.value(scatter[1 : 1 + COLUMNS])
+        return self.value(parted(scatter)[1])
 
     def value(self, sums: Tensor) -> Tensor:
         """The value from (5, ...) sums."""
@@ -199,8 +199,9 @@ class RewardSums(RowMetric):
 
     def spread_of(self, scatter: Tensor) -> Spread:
         """That of (..., 1 + C + C^2)."""
-        n, sums = scatter[..., 0], scatter[..., 1 : 1 + COLUMNS]
-        return Spread(self.value(sums.movedim(-1, 0)), error_of(squares_along(scatter, self.direction(sums)), n), n)
+        n, sums, _ = parted(scatter)
+        error = error_of(squares_along(scatter, self.direction(sums)), n.squeeze(-1))
+        return Spread(self.value(sums.movedim(-1, 0)), error, n.squeeze(-1))
 
     def spread(self) -> Spread:
         return self.spread_of(self.totals()[0])
@@ -212,7 +213,7 @@ class RewardSums(RowMetric):
         """
 
         def of_sums() -> Tensor:
-            sums = self.totals()[0][1 : 1 + COLUMNS]
+            sums = parted(self.totals()[0])[1]
             return sums[WEIGHT].square() / sums[WEIGHT_SQUARES]
 
         return self.read(of_sums)
@@ -221,7 +222,7 @@ class RewardSums(RowMetric):
         """Say it where few rows carry the value, and where the policies are not over the same actions."""
         if not self.reads_weights or scatter.device.type == "meta" or not float(scatter[0]):
             return
-        sums = scatter[1 : 1 + COLUMNS]
+        sums = parted(scatter)[1]
         weight, size = float(sums[WEIGHT]), float(sums[WEIGHT].square() / sums[WEIGHT_SQUARES])
         share = float(largest) / weight if weight else 0.0
         if weight and size < FEW_ROWS:  # as it is where one row carries more than a tenth of the weight

@@ -34,10 +34,15 @@ def scatter_by(groups: Tensor, units: Tensor, counted: Tensor, n_groups: int) ->
     return torch.cat([sums, units.new_zeros((n_groups, columns * columns)).index_add_(0, groups, products)], 1)
 
 
+def parted(scatter: Tensor) -> tuple[Tensor, ...]:
+    """(..., 1) how many units there are, (..., C) their sums, (..., C^2) their products, of (..., 1 + C + C^2)."""
+    columns = int((4 * scatter.shape[-1] - 3) ** 0.5 - 1) // 2
+    return torch.split(scatter, [1, columns, columns * columns], -1)
+
+
 def joined(parts: Tensor) -> Tensor:
     """(..., 1 + C + C^2) of all units, from (R, ..., 1 + C + C^2) of parts of them."""
-    columns = int((4 * parts.shape[-1] - 3) ** 0.5 - 1) // 2
-    n, sums, products = torch.split(parts, [1, columns, columns * columns], -1)
+    n, sums, products = parted(parts)
     total, count = sums.sum(0), n.sum(0)
     apart = sums / n.clamp(min=1) - total / count.clamp(min=1)
     between = (apart.unsqueeze(-1) * apart.unsqueeze(-2)).flatten(-2) * n
@@ -47,6 +52,6 @@ def joined(parts: Tensor) -> Tensor:
 def squares_along(scatter: Tensor, direction: Tensor) -> Tensor:
     """(...,) the sum of squared deviations of the columns along (..., C) a direction."""
     columns = direction.shape[-1]
-    products = scatter[..., 1 + columns :].reshape(*scatter.shape[:-1], columns, columns)
+    products = parted(scatter)[2].reshape(*scatter.shape[:-1], columns, columns)
     squares: Tensor = (direction.unsqueeze(-2) @ products @ direction.unsqueeze(-1)).squeeze((-1, -2))
     return squares.clamp(min=0)
