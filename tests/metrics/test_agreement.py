@@ -25,6 +25,8 @@ from torch_recmetrics import (
     UserBootstrap,
     ranking_metrics,
 )
+from torch_recmetrics.core.kernels import runtime
+from torch_recmetrics.core.tensors import thresholds
 
 METRICS: list[tuple[Any, Any, dict[str, Any]]] = [
     (Overlap, agreement.overlap, {"denominator": "k"}),
@@ -173,14 +175,14 @@ def test_kendall_tau_is_that_of_scipy() -> None:
             assert got == pytest.approx(wanted, abs=1e-12, nan_ok=True)
 
 
-def test_long_lists_are_compared_some_users_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch_recmetrics.core.tensors import thresholds
-
-    some, others = drawn_lists(3)
-    ids = [torch_recmetrics.pad_ids(rows) for rows in (some, others)]
-    whole = updated(KendallTau(9), item_ids=ids[0], reference_ids=ids[1]).compute()
-    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 100)
-    assert torch.equal(updated(KendallTau(9), item_ids=ids[0], reference_ids=ids[1]).compute(), whole)
+@pytest.mark.parametrize("depth", [4, 9])
+def test_some_users_are_compared_at_a_time(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no loop is compiled, all pairs of a list stand beside each other."""
+    ids = [torch_recmetrics.pad_ids(rows) for rows in drawn_lists(3)]
+    whole = updated(KendallTau(depth), item_ids=ids[0], reference_ids=ids[1]).compute()
+    monkeypatch.setattr(thresholds, "STEP_ELEMENTS", 5)
+    with runtime.plain():
+        assert torch.equal(updated(KendallTau(depth), item_ids=ids[0], reference_ids=ids[1]).compute(), whole)
 
 
 # Layouts -------------------------------------------------------------------------------------------------------------
