@@ -273,6 +273,11 @@ def test_warnings_once() -> None:
     far.update(**{**given, "policy": given["policy"] / 2})
     with pytest.warns(UserWarning, match="not over the same actions"):
         far.compute()
+    same = made("ips")
+    same.update(**{**given, "policy": given["logged"]})  # all weights are 1: their mean is, and has no error
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same.compute()
     few = made("ips")
     few.update(**{**rows(given, slice(0, 50)), "policy": given["logged"][:50]})
     with pytest.warns(UserWarning, match="tell as much as 50 of the new policy"):
