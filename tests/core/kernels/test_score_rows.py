@@ -208,3 +208,11 @@ def test_nan_is_told_of_where_all_others_of_its_block_are_lower() -> None:
     scores = ScoreMatrix(row, None, None, nan_hidden=False)
     above, _, flags = ranks_within(scores, torch.tensor([[0]]), 10)
     assert (above, flags) == ([[0]], [score_rows.HAS_NAN])
+
+
+@pytest.mark.parametrize("place", [50, 190, 4000])
+@pytest.mark.parametrize("n_items", [200, 5000])
+def test_a_few_better_ones_stand_behind_many_that_tie_with_the_last(n_items: int, place: int) -> None:
+    row = torch.ones(1, n_items)
+    row[0, [n % n_items for n in range(place, place + 40, 9)]] = 2.0
+    check_all({"scores": row}, torch.arange(20).unsqueeze(0), 10)
