@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import runpy
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -134,6 +136,7 @@ def test_a_device_without_room_for_compiled_code(tmp_path: Path, monkeypatch: py
         refused.append(args)
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(runtime, "IMPORTED", math.inf)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "full"))
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
     assert runpy.run_path(str(script))["found"].tolist() == [0, 2, 4, 6, 8]
@@ -153,3 +156,37 @@ def test_one_notice_of_a_slow_compilation(caplog: pytest.LogCaptureFixture, monk
         assert identity(3) == 3 and identity(3.5) == 3.5 and identity(3) == 3
     assert len(caplog.records) == 1
     assert "compiled a loop" in "\n".join(caplog.messages)
+
+
+LOOPS = """
+from torch_recmetrics.core.kernels.runtime import compiled
+
+@compiled
+def times(n):
+    return {} * n
+
+@compiled
+def times_and_one(n):
+    return times(n) + 1
+"""
+
+
+def test_what_is_compiled_of_a_file_that_was_replaced_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade while a process runs: its old loops must not be taken for those of the new file."""
+    file = tmp_path / "loops.py"
+
+    def imported(factor: int) -> Any:
+        file.write_text(LOOPS.format(factor))
+        time.sleep(0.02)  # the clock of files has steps
+        monkeypatch.setattr(runtime, "IMPORTED", time.time())
+        time.sleep(0.02)
+        return runpy.run_path(str(file))["times_and_one"]
+
+    old = imported(3)
+    file.write_text(LOOPS.format(5))
+    assert old(2) == 7
+    assert not list(tmp_path.rglob("*.nbi"))
+    assert imported(5)(2) == 11
+    assert list(tmp_path.rglob("*.nbi"))

@@ -27,6 +27,7 @@ SHARED_WORK = 1 << 21
 PARTS_PER_THREAD = 4  # a thread that another process holds up keeps one part back, not half of the rows
 WRITTEN_LOOPS = 8  # that a loop compiles with itself, at most
 SLOW_SECONDS = 1.0  # a compilation that takes longer is told of
+IMPORTED = time.time()
 
 
 class _Process:
@@ -79,7 +80,8 @@ class Loop:
 
     Compiled code is kept on disk beside the module, or where Numba's settings say; where nothing can be written it is
     compiled anew in each process. That code is made again when its own file changes, so a loop calls only loops of its
-    own file.
+    own file. What is compiled of a file that was replaced after the import, by an upgrade, is not kept: it would be
+    taken for that of the new file.
 
     Args:
         function: what is compiled.
@@ -102,8 +104,9 @@ class Loop:
         import numba
 
         try:
-            return numba.njit(**self.options, cache=True)(self.function)
-        except RuntimeError:  # no directory to keep it in
+            kept = os.stat(self.function.__code__.co_filename).st_ctime < IMPORTED
+            return numba.njit(**self.options, cache=kept)(self.function)
+        except (OSError, RuntimeError):  # no file, or no directory to keep it in
             return numba.njit(**self.options)(self.function)
 
     @property
