@@ -230,6 +230,17 @@ def test_what_was_seen_or_masked_is_in_neither_list() -> None:
     masked = updated(all_four(), preds=SCORES, reference_preds=BEFORE, mask=mask).compute()
     rows = torch.tensor([[0, 2, 3, 4], [4, 3, 2, 0]]), torch.tensor([[0, 2, 4, 3], [0, 2, 3, 4]])
     assert masked == updated(all_four(), item_ids=rows[0], reference_ids=rows[1]).compute()
+    embedded = {"user_embeddings": SCORES, "item_embeddings": torch.eye(5)}
+    padded = torch.cat([LISTS_BEFORE, LISTS_BEFORE[:, :1] * 0 - 1], 1)
+    for update in (
+        {"preds": SCORES, "mask": mask},
+        {**embedded, "mask": mask},
+        {**embedded, "mask": mask[0]},
+    ):
+        assert updated(all_four(), reference_ids=padded, **update).compute() == masked
+    ignoring = Overlap(2, ignore_index=-100)
+    ignoring.update(SCORES[:1], torch.tensor([[-100, 0, 0, 1, 0]]), reference_ids=torch.tensor([[0, 2, 1, 4, 3]]))
+    assert float(ignoring.compute()) == 1.0  # 1 and 2 of both
 
 
 def test_sequences_labels_and_ragged_lists() -> None:
@@ -257,6 +268,7 @@ def test_what_is_refused() -> None:
             "`reference_ids` must not repeat|`reference_ids`",
         ),
         ({"item_ids": LISTS, "reference_ids": LISTS - 3}, ValueError, "`reference_ids`"),
+        ({"preds": SCORES, "reference_ids": LISTS + 1}, ValueError, "`reference_ids` must be below .*, 5, got 5 in"),
         ({"item_ids": LISTS, "reference_ids": SCORES}, TypeError, "`reference_ids`"),
         ({"preds": SCORES, "reference_preds": LISTS}, TypeError, "`reference_preds`"),
         ({"preds": SCORES, "reference_preds": BEFORE[:, :4]}, ValueError, "`reference_preds`"),

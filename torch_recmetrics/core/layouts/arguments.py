@@ -117,6 +117,8 @@ def layout_of_rows(given: Given) -> UserLayout:
             reference = layout_of_rows(own)
         except (ValueError, TypeError) as error:
             raise type(error)(told_as(name, error)) from None
+        if isinstance(reference, ListsLayout):  # ids of the same items
+            reference = replace(reference, n_items=layout.n_items, mask=given.get("mask"))
         return replace(layout, reference=(name, reference))
     if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
@@ -356,10 +358,14 @@ class ListsLayout(UserLayout):
 
     def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor:
         checks.steps = self.steps
-        defer_item_ids(checks, "item_ids", self.like, below=None)
+        ids = self.like
+        defer_item_ids(checks, "item_ids", ids, below=self.n_items)
         if self.seen_ids is not None:
             check.defer_ids(checks, "seen_ids", self.seen_ids, below=None)
-        ids = shown(self.like, self.seen_ids, may_look=is_sync_free(self.like.device))
+        if self.mask is not None:
+            mask = self.mask.expand(ids.shape[0], -1)
+            ids = ids.masked_fill(~mask.gather(1, kept_inside(ids, mask.shape[1]).clamp(min=0)), -1)
+        ids = shown(ids, self.seen_ids, may_look=is_sync_free(ids.device))
         return ids[:, : None if needs.full_list else needs.depth].clone()
 
 
