@@ -17,8 +17,10 @@ import pytest
 import torch
 from scipy import stats
 
+from torch_recmetrics import MRR, RecMetricCollection
 from torch_recmetrics.compare import (
     Comparison,
+    Gate,
     UserValues,
     bootstrap_test,
     compare,
@@ -522,3 +524,35 @@ def test_as_a_forest_plot() -> None:
     drawn[0].canvas.draw()
     assert not any(len(line.get_xdata()) == 2 and line.get_ydata()[0] == 1 for line in drawn[1].get_lines())
     plt.close("all")
+
+
+def test_other_numbers_than_means_are_refused() -> None:
+    """A median is not compared by the means of the values that it is of."""
+
+    def ranked(places: list[int]) -> UserValues:
+        metrics = RecMetricCollection({"mrr": MRR(aggregation="median"), "plain": MRR()}, keep_users=True)
+        lists = torch.arange(4).repeat(len(places), 1)
+        metrics.update(item_ids=lists, target_ids=torch.tensor(places), sample_ids=torch.arange(len(places)))
+        return metrics.users()
+
+    one, other = ranked([1, 1, 1, 0, 0]), ranked([2, 2, 2, 0, 0])
+    said = r"the means over their users, and mrr is another number of these, MRR\(.*aggregation='median'\): make"
+    with pytest.raises(ValueError, match="`systems` are compared by " + said):
+        compare({"one": one, "other": other}, "one")
+    with pytest.raises(ValueError, match="`candidate` and `incumbent` are compared by " + said):
+        Gate("mrr").decide(other, one)
+    assert compare({"one": one, "other": other}, "one", "plain").rows[0].difference == pytest.approx(-0.1)
+
+
+def test_one_value_of_all_users_is_none_of_those_that_two_runs_share() -> None:
+    def run(n: int) -> UserValues:
+        return UserValues(list(range(n)), {"mrr": [0.5, 0.25] * (n // 2)}, summaries={"coverage": (n / 100, 0.01)})
+
+    both = {"one": run(10), "other": run(4)}
+    said = "have other users, and coverage is one value of all users of a run: leave it out"
+    with pytest.raises(ValueError, match=said):
+        compare(both, "one", on_missing="intersect")
+    with pytest.raises(ValueError, match=said):
+        Gate(["mrr", "coverage"]).decide(run(4), run(10), on_missing="intersect")
+    assert len(compare(both, "one", "mrr", on_missing="intersect").rows) == 1
+    assert len(compare({"one": run(10), "other": run(10)}, "one").rows) == 2

@@ -272,6 +272,22 @@ def test_one_more_user_is_reckoned_with_where_few_are_beyond() -> None:
     assert own.users.statistic(0.0, held=True) == own.users.statistic(0.0, held=False) == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.parametrize(("margin", "few"), [(0.02, 300), (0.05, 150)])
+@pytest.mark.parametrize("n", [40, 100])
+def test_the_users_that_would_decide_of_rare_losses(margin: float, few: int, n: int) -> None:
+    """Where nobody loses, the one imagined user decides; among more users that one weighs less."""
+
+    def decided(number: float) -> Any:
+        same = run({"a": np.arange(int(number)) % 2.0})
+        return Gate(not_worse={"a": margin}).decide(same, same).rules[0]
+
+    needed = decided(n).users_needed
+    assert few < needed < 1.5 * few and decided(needed).outcome == "held"
+    assert decided(few / 2).users_needed == pytest.approx(needed, rel=0.03)
+    # All have 1, which is little above the bound.
+    assert Gate(not_less={"a": 0.98}).decide(*[run({"a": np.ones(100)})] * 2).rules[0].users_needed < 400
+
+
 def test_the_users_that_would_decide() -> None:
     """As many users of the kind that was seen decide in about 80 % of the draws."""
     candidate, incumbent = pair(300, 0.02, seed=3)

@@ -128,7 +128,7 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     ]
     flags = ("compare", f"old={old}", f"new={new}")
     assert run(capfd, *flags, "-m", "mrr@5")[0] == 0
-    for flag, value, says in (("-m", "mrr@6", "must be in all systems"), ("--slices", old, "--slices is of lists")):
+    for flag, value, says in (("-m", "mrr@6", "must be in all systems"), ("--seen", old, "--seen is of lists")):
         code, _, err = run(capfd, *flags, flag, value)
         assert code == 2
         assert says in err
@@ -136,10 +136,19 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     code, _, err = run(capfd, "compare", *runs, *coverage)
     assert (code, "must name a mean over users, got coverage@5" in err) == (2, True)
     assert run(capfd, "compare", f"={old}", f"new={new}")[0] == 2
+    # Values of slices are in the report alone.
+    truth, sliced = ("--truth", files / "truth.parquet"), ("--slices", files / "slices.parquet")
+    parquet.write_table(pa.table({"user_id": USERS, "slice": ["new", "old"] * 30}), files / "slices.parquet")
+    code, _, err = run(capfd, "compare", *runs, *truth, *sliced, "-m", "mrr@5")
+    assert code == 2 and "--slices are in the report of a comparison alone: give --report" in err
+    assert run(capfd, "compare", *runs, *truth, *sliced, "-m", "mrr@5", "--report", files / "page")[0] == 0
+    assert "mrr@5/new" in (files / "page" / "report.json").read_text("utf-8")
+    with pytest.raises(SystemExit):
+        run(capfd, "gate", files / "good.parquet", files / "bad.parquet", *truth, *sliced, "--better", "mrr@5")
+    assert "--slices" in capfd.readouterr().err
     assert run(capfd, "gate", new, old, "--better", "mrr@5")[0] == 0
     assert run(capfd, "gate", old, new, "--better", "mrr@5")[0] == 3
     assert run(capfd, "gate", old, old, "--better", "mrr@5")[0] == 4
-    truth = ("--truth", files / "truth.parquet")
     decided = ("gate", files / "shifted.parquet", files / "good.parquet", *truth, "--better", "mrr@5")
     code, out, _ = run(capfd, *decided, "--not-worse", "recall@5=0.2", "--json")
     assert (code, json.loads(out)["outcome"]) == (0, "promoted")  # recall is the same

@@ -30,6 +30,7 @@ from torch_recmetrics.compare.statistics import (
 )
 from torch_recmetrics.users.user_values import UserValues
 
+CLOSE, MOST = 1.02, 1e15  # how exactly the users are told who would decide a rule, and how many there may be
 FEW = 10  # where fewer users lie beyond a margin, one imagined user is added there: see Users.statistic
 
 
@@ -53,13 +54,38 @@ class Users:
         Args:
             held: True to test that the rule is held, False to test that it has failed.
         """
-        beyond, w = self.gains - relative * self.sizes, self.weights
-        found = [without_skewness(summed_up(beyond, w))]
-        if int((beyond < 0 if held else beyond > 0).sum()) < FEW:
-            gain, size = self.lost if held else self.gained
-            own = summed_up(np.append(beyond, gain - relative * size), np.append(w, w.mean()))
-            found.append(standardized(own.mean, own.standard_error))
+        found = [without_skewness(summed_up(self.gains - relative * self.sizes, self.weights))]
+        if self.few_beyond(relative, held=held):
+            found.append(self.with_one_more(relative, 1.0, held=held))
         return min(found) if held else max(found)
+
+    def few_beyond(self, relative: float, *, held: bool) -> bool:
+        """Whether fewer than `FEW` users lie on the other side."""
+        beyond = self.gains - relative * self.sizes
+        return int((beyond < 0 if held else beyond > 0).sum()) < FEW
+
+    def with_one_more(self, relative: float, copies: float, *, held: bool) -> float:
+        """Student's t where each user is there so many times, and the imagined one once."""
+        beyond, w = self.gains - relative * self.sizes, self.weights
+        gain, size = self.lost if held else self.gained
+        one, weight, n = gain - relative * size, float(w.mean()), copies * len(w) + 1
+        total = copies * float(w.sum()) + weight
+        mean = (copies * float((w * beyond).sum()) + weight * one) / total
+        squares = copies * float(((w * (beyond - mean)) ** 2).sum()) + (weight * (one - mean)) ** 2
+        return standardized(mean, math.sqrt(n / (n - 1) * squares) / total)
+
+    def needed(self, relative: float, tail: float, *, held: bool) -> float | None:
+        """How many users such as these would decide the rule; None where the skewness points to the other side."""
+        n, t = len(self.gains), without_skewness(summed_up(self.gains - relative * self.sizes, self.weights))
+        if (t > 0) != held:
+            return None
+        needed = users_needed(t / math.sqrt(n), 1 - tail, sides=1)
+        if not self.few_beyond(relative, held=held):
+            return needed
+        wanted, sign = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER), 1 if held else -1
+        while needed < MOST and not sign * self.with_one_more(relative, needed / n, held=held) >= wanted:
+            needed *= CLOSE
+        return math.ceil(needed) if needed < MOST else math.inf
 
 
 def without_skewness(own: Differences) -> float:

@@ -330,13 +330,15 @@ def rule_verdict(
 ) -> RuleVerdict:
     """The outcome of one rule, by what Holm's correction left to it on each side."""
     p_held, p_failed = own.below(-t), own.below(t)
-    held, failed, turned = p_held <= tails[0], p_failed <= tails[1], False
-    if (held or failed) and own.users is not None and (margin > 0 or rule == "not_less"):
-        seen, t = t, own.users.statistic(-margin, held=held)
-        held = held and own.below(-t) <= tails[0]
-        failed = failed and own.below(t) <= tails[1]
-        turned = t * seen <= 0  # the two point to different sides: neither tells how many users would decide
-    no_number = held or failed or turned or own.n is None
+    held, failed, needed = p_held <= tails[0], p_failed <= tails[1], None
+    careful = own.users if margin > 0 or rule == "not_less" else None
+    if careful is not None and (held or failed):
+        cautious = careful.statistic(-margin, held=held)
+        held = held and own.below(-cautious) <= tails[0]
+        failed = failed and own.below(cautious) <= tails[1]
+    if not (held or failed or own.n is None):
+        tail = tails[0] if t > 0 else tails[1]
+        needed = deciding_users(own, t, tail) if careful is None else careful.needed(-margin, tail, held=t > 0)
     return RuleVerdict(
         metric=metric,
         rule=rule,
@@ -350,7 +352,7 @@ def rule_verdict(
         p_failed=p_failed,
         outcome="held" if held else "failed" if failed else "undecided",
         n=own.n,
-        users_needed=None if no_number else deciding_users(own, t, tails[0] if t > 0 else tails[1]),
+        users_needed=needed,
         paired=own.users is not None,
         undefined=own.undefined,
     )

@@ -101,12 +101,37 @@ def users_of_runs(
     ValueError for runs of other definitions or users, a warning for those of other truths.
     """
     users = None
+    for run in runs.values():
+        refuse_other_than_means(argument, run, metrics)
     if len(runs) > 1:
         refuse_other_definitions(argument, runs, metrics)
         if any(metric in run for run in runs.values() for metric in metrics):
             users = common_users(argument, runs, on_missing)
+            if any(users.left_out.values()):
+                refuse_summaries(argument, runs, metrics)
         warn_of_other_truths(argument, runs)
     return users
+
+
+def refuse_other_than_means(argument: str, run: UserValues, metrics: Sequence[str]) -> None:
+    """ValueError for a metric whose value is another number of the values of users than the mean that is compared."""
+    for metric in metrics:
+        definition = run.definitions.get(metric, "")
+        if "aggregation=" in definition and "aggregation='mean'" not in definition:
+            raise ValueError(
+                f"{argument} are compared by the means over their users, and {metric} is another number of these, "
+                f"{definition}: make the metric without `aggregation`, or leave it out of the metrics"
+            )
+
+
+def refuse_summaries(argument: str, runs: Mapping[str, UserValues], metrics: Sequence[str]) -> None:
+    """ValueError for values of all users of a run, where some of them are left out."""
+    for metric in metrics:
+        if any(metric in run.summaries for run in runs.values()):
+            raise ValueError(
+                f"{argument} have other users, and {metric} is one value of all users of a run: leave it out of the "
+                "metrics, or evaluate the runs on the same users"
+            )
 
 
 def counted_in_both(

@@ -137,7 +137,7 @@ PERSISTENCE: Options = {"persistence": (float, 0.9, "of the rank-biased overlap"
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...], Options]] = {
     "evaluate": (evaluate, NOT_OF_EVALUATE, LISTS | REPORT | ENGINE),
     "compare": (evaluate, NOT_OF_RUNS, LISTS | COMPARISON),
-    "gate": (evaluate, NOT_OF_RUNS, LISTS | RULES),
+    "gate": (evaluate, (*NOT_OF_RUNS, "slices"), LISTS | RULES),
     "agreement": (evaluate, NOT_OF_AGREEMENT, PERSISTENCE),
     "item-to-item": (item_to_item, (), REPORT | ENGINE),
     "off-policy": (off_policy, (), REPORT),

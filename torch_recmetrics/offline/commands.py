@@ -242,6 +242,8 @@ def run_compare(options: Options, output: Output) -> None:
     if baseline not in named:
         raise InputError(f"`baseline` must be one of {', '.join(named)}, got {baseline!r}")
     check.check_choice("test", own["test"], TESTS)
+    if options["slices"] is not None and output.folder is None:
+        raise InputError("`slices` are in the report of a comparison alone: give --report")
     options["keep_lists"] = options["truth"] is not None
     level, reports, values = options["level"], dict[str, Report](), dict[str, UserValues]()
     for name, path in named.items():
@@ -436,7 +438,7 @@ def evaluated(lists: Any, options: Options) -> Report:
 def users_of(name: str, path: str, options: Options) -> tuple[Report | None, UserValues]:
     """The values of users of a run: of lists, or of a file that has them."""
     if options["truth"] is None:
-        if unread := [name for name in ("top_k", *OF_LISTS) if options[name] is not None]:
+        if unread := [name for name in ("top_k", *OF_LISTS) if options.get(name) is not None]:
             raise InputError(f"`{unread[0]}` is of lists, with --truth: {path!r} is read as values of users")
         try:
             return None, UserValues.load(path)

@@ -100,5 +100,5 @@ def warn_of_short_lists(tables: Tables, longest: int, largest_cutoff: int) -> No
         seen = " without its pairs of `seen`" if tables.hidden is tables.lists else ""
         rank_zero_warn(
             f"the cutoff {largest_cutoff} is beyond the lists: the longest of {tables.lists} is {longest} long"
-            f"{seen}, so the value is that at {longest}: give longer lists, or cutoffs up to {longest}"
+            f"{seen}, so nothing can be found beyond: give longer lists, or cutoffs up to {longest}"
         )
