@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,14 @@ def test_bounds_that_are_refused(bounds: Any, words: str) -> None:
         Gate(better="a", not_less={"a": 1})
     with pytest.raises(ValueError, match="keep_lists=True"):
         Gate(not_less={"overlap@10": 0.5}).decide(run(OLD), UserValues(list(range(60)), {"b": run(OLD)["ndcg@10"]}))
+
+
+def test_overlap_beyond_the_lists_is_told_of() -> None:
+    """Two equal lists of three items share three of ten places."""
+    users = UserValues([3, 7], {}, lists=[[1, 2, 3], [4, 5]])
+    with pytest.warns(UserWarning, match="cutoff of overlap@10 is beyond the lists, the longest of which is 3 long"):
+        (row,) = agreement({"a": users, "b": users}, ["overlap@10"])
+    assert row.value == pytest.approx((3 + 2) / 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agreement({"a": users, "b": users}, ["overlap@3", "jaccard@10", "rbo"])

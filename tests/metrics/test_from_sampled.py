@@ -443,3 +443,12 @@ def test_an_item_of_relevance_0_is_one_of_the_sampled(ties: Any) -> None:
         metric.update(preds, target_ids=torch.tensor([[3, beside]] * 4), target_relevance=relevance)
         found.append(float(metric.compute()))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("method", "is_cut"), [("naive", True), ("rank", True), ("bv", False)])
+def test_intervals_are_cut_to_the_range_where_each_user_is_in_it(method: str, is_cut: bool) -> None:
+    metric = FromSampled(ours.HitRate(1), num_items=30, method=method, gamma=0.0)
+    scores = torch.tensor([[0.9, 0.8]] * 3 + [[0.7, 0.8]])
+    metric.update(scores, item_ids=torch.tensor([[10, 11]] * 4), target_ids=torch.tensor([10] * 4))
+    low, high = metric.confidence_interval()
+    assert (low >= 0 and high <= 1) == is_cut

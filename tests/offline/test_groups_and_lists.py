@@ -129,14 +129,14 @@ def test_the_command_agreement(files: dict[str, str], capsys: Any) -> None:
         assert main(["agreement", files["old"], files["new"], *flags, "--json"]) == 0
         expected = agreement(runs, ["overlap@10", "jaccard@10", "rbo", "kendall_tau@10"], **own)
         found = capsys.readouterr()
-        assert found.out.strip() == expected.to_json() and found.err.count("\n") == 2  # of cutoffs beyond the lists
+        assert found.out.strip() == expected.to_json() and found.err.count("\n") == 3  # of cutoffs beyond the lists
     fewer = {user: row for user, row in NEW.items() if user != "user 3"}
     parquet.write_table(table_of(fewer | {"stranger": ITEMS[:4]}), files["truth"])
     assert main(["agreement", files["old"], files["truth"]]) == 0
     said = capsys.readouterr().err
     assert f"1 of 25 users have no list in '{files['truth']}': they share nothing" in said
     assert f"4 rows of '{files['truth']}' are of users without a list in '{files['old']}', and are left out" in said
-    assert said.count("\n") == 4
+    assert said.count("\n") == 5
     assert main(["agreement", files["old"]]) == 2
     assert "agreement needs two files of lists" in capsys.readouterr().err
 

@@ -185,6 +185,12 @@ class FromSampled(OneForEach, UserMeans):
         return over
 
     @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        """That of the metric inside, where the value of each user is one of its own."""
+        inside: tuple[float | None, float | None] = self.metric.value_range
+        return inside if self.method in ("naive", "rank") else (None, None)
+
+    @property
     def estimated(self) -> int | None:
         return self.num_items
 
