@@ -31,6 +31,7 @@ from torch_recmetrics import (
     RecMetricCollection,
     ranking_metrics,
 )
+from torch_recmetrics.state.kept_users import Ranks
 from torch_recmetrics.users.user_values import UserValues
 
 KEEPING = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists") and not v.made.pooled]
@@ -377,3 +378,11 @@ def test_users_say_whether_items_were_hidden(hidden: bool) -> None:
         **seen,
     )
     assert metric.users().hidden is hidden
+
+
+def test_users_of_other_groups_of_processes_are_not_asked_for_together() -> None:
+    apart = MRR(process_group=object()), MRR(distributed_available_fn=lambda: True)
+    for metrics in ([MRR(), apart[0]], [MRR(), apart[1]]):
+        with pytest.raises(ValueError, match="asked for together must have the same `process_group`"):
+            Ranks.of(metrics)
+    assert not Ranks.of([MRR(), NDCG(3)]).several

@@ -74,6 +74,8 @@ def test_users_whose_rank_nobody_knows_are_left_out_and_counted(metric, pooled: 
             for each in (first, update, update):
                 later.update(**each)
         assert len(said) == 1 and re.search(says, str(said[0].message))
+    with pytest.warns(UserWarning, match=says):
+        metric(pooled=pooled).update(**update, weights=torch.full((3,), 0.5))
     everybody = torch.tensor([[8], [8], [8]])
     for function in (F.mean_rank, F.mean_percentile_rank):
         assert function(item_ids=LISTS, target_ids=everybody).isnan().all()

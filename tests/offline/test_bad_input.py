@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 from torch_recmetrics.offline import InputError, evaluate
 from torch_recmetrics.offline.commands import main
+from torch_recmetrics.offline.workspace import Workspace
 
 HEADER = "user_id,item_id,score\n"
 GOOD = HEADER + "u,a,0.5\nu,b,0.25\nv,a,1\n"
@@ -392,3 +393,13 @@ def test_pyarrow_is_asked_for_by_name(
     files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/truth.csv", "-m", "ndcg@2"]
     assert main(["evaluate", *files]) == 1
     assert "needs pyarrow: pip install 'torch-recmetrics[offline]'" in capfd.readouterr().err
+
+
+def test_what_duckdb_says_of_data_is_an_error_of_input_and_what_it_says_of_itself_is_not() -> None:
+    with Workspace() as work:
+        with pytest.raises(InputError, match=r"^Conversion Error: no number$"), work.errors():
+            raise work.duckdb.ConversionException("Conversion Error: no number\nLINE 1: SELECT")
+        with pytest.raises(InputError, match=r"^the log cannot be read: Conversion Error"), work.errors("the log"):
+            raise work.duckdb.ConversionException("Conversion Error: no number")
+        with pytest.raises(work.duckdb.InternalException), work.errors():
+            raise work.duckdb.InternalException("INTERNAL Error")

@@ -274,6 +274,7 @@ def test_the_metrics_that_most_people_know_come_first(capfd: pytest.CaptureFixtu
     assert names[-2:] == ["tie_rate", "collapse_rate"]
     titles = [line for line, after in itertools.pairwise(lines) if line[:1].isupper() and after.startswith("  ")]
     assert (titles[0], titles[-1]) == ("Ranked lists", "Health of the scores")
+    assert lines[0] == titles[0] and lines.count("") == len(titles)  # one between them, one behind all
     assert [own["name"] for own in json.loads(run(capfd, "metrics", "--json")[1])] == names
 
 

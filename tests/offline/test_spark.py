@@ -226,7 +226,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "ranked": {"metrics": ("ndcg", "map"), "rank": "nth", "empty_target_action": "pos", "relevance": "stars",
                "min_relevance": 4, "candidates": "sampled(9)", "memory_limit": "500MB", "curves": True},
     "named": {
-        "metrics": ("recall", "rbp"), "user": "who", "item": "what", "score": "points", "level": 0.8,
+        "metrics": ("recall", "rbp"), "user": "who", "item": "what", "score": 'the "points"', "level": 0.8,
         "ties": "pessimistic", "train": "truth", "train_overlap": "keep", "slices": "some",
     },
     "whole": {"metrics": ("mrr", "ndcg", "mean_percentile_rank"), "top_k": None, "ignore_index": 3, "train": "train"},

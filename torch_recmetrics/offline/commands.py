@@ -104,8 +104,7 @@ def is_of_input(error: BaseException) -> bool:
     """Whether one of our own checks has raised it: anything else that is raised deep inside is a failure of ours."""
     if isinstance(error, InputError | OSError):
         return True
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and "torch_recmetrics" in frames[-1].filename
+    return "torch_recmetrics" in traceback.extract_tb(error.__traceback__)[-1].filename
 
 
 def complain(text: str, code: int) -> int:
