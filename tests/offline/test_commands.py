@@ -149,6 +149,10 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     assert run(capfd, "gate", new, old, "--better", "mrr@5")[0] == 0
     assert run(capfd, "gate", old, new, "--better", "mrr@5")[0] == 3
     assert run(capfd, "gate", old, old, "--better", "mrr@5")[0] == 4
+    for name, number in (("slow", 3.0), ("fast", 2.0)):
+        UserValues(list(USERS), {"seconds": [number + user / 60 for user in USERS]}).save(files / f"{name}.parquet")
+    faster = ("gate", files / "fast.parquet", files / "slow.parquet", "--better", "seconds")
+    assert (run(capfd, *faster)[0], run(capfd, *faster, "--lower-is-better", "seconds")[0]) == (3, 0)
     decided = ("gate", files / "shifted.parquet", files / "good.parquet", *truth, "--better", "mrr@5")
     code, out, _ = run(capfd, *decided, "--not-worse", "recall@5=0.2", "--json")
     assert (code, json.loads(out)["outcome"]) == (0, "promoted")  # recall is the same

@@ -190,6 +190,14 @@ def test_a_median_is_resampled() -> None:
     assert set(by_word.replicates().tolist()) == {0.0, 1.0}
 
 
+def test_a_mean_beside_a_median_is_resampled_as_it_is_alone() -> None:
+    beside = UserBootstrap(RecMetricCollection([MRR(), HitRate(1, aggregation="median")]), num_replicates=30)
+    alone = UserBootstrap(MRR(), num_replicates=30)
+    for metric in (beside, alone):
+        metric.update(torch.rand(40, 6).sort().values, target_ids=torch.arange(40) % 6, weights=torch.arange(40) / 8)
+    assert torch.allclose(beside.replicates()["mrr"], alone.replicates(), rtol=1e-12, atol=0)
+
+
 SCORES = torch.tensor([[0.1, 0.3, 0.2]])
 LABELS = torch.tensor([[0, 1, 0]])
 ONE: dict[str, Any] = {  # a metric whose rows here are one user, or for clicks one row of a class

@@ -248,6 +248,16 @@ def test_unknown_arguments_are_named() -> None:
             call(PREDS, TARGET, seen=IDS)
 
 
+def test_relevance_below_zero_that_no_check_saw_is_not_relevant() -> None:
+    """Nor does it change what is: item 0 has relevance 2."""
+    target = torch.tensor([[2.0, -1.0, 1.0], [0.0, 1.0, 2.0]])
+    metric = torch_recmetrics.NDCG(3, validate_args=False)
+    metric.update(PREDS, target)
+    assert torch.equal(
+        metric.compute(), updated(torch_recmetrics.NDCG(3), preds=PREDS, target=target.clamp(min=0)).compute()
+    )
+
+
 def test_checks_that_read_values_can_be_left_out() -> None:
     """The forms are still checked; good input gives the same value."""
     for variant in DEFAULTS:
