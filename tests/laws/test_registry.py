@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fixtures.variants import VARIANTS, Variant
@@ -48,6 +49,18 @@ def test_which_way_is_better() -> None:
     ways = {name: metric.higher_is_better for name, metric in METRICS.items()}
     assert {name for name, way in ways.items() if way is False} == LOWER_IS_BETTER
     assert {name for name, way in ways.items() if way is None} == NEITHER
+
+
+def test_the_range_that_the_docs_say_is_the_one_that_intervals_are_cut_to() -> None:
+    """Where it is one of numbers, whatever the options."""
+    known = {}
+    for metric in METRICS.values():
+        text = " ".join((metric.__doc__ or "").partition("Range:")[2].split())
+        said = re.match(r"[\[(](-?\d+), (inf|\d+)[\])](?:[,;.]| each| for the cosine)", text)
+        if said:
+            known[metric] = float(said[1]), None if said[2] == "inf" else float(said[2])
+    assert len(known) > 30
+    assert {metric: (metric.plot_lower_bound, metric.plot_upper_bound) for metric in known} == known
 
 
 def test_what_is_missing_is_named() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.warnings import catch_warnings_for_item
 
 from tests.tools import switch
 
@@ -51,7 +52,8 @@ def pytest_fixture_setup(fixturedef: Any) -> Generator[None, Any, Any]:
 
 
 def fails(item: Any, following: Any) -> bool:
-    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
+    with catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
+        return any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
 
 
 def in_turn(items: list[Any]) -> Iterable[tuple[Any, Any]]:
