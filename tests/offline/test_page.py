@@ -16,6 +16,7 @@ from fixtures import browser, drawn
 
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import Input, Report
+from torch_recmetrics.offline.page import certainty
 from torch_recmetrics.offline.pictures import against_cutoff, forest, histogram, roc, ticks
 from torch_recmetrics.users.texts import p_text
 
@@ -164,6 +165,15 @@ def test_a_row_that_is_beyond_chance_after_the_correction_alone_is_coloured() ->
     page = Report({}, details={"comparison": table}).to_html()
     assert "difference from old with its interval; grey: p (holm) above 0.05" in page
     assert re.findall('class="dot (.*?)"', page) == ["", "unsure"]
+
+
+def test_a_row_whose_p_is_what_the_level_allows_is_beyond_chance() -> None:
+    assert [certainty({"p_corrected": p, "level": 0.5}) for p in (0.25, 0.5, 0.75, None)] == [
+        "",
+        "",
+        "unsure",
+        "unsure",
+    ]
 
 
 def test_definitions_of_a_comparison_stand_once() -> None:

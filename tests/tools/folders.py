@@ -36,7 +36,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{LAWS}/test_waiting.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_refused_updates.py",
         f"{LAWS}/test_empty_users.py", f"{LAWS}/test_checkpoints.py", f"{LAWS}/test_memory.py",
         f"{LAWS}/test_processes.py", f"{LAWS}/test_processes_intervals.py", f"{LAWS}/test_collections.py",
-        f"{LAWS}/test_slices.py", f"{LAWS}/test_aliasing.py", f"{LAWS}/test_compilers.py", "tests/wrappers",
+        f"{LAWS}/test_slices.py", f"{LAWS}/test_aliasing.py", f"{LAWS}/test_compilers.py", f"{LAWS}/test_invariance.py",
+        "tests/wrappers",
     ),
     "metrics": (
         "tests/metrics", f"{LAWS}/test_oracle.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_collections.py",

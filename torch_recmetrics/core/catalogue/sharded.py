@@ -27,14 +27,14 @@ class LocalTopK(NamedTuple):
 class Word(NamedTuple):
     """What every process says before the lists travel: a few int64."""
 
-    ready: int = 0
-    users: int = 0
-    width: int = 0
-    top_k: int = 0
-    cosine: int = 0
-    user_bits: int = 0  # a fingerprint of the users' vectors
-    first: int = 0
-    stop: int = 0
+    ready: int
+    users: int
+    width: int
+    top_k: int
+    cosine: int
+    user_bits: int  # a fingerprint of the users' vectors
+    first: int
+    stop: int
 
 
 def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device, group: Any) -> tuple[Tensor, Tensor]:
@@ -50,7 +50,7 @@ def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device,
     """
     check_ready(group)
     error: Exception | None = None
-    word = Word()
+    word = Word(*[0] * len(Word._fields))
     try:
         local = search()
         packed = torch.stack([local.ids, float_bits(local.scores)])
