@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from processes.start import free_ports, python, warm
 from pyarrow import parquet
 
 from torch_recmetrics.compare import UserValues
-from torch_recmetrics.offline import evaluate
+from torch_recmetrics.offline import InputError, commands, evaluate
 from torch_recmetrics.offline.commands import main
 from torch_recmetrics.state.registry import METRICS
 
@@ -327,6 +328,23 @@ def test_a_failure_of_ours_is_another_exit_code(
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(("processors", "share"), [(8, 4), (1, 1), (None, 1)])
+def test_a_process_has_its_part_of_the_threads(
+    processors: int | None, share: int, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def recorded(*_: Any, **given: Any) -> None:
+        asked.update(given)
+        raise InputError("enough")
+
+    monkeypatch.setattr(commands, "evaluate", recorded)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert main(["evaluate", f"--recommendations={files}/good.parquet", f"--truth={files}/truth.parquet"]) == 2
+    assert asked["threads"] == share
+
+
 def test_processes_split_the_users(files: Path) -> None:
     """As torchrun starts them."""
     arguments = [

@@ -256,6 +256,14 @@ def test_recall_by_the_popularity_of_the_item() -> None:
     assert list(groups.items()) == [("2", 3 / 4), ("3", 1 / 2)]
 
 
+def test_events_are_of_five_groups_by_popularity() -> None:
+    """Of 55 events of ten items; the most popular one, with which all begin, nobody goes on to."""
+    log = [(user, f"i{place}", 1, place) for user in range(10) for place in range(user + 1)]
+    report = run([(f"i{place}", f"i{place + 1}", 1.0) for place in range(9)], log, 1)
+    (groups,) = report.details["popularity"].values()
+    assert groups == {"1 to 4": 1.0, "5 to 6": 1.0, "7": 1.0, "8": 1.0, "9 to 10": 1.0}
+
+
 def test_an_event_of_no_relevance_is_not_to_be_found() -> None:
     report = run([("a", "b", 1.0), ("b", "c", 1.0)], [(1, "a", 1, 0), (1, "b", 0, 1), (1, "c", 1, 2)], 1)
     assert report["recall@1"] == 1.0

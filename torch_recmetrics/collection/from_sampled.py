@@ -346,8 +346,9 @@ class FromSampled(OneForEach, UserMeans):
 
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
         codes, masses = (column.cpu() for column in distinct(values[:, 0], weights))
-        value = masses[codes < 0].sum() * self.unlisted
-        codes, found = codes[codes >= 0].to(torch.int64), masses[codes >= 0]
+        listed = codes >= 0
+        value = masses[~listed].sum() * self.unlisted
+        codes, found = codes[listed].to(torch.int64), masses[listed]
         if found.shape[0]:
             with CPU:
                 value = value + found.sum() * mean_over_ranks(self.sampling, masses_of(codes, found), self.of_ranks)

@@ -47,7 +47,7 @@ def page_of(
         column: how values are written.
     """
     jinja2, markupsafe = needed("jinja2", "Report.to_html"), needed("markupsafe", "Report.to_html")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(autoescape=True)
     environment.filters |= {
         "words": words,
         "breakable": lambda name: markupsafe.Markup(re.sub("[/_]", r"\g<0><wbr>", str(markupsafe.escape(name)))),

@@ -88,7 +88,7 @@ def add_block(scatter: Array, n: float, totals: Any, means: Any, around: Any) ->
     """Add a block to (1 + 5 + 25,), as core/tensors/scatter.py joins two parts."""
     before = scatter[0]
     between = before * n / max(before + n, 1.0)
-    apart = scatter[1 : 1 + COLUMNS] / max(before, 1.0)
+    apart = scatter[1:] / max(before, 1.0)
     for a in range(COLUMNS):
         apart[a] -= means[a]
         scatter[1 + a] += totals[a]
