@@ -221,3 +221,4 @@ def test_overlap_beyond_the_lists_is_told_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         agreement({"a": users, "b": users}, ["overlap@3", "jaccard@10", "rbo"])
+        agreement({"a": users, "b": users})  # as a comparison shows them, unasked

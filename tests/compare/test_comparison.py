@@ -541,7 +541,13 @@ def test_other_numbers_than_means_are_refused() -> None:
         compare({"one": one, "other": other}, "one")
     with pytest.raises(ValueError, match="`candidate` and `incumbent` are compared by " + said):
         Gate("mrr").decide(other, one)
+    with pytest.raises(ValueError, match="`candidate` and `incumbent` are compared by " + said):
+        Gate("plain", not_less={"mrr": 0.1}).decide(other, one)
     assert compare({"one": one, "other": other}, "one", "plain").rows[0].difference == pytest.approx(-0.1)
+    # Own words, and what older files say of means, are none of that.
+    for words in ("revenue, aggregation=sum over the session", "MRR(top_k=None, aggregation='mean', pooled=False)"):
+        own = UserValues([1, 2, 3], {"a": [0.1, 0.2, 0.4]}, definitions={"a": words})
+        assert len(compare({"one": own, "other": own}, "one").rows) == 1
 
 
 def test_one_value_of_all_users_is_none_of_those_that_two_runs_share() -> None:

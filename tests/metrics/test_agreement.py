@@ -238,6 +238,9 @@ def test_what_was_seen_or_masked_is_in_neither_list() -> None:
         {**embedded, "mask": mask[0]},
     ):
         assert updated(all_four(), reference_ids=padded, **update).compute() == masked
+    nothing = torch.zeros(1, 0)  # no items at all
+    empty = updated(Overlap(2), preds=nothing, mask=nothing > 0, reference_ids=torch.tensor([[-1]]))
+    assert empty.compute().isnan()
     ignoring = Overlap(2, ignore_index=-100)
     ignoring.update(SCORES[:1], torch.tensor([[-100, 0, 0, 1, 0]]), reference_ids=torch.tensor([[0, 2, 1, 4, 3]]))
     assert float(ignoring.compute()) == 1.0  # 1 and 2 of both

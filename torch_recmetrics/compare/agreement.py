@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
 import torch
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.compare.pairing import OnMissing, common_users, read_run
 from torch_recmetrics.core.tensors import checks as check
@@ -126,12 +126,12 @@ def agreement(
     if unknown := [name for name, metric in made.items() if metric is None]:
         raise ValueError(f"`metrics` must be of {', '.join(STEMS)}, with @K or without, got {unknown[0]!r}")
     longest = max((len(items) for run in runs.values() for items in run.lists), default=0)
-    if beyond := [
-        name for name, metric in made.items() if isinstance(metric, Overlap) and 0 < longest < (metric.top_k or 0)
-    ]:
-        rank_zero_warn(
+    beyond = [name for name, own in made.items() if isinstance(own, Overlap) and 0 < longest < (own.top_k or 0)]
+    if beyond and metrics is not SHOWN:  # a comparison shows those unasked
+        warnings.warn(
             f"the cutoff of {beyond[0]} is beyond the lists, the longest of which is {longest} long: places that hold "
-            f"nothing count as changed, and two equal lists have less than 1; give longer lists, or overlap@{longest}"
+            f"nothing count as changed, and two equal lists have less than 1; give longer lists, or overlap@{longest}",
+            stacklevel=check.callers_level(),
         )
     rows, of_users = [], {}
     for one, other in combinations(runs, 2):

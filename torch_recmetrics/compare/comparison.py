@@ -25,6 +25,7 @@ from torch_recmetrics.compare.pairing import (
     names_of,
     other_truths,
     read_run,
+    refuse_other_than_means,
     summary_of,
     users_of_runs,
 )
@@ -316,6 +317,8 @@ def compare(
     runs = {name: read_run(f"systems[{name!r}]", systems[name]) for name in (baseline, *systems)}  # the baseline first
     names = chosen_metrics(runs, metrics)
     kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
+    for run in kept.values():
+        refuse_other_than_means("`systems`", run, names)
     users = users_of_runs("`systems`", kept, names, on_missing)
     listed = {name: kept[name] for name in systems if name in kept and kept[name].lists is not None}
     options: dict[str, Any] = {"level": level}

@@ -30,7 +30,7 @@ from torch_recmetrics.compare.statistics import (
 )
 from torch_recmetrics.users.user_values import UserValues
 
-CLOSE, MOST = 1.02, 1e15  # how exactly the users are told who would decide a rule, and how many there may be
+CLOSE, MOST = 1.05, 1e15  # how exactly the users are told who would decide a rule, and how many there may be
 FEW = 10  # where fewer users lie beyond a margin, one imagined user is added there: see Users.statistic
 
 
@@ -44,7 +44,7 @@ class Users:
     lost: tuple[float, float]  # (gain, size) of an imagined user who loses the largest value that a user has
     gained: tuple[float, float]  # of one who gains as much
 
-    def statistic(self, relative: float, *, held: bool) -> float:
+    def statistic(self, relative: float, copies: float = 1.0, *, held: bool) -> float:
         """How far the gain is beyond `relative` times the size, in standard errors; the more cautious of two ways.
 
         Student's t errs where the users' values are skewed; Hall's statistic corrects it (P. Hall, On the removal of
@@ -52,51 +52,53 @@ class Users:
         `FEW` lie on the other side, one imagined user is added there, and must not turn the rule around.
 
         Args:
+            relative: the margin.
+            copies: how many times each user is there.
             held: True to test that the rule is held, False to test that it has failed.
         """
-        found = [without_skewness(summed_up(self.gains - relative * self.sizes, self.weights))]
-        if self.few_beyond(relative, held=held):
-            found.append(self.with_one_more(relative, 1.0, held=held))
+        beyond = self.gains - relative * self.sizes
+        found = [without_skewness(summed_up(beyond, self.weights), copies)]
+        if copies * int((beyond < 0 if held else beyond > 0).sum()) < FEW:
+            gain, size = self.lost if held else self.gained
+            found.append(self._with_one_more(beyond, gain - relative * size, copies))
         return min(found) if held else max(found)
 
-    def few_beyond(self, relative: float, *, held: bool) -> bool:
-        """Whether fewer than `FEW` users lie on the other side."""
-        beyond = self.gains - relative * self.sizes
-        return int((beyond < 0 if held else beyond > 0).sum()) < FEW
-
-    def with_one_more(self, relative: float, copies: float, *, held: bool) -> float:
+    def _with_one_more(self, beyond: Array, one: float, copies: float) -> float:
         """Student's t where each user is there so many times, and the imagined one once."""
-        beyond, w = self.gains - relative * self.sizes, self.weights
-        gain, size = self.lost if held else self.gained
-        one, weight, n = gain - relative * size, float(w.mean()), copies * len(w) + 1
+        w, weight, n = self.weights, float(self.weights.mean()), copies * len(beyond) + 1
         total = copies * float(w.sum()) + weight
         mean = (copies * float((w * beyond).sum()) + weight * one) / total
-        squares = copies * float(((w * (beyond - mean)) ** 2).sum()) + (weight * (one - mean)) ** 2
+        off = weight * (one - mean)
+        squares = copies * float(((w * (beyond - mean)) ** 2).sum()) + off * off
         return standardized(mean, math.sqrt(n / (n - 1) * squares) / total)
 
-    def needed(self, relative: float, tail: float, *, held: bool) -> float | None:
-        """How many users such as these would decide the rule; None where the skewness points to the other side."""
-        n, t = len(self.gains), without_skewness(summed_up(self.gains - relative * self.sizes, self.weights))
-        if (t > 0) != held:
-            return None
-        needed = users_needed(t / math.sqrt(n), 1 - tail, sides=1)
-        if not self.few_beyond(relative, held=held):
-            return needed
-        wanted, sign = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER), 1 if held else -1
-        while needed < MOST and not sign * self.with_one_more(relative, needed / n, held=held) >= wanted:
-            needed *= CLOSE
-        return math.ceil(needed) if needed < MOST else math.inf
+    def needed(self, relative: float, t: float, tail: float) -> float:
+        """How many users such as these would decide the rule of which t is Student's statistic."""
+        n, held, sign = len(self.gains), t > 0, 1 if t > 0 else -1
+        wanted = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER)
+
+        def decided(number: float) -> bool:
+            return sign * self.statistic(relative, number / n, held=held) >= wanted
+
+        low = high = max(n, users_needed(t / math.sqrt(n), 1 - tail, sides=1))
+        while high < MOST and not decided(high):
+            low, high = high, 4 * high
+        while high > CLOSE * low:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if decided(middle) else (middle, high)
+        return math.ceil(high) if high < MOST else math.inf
 
 
-def without_skewness(own: Differences) -> float:
-    """Hall's statistic of a mean, which is nearly Student's t however skew the users' values are."""
-    t = standardized(own.mean, own.standard_error)
+def without_skewness(own: Differences, copies: float = 1.0) -> float:
+    """Hall's statistic of the mean of so many copies, which is nearly Student's t however skew the values."""
+    t = standardized(own.mean, own.standard_error) * math.sqrt(copies)
     parts = own.about_mean() if own.weights is None else own.weights * own.about_mean()
-    squares = float((parts**2).sum())
-    if not math.isfinite(t) or not squares:
+    largest = float(np.abs(parts).max())
+    if not math.isfinite(t) or not largest:
         return t
-    skew = float((parts**3).sum()) / squares**1.5
-    return float(t + skew * (t**2 / 3 + 1 / 6) + skew**2 * t**3 / 27)
+    parts = parts / largest
+    skew = float((parts**3).sum()) / float((parts**2).sum()) ** 1.5 / math.sqrt(copies)
+    return float(t + skew * (t * t / 3 + 1 / 6) + skew * skew * t * t * t / 27)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from torch_recmetrics.compare.pairing import (
     metric_names,
     names_of,
     read_run,
+    refuse_other_than_means,
     users_of_runs,
 )
 from torch_recmetrics.core.tensors import checks as check
@@ -255,6 +256,8 @@ class Gate:
         refuse_missing("candidate", runs["candidate"], [name for name in self.not_less if name not in agreeing])
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
         self._refuse_other_direction(kept.values(), both)
+        for run in kept.values():
+            refuse_other_than_means("`candidate` and `incumbent`", run, margins)
         users = users_of_runs("`candidate` and `incumbent`", kept, list(both), on_missing)
         sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
         contrasts = {metric: contrast(runs, users, metric, sign_of[metric]) for metric in both}
@@ -338,7 +341,7 @@ def rule_verdict(
         failed = failed and own.below(cautious) <= tails[1]
     if not (held or failed or own.n is None):
         tail = tails[0] if t > 0 else tails[1]
-        needed = deciding_users(own, t, tail) if careful is None else careful.needed(-margin, tail, held=t > 0)
+        needed = deciding_users(own, t, tail) if careful is None else careful.needed(-margin, t, tail)
     return RuleVerdict(
         metric=metric,
         rule=rule,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from torch_recmetrics.compare.statistics import Array, summed_up
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, checked_summary
 
 OnMissing = Literal["error", "intersect"]
@@ -101,8 +102,6 @@ def users_of_runs(
     ValueError for runs of other definitions or users, a warning for those of other truths.
     """
     users = None
-    for run in runs.values():
-        refuse_other_than_means(argument, run, metrics)
     if len(runs) > 1:
         refuse_other_definitions(argument, runs, metrics)
         if any(metric in run for run in runs.values() for metric in metrics):
@@ -113,11 +112,13 @@ def users_of_runs(
     return users
 
 
-def refuse_other_than_means(argument: str, run: UserValues, metrics: Sequence[str]) -> None:
+def refuse_other_than_means(argument: str, run: UserValues, metrics: Iterable[str]) -> None:
     """ValueError for a metric whose value is another number of the values of users than the mean that is compared."""
+    ours = {metric.__name__ for metric in METRICS.values()}
     for metric in metrics:
         definition = run.definitions.get(metric, "")
-        if "aggregation=" in definition and "aggregation='mean'" not in definition:
+        other = ", aggregation=" in definition and ", aggregation='mean'" not in definition
+        if other and definition.partition("(")[0] in ours:
             raise ValueError(
                 f"{argument} are compared by the means over their users, and {metric} is another number of these, "
                 f"{definition}: make the metric without `aggregation`, or leave it out of the metrics"

@@ -104,9 +104,12 @@ class Loop:
         import numba
 
         try:
-            kept = os.stat(self.function.__code__.co_filename).st_ctime < IMPORTED
-            return numba.njit(**self.options, cache=kept)(self.function)
-        except (OSError, RuntimeError):  # no file, or no directory to keep it in
+            replaced = os.stat(self.function.__code__.co_filename).st_ctime >= IMPORTED
+        except OSError:  # in an archive
+            replaced = False
+        try:
+            return numba.njit(**self.options, cache=not replaced)(self.function)
+        except RuntimeError:  # no directory to keep it in
             return numba.njit(**self.options)(self.function)
 
     @property
@@ -138,7 +141,7 @@ def tell_of_slow_compilation(seconds: float) -> None:
     """Say once in a process that it waited for the compiler."""
     if seconds > SLOW_SECONDS and not _Process.told:
         _Process.told = True
-        logger.warning("compiled a loop in %.1f s; later processes read it from Numba's cache", seconds)
+        logger.warning("compiled a loop in %.1f s; where it can be kept on disk, later processes read it", seconds)
 
 
 # -- threads ----------------------------------------------------------------------------------------------------------

@@ -362,7 +362,7 @@ class ListsLayout(UserLayout):
         defer_item_ids(checks, "item_ids", ids, below=self.n_items)
         if self.seen_ids is not None:
             check.defer_ids(checks, "seen_ids", self.seen_ids, below=None)
-        if self.mask is not None:
+        if self.mask is not None and self.n_items:
             mask = self.mask.expand(ids.shape[0], -1)
             ids = ids.masked_fill(~mask.gather(1, kept_inside(ids, mask.shape[1]).clamp(min=0)), -1)
         ids = shown(ids, self.seen_ids, may_look=is_sync_free(ids.device))
