@@ -82,10 +82,13 @@ def test_flip_sums_take_every_sign() -> None:
     assert np.abs(sums.real.mean(1)).max() < 5 / math.sqrt(4000)
 
 
-def test_signs_do_not_depend_on_the_size_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "size"), [("TABLES_PER_BLOCK", 5), ("LARGEST_BLOCK", 8 * 125 * 3), ("LARGEST_BLOCK", 1)]
+)
+def test_signs_do_not_depend_on_the_size_of_a_block(monkeypatch: pytest.MonkeyPatch, name: str, size: int) -> None:
     column = np.random.default_rng(0).normal(size=3000) + 1j
     (whole,) = randomization.flip_sums([column], 999, seed=1)
-    monkeypatch.setattr(randomization, "TABLES_PER_BLOCK", 5)
+    monkeypatch.setattr(randomization, name, size)
     (parts,) = randomization.flip_sums([column], 999, seed=1)
     np.testing.assert_array_equal(whole, parts)
 
@@ -274,8 +277,9 @@ def test_bootstrap_draws_users_with_replacement(monkeypatch: pytest.MonkeyPatch,
         # about the mean of all 12
         t = paired.t_statistic(pairs.about_mean()[users].tolist(), w[users].tolist())
         assert found[row] == pytest.approx(t, rel=1e-9)
-    monkeypatch.setattr(statistics, "LARGEST_BLOCK", 4 * 12 * 7)
-    np.testing.assert_allclose(statistics.bootstrap_statistics(pairs, 30, seed=9), found, rtol=1e-12)
+    for size in (4 * 12 * 7, 4 * 12 - 1):  # seven draws at a time; fewer than one
+        monkeypatch.setattr(statistics, "LARGEST_BLOCK", size)
+        np.testing.assert_allclose(statistics.bootstrap_statistics(pairs, 30, seed=9), found, rtol=1e-12)
 
 
 @pytest.mark.parametrize("exact", [True, False])

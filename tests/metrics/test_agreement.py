@@ -238,6 +238,7 @@ def test_what_was_seen_or_masked_is_in_neither_list() -> None:
         {**embedded, "mask": mask[0]},
     ):
         assert updated(all_four(), reference_ids=padded, **update).compute() == masked
+        assert updated(all_four(), reference_preds=BEFORE, **update).compute() == masked
     nothing = torch.zeros(1, 0)  # no items at all
     empty = updated(Overlap(2), preds=nothing, mask=nothing > 0, reference_ids=torch.tensor([[-1]]))
     assert empty.compute().isnan()

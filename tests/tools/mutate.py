@@ -68,6 +68,7 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "reward_sums": ("KEPT_ROWS",),
     "rewards": ("PART", "BLOCK"),
     "runtime": ("SHARED_WORK", "PARTS_PER_THREAD", "WRITTEN_LOOPS"),
+    "randomization": ("TABLES_PER_BLOCK", "LARGEST_BLOCK"),
     "sampled_ranks": ("RANKS_AT_ONCE", "CHANCES_AT_ONCE"),
     "score_rows": ("NARROW", "MEDIUM", "WIDE", "LANES", "FEW"),
     "scored_rows": ("FOLD_ROWS", "FOLD_PIECES", "FIRST_FOLD"),
@@ -76,6 +77,7 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "slots": ("UNITS", "COUNTED"),
     "sort_keys": ("SLICE", "SLICE_ON_A_GPU"),
     "spark": ("FAN_IN", "ROWS_AT_ONCE"),
+    "statistics": ("LARGEST_BLOCK",),
     "ties": ("SMALL_STEP", "TABLE_ELEMENTS"),
 }
 SYMMETRIC = {

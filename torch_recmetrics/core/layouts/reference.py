@@ -25,7 +25,10 @@ def reference_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     shared = ["seen_ids"]
     if name == "reference_preds":
         shared += ["mask", "item_ids"] if "preds" in given else ["mask"]
-    return name, {**own, **{other: given[other] for other in shared if other in given}}
+    own |= {other: given[other] for other in shared if other in given}
+    if name == "reference_preds" and "mask" in own and own["mask"].ndim == 1:  # of a catalogue, the same for all users
+        own["mask"] = own["mask"].expand(own["preds"].shape[0], -1)
+    return name, own
 
 
 def told_as(name: str, error: object) -> str:
