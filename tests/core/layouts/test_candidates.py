@@ -66,7 +66,9 @@ def plain_evaluator(ids: list[Any], scores: list[Any], positives: list[int], k: 
     }
 
 
-@pytest.mark.parametrize("shape", [(4, 7, 3), (1, 1, 1), (3, 50, 6), (2, 5, 0), (3, 0, 2), (0, 4, 2)])
+@pytest.mark.parametrize(
+    "shape", [(4, 7, 3), (1, 1, 1), (3, 50, 6), (2, 5, 0), (3, 0, 2), (0, 4, 2), (3, 50, 20), (3, 0, 20)]
+)
 def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], way: str) -> None:
     """By a comparison of each with each, and by a search."""
     n_users, n_candidates, n_wanted = shape
@@ -84,9 +86,10 @@ def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], way: 
 
 
 def test_of_a_candidate_that_comes_again_the_first_is_found(way: str) -> None:
-    item_ids = torch.randint(4, (3, 60), generator=torch.Generator().manual_seed(0))  # with checks off
-    found = Candidates(item_ids).columns_of(torch.arange(4).expand(3, -1))
-    assert found.tolist() == [[ids.index(item) for item in range(4)] for ids in item_ids.tolist()]
+    item_ids = torch.randint(8, (3, 60), generator=torch.Generator().manual_seed(0))  # with checks off
+    for n in (4, 8):
+        found = Candidates(item_ids).columns_of(torch.arange(n).expand(3, -1))
+        assert found.tolist() == [[ids.index(item) for item in range(n)] for ids in item_ids.tolist()]
 
 
 def test_a_candidate_that_comes_again_is_refused_wherever_it_stands(way: str) -> None:

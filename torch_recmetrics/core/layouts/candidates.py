@@ -12,8 +12,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.relevance import are_distinct, columns_of, is_looped
-from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.layouts.relevance import columns_of, defer_item_ids
+from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
@@ -29,14 +29,10 @@ class Candidates:
         ascending = self.item_ids.sort(stable=True)
         return ascending.values, ascending.indices
 
-    def defer_rules(self, checks: check.ValueChecks) -> None:
+    def defer_rules(self, checks: ValueChecks) -> None:
         """Ids below -1, and an id twice among the candidates of one user."""
-        one_row = self.item_ids.ndim == 1
-        rows = self.item_ids.unsqueeze(0) if one_row else self.item_ids
-        if not checks.active or are_distinct(rows, None):
-            return
-        check.defer_ids(checks, "item_ids", rows, below=None)
-        check.defer_repeats(checks, "item_ids", self._by_id[0].unsqueeze(0) if one_row else self._by_id[0])
+        rows = self.item_ids.unsqueeze(0) if self.item_ids.ndim == 1 else self.item_ids
+        defer_item_ids(checks, "item_ids", rows, below=None)
 
     def shown(self, shape: torch.Size) -> Tensor | None:
         """(B, C) bool: the columns that are no padding; None where all of them are known not to be."""
@@ -45,7 +41,7 @@ class Candidates:
 
     def columns_of(self, item_ids: Tensor) -> Tensor:
         """(B, T) the columns of items; -1 for padding and for those that are no candidates."""
-        return columns_of(self.item_ids, item_ids, None if is_looped(self.item_ids) else self._by_id)
+        return columns_of(self.item_ids, item_ids, lambda: self._by_id)
 
     def ids_of(self, columns: Tensor) -> Tensor:
         """(B, D) the items of columns, -1 for column -1."""

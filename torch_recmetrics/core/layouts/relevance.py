@@ -5,6 +5,7 @@ And of such lists, whether their ids are sound, and where wanted ids stand in th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,9 +18,10 @@ from torch_recmetrics.core.ranking.requirements import ItemWeights
 from torch_recmetrics.core.ranking.ties import gain_of
 from torch_recmetrics.core.scores.matrix import HIDDEN
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.chunks import marked_columns
-from torch_recmetrics.core.tensors.devices import exact, is_sync_free
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
@@ -135,29 +137,29 @@ def are_distinct(ids: Tensor, n_items: int | None) -> bool:
     return not broken.any()
 
 
-def is_looped(ids: Tensor) -> bool:
-    """Whether a compiled loop looks through the rows, which need not be sorted then."""
-    return ids.ndim == 2 and is_sync_free(ids.device) and usable(ids)
-
-
-def columns_of(ids: Tensor, wanted: Tensor, by_id: tuple[Tensor, Tensor] | None = None, *, missing: int = -1) -> Tensor:
+def columns_of(
+    ids: Tensor, wanted: Tensor, by_id: Callable[[], tuple[Tensor, Tensor]] | None = None, *, missing: int = -1
+) -> Tensor:
     """(B, T) int64: the first column of its row that holds each wanted id; `missing` where none does.
 
     Args:
         ids: (B, C) int64, or (C,) for all rows.
         wanted: (B, T) int64; those below 0 are padding, and stand nowhere.
-        by_id: the ids ascending along each row, and the column of each, where they are known.
+        by_id: gives the ids ascending along each row, and the column of each; they are sorted here without it.
     """
     if not wanted.numel():
         return wanted
-    if is_looped(ids):
+    if not ids.shape[-1]:
+        return torch.full_like(wanted, missing)
+    if ids.ndim == 2 and usable(ids):
         columns = torch.empty_like(wanted, memory_format=torch.contiguous_format)
         given = (tensor.numpy() for tensor in (ids.contiguous(), wanted.contiguous(), columns))
         over_rows(id_rows.find_columns, wanted.shape[0], *given, missing, work=ids.numel() * wanted.shape[1])
         return columns
-    ascending, columns = ids.sort(stable=True) if by_id is None else by_id
-    if not ascending.shape[-1]:
-        return torch.full_like(wanted, missing)
+    if ids.ndim == 2 and wanted.shape[1] <= thresholds.COUNTED_TARGETS:
+        found, column = (ids.unsqueeze(1) == wanted.unsqueeze(2)).max(2)
+        return torch.where(found & (wanted >= 0), column, missing)
+    ascending, columns = ids.sort(stable=True) if by_id is None else by_id()
     at = torch.searchsorted(ascending, wanted.contiguous()).clamp_(max=ascending.shape[-1] - 1)
     if ascending.ndim == 1:
         found, column = ascending[at], columns[at]

@@ -17,14 +17,17 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
 def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tensor, Tensor | None] | None:
-    """Where each of (B, T) columns, or -1, stands, as far as it is among the first D, by a compiled loop.
+    """Where each of (B, T) columns, or -1, stands, as far as it is among the first D, without the best scores.
 
     (B, T) int32 how many scores are higher (D: D and more, FAR: it is hidden), and how many are equal, its own
-    included; None where no two are. None where there is no such loop, and where a score is NaN: a top-k shows them.
+    included; None where no two are. None where a top-k is needed: without compiled loops for more than one item of a
+    user, on another device, and where a score is NaN, which a top-k shows.
     """
     n_users = scores.n_users
-    if not (scores.compiled and depth):
+    if not (scores.is_sync_free and depth):
         return None
+    if not scores.compiled:
+        return _counted(scores, scores.gather(columns)) if columns.shape[1] == 1 else None
     above, equal = (np.empty(columns.shape, dtype=np.int32) for _ in range(2))
     flags = np.empty(n_users, dtype=np.uint8)
     wanted = scores.rows(), columns.contiguous().numpy(), depth, not scores.nan_hidden
@@ -32,6 +35,15 @@ def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tens
     if not flags.any():
         return torch.from_numpy(above), None
     return None if (flags & score_rows.HAS_NAN).any() else (torch.from_numpy(above), torch.from_numpy(equal))
+
+
+def _counted(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor | None] | None:
+    """The same of (B, 1) scores from comparisons with all others, which take less time than to find the best."""
+    above, equal, lengths = full_ranks(scores, wanted)
+    if bool((lengths < 0).any()):
+        return None
+    above = torch.where(wanted > HIDDEN, above, FAR).to(torch.int32)
+    return above, equal.to(torch.int32) if bool((equal > 1).any()) else None
 
 
 def ranks_in_list(
@@ -95,11 +107,15 @@ def plain_ranks(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]
     """The same of (B, N) scores in which nothing is hidden."""
     n_items = values.shape[1]
     bounds = torch.cat([wanted, wanted.new_full((wanted.shape[0], 1), HIDDEN)], 1)
-    with_nan = values.isnan().any(1)
+    with_nan = values.amax(1).isnan() if n_items else values.new_zeros(values.shape[0], dtype=torch.bool)
     if wanted.shape[1] <= thresholds.COUNTED_TARGETS:
+        # Torch adds numbers five times as fast as bools.
+        numbers, exactly = torch.empty_like(values), torch.float64 if n_items > 1 << 24 else None
         columns = bounds.unsqueeze(2).unbind(1)
-        above = torch.stack([(values > column).sum(1) for column in columns], 1)
-        equal = torch.stack([(values == column).sum(1) for column in columns], 1)
+        above, equal = (
+            torch.stack([compare(values, column, out=numbers).sum(1, dtype=exactly) for column in columns], 1).long()
+            for compare in (torch.gt, torch.eq)
+        )
     else:
         ascending = sorted_rows(values)
         above = n_items - torch.searchsorted(ascending, bounds, right=True)
