@@ -92,6 +92,20 @@ def test_codes_are_narrow_where_they_can_be(scores: torch.Tensor, bits: torch.dt
     assert int(packed.codes.min()) >= 0
 
 
+@pytest.mark.parametrize(("dtype", "most"), [(torch.int32, 30), (torch.int64, 61)])
+@pytest.mark.parametrize("more", [0, 1])
+def test_groups_and_keys_may_fill_every_bit(dtype: torch.dtype, most: int, more: int) -> None:
+    """Keys and groups of as many bits as one integer has room for, and of one more."""
+    largest = 2 ** (most - 3 + more) - 1
+    keys = torch.tensor([0, largest, 1, largest, 0, largest], dtype=dtype)
+    labels, groups = torch.tensor([0, 1, 1, 0, 1, 1], dtype=torch.bool), torch.tensor([0, 0, 7, 7, 6, 6])
+    packed = pack(keys, labels, groups)
+    assert int(packed.codes.min()) >= 0
+    assert packed.codes.dtype == (dtype if not more else torch.int64)
+    found = count_group_pairs(groups, keys, labels)
+    assert [column.tolist() for column in found] == [[0, 6, 7], [2, 0, 0], [1, 2, 1], [1, 0, 1]]
+
+
 def test_all_bits_of_a_float64_count() -> None:
     """Scores over the whole range of float64 that differ in the last bit alone, in groups of any number."""
     scores = torch.tensor([-1e300, 1e300, 1.0, 1.0 + 2**-52, 1.0, -1e-300], dtype=torch.float64)
