@@ -26,6 +26,16 @@ def test_an_error_is_that_of_the_definition(clustered: bool, weighted: bool) -> 
     holds(law, f"errors {clustered} {weighted}", examples=30, updates=updates)
 
 
+def test_the_error_of_one_negative_is_undefined_whatever_is_rounded() -> None:
+    metric = BinaryAUC()
+    for weight in range(1, 40):
+        metric.reset()
+        metric.update(
+            torch.tensor([0.0, 0, 0, 1]), torch.tensor([0, 1, 1, 1]), weights=torch.tensor([1.0, 1, 3, weight])
+        )
+        assert metric.standard_error().isnan()
+
+
 def test_of_how_many_units_an_area_is() -> None:
     """Satterthwaite's degrees of freedom and one; without an error the rows of the smaller class, half at most."""
     variance, other, n, n_other, none = torch.tensor([1.0, 2.0, 5.0, 9.0, 0.0], dtype=torch.float64)

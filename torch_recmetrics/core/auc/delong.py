@@ -55,7 +55,8 @@ def errors_by(groups: Tensor, n_groups: int, sides: tuple[Side, Side]) -> tuple[
     variances = []
     for side, placement, total, n in zip(sides, (1 - placements[1], placements[0]), totals, counts, strict=True):
         squares = side.squares * (placement - auc[groups]).square()
-        variances.append(sum_by(groups, squares, n_groups) / total.square() * n / (n - 1))
+        factor = torch.where(n > 1, n / (n - 1), float("nan"))  # the deviation of a row alone is 0 but for rounding
+        variances.append(sum_by(groups, squares, n_groups) / total.square() * factor)
     n_units = n_of_units(variances[0], variances[1], counts[0], counts[1], counts[0] + counts[1])
     return auc.clamp(max=1), (variances[0] + variances[1]).sqrt(), n_units
 
