@@ -22,7 +22,7 @@ ONE_COLUMN = (
 )
 PADDED_WITH_0 = (
     "`seen_ids` begin or end with 0, 0 in a quarter of the rows: is that padding? It hides item 0 from them: pad "
-    "with -1, or give ignore_index=0"
+    "with -1, or give ignore_index=0 where 0 is no item in any ids and no `target` has labels"
 )
 ALL_RELEVANT = (
     "every item is relevant to every user of this update, by numbers that are no grades: are `preds` and `target` "
