@@ -109,10 +109,10 @@ def test_sizes_that_are_left_out_are_there() -> None:
     for stem, names in mutate.SIZES.items():
         found: set[str] = set()
         for file in (ROOT / folders.PACKAGE).rglob(f"{stem}.py"):
-            targets = [
-                node.targets[0] for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, ast.Assign)
-            ]
+            body = ast.parse(file.read_text("utf-8")).body
+            targets = [node.targets[0] for node in body if isinstance(node, ast.Assign)]
             found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+            found |= {name.name for node in body if isinstance(node, ast.ImportFrom) for name in node.names}
         assert found >= set(names), stem
 
 
