@@ -68,8 +68,7 @@ def test_infinity_stays_where_nan_hides() -> None:
 def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, way: str) -> None:
     expected = plainly(**arguments)
     scores = read(way, arguments)
-    top = topk_scores(scores, k := min(k, scores.n_items), with_ids=True)
-    assert torch.equal(topk_scores(scores, k, with_ids=False).values, top.values)
+    top = topk_scores(scores, k := min(k, scores.n_items))
     ids = top.ids if top.ordered else in_input_order(scores, top.values, top.ids)
     n_kth = count_equal(scores, top.values[:, -1])
     for user, row in enumerate(expected):
@@ -86,7 +85,7 @@ def test_the_top_is_that_of_a_stable_sort(arguments: dict[str, Any], k: int, way
 def test_no_loop_looks_for_very_many_items() -> None:
     k = thresholds.LOOPED_ITEMS + 1
     preds = torch.rand(2, k + 300).mul(500).floor()
-    top = topk_scores(scores := ScoreMatrix(preds), k, with_ids=True)
+    top = topk_scores(scores := ScoreMatrix(preds), k)
     expected = torch.sort(preds, dim=1, descending=True, stable=True)
     assert not top.ordered
     assert torch.equal(top.values, expected.values[:, :k])
@@ -108,7 +107,7 @@ def test_the_top_of_long_rows_is_read_from_their_blocks(rest: int, monkeypatch: 
         runtime.plain(),
         Each(lambda operation, made: sizes.extend(t.shape[-1] for t in made if "topk" in str(operation[0]))),
     ):
-        top = topk_scores(ScoreMatrix(preds), 20, with_ids=True)
+        top = topk_scores(ScoreMatrix(preds), 20)
     assert sizes == [20] * 4, "blocks, then what they hold"
     expected = preds.topk(20)
     assert torch.equal(top.values.nan_to_num(1e9), expected.values.nan_to_num(1e9))
@@ -125,7 +124,7 @@ def test_scores_that_torch_negates_only_when_they_are_read(way: str) -> None:
 def test_scores_that_begin_within_a_number() -> None:
     memory = bytearray(b"\0" * 3) + bytearray(torch.randn(2, 300).numpy().tobytes())
     preds = torch.frombuffer(memory, dtype=torch.float32, offset=3).view(2, 300)
-    assert torch.equal(topk_scores(ScoreMatrix(preds), 5, with_ids=True).ids, preds.clone().topk(5).indices)
+    assert torch.equal(topk_scores(ScoreMatrix(preds), 5).ids, preds.clone().topk(5).indices)
 
 
 @settings(max_examples=60)

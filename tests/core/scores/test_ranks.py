@@ -12,6 +12,7 @@ from torch_recmetrics.core.layouts.relevance import Relevance
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
+from torch_recmetrics.core.scores.ranks import ranks_within
 from torch_recmetrics.core.tensors.checks import ValueChecks
 
 INF = float("inf")
@@ -61,6 +62,14 @@ def test_every_metric_reads_the_same_from_scores_as_from_lists(graded, n_targets
         torch.testing.assert_close(metrics.compute()[name], value, rtol=0, atol=1e-13)
     if rule != "stable":
         assert [found is not None for _, found in calls] == 6 * [way == "compiled" or n_targets == 1]
+
+
+@pytest.mark.parametrize(("n_items", "n_targets", "is_counted"), [(2815, 1, True), (2816, 1, False), (101, 2, False)])
+def test_one_item_in_short_rows_is_counted_without_loops(n_items, n_targets, is_counted, way):
+    scores = ScoreMatrix(torch.arange(2.0 * n_items).view(2, n_items))
+    found = ranks_within(scores, torch.tensor([[n_items - 4, 0]] * 2)[:, :n_targets], 10)
+    assert (found is not None) == (way == "compiled" or is_counted)
+    assert found is None or found[0][:, 0].tolist() == [3, 3]
 
 
 def test_who_asks_for_lengths_must_say_so(way):

@@ -8,7 +8,6 @@ import torch
 
 from torch_recmetrics.core.tensors import sorts, thresholds
 from torch_recmetrics.core.tensors.sorts import (
-    best_of_rows,
     has_vector_sort,
     numpy_is_faster,
     processor,
@@ -100,9 +99,6 @@ def test_the_faster_one_sorts(numpy_wins: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "sort", lambda keys, sort=torch.sort: by_torch.append(keys) or sort(keys))
     sort_column(torch.randint(1 << 20, (1000,)))
     assert len(by_torch) == (not numpy_wins)
-    monkeypatch.setattr(torch, "topk", lambda rows, k, topk=torch.topk: by_torch.append(rows) or topk(rows, k))
-    best_of_rows(torch.rand(5, 20), 3)
-    assert len(by_torch) == 2 * (not numpy_wins)
 
 
 @pytest.mark.parametrize("numpy", [True, False])
@@ -115,22 +111,6 @@ def test_ids_are_sorted_whatever_their_size(largest: int, numpy: bool, monkeypat
     assert sorted_rows(ids[0]).tolist() == sorted(ids[0].tolist())
     assert sorted_rows(ids[:, :0]).shape == (2, 0)
     assert ids[0].tolist() == [5, largest, -1, 3]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("n", [1, 5, 40, 1001])
-def test_the_best_of_rows(way: str, dtype: torch.dtype, n: int) -> None:
-    rows = torch.randn(6, n, generator=torch.Generator().manual_seed(n)).to(dtype)
-    rows[1] = rows[1].round()
-    rows[2], rows[3, ::2], rows[4, -1] = 0.5, float("-inf"), float("nan")
-    before = rows.clone()
-    for given in (rows, rows.T.contiguous().T):
-        for k in {1, min(5, n), n}:
-            best = best_of_rows(given, k)
-            assert best.dtype == dtype
-            torch.testing.assert_close(best, rows.topk(k).values, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(rows, before, rtol=0, atol=0, equal_nan=True)
-    assert best_of_rows(rows[:0], 1).shape == (0, 1)
 
 
 def test_rows_are_sorted_in_a_copy() -> None:

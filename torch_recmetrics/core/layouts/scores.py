@@ -53,8 +53,7 @@ def rank_scores(
         ranks = ranks_within(scores, columns, depth)
     if ranks is not None and not sorts:
         return _ranking(targets, *ranks, depth, n_items, lengths=lengths, whole=needs.full_list)
-    # One more than is kept, to see whether a tie crosses the cutoff.
-    top = topk_scores(scores, min(depth + 1, n_items), with_ids=sorts)
+    top = topk_scores(scores, min(depth + 1, n_items))  # one more than is kept, to see whether a tie crosses the cutoff
     if n_items:
         check.defer_nan(checks, top.values[:, 0].isnan())
     if ranks is None and not targets.width:

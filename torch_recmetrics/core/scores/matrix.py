@@ -17,6 +17,7 @@ from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import is_sync_free
+from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 HIDDEN = float("-inf")
 NO_VALUES, NO_BITS, NO_MASK = (np.empty(0, dtype=dtype) for dtype in (np.float32, np.int16, np.uint8))
@@ -115,7 +116,7 @@ class ScoreMatrix:
         if self.nan_hidden:
             shown = shown & ~values.isnan()
         if self._seen is not None:
-            ascending = self._seen.sort().values
+            ascending = sorted_rows(self._seen)
             place = torch.searchsorted(ascending, columns.contiguous()).clamp(max=ascending.shape[1] - 1)
             shown = shown & (ascending.gather(1, place) != columns)
         return torch.where(shown, values, HIDDEN)

@@ -12,6 +12,7 @@ from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import over_rows
 from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.scores.matrix import HIDDEN, ScoreMatrix
+from torch_recmetrics.core.scores.topk import is_long
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.sorts import sorted_rows
 
@@ -21,13 +22,14 @@ def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tens
 
     (B, T) int32 how many scores are higher (D: D and more, FAR: it is hidden), and how many are equal, its own
     included; None where no two are. None where a top-k is needed: without compiled loops for more than one item of a
-    user, on another device, and where a score is NaN, which a top-k shows.
+    user and in long rows, on another device, and where a score is NaN, which a top-k shows.
     """
     n_users = scores.n_users
     if not (scores.is_sync_free and depth):
         return None
     if not scores.compiled:
-        return _counted(scores, scores.gather(columns)) if columns.shape[1] == 1 else None
+        is_counted = columns.shape[1] == 1 and not is_long(scores.n_items, depth + 1)
+        return _counted(scores, scores.gather(columns)) if is_counted else None
     above, equal = (np.empty(columns.shape, dtype=np.int32) for _ in range(2))
     flags = np.empty(n_users, dtype=np.uint8)
     wanted = scores.rows(), columns.contiguous().numpy(), depth, not scores.nan_hidden

@@ -11,7 +11,6 @@ from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import over_rows
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.sorts import best_of_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,24 +18,20 @@ class TopK:
     """The k largest scores of each row, descending."""
 
     values: Tensor  # (B, k) of any float dtype that holds the scores; NaN first
-    ids: Tensor  # (B, k) columns, any number beside a score of -inf; (B, 0) where nobody reads them
+    ids: Tensor  # (B, k) columns; any number beside a score of -inf
     ordered: bool  # equal scores stand by rising column, so those at the cutoff are the first ones
     n_kth: Tensor | None  # (B,) int64: how many scores of the row equal the k-th, where the one before does
 
 
-def topk_scores(scores: ScoreMatrix, k: int, *, with_ids: bool) -> TopK:
-    """The k largest scores of each row, and their columns."""
+def topk_scores(scores: ScoreMatrix, k: int) -> TopK:
+    """The k largest scores of each row and their columns."""
     if k >= scores.n_items:
         order = torch.sort(scores.dense(), descending=True, stable=True)
         return TopK(order.values, order.indices, True, None)
     top = _compiled_topk(scores, k) if scores.compiled and 0 < k <= thresholds.LOOPED_ITEMS else None
     if top is not None:
         return top
-    if with_ids:
-        values, ids = scores.over_tiles(lambda _, values: plain_topk(values, k))
-    else:
-        (values,) = scores.over_tiles(lambda _, values: plain_best(values, k))
-        ids = torch.empty_like(values[:, :0], dtype=torch.int64)
+    values, ids = scores.over_tiles(lambda _, values: plain_topk(values, k))
     return TopK(values, ids, False, None)
 
 
@@ -54,35 +49,27 @@ def _compiled_topk(scores: ScoreMatrix, k: int) -> TopK | None:
 
 
 def plain_topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row, descending, and their columns."""
-    columns = _columns_of_best(values, k)
-    if columns is None:
-        return torch.topk(values, k)
-    top = torch.topk(values.gather(1, columns), k)
-    return top.values, columns.gather(1, top.indices)
+    """The k largest of each row, descending, and their columns.
 
-
-def plain_best(values: Tensor, k: int) -> tuple[Tensor]:
-    """The k largest of each row alone, descending."""
-    columns = _columns_of_best(values, k)
-    return (best_of_rows(values if columns is None else values.gather(1, columns), k),)
-
-
-def _columns_of_best(values: Tensor, k: int) -> Tensor | None:
-    """(B, C) columns of each row among which its k largest stand; None for short rows, where they are all.
-
-    They stand in the k blocks whose maxima are largest: one read, and little more.
+    In a long row they are looked for in the k blocks whose maxima are largest: one read, and little more.
     """
     n_rows, n_columns = values.shape
+    if not is_long(n_columns, k):
+        return torch.topk(values, k)
     width = thresholds.BLOCK
     n_blocks = n_columns // width
-    if n_blocks < thresholds.BLOCKS_PER_ITEM * max(k, 1):
-        return None
     blocks = values[:, : n_blocks * width].unflatten(1, (n_blocks, width))  # type: ignore[no-untyped-call]
     best = blocks.amax(2).topk(k, sorted=False).indices  # NaN is the largest
     columns = (best.unsqueeze(2) * width + torch.arange(width, device=best.device)).flatten(1)
     rest = torch.arange(n_blocks * width, n_columns, device=best.device).expand(n_rows, -1)
-    return torch.cat([columns, rest], 1)
+    columns = torch.cat([columns, rest], 1)
+    top = torch.topk(values.gather(1, columns), k)
+    return top.values, columns.gather(1, top.indices)
+
+
+def is_long(n_columns: int, k: int) -> bool:
+    """Whether the k best of a row of so many columns are looked for in blocks."""
+    return n_columns // thresholds.BLOCK >= thresholds.BLOCKS_PER_ITEM * max(k, 1)
 
 
 def count_equal(scores: ScoreMatrix, against: Tensor, rows: Tensor | None = None) -> Tensor:

@@ -39,16 +39,6 @@ def sorted_pieces(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
             yield pieces, sorted_rows(pieces)
 
 
-def best_of_rows(rows: Tensor, k: int) -> Tensor:
-    """(B, k) the largest numbers of each row, descending; NaN is the largest."""
-    if not is_sync_free(rows.device) or rows.dtype == torch.bfloat16 or not numpy_is_faster():
-        return torch.topk(rows, k).values
-    first = rows.shape[1] - k
-    best = np.partition(rows.numpy(), first, axis=1)[:, first:]
-    best.sort(axis=1)
-    return torch.from_numpy(best).flip(1)
-
-
 def sort_column(keys: Tensor) -> Tensor:
     """The (M,) keys in ascending order. The sort may happen in place: do not read the argument afterwards."""
     if keys.device.type != "cpu" or not numpy_is_faster():
