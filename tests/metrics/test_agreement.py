@@ -275,6 +275,7 @@ def test_what_is_refused() -> None:
         ({"preds": SCORES, "reference_ids": LISTS + 1}, ValueError, "`reference_ids` must be below .*, 5, got 5 in"),
         ({"item_ids": LISTS, "reference_ids": SCORES}, TypeError, "`reference_ids`"),
         ({"preds": SCORES, "reference_preds": LISTS}, TypeError, "`reference_preds`"),
+        ({"preds": SCORES, "reference_preds": BEFORE.sum()}, ValueError, "`reference_preds` must have 2 dimensions"),
         ({"preds": SCORES, "reference_preds": BEFORE[:, :4]}, ValueError, "`reference_preds`"),
         ({"preds": SCORES, "reference_preds": BEFORE / 0 * 0}, ValueError, "`reference_preds` must not be NaN"),
         ({"preds": SCORES[0], "target": SCORES[0] > 2, "indexes": LISTS[0]}, ValueError, "looks at item ids"),

@@ -109,6 +109,7 @@ def layout_of_rows(given: Given) -> UserLayout:
     if not REFERENCES.keys().isdisjoint(given):
         layout = layout_of_rows({name: value for name, value in given.items() if name not in REFERENCES})
         name, own = reference_arguments(given)
+        need(given, name, 2)
         check.check_device(layout.like.device, {name: given[name]})
         check.check_rows(name, given[name], layout.like.shape[0], f"`{layout.like_name}`")
         if name == "reference_preds" and "preds" in given:
