@@ -125,13 +125,22 @@ def log_loss(rows: Sequence[Row], eps: float | None = None) -> float:
 
 
 def normalized_entropy(rows: Sequence[Row], eps: float | None = None) -> float:
-    """The loss by that of always predicting the share of positives; exact where a class has nearly all the weight."""
-    classes = [sum((Fraction(row.weight) for row in rows if row.label == label), Fraction()) for label in (1, 0)]
-    if not all(classes):
+    """The loss by that of always predicting the share of positives."""
+    shares = shares_of_classes(rows)
+    if not all(shares):
         return math.nan
-    shares = [part / sum(classes) for part in classes]
-    logs = [math.log(share) if share < 0.5 else math.log1p(-(1 - share)) for share in shares]
-    return log_loss(rows, eps) / -math.fsum(share * log for share, log in zip(shares, logs))
+    return log_loss(rows, eps) / -math.fsum(float(share) * log_of(share) for share in shares)
+
+
+def shares_of_classes(rows: Sequence[Row]) -> list[Fraction]:
+    """Of the weight, that of the positives and that of the negatives; 0 and 0 without rows."""
+    classes = [sum((Fraction(row.weight) for row in rows if row.label == label), Fraction()) for label in (1, 0)]
+    return [part / (sum(classes) or 1) for part in classes]
+
+
+def log_of(share: Fraction) -> float:
+    """Exact where nearly all the weight is in it, too."""
+    return math.log(share) if share < 0.5 else math.log1p(-(1 - share))
 
 
 def calibration(rows: Sequence[Row]) -> float:

@@ -40,10 +40,10 @@ def of_clicks(name: str, rows: Sequence[Row], **options: Any) -> float:
     losses = [row.weight * clicks.loss(row, row.eps if eps is None else eps) for row in rows]
     if name == "log_loss":
         return standard_error([(loss, row.weight) for loss, row in zip(losses, rows, strict=True)])
-    rate = math.fsum(row.weight * row.label for row in rows) / (math.fsum(row.weight for row in rows) or 1)
-    if not 0 < rate < 1:
+    shares = clicks.shares_of_classes(rows)
+    if not all(shares):
         return math.nan
-    base = [-row.weight * math.log(rate if row.label else 1 - rate) for row in rows]
+    base = [-row.weight * clicks.log_of(shares[0 if row.label else 1]) for row in rows]
     return standard_error(list(zip(losses, base, strict=True)))
 
 
