@@ -21,7 +21,7 @@ REGISTER_BYTES = 1 << 11  # of a row: numpy sorts so many in registers, and long
 # Without compiled loops: columns of a block of a long row, whose maximum is looked at first, and blocks for each of the
 # K best; with fewer torch.topk alone is faster.
 BLOCK, BLOCKS_PER_ITEM = 64, 4
-# Wanted scores of whole rows; with more a row is sorted: without compiled loops, and with them.
+# Wanted scores, or ids, of whole rows; with more a row is sorted: without compiled loops, and with them.
 COUNTED_TARGETS, LOOPED_TARGETS = 6, 128
 LOOPED_ITEMS = 1 << 10  # best items of a row that a compiled loop looks for; of more torch.topk is as fast
 
