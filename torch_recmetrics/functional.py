@@ -48,7 +48,7 @@ def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: 
     needs = requirements_of(metric, options, (ties, *metric.extra_rules))
     checks = check.ValueChecks(options["validate_args"])
     with torch.no_grad():
-        ranked = read_layout(Labels(options["ignore_index"], options["min_relevance"]), **layout).rank(needs, checks)
+        ranked = read_layout(Labels(options["ignore_index"], options["min_relevance"]), **layout).ranked(needs, checks)
         gains = [options["gain"]] if "gain" in options else []
         if not ranked.binary and (gains or "max_relevance" in options):
             check.defer_gains(checks, ranked.largest(), gains, options.get("max_relevance"))

@@ -430,7 +430,7 @@ def test_point_1_costs_follow_the_data_not_top_k(layout: str) -> None:
 
 
 def test_point_1_tables_that_are_kept_are_bounded_in_bytes() -> None:
-    tables = (ties.rank_table, ties.log2_discount_table, ranking.remembered_best_sums)
+    tables = (ties.rank_table, ties.remembered_rank_counts, ranking.remembered_best_sums)
     for table in tables:
         table.cache_clear()
     for n in [*range(250_000, 250_260), 2_500_000]:

@@ -170,7 +170,7 @@ class Evaluator:
         """(B,) the values of a single metric, nan where there is none."""
         self._check_catalogue(layout)
         checks = check.ValueChecks(self.validate_args)
-        return self.evaluate(layout.rank(self.needs, checks), checks).values()[0]
+        return self.evaluate(layout.ranked(self.needs, checks), checks).values()[0]
 
     def _check_catalogue(self, layout: Layout) -> None:
         """Refuse what shows by its shape that it has no items, or not those of the catalogue that a member knows."""

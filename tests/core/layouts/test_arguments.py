@@ -106,6 +106,12 @@ BAD = [
     form("number of shared candidates", but(CANDIDATES, item_ids=[7, 8]), "item_ids", "(2, 3)", "(2,)"),
     form("float candidates", but(CANDIDATES, item_ids=[0.0, 1.0, 2.0]), "item_ids", "float32"),
     form("relevance of no ids", but(DENSE, target_relevance=[[1.0, 0], [2, 1]]), "target_relevance", "target_ids"),
+    form(
+        "relevance of no ids by lists",
+        {"item_ids": LISTS["item_ids"], "target_relevance": TARGET},
+        "target_relevance",
+        "target_ids",
+    ),
     form("other number of users", but(DENSE, target=TARGET[:1]), "target", "(1, 3)", "(2, 3)"),
     form("other number of items", but(DENSE, target=TARGET[:, :2]), "target", "(2, 2)", "(2, 3)"),
     form("one user without a batch", {"preds": PREDS[0], "target": TARGET[0]}, "preds", "(3,)"),

@@ -35,7 +35,7 @@ def test_what_is_listed_is_what_is_above_0(
     target = laid((marked * torch.randint(1, most + 1, shape, generator=g)).to(dtype), place)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime._Process, "plain", plain)
-        found = dense_relevance(target, compact=True)
+        found = dense_relevance(target)
     expected = [[(i, float(x)) for i, x in enumerate(row) if x > 0] for row in target.tolist()]
     width = max(len(row) for row in expected)
     ids = [[-1] * (width - len(row)) + [i for i, _ in row] for row in expected]
@@ -47,18 +47,18 @@ def test_what_is_listed_is_what_is_above_0(
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0)])
 def test_no_user_and_no_item(shape: tuple[int, int], way: str) -> None:
-    found = dense_relevance(torch.zeros(shape), compact=True)
+    found = dense_relevance(torch.zeros(shape))
     assert found.item_ids.shape == (shape[0], 0) and found.n_relevant().tolist() == [0] * shape[0]
 
 
 def test_what_is_not_above_0_is_not_relevant(way: str) -> None:
     """-0.0, which differs from 0 in its bits, and what only comes this far where nothing is checked."""
     target = torch.tensor([[0.0, -0.0, 2.0, -1.0, 1.0], [0.0, NAN, 0.0, -3.0, 0.0]])
-    found = dense_relevance(target, compact=True)
+    found = dense_relevance(target)
     assert found.n_relevant().tolist() == [2, 0]
     listed = zip(found.item_ids[0].tolist(), found.values[0].tolist(), strict=True)
     assert [(item, value) for item, value in listed if item >= 0 or value] == [(2, 2), (4, 1)]
-    only_zero = dense_relevance(torch.tensor([[0.0, -0.0, 1.0]]), compact=True)
+    only_zero = dense_relevance(torch.tensor([[0.0, -0.0, 1.0]]))
     assert only_zero.n_relevant().tolist() == [1]
 
 

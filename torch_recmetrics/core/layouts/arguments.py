@@ -7,8 +7,9 @@ ranking is made.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -44,7 +45,7 @@ from torch_recmetrics.core.ranking.ties import UNORDERED
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
-from torch_recmetrics.core.tensors.devices import exact, is_sync_free
+from torch_recmetrics.core.tensors.devices import exact
 
 LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, item_ids=..., target_ids=...), "
@@ -52,9 +53,12 @@ LAYOUTS = (
 )
 EMBEDDINGS = frozenset(("user_embeddings", "item_embeddings", "item_bias"))
 TARGETS = frozenset(("target", "target_ids", "target_relevance"))
-IDS = ("item_ids", "target_ids", "target_relevance", "seen_ids")
+LISTED = ("item_ids", "target_ids", "target_relevance", "seen_ids")
 ROWS = ("weights", "sample_ids")  # (B,) each
-ARGUMENTS = frozenset(("preds", "target", "indexes", *IDS, "mask", "weights", "sample_ids", *EMBEDDINGS, *REFERENCES))
+FLAT_ROWS = ("target", "indexes", "weights", "mask")  # beside `preds`, (M,) each
+ARGUMENTS = frozenset(
+    ("preds", "target", "indexes", *LISTED, "mask", "weights", "sample_ids", *EMBEDDINGS, *REFERENCES)
+)
 
 # What to do with an argument of other dimensions, by their number.
 FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
@@ -134,8 +138,8 @@ class Layout(ABC):
 
     like: Tensor  # the argument that the others must match
     like_name: str
-    n_items: int | None  # items that are scored, by id; None where ids are given
-    n_candidates: int | None = field(default=None, kw_only=True)  # items that are scored where they are not all
+    n_items: int | None  # the catalogue, where columns are ids; None where ids are given
+    n_candidates: int | None = field(default=None, kw_only=True)  # of each user; None where all items are scored
     # Whether `seen_ids` or a `mask` say what must not be recommended.
     hides: bool = field(default=False, kw_only=True)
 
@@ -147,11 +151,6 @@ class Layout(ABC):
     @abstractmethod
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
         """The lists of these users; call ``checks.raise_first()`` before they are believed."""
-
-    def rank(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        """The same, which say whether some items were hidden."""
-        ranking = self.ranked(needs, checks)
-        return ranking.having(hides=True) if self.hides else ranking
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +192,8 @@ class FlatLayout(Layout):
     rows: FlatRows
 
     def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
-        return read_lists(self.checked_rows(needs, checks), needs, checks).ranking(needs)
+        ranking = read_lists(self.checked_rows(needs, checks), needs, checks).ranking(needs)
+        return ranking.having(hides=self.hides)
 
     def checked_rows(self, needs: RankingRequirements, checks: ValueChecks) -> FlatRows:
         """The rows, with the rules about their values."""
@@ -208,28 +208,8 @@ class FlatLayout(Layout):
         return replace(rows, preds=preds)
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """What is said to be relevant: a dense target, or ids with or without their relevance."""
-
-    dense: Tensor | None  # (B, N)
-    ids: Tensor | None  # (B, T) int64
-    graded: Tensor | None  # (B, T)
-
-    def relevance(self, checks: ValueChecks, n_items: int | None) -> Relevance:
-        """What is relevant to each user; `n_items` bounds the ids."""
-        if self.dense is not None:
-            check.defer_relevance(checks, "target", self.dense)
-            return dense_relevance(self.dense, compact=is_sync_free(self.dense.device))
-        if self.ids is None:
-            raise ValueError(f"`target_ids` is missing: the layouts are {LAYOUTS}")
-        graded = None
-        if self.graded is not None:
-            graded = self.graded.masked_fill(self.ids < 0, 0)  # what stands beside padding is not read
-            check.defer_relevance(checks, "target_relevance", graded)
-            graded = graded.to(torch.uint8) if graded.dtype == torch.bool else graded
-        in_range = defer_item_ids(checks, "target_ids", self.ids, below=n_items)
-        return Relevance(self.ids if in_range else kept_inside(self.ids, n_items), graded)
+# What is said to be relevant to each user; how many items there are bounds the ids, where it is known.
+Targets = Callable[[ValueChecks, "int | None"], Relevance]
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +236,7 @@ class UserLayout(Layout):
         if self.reference is not None and not needs.reference:
             raise TypeError(f"`{self.reference[0]}` must not be given: no metric compares lists with it")
         if self.targets is not None:
-            relevance = self.targets.relevance(checks, self.n_items)
+            relevance = self.targets(checks, self.n_items)
         elif not needs.needs_target:
             nothing = torch.zeros((self.like.shape[0], 0), dtype=torch.int64, device=self.like.device)
             relevance = Relevance(nothing, None)
@@ -272,6 +252,7 @@ class UserLayout(Layout):
         if seen_ids is not None and not check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items):
             seen_ids = kept_inside(seen_ids, self.n_items)
         may_err = self.targets is not None and (self.hides or relevance.width == self.n_items)
+        # Asked first: `rank_users` may tell of a mistake too, and only one is told.
         looks = may_err and check.MISTAKES in checks.warns and bool(self.like.shape[0])
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
         if looks:
@@ -283,8 +264,13 @@ class UserLayout(Layout):
             weights = exact(weights.clone())
         if sample_ids is not None:
             sample_ids = sample_ids.to(torch.int64, copy=True)
-        has_target = self.targets is not None
-        ranking = ranking.having(weights=weights, sample_ids=sample_ids, has_target=has_target, n_items=self.n_items)
+        ranking = ranking.having(
+            weights=weights,
+            sample_ids=sample_ids,
+            has_target=self.targets is not None,
+            n_items=self.n_items,
+            hides=self.hides,
+        )
         defer_unlisted(checks, ranking, needs)
         if needs.item_weights:
             of_each = {weights: relevance.weighed(weights, checks) for weights in needs.item_weights}
@@ -355,18 +341,15 @@ class ListsLayout(UserLayout):
         item_ids = self.like
         known = [number for number in needs.list_places if number is not None]
         defer_item_ids(checks, "item_ids", item_ids, below=min(known, default=None))
-        return rank_lists(item_ids, relevance, needs, seen_ids, may_look=is_sync_free(item_ids.device))
+        return rank_lists(item_ids, relevance, needs, seen_ids)
 
     def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor:
-        checks.steps = self.steps
         ids = self.like
         defer_item_ids(checks, "item_ids", ids, below=self.n_items)
-        if self.seen_ids is not None:
-            check.defer_ids(checks, "seen_ids", self.seen_ids, below=None)
         if self.mask is not None and self.n_items:
             mask = self.mask.expand(ids.shape[0], -1)
             ids = ids.masked_fill(~mask.gather(1, kept_inside(ids, mask.shape[1]).clamp(min=0)), -1)
-        ids = shown(ids, self.seen_ids, may_look=is_sync_free(ids.device))
+        ids = shown(ids, self.seen_ids)
         return ids[:, : None if needs.full_list else needs.depth].clone()
 
 
@@ -423,31 +406,26 @@ def ready_layout(given: Given, labels: Labels) -> ReadyLayout:
     extra = [name for name in given if name != "preds"]
     if extra:
         raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
-    return ReadyLayout(ranking.relevance, "preds", ranking.n_items, ranking, hides=ranking.hides)
+    return ReadyLayout(ranking.above, "preds", ranking.n_items, ranking, hides=ranking.hides)
 
 
 def flat_layout(given: Given) -> FlatLayout:
     """Flat rows, hidden ones with a score of -inf."""
     for name in given:
-        if name in IDS or name == "sample_ids" or name in EMBEDDINGS:
-            raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids")
-        if name in REFERENCES:
-            raise ValueError(
-                f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids; give `item_ids`, a "
-                "list for each user, in place of `indexes`"
-            )
-    preds = need(given, "preds", 1)
-    shape, like = tuple(preds.shape), "`preds`"
-    for name in ("target", "indexes", "weights", "mask"):
-        if name in ("target", "indexes") or name in given:
-            check.check_shape(name, need(given, name, 1), shape, like)
-    target, indexes = need(given, "target", 1), need(given, "indexes", 1)
+        if name not in ("preds", *FLAT_ROWS):
+            step = "; give `item_ids`, a list for each user, in place of `indexes`" if name in REFERENCES else ""
+            raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids{step}")
+    preds, rows = need(given, "preds", 1), {}
+    for name in FLAT_ROWS:
+        if name == "target" or name in given:
+            rows[name] = need(given, name, 1)
+            check.check_shape(name, rows[name], tuple(preds.shape), "`preds`")
     check.check_device(preds.device, given)
-    if "mask" in given:
-        preds = preds.masked_fill(~given["mask"], float("-inf"))
-    weights = exact(need(given, "weights", 1)) if "weights" in given else None
-    rows = FlatRows(indexes.to(torch.int64), preds, target, weights)
-    return FlatLayout(preds, "preds", None, rows, hides="mask" in given)
+    if "mask" in rows:
+        preds = preds.masked_fill(~rows["mask"], float("-inf"))
+    weights = exact(rows["weights"]) if "weights" in rows else None
+    flat = FlatRows(rows["indexes"].to(torch.int64), preds, rows["target"], weights)
+    return FlatLayout(preds, "preds", None, flat, hides="mask" in given)
 
 
 def scores_layout(given: Given) -> ScoresLayout:
@@ -498,8 +476,9 @@ def embeddings_layout(given: Given) -> EmbeddingsLayout:
     part = checked_part(given.get("item_ids"), given.get("mask"), pairs)
     rows = users_of({**given, "mask": part.mask}, users, "user_embeddings")
     n_candidates = part.rows.shape[0] if part.rows is not None and "item_ids" in given else None
-    options = {"pairs": pairs, "part": part, "n_candidates": n_candidates, **rows}
-    return EmbeddingsLayout(users, "user_embeddings", pairs.n_items, **options)
+    return EmbeddingsLayout(
+        users, "user_embeddings", pairs.n_items, pairs=pairs, part=part, n_candidates=n_candidates, **rows
+    )
 
 
 def users_of(given: Given, like: Tensor, like_name: str) -> dict[str, Any]:
@@ -518,13 +497,13 @@ def users_of(given: Given, like: Tensor, like_name: str) -> dict[str, Any]:
 
 def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
     """What is said to be relevant."""
-    if "target_ids" not in given and like_name == "preds":
-        if "target_relevance" in given:
-            raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
+    if "target_ids" not in given and "target_relevance" in given:
+        raise ValueError("`target_relevance` must not be given without `target_ids`, whose relevance it is")
+    if "target_ids" not in given:  # other layouts than scores have refused `target`
         target = need(given, "target", 2)
         of_preds = "`preds`, a column for each item (ids of relevant items go to `target_ids`)"
         check.check_shape("target", target, tuple(like.shape), of_preds)
-        return Targets(target, None, None)
+        return partial(relevance_of_target, target)
     if "target" in given:
         raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
     if getattr(given["target_ids"], "ndim", 0) == 1:  # one relevant item for each user
@@ -536,7 +515,23 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
     if "target_relevance" in given:
         graded = need(given, "target_relevance", 2)
         check.check_shape("target_relevance", graded, tuple(ids.shape), "`target_ids`")
-    return Targets(None, ids, graded)
+    return partial(relevance_of_ids, ids, graded)
+
+
+def relevance_of_target(target: Tensor, checks: ValueChecks, _: int | None) -> Relevance:
+    """Of a (B, N) target."""
+    check.defer_relevance(checks, "target", target)
+    return dense_relevance(target)
+
+
+def relevance_of_ids(ids: Tensor, graded: Tensor | None, checks: ValueChecks, n_items: int | None) -> Relevance:
+    """Of (B, T) int64 ids, each of relevance 1, or as (B, T) `graded` says."""
+    if graded is not None:
+        graded = graded.masked_fill(ids < 0, 0)  # what stands beside padding is not read
+        check.defer_relevance(checks, "target_relevance", graded)
+        graded = graded.to(torch.uint8) if graded.dtype == torch.bool else graded
+    in_range = defer_item_ids(checks, "target_ids", ids, below=n_items)
+    return Relevance(ids if in_range else kept_inside(ids, n_items), graded)
 
 
 def ids_of(given: Given, name: str, like: Tensor, like_name: str) -> Tensor:
@@ -555,7 +550,7 @@ def need(given: Given, name: str, ndim: int) -> Tensor:
     """A tensor of a dtype that it may have, which must be there, without its gradient."""
     if name not in given:
         raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
-    if name in IDS and not isinstance(given[name], Tensor):
+    if name in LISTED and not isinstance(given[name], Tensor):
         raise TypeError(
             f"`{name}` must be a tensor, got {type(given[name]).__name__}: pad_ids(lists) makes one of lists"
         )

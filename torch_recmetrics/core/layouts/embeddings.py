@@ -110,13 +110,14 @@ class ScoredItems:
         ranks = catalogue_ranks(self.pairs, counted, ids, self.seen_ids, mask=self.mask)
         above, equal, before = ranks.to(torch.int32).expand(-1, *scores.shape)
         above, equal = torch.where(scores > HIDDEN, above, FAR), torch.where(scores > HIDDEN, equal, 1)
-        return above, equal if bool((equal > 1).any()) else None, above + before, self._lengths(targets)
+        return above, equal if bool((equal > 1).any()) else None, above + before, self._lengths()
 
-    def _lengths(self, targets: Relevance) -> Tensor:
+    def _lengths(self) -> Tensor:
         """(B,) how many items are not hidden."""
         mask, seen_ids = self.mask, self.seen_ids
-        lengths = torch.full_like(targets.n_relevant(), self.pairs.n_items) if mask is None else mask.sum(1)
-        if seen_ids is None or not self.pairs.n_items:
+        n_users, n_items = self.pairs.n_users, self.pairs.n_items
+        lengths = self.columns.new_full((n_users,), n_items) if mask is None else mask.sum(1)
+        if seen_ids is None or not n_items:
             return lengths
         seen = sorted_rows(seen_ids)
         hides = seen >= 0

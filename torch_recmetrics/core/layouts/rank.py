@@ -67,7 +67,7 @@ def rank(
             # A dense target on another device is not looked through.
             relevant_ids=target is None or is_sync_free(target.device),
         )
-        ranking = read_layout(labels, preds=preds, target=target, indexes=indexes, **layout).rank(needs, checks)
+        ranking = read_layout(labels, preds=preds, target=target, indexes=indexes, **layout).ranked(needs, checks)
         checks.raise_first()
         # On its own: it keeps nothing of the caller's.
         return ranking.having(target_relevance=ranking.target_relevance.clone(), labels=labels)

@@ -21,7 +21,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.chunks import marked_columns
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
@@ -99,12 +99,12 @@ class Relevance:
         return torch.where(is_best, scores, HIDDEN), lowest
 
 
-def dense_relevance(target: Tensor, *, compact: bool) -> Relevance:
-    """The truth of a (B, N) target; `compact` lists the relevant items, which reads the number of them."""
-    if not compact:
+def dense_relevance(target: Tensor) -> Relevance:
+    """The truth of a (B, N) target; on a CPU the relevant items are listed, which reads how many there are."""
+    if not is_sync_free(target.device):
         return Relevance(None, target)
     ids = marked_columns(target)
-    if target.dtype == torch.bool or not ids.shape[1]:
+    if target.dtype == torch.bool:
         return Relevance(ids, None)
     values = target.gather(1, ids.clamp(min=0)).masked_fill(ids < 0, 0)
     if bool(((values > 0) != (ids >= 0)).any()):

@@ -92,7 +92,7 @@ def _ranking(
     whole: bool = False,
     **more: Any,
 ) -> Ranking:
-    """The lists of items of these ranks."""
+    """A :class:`Ranking` of these ranks."""
     return Ranking(
         targets.values,
         above,

@@ -285,7 +285,6 @@ class RankingStats:
         self.ties = ties
         counted = ranking.n_relevant if ranking.total_weight is None else ranking.total_weight
         self.n_relevant = exact(counted).unsqueeze(1)  # R, or all their weight
-        self._decided = ranking.equal is None or ties != "average"  # every place holds one item
         self._gain_sums: dict[tuple[Gain, Discount, Cutoffs], Tensor] = {}
         self.matched: dict[Cutoffs, Any] = {}  # with the second lists, by those who compare them
 
@@ -305,15 +304,16 @@ class RankingStats:
     def among_others(self) -> AmongOthers:
         """Where each relevant item stands in the whole list, without the other relevant ones of its user."""
         self._columns_at((None,))
-        ranking, stable = self.ranking, self.ties == "stable"
-        above, equal = (ranking.place, None) if stable and ranking.place is not None else (ranking.above, ranking.equal)
+        ranking = self.ranking
+        above, equal = ranking.above, ranking.equal
+        if self.ties == "stable":
+            above, equal = known(ranking.place, UNORDERED), None
         relevant = ranking.target_relevance > 0
-        above = torch.where(relevant & (ranking.above < FAR) if stable else relevant, above, FAR).to(torch.int64)
-        beside = None if equal is None else equal - 1
-        listed = above < FAR
+        above = torch.where(relevant & (ranking.above < FAR), above, FAR).to(torch.int64)
+        listed, beside = above < FAR, None if equal is None else equal - 1
         lengths = ranking.width if ranking.lengths is None else ranking.lengths
         n_others = (lengths - listed.sum(1)).clamp(min=0)
-        if above.shape[1] > 1:
+        if above.shape[1] > 1:  # a single item stands among others alone
             above, order = above.sort()
             relevant, listed, earlier = relevant.gather(1, order), above < FAR, torch.searchsorted(above, above)
             if equal is not None:
@@ -366,24 +366,18 @@ class RankingStats:
                 function of a tensor of relevance that gives 0 for 0.
             discount: a function of the ranks 1, 2, ...; None counts every rank alike.
         """
-        return self._gain_sum_of(cutoffs, gain, discount).clone()  # a measure may write to its own
-
-    def _gain_sum_of(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
         if self.ranking.binary and gain in GAINS:
             gain = "hit"  # 2^1 - 1 = 1
         if self.ranking.total_weight is not None:
             gain = "linear"
         key = gain, discount, cutoffs
         if key not in self._gain_sums:
-            self._gain_sums[key] = self._gain_sum(cutoffs, gain, discount)
-        return self._gain_sums[key]
-
-    def _gain_sum(self, cutoffs: Cutoffs, gain: Gain, discount: Discount) -> Tensor:
-        return self._read(
-            cutoffs,
-            lambda columns, places: columns.gain_sum(gain, discount, places),
-            lambda full_list: full_list.gain_sum(gain, discount),
-        )
+            self._gain_sums[key] = self._read(
+                cutoffs,
+                lambda columns, places: columns.gain_sum(gain, discount, places),
+                lambda full_list: full_list.gain_sum(gain, discount),
+            )
+        return self._gain_sums[key].clone()  # a measure may write to its own
 
     def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
@@ -392,22 +386,15 @@ class RankingStats:
     def hits_within(self, cutoffs: Cutoffs, n: Tensor) -> Tensor:
         """Relevant items among the first min(K, n) ranks of the list; n (B, 1) integers, as a float or not."""
         within = torch.minimum(self._table(cutoffs, float("inf")), n.to(self.n_relevant.dtype))
-        full_list = self._full_list if None in cutoffs else None
-        width = self.ranking.width
-        if self._columns_at(cutoffs) and width and (full_list is None or cutoffs != (None,)):
-            places = within.clamp(1, width).to(torch.int64) - 1
-            hits = self._columns.hits(None).gather(1, places) * (within > 0)
-        else:
-            hits = torch.zeros_like(within)
-        if full_list is None:
-            return hits
-        uncut = full_list.hits_within(n.squeeze(1))
-        return torch.stack([uncut if k is None else hit for k, hit in zip(cutoffs, hits.unbind(1))], 1)
+
+        def running(columns: CumulativeStats, _: Places) -> Tensor:
+            last = within.clamp(1, self.ranking.width).to(torch.int64) - 1
+            return columns.hits(None).gather(1, last) * (within > 0)
+
+        return self._read(cutoffs, running, lambda full_list: full_list.hits_within(n.squeeze(1)))
 
     def p_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has a relevant item."""
-        if self._decided and None not in cutoffs:
-            return self._gain_sum_of(cutoffs, "hit", None).clamp(max=1)
         return 1 - self._read(
             cutoffs, lambda columns, places: columns.p_no_hit(places), attrgetter("p_no_hit"), of_nothing=1.0
         )
@@ -440,14 +427,11 @@ class RankingStats:
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
-        values = []
-        for cutoff, column in zip(cutoffs, self._columns_at(cutoffs), strict=True):
-            if cutoff is None and self._full_list is not None:
-                values.append(self._full_list.mean_precision)
-            else:
-                nothing = column < 0
-                values.append(self.n_relevant[:, 0] * 0 if nothing else self._columns.mean_precision(column))
-        return torch.stack(values, 1)
+
+        def running(columns: CumulativeStats, places: Places) -> Tensor:
+            return torch.stack([columns.mean_precision(place) for place in places or ()], 1)
+
+        return self._read(cutoffs, running, attrgetter("mean_precision"))
 
     def ideal_sum(
         self, cutoffs: Cutoffs, gain: Gain, ideal: str = "relevant", discount: Discount = log2_discount
@@ -558,7 +542,7 @@ class RankingStats:
         places = self._columns_at(cutoffs, width)
         if full_list is not None and len(cutoffs) == 1:
             return of_full_list(full_list).unsqueeze(1)
-        if places and places[0] >= 0:
+        if places[0] >= 0:
             values = running(self._columns, places)
         else:
             values = self.n_relevant.new_full((self.n_relevant.shape[0], len(cutoffs)), of_nothing)

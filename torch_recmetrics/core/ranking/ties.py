@@ -32,7 +32,7 @@ UNORDERED = 'the Ranking does not know the order of equal scores that ties="stab
 LN_2 = math.log(2)
 # Gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
 GAIN_SCALE = 2.0**40
-# Tables of so many ranks are kept, longer ones made anew: 16 MiB for each kind of table in all.
+# Tables of fewer ranks are kept, longer ones made anew: 16 MiB for each kind of table in all.
 KEPT_RANKS = 1 << 20
 SMALL_STEP = 2000  # numbers of which torch takes powers without threads
 SUMMED_IN_TURN = 1 << 8
@@ -55,12 +55,6 @@ def ranks(n: int, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def rank_counts(n: int, device: torch.device) -> Tensor:
-    """(n,) 1 for every rank."""
-    return torch.ones(n, dtype=accumulator_dtype(device), device=device)
-
-
-@lru_cache(maxsize=64)
 def rank_table(n: int, device: torch.device) -> Tensor:
     """1, 2, ..., n."""
     return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
@@ -74,12 +68,6 @@ def log2_discount(rank: Tensor) -> Tensor:
 def log2_from_two_discount(rank: Tensor) -> Tensor:
     """1 / log2(max(r, 2)): the first two ranks count alike."""
     return rank.clamp(min=2).log2().reciprocal()
-
-
-@lru_cache(maxsize=64)
-def log2_discount_table(n: int, device: torch.device) -> Tensor:
-    """(n,) the same for r = 1 ... n, made once."""
-    return log2_discount(torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device))
 
 
 def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
@@ -101,9 +89,17 @@ def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
 def counts_of(discount: Discount, width: int, device: torch.device) -> Tensor:
     """(width,) what each rank counts."""
     if width < KEPT_RANKS and discount in (None, log2_discount):
-        return (rank_counts if discount is None else log2_discount_table)(1 << width.bit_length(), device)[:width]
-    rank = ranks(width, device)
+        return remembered_rank_counts(1 << width.bit_length(), discount, device)[:width]
+    return rank_counts(width, discount, device)
+
+
+def rank_counts(n: int, discount: Discount, device: torch.device) -> Tensor:
+    """(n,) the same, made anew."""
+    rank = torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
     return torch.ones_like(rank) if discount is None else discount(rank)
+
+
+remembered_rank_counts = lru_cache(maxsize=64)(rank_counts)
 
 
 def read_at(running: Tensor, places: Places) -> Tensor:
@@ -245,7 +241,7 @@ class CumulativeStats:
     @cached_property
     def is_hit(self) -> Tensor:
         """1 where the item is relevant."""
-        return CumulativeStats.gains(self, "hit")
+        return self.gains("hit")
 
     def hits(self, places: Places) -> Tensor:
         """Relevant items up to the rank."""
@@ -378,17 +374,13 @@ class ExpectedStats(CumulativeStats):
         """H, the relevant items in all earlier blocks."""
         return self._members[1]
 
-    @property
-    def _bounds(self) -> tuple[Tensor, Tensor]:
-        return self.start, self.size
-
     def _of_hits(self, which: int, places: Places) -> None:
         """Not of these hits."""
 
     def _first_hits(self, places: tuple[int, ...]) -> list[Tensor]:
         """:meth:`p_no_hit` and :meth:`reciprocal`."""
         if places not in self._folded:
-            tensors = self.relevant.contiguous(), *self._bounds
+            tensors = self.relevant.contiguous(), self.start, self.size
             self._folded[places] = fold.read_lists(fold.expected_first_hits, places, *tensors, n=2)
         return self._folded[places]
 
@@ -409,7 +401,7 @@ class ExpectedStats(CumulativeStats):
 
     def precision_sum(self, places: Places) -> Tensor:
         if places is not None and foldable(self._depth, self.relevant):
-            tensors = self.relevant.contiguous(), self.earlier.contiguous(), *self._bounds
+            tensors = self.relevant.contiguous(), self.earlier.contiguous(), self.start, self.size
             return fold.read_lists(fold.expected_precision_sums, places, *tensors, n=1)[0]
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
         return read_at(running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks), places)

@@ -141,7 +141,7 @@ def _hide(scores: Tensor, seen_ids: Tensor | None, mask: Tensor | None, nan_hidd
         hidden = hidden.masked_fill(hidden.isnan(), HIDDEN)
     if mask is not None:
         hidden = torch.where(mask, hidden, HIDDEN)
-    if seen_ids is not None and seen_ids.shape[1] and scores.shape[1]:
+    if seen_ids is not None:
         n_items = scores.shape[1]
         padded = hidden.new_empty((scores.shape[0], n_items + 1))  # a pad writes into the last column
         padded[:, :n_items] = hidden

@@ -104,12 +104,7 @@ def in_input_order(scores: ScoreMatrix, values: Tensor, ids: Tensor, rows: Tenso
         (tied_ids,) = scores.over_tiles(earliest, rows, compared=True)
         place = torch.arange(depth, device=scores.device) - above
         ids = torch.where(place < 0, ids, tied_ids.gather(1, place.clamp(min=0)))
-    by_column = torch.sort(ids).values
-    if rows is None:
-        by_score = scores.gather(by_column)
-    else:
-        every = by_column.new_zeros(scores.n_users, depth)
-        every[rows] = by_column
-        by_score = scores.gather(every)[rows]
+    by_column = torch.sort(ids)
+    by_score = values.gather(1, by_column.indices)  # whoever took a place has its score
     # A stable sort by score of what is sorted by column.
-    return by_column.gather(1, torch.sort(by_score, descending=True, stable=True).indices)
+    return by_column.values.gather(1, torch.sort(by_score, descending=True, stable=True).indices)
